@@ -168,7 +168,7 @@ def _sum(links: list[Any]) -> LinkTimes:
 
 
 def _passes(machine: Machine, runtime: Runtime, at: _Slices) -> dict[str, PassTimes]:
-    products = _linear_times(machine, at)
+    products = _linear_times(machine, runtime, at)
     attention = _attention(machine, runtime, at)
     elementwise = _elementwise(machine, runtime, at)
     return {
@@ -191,12 +191,13 @@ def _input_gather(machine: Machine, at: _Slices) -> LinkTimes:
     return _gather(machine, ELEMENT_BYTES * at.u * at.model.hidden, at.groups["tensor"])
 
 
-def _linear_times(machine: Machine, at: _Slices) -> list[Any]:
+def _linear_times(machine: Machine, runtime: Runtime, at: _Slices) -> list[Any]:
     """Times of a layer's products with weights: forward, of the inputs' gradients, of the weights' gradients.
 
     Rows x columns, inner side: attention u x its `attention_matrices`; feed-forward u x (m - 1) f / t, h and
     u x h, f / t, of shared experts likewise; of a routed expert u q e / E tokens, E / e of them in one, q = top_k
-    imbalance. A whole expert has the full width, and of each rank's u / t tokens.
+    imbalance. A whole expert has the full width, and of each rank's u / t tokens. Gradients of weights are added up over
+    micro-batches in the product itself, unless each goes its way at once (eager).
     """
     model = at.model
 
@@ -215,7 +216,8 @@ def _linear_times(machine: Machine, at: _Slices) -> list[Any]:
         if model.shared_hidden:
             rows += [(at.mixed, at.u, n, k, 1) for n, k in feed_forward(model.shared_hidden / at.t)]
     fp8 = machine.precision == "fp8"
-    passes = [[share * time for time in product_passes(machine, m, n, k, q, fp8)] for share, m, n, k, q in rows]
+    moved = runtime.gradient_result_bytes
+    passes = [[share * time for time in product_passes(machine, m, n, k, q, fp8, moved)] for share, m, n, k, q in rows]
     return [sum(times) for times in zip(*passes, strict=True)]
 
 
@@ -230,7 +232,7 @@ def _attention(machine: Machine, runtime: Runtime, at: _Slices) -> PassTimes:
     heads, wide = at.b * model.heads / at.t, model.query_dim + model.value_dim
     if runtime.fused_attention:
         met = sum(share * keys * (2 - keys / s) for share, keys in model.attention_spans())
-        rate = machine.bf16_rate * machine.attention_share(runtime.attention)
+        rate = machine.bf16_rate * machine.attention_share(runtime.attention, s)
         forward = heads * s * met / at.c * wide / rate + machine.kernel_s
         return PassTimes(forward, 2.5 * forward)
     rows = s / at.c

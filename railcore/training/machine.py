@@ -18,6 +18,7 @@ PRECISIONS = ("bf16", "fp8")
 ATTENTION_KERNELS = ("flash1", "flash2", "flash3", "cudnn")
 RESERVED = ("context_memory", "communication_memory", "fragmentation_memory")  # rows of "all" in efficiencies
 MAY_BE_0 = ("kernel_s", "reserved_bytes", "launch_s", "iteration_host_s", "hb_latency_s", "nic_latency_s")
+_ATTENTION_TOKENS = 4096  # of the sequences on which rates of attention are given
 UNLIMITED_BANDWIDTH = 1e30  # bytes/s of a memory or link that costs nothing
 
 
@@ -31,7 +32,8 @@ class Machine:
     bf16_fraction: share of it that the best matrix product reaches. sustained_fraction: share of that which products
     of training reach, beyond what tiles and memory explain. attention_fraction: share of bf16_rate that the best fused
     attention reaches; attention_kernels: names and shares of others, see `attention_share`. processors: over which the
-    tiles of a product are spread.
+    tiles of a product are spread. attention_ramp: tokens of a sequence at which attention has half of its rate for long
+    ones; attention_fraction holds at _ATTENTION_TOKENS.
     memory_bytes, memory_Bps, memory_fraction: size (as the driver reports it), bandwidth and achievable share of HBM.
     reserved_bytes: of it, for the runtime's context, its communication buffers and fragments.
     kernel_s: idle time of the GPU between two kernels. launch_s: host's time to launch one operator, which counts where
@@ -81,6 +83,7 @@ class Machine:
     pipelined: bool = True
     oversubscription: float = math.inf
     overlap_slowdown: float = 1.0
+    attention_ramp: float = 0.0
     attention_kernels: tuple[tuple[str, float], ...] = ()
     made_by = "catalog_machine(platform, precision), or the name of a platform in the catalog"
 
@@ -98,6 +101,8 @@ class Machine:
                 checks.share(name, value, above_0=True)
             elif name == "overlap_slowdown":
                 checks.at_least(name, value, 1.0)
+            elif name == "attention_ramp":
+                checks.at_least(name, value)
             elif name == "rank_spread":
                 checks.share(name, value, below_1=True)
             elif name in MAY_BE_0:
@@ -115,9 +120,13 @@ class Machine:
         """Rate of a large matrix product in bf16 [FLOP/s]."""
         return self.bf16_rate * self.bf16_fraction * self.sustained_fraction
 
-    def attention_share(self, kernel: str) -> float:
-        """Share of bf16_rate that a kernel of fused attention reaches; the best one's where it has no row of its own."""
-        return dict(self.attention_kernels).get(kernel, self.attention_fraction)
+    def attention_share(self, kernel: str, tokens: float) -> float:
+        """Share of bf16_rate that a kernel of fused attention reaches on sequences of `tokens`.
+
+        f (1 + r / 4,096) / (1 + r / s), r the ramp; f of the best kernel where this one has no row of its own.
+        """
+        share = dict(self.attention_kernels).get(kernel, self.attention_fraction)
+        return share * (1 + self.attention_ramp / _ATTENTION_TOKENS) / (1 + self.attention_ramp / tokens)
 
     @property
     def hbm_Bps(self) -> float:
@@ -307,7 +316,7 @@ def catalog_machine(
     shares = {f"{part}_fraction": share[f"{part}_fraction"] for part in ("attention", "memory", "hb", "nic")}
     named = {kernel: f"attention_fraction_{kernel}" for kernel in ATTENTION_KERNELS}
     values["attention_kernels"] = tuple((kernel, share[row]) for kernel, row in named.items() if row in share)
-    values["overlap_slowdown"] = share.get("overlap_slowdown", 1.0)
+    values |= {"overlap_slowdown": share.get("overlap_slowdown", 1.0), "attention_ramp": common["attention_ramp"]}
     return Machine(**{**values, **shares, **changes})
 
 

@@ -12,7 +12,14 @@ _TILE_STEP = 64  # a side shorter than the tile's takes the next multiple of thi
 
 
 def product_time(
-    machine: Machine, m: Any, n: Any, k: Any, batch: Any = 1, fp8: bool = False, weights: bool = True
+    machine: Machine,
+    m: Any,
+    n: Any,
+    k: Any,
+    batch: Any = 1,
+    fp8: bool = False,
+    weights: bool = True,
+    result_bytes: int = ELEMENT_BYTES,
 ) -> np.ndarray:
     """Time of `batch` matrix products of m x k by k x n: 2 W P A k / R + bytes / B_HBM + kernel start.
 
@@ -30,6 +37,8 @@ def product_time(
         Operands have one byte, and each element cast from bf16 moves 2 bytes more.
     weights
         Whether the k x n operand is weights, whose cast serves all micro-batches; else it is cast too.
+    result_bytes
+        Moved for each element of the result: 2 to write it, twice its size where it is added to what is there.
 
     Returns
     -------
@@ -41,7 +50,7 @@ def product_time(
     size = 1 if fp8 else ELEMENT_BYTES
     # A cast reads 2 bytes and writes 1 each way round; two products use it, so that half falls to each.
     cast = ELEMENT_BYTES * (m * k + (0 if weights else k * n)) if fp8 else 0
-    moved = batch * ((m * k + k * n) * size + m * n * ELEMENT_BYTES + cast)
+    moved = batch * ((m * k + k * n) * size + m * n * result_bytes + cast)
     return waves * machine.processors * area * 2 * k / rate + moved / machine.hbm_Bps + machine.kernel_s
 
 
@@ -60,8 +69,11 @@ def _tiling(m: Any, n: Any, rows: int, columns: int) -> tuple[np.ndarray, np.nda
 
 
 def product_passes(
-    machine: Machine, m: Any, n: Any, k: Any, batch: Any = 1, fp8: bool = False
+    machine: Machine, m: Any, n: Any, k: Any, batch: Any = 1, fp8: bool = False, gradient_bytes: int = ELEMENT_BYTES
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Times of a product forward, of its input's gradient, and of its weights' gradient."""
+    """Times of a product forward, of its input's gradient, and of its weights' gradient.
+
+    gradient_bytes: moved for each element of the weights' gradient, as result_bytes of `product_time`.
+    """
     forward, inputs = (product_time(machine, m, a, b, batch, fp8) for a, b in ((n, k), (k, n)))
-    return forward, inputs, product_time(machine, k, n, m, batch, fp8, False)
+    return forward, inputs, product_time(machine, k, n, m, batch, fp8, False, gradient_bytes)

@@ -76,6 +76,11 @@ class Runtime:
         """Whether scores are never stored; then selective recompute changes nothing."""
         return self.attention != "unfused"
 
+    @property
+    def gradient_result_bytes(self) -> int:
+        """Bytes that a product moves for each element of the weights' gradient: read, added to and written back."""
+        return 2 if self.eager else 2 * self.accumulation_bytes
+
     def interference(self, machine: Machine) -> float:
         """Share of a second of compute that is lost to a collective beside it.
 
