@@ -1,0 +1,155 @@
+"""Copies of tokens, bytes of a dispatch, capacity, and what the host starts for a mixture layer."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from railcore.training import expert_dispatch as dispatch
+from railcore.training.experts import busiest_links
+
+
+def drawn_copies(experts, top_k, places, groups=0, token_groups=0):
+    """Mean places of every choice of a token's groups and experts."""
+    sizes = range(groups or 1), experts // (groups or 1)
+    found = []
+    for chosen in itertools.combinations(sizes[0], token_groups or groups or 1):
+        pool = [group * sizes[1] + i for group in chosen for i in range(sizes[1])]
+        for picked in itertools.combinations(pool, top_k):
+            found.append(len({expert * places // experts for expert in picked}))
+    return np.mean(found)
+
+
+@pytest.mark.parametrize(
+    ("experts", "top_k", "places", "groups", "token_groups"),
+    [
+        (8, 2, 4, 0, 0),
+        (12, 3, 3, 0, 0),
+        (8, 3, 1, 0, 0),
+        (12, 3, 4, 4, 2),  # a group is a place
+        (12, 3, 2, 4, 2),  # places of two groups
+        (12, 3, 6, 3, 2),  # two places in a group
+        (12, 2, 12, 4, 1),
+        (12, 4, 4, 4, 0),  # groups without a limit
+    ],
+)
+def test_copies_are_those_of_all_choices(experts, top_k, places, groups, token_groups):
+    counted = drawn_copies(experts, top_k, places, groups, token_groups)
+    assert dispatch.copies_by_place(experts, top_k, places, groups, token_groups) == pytest.approx(counted, rel=1e-12)
+
+
+def test_copies_agree_with_random_tokens():
+    draw = np.random.default_rng(5)
+    tokens, experts, top_k, places = 20_000, 256, 8, 16
+    chosen = draw.random((tokens, experts)).argpartition(top_k, axis=1)[:, :top_k] * places // experts
+    counted = np.mean([len(set(row)) for row in chosen.tolist()])
+    assert dispatch.copies_by_place(experts, top_k, places) == pytest.approx(counted, rel=0.005)
+
+
+def test_copies_are_bounded_and_grow_with_places_and_experts_of_a_token():
+    top_k, places = np.arange(1, 17)[:, None], 2 ** np.arange(9)
+    found = dispatch.copies_by_place(256, top_k, places)
+    assert found.shape == (16, 9)
+    assert np.all(found >= 1) and np.all(found <= np.minimum(top_k, places))
+    assert np.all(np.diff(found, axis=0) >= 0) and np.all(np.diff(found, axis=1) >= 0)
+    assert dispatch.copies_by_place(256, 8, 256) == 8 and dispatch.copies_by_place(256, 8, 1) == 1
+
+
+def test_node_limited_routing_keeps_to_its_groups():
+    free, limited = dispatch.copies_by_place(256, 8, 8), dispatch.copies_by_place(256, 8, 8, 8, 4)
+    assert limited < 4 < free
+    assert dispatch.copies_by_place(256, 8, 8, 8, 8) == pytest.approx(free, rel=1e-12)
+    assert np.all(np.diff([dispatch.copies_by_place(256, 8, 8, 8, g) for g in range(1, 9)]) > 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ((256, 8, 3), "places is 3"),
+        ((256, 8, 8, 3, 2), "groups is 3"),
+        ((256, 8, 8, 4, 5), "groups is 4"),
+        ((12, 2, 4, 6, 2), "groups is 6"),
+        ((256, 40, 8, 8, 1), "top_k is 40"),
+        ((8, 9, 8), "top_k is 9"),
+        ((8, 0, 8), "top_k is 0"),
+        ((8, 2, 8, 0, 2), "groups is 0"),
+    ],
+)
+def test_copies_refuse_what_does_not_divide(arguments, named):
+    with pytest.raises(ValueError, match=named):
+        dispatch.copies_by_place(*arguments)
+
+
+def test_a_plain_all_to_all_sends_what_the_exchange_of_experts_sends():
+    sent = dispatch.dispatch_bytes(4096, 7168, 256, 8, 64, 8)
+    links = busiest_links(4096 * 7168 * 2 * 8, 64, 8, "direct")
+    assert sent.nic_bytes == pytest.approx(links.nic_bytes, rel=1e-12)
+    assert sent.hb_bytes == pytest.approx(links.hb_bytes, rel=1e-12)
+
+
+def test_one_copy_a_domain_is_what_a_table_of_tokens_counts():
+    draw = np.random.default_rng(7)
+    tokens, experts, top_k, ranks, inside = 20_000, 64, 6, 16, 4
+    chosen = draw.random((tokens, experts)).argpartition(top_k, axis=1)[:, :top_k] * ranks // experts
+    rows = [set(row) for row in chosen.tolist()]
+    nic = np.mean([len({rank // inside for rank in row} - {0}) for row in rows])
+    hb = np.mean([sum(rank % inside != 0 for rank in row) for row in rows])  # the sender has rail 0 of domain 0
+    sent = dispatch.dispatch_bytes(1, 1, experts, top_k, ranks, inside, "nodes", element_bytes=1)
+    assert sent.nic_bytes == pytest.approx(nic, rel=0.01)
+    assert sent.hb_bytes == pytest.approx(hb, rel=0.01)
+
+
+def test_one_copy_a_domain_never_takes_more_of_the_nic():
+    inside = 2 ** np.arange(7)
+    plain, nodes = (dispatch.dispatch_bytes(4096, 7168, 256, 8, 64, inside, name) for name in dispatch.DISPATCHERS)
+    assert plain.nic_bytes.shape == (7,)
+    assert np.all(nodes.nic_bytes <= plain.nic_bytes * (1 + 1e-12)) and np.all(np.diff(nodes.nic_bytes) < 0)
+    assert nodes.nic_bytes[-1] == 0 and nodes.hb_bytes[0] == 0
+    half = dispatch.dispatch_bytes(4096, 7168, 256, 8, 64, inside, "nodes", element_bytes=1)
+    assert half.nic_bytes == pytest.approx(nodes.nic_bytes / 2)
+
+
+def test_a_dispatch_refuses_an_unknown_dispatcher_and_uneven_domains():
+    with pytest.raises(ValueError, match="dispatcher"):
+        dispatch.dispatch_bytes(1, 1, 8, 2, 8, 8, "flood")
+    with pytest.raises(ValueError, match="ranks_in_domain is 3"):
+        dispatch.dispatch_bytes(1, 1, 8, 2, 8, 3)
+
+
+def test_capacity_drops_what_is_above_it_and_padding_fills_up():
+    assert dispatch.capacity_copies(2) == 2
+    assert dispatch.capacity_copies(2, imbalance=1.5) == 3
+    assert dispatch.capacity_copies(2, 1.25, [1, 1.2, 2]) == pytest.approx([2, 2.4, 2.5])
+    assert dispatch.capacity_copies(2, 1.25, [1, 1.2, 2], padded=True) == pytest.approx([2.5, 2.5, 2.5])
+    for arguments, named in (((2, 0), "capacity is 0"), ((2, math.inf, 1, True), "padded"), ((2, 1, 0.5), "imbalance")):
+        with pytest.raises(ValueError, match=named):
+            dispatch.capacity_copies(*arguments)
+
+
+def test_operators_of_the_host_grow_with_its_experts():
+    plain, many = dispatch.host_operators(1), dispatch.host_operators(16)
+    assert (many.forward - plain.forward, many.backward - plain.backward) == (15 * 2, 15 * 6)
+    current = dispatch.host_operators(16, scaling="current")
+    assert current.forward - many.forward == 2 + 16 * 2 * 3
+    delayed = dispatch.host_operators(16, scaling="delayed")
+    assert delayed.forward - many.forward == 2 + 2
+    alone = dispatch.host_operators([1, 16], "sequential", "delayed", bias=True)
+    assert alone.forward.shape == (2,) and np.all(alone.forward > dispatch.host_operators([1, 16], bias=True).forward)
+    for arguments, named in (((16, "one"), "kernels"), ((16, "grouped", "none at all"), "scaling"), ((0,), "experts")):
+        with pytest.raises(ValueError, match=named):
+            dispatch.host_operators(*arguments)
+
+
+def test_a_host_that_is_slower_sets_the_pace_and_waits_add_up():
+    assert dispatch.host_bound_time([3, 5], 4) == pytest.approx([4, 5])
+    assert dispatch.host_bound_time(3, 4, 1) == 7
+    with pytest.raises(ValueError, match="serial"):
+        dispatch.host_bound_time(1, 1, 2)
+
+
+def test_an_exchange_is_hidden_but_for_a_chunk():
+    assert dispatch.exposed_exchange_time(6, 10) == 6
+    assert dispatch.exposed_exchange_time(6, 10, [2, 3]) == pytest.approx([3, 2])
+    assert dispatch.exposed_exchange_time(10, 6, 2) == pytest.approx(7)
+    assert dispatch.exposed_exchange_time(10, 0, 5) == pytest.approx(10)
