@@ -4,12 +4,14 @@ Compute by kind, communication as link time and exposed time, and activations. S
 `railcore.training.transformer`, and u = s b / c tokens of a micro-batch on a rank.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from railcore.training.expert_dispatch import capacity_copies, dispatch_bytes, host_bound_time, host_operators
 from railcore.training.link_times import NO_LINK, LinkTimes
 from railcore.training.machine import Machine
 from railcore.training.products import ELEMENT_BYTES, product_passes
@@ -84,7 +86,7 @@ def layer_costs(
     -------
     Costs, arrays of the same shape.
     """
-    at = _Slices(model, columns)
+    at = _Slices(model, runtime, columns)
     work = _passes(machine, runtime, at)
     gather = _input_gather(machine, at)
     forward_s, backward_s = sum(kind.forward for kind in work.values()), sum(kind.backward for kind in work.values())
@@ -131,13 +133,21 @@ def layer_passes(
     -------
     Seconds, arrays of the columns' shape.
     """
-    return _passes(machine, runtime, _Slices(model, columns))
+    return _passes(machine, runtime, _Slices(model, runtime, columns))
+
+
+def _copies(model: Transformer, runtime: Runtime) -> float:
+    """Rows that the experts of the busiest rank compute, over its own tokens; padded to the capacity where it drops."""
+    if not model.experts:
+        return 1.0
+    capacity = runtime.capacity or math.inf
+    return float(capacity_copies(model.top_k, capacity, model.imbalance, padded=bool(runtime.capacity)))
 
 
 class _Slices:
     """What a rank has of a layer, arrays of one shape: b, t, c, e, u tokens, and the share of mixture layers."""
 
-    def __init__(self, model: Transformer, columns: Mapping[str, np.ndarray]) -> None:
+    def __init__(self, model: Transformer, runtime: Runtime, columns: Mapping[str, np.ndarray]) -> None:
         self.model = model
         self.b, self.t, self.c, self.e = (
             np.asarray(columns[name], float) for name in ("micro_batch", "tensor", "context", "expert")
@@ -148,15 +158,21 @@ class _Slices:
         self.whole = np.asarray(columns.get("whole_experts", 0), bool)
         self.groups = group_levels(columns)
         self.u = model.sequence_length * self.b / self.c
+        self.copies = _copies(model, runtime)
+        self.local = np.maximum(model.experts // self.e, 1)  # experts of a rank
         pipelined = (np.asarray(columns["pipeline"]) > 1) & (model.dense_layers > 0)
         self.mixed = np.where(pipelined, 1 / model.expert_layer_interval, model.mixture_share) + 0 * self.u
 
     @property
     def operators(self) -> Any:
-        """Operators of a layer that exchange activations among the tensor ranks, once each way."""
-        model = self.model
-        copies = np.where(self.whole, 0.0, model.expert_copies)  # whole experts take the slices as they are
-        return 1 if model.parallel_block else 2 + self.mixed * (copies - 1)
+        """Operators of a layer that exchange activations among the tensor ranks once each way, routed experts apart."""
+        dense = 1 if self.model.parallel_block else 2
+        return dense - self.mixed * (0 if self.model.shared_hidden else 1)
+
+    @property
+    def expert_operators(self) -> Any:
+        """The same of the routed experts of the average layer, each copy of a token; whole experts take the slices."""
+        return np.where(self.whole, 0.0, self.mixed * self.copies)
 
 
 def _sum(links: list[Any]) -> LinkTimes:
@@ -170,16 +186,44 @@ def _sum(links: list[Any]) -> LinkTimes:
 def _passes(machine: Machine, runtime: Runtime, at: _Slices) -> dict[str, PassTimes]:
     products = _linear_times(machine, runtime, at)
     attention = _attention(machine, runtime, at)
-    elementwise = _elementwise(machine, runtime, at)
-    return {
+    compute = {
         "linear": PassTimes(products[0], products[1] + products[2]),
         "attention": attention,
-        "elementwise": elementwise,
-        "host": PassTimes(0 * at.u, 0 * at.u),
+        "elementwise": _elementwise(machine, runtime, at),
+    }
+    work = compute | {
         "tensor": _tensor_traffic(machine, runtime, at, products),
         "context": _context_traffic(machine, runtime, at, attention),
-        "expert": _expert_traffic(machine, runtime, at),
+        "expert": _expert_traffic(machine, runtime, at, *_both_passes(compute)),
     }
+    return work | {"host": _host_waits(machine, runtime, at, *_both_passes(work))}
+
+
+def _both_passes(work: Mapping[str, PassTimes]) -> tuple[Any, Any]:
+    """Forward and backward time of all kinds together."""
+    return sum(kind.forward for kind in work.values()), sum(kind.backward for kind in work.values())
+
+
+def _host_waits(machine: Machine, runtime: Runtime, at: _Slices, forward: Any, backward: Any) -> PassTimes:
+    """What a layer takes beyond its time on the GPU because the host starts its operators.
+
+    Eager, the longer of both times counts. So it does for mixture layers without capacity (dropless) and graphs, where
+    the host waits for the numbers of tokens and cannot run ahead; of the shorter time dropless_serial_share adds to it.
+    """
+    dropless = bool(at.model.experts) and not runtime.capacity and not runtime.graphs
+    if not (runtime.eager or dropless):
+        return PassTimes(0 * forward, 0 * backward)
+    operators = [machine.forward_operators + 0 * at.u, machine.backward_operators + 0 * at.u]
+    if at.model.experts:
+        scaling = "current" if machine.precision == "fp8" else "none"
+        found = host_operators(at.local, scaling=scaling, bias=at.model.biases)
+        operators = [plain + at.mixed * more for plain, more in zip(operators, found, strict=True)]
+    serial = machine.dropless_serial_share * dropless
+    waits = [
+        host_bound_time(gpu, count * machine.launch_s, serial) - gpu
+        for gpu, count in zip((forward, backward), operators, strict=True)
+    ]
+    return PassTimes(*waits)  # type: ignore[arg-type]
 
 
 def _gather(machine: Machine, message_bytes: Any, group: GroupLevels) -> LinkTimes:
@@ -195,9 +239,9 @@ def _linear_times(machine: Machine, runtime: Runtime, at: _Slices) -> list[Any]:
     """Times of a layer's products with weights: forward, of the inputs' gradients, of the weights' gradients.
 
     Rows x columns, inner side: attention u x its `attention_matrices`; feed-forward u x (m - 1) f / t, h and
-    u x h, f / t, of shared experts likewise; of a routed expert u q e / E tokens, E / e of them in one, q = top_k
-    imbalance. A whole expert has the full width, and of each rank's u / t tokens. Gradients of weights are added up over
-    micro-batches in the product itself, unless each goes its way at once (eager).
+    u x h, f / t, of shared experts likewise; of a routed expert u q e / E tokens, E / e of them in turn, q their
+    `_copies`. A whole expert has the full width, and of each rank's u / t tokens. Gradients of weights are added up
+    over micro-batches in the product itself, unless each goes its way at once (eager).
     """
     model = at.model
 
@@ -205,14 +249,13 @@ def _linear_times(machine: Machine, runtime: Runtime, at: _Slices) -> list[Any]:
         return ((model.ffn_matrices - 1) * width, model.hidden), (model.hidden, width)
 
     slices = np.where(at.whole, at.t, 1.0)
-    each = at.u / slices * model.expert_copies * at.e / max(model.experts, 1)  # tokens of an expert
+    each = at.u / slices * at.copies * at.e / max(model.experts, 1)  # tokens of an expert
     rows: list[tuple[Any, ...]] = [(1.0, at.u, n, k, 1) for n, k in model.attention_matrices(at.t)]
     if model.mixture_share < 1:
         rows += [(1 - at.mixed, at.u, n, k, 1) for n, k in feed_forward(model.ffn_hidden / at.t)]
     if model.experts:
-        rows += [
-            (at.mixed, each, n, k, model.experts / at.e) for n, k in feed_forward(model.expert_hidden * slices / at.t)
-        ]
+        width = model.expert_hidden * slices / at.t
+        rows += [(at.mixed * at.local, each, n, k, 1) for n, k in feed_forward(width)]
         if model.shared_hidden:
             rows += [(at.mixed, at.u, n, k, 1) for n, k in feed_forward(model.shared_hidden / at.t)]
     fp8 = machine.precision == "fp8"
@@ -232,7 +275,7 @@ def _attention(machine: Machine, runtime: Runtime, at: _Slices) -> PassTimes:
     heads, wide = at.b * model.heads / at.t, model.query_dim + model.value_dim
     if runtime.fused_attention:
         met = sum(share * keys * (2 - keys / s) for share, keys in model.attention_spans())
-        rate = machine.bf16_rate * machine.attention_share(runtime.attention, s)
+        rate = machine.bf16_rate * machine.attention_share(runtime.attention, s / at.c)
         forward = heads * s * met / at.c * wide / rate + machine.kernel_s
         return PassTimes(forward, 2.5 * forward)
     rows = s / at.c
@@ -257,9 +300,9 @@ def _elementwise(machine: Machine, runtime: Runtime, at: _Slices) -> PassTimes:
     model, t = at.model, at.t
     norms = 1 if model.parallel_block else 2
     narrow = norms * model.hidden / at.sliced_by
-    mixture = model.expert_hidden * model.expert_copies + model.shared_hidden
+    mixture = model.expert_hidden * at.copies + model.shared_hidden
     wide = (model.ffn_hidden + (mixture - model.ffn_hidden) * at.mixed) / t
-    ordered = 8 * model.hidden * model.expert_copies * at.mixed / t
+    ordered = 8 * model.hidden * at.copies * at.mixed / t * np.where(at.local > 1, 2, 1)
     turned = 0 if model.positions else 4 * model.head_dim * (model.heads + model.kv_heads) / t
     joined = model.head_dim * (model.heads + 2 * model.kv_heads) / t
     outputs = joined + (model.ffn_matrices - 1) * wide + norms * model.hidden
@@ -269,7 +312,7 @@ def _elementwise(machine: Machine, runtime: Runtime, at: _Slices) -> PassTimes:
         ((7 if dropout else 6) * narrow, (5 * dropout + 6 * eager) * narrow, 0),  # residual and dropout
         (0, 2 * outputs * (eager and model.biases) + 4 * joined * eager, 0),  # biases; queries, keys and values
         (2 * m * wide, (4 * m - 2) * wide, 1),  # activation
-        (ordered, ordered, 0),  # tokens in the order of their experts, and back
+        (ordered, ordered, 0),  # tokens in the order of their ranks and back, and of the experts of a rank
         (turned, turned, 0 if model.positions else 1),  # rotary positions
     ]
     *moved, kernels = (sum(column) for column in zip(*rows, strict=True))
@@ -284,13 +327,14 @@ def _tensor_traffic(machine: Machine, runtime: Runtime, at: _Slices, products: l
     unless it is kept. overlap_tensor hides two gathers' time of the backward pass behind the products of the weights'
     gradients: without sequence parallelism all, with it all but one. overlap_tensor_forward exchanges in t pieces
     behind all products but the first piece's, (t - 1) / t of them, in both passes; one piece stays exposed.
-    fp8_tensor: a gather moves half the bytes.
+    fp8_tensor: a gather moves half the bytes. What is sliced of the routed experts is gathered with their tokens, and
+    never hidden.
     """
     gather = _input_gather(machine, at)
     narrow = 0.5 if runtime.fp8_tensor and machine.precision == "fp8" else 1.0
-    each = 2 * at.operators * (1 + narrow) / 2
-    forward = gather.times(each)
-    backward = gather.times(each + np.where(at.sliced & ~(at.kept_inputs > 0), at.operators * narrow, 0.0))
+    again = np.where(at.sliced & ~(at.kept_inputs > 0), narrow, 0.0)
+    forward = gather.times(at.operators * (1 + narrow))
+    backward = gather.times(at.operators * (1 + narrow + again))
     if runtime.overlap_tensor_forward:
         behind = (at.t - 1) / at.t
         windows = behind * products[0], behind * (products[1] + products[2])
@@ -299,7 +343,14 @@ def _tensor_traffic(machine: Machine, runtime: Runtime, at: _Slices, products: l
     else:
         first = forward.time_s
         second = backward.time_s - np.minimum(forward.time_s * runtime.overlap_tensor, products[2])
-    return _traffic(runtime.interference(machine), first, second, forward, backward)
+    dense = _traffic(runtime.interference(machine), first, second, forward, backward)
+    experts = gather.times(2 * at.expert_operators)
+    return PassTimes(
+        dense.forward + experts.time_s,
+        dense.backward + experts.time_s,
+        forward.plus(experts),
+        backward.plus(experts),
+    )
 
 
 def _traffic(interference: float, forward: Any, backward: Any, *links: LinkTimes) -> PassTimes:
@@ -319,13 +370,37 @@ def _context_traffic(machine: Machine, runtime: Runtime, at: _Slices, attention:
     return _traffic(runtime.interference(machine), first, second, ring, ring.times(2))
 
 
-def _expert_traffic(machine: Machine, runtime: Runtime, at: _Slices) -> PassTimes:
-    """Tokens on their way to their experts and back, in each pass."""
-    sent = ELEMENT_BYTES * at.u * at.model.hidden * at.model.expert_copies / at.t
-    exchange = machine.all_to_all_links(sent, *at.groups["expert"].in_domains(machine.hb_domain_size)).times(
-        2 * at.mixed
-    )
-    return PassTimes(exchange.time_s, exchange.time_s, exchange, exchange)
+def _expert_traffic(machine: Machine, runtime: Runtime, at: _Slices, forward_s: Any, backward_s: Any) -> PassTimes:
+    """Tokens on their way to their experts and back, in each pass.
+
+    overlap_expert: behind the compute of another micro-batch, forward_s and backward_s, no more than
+    exchange_hidden_share of them.
+    """
+    if not at.model.experts:
+        return PassTimes(0 * at.u, 0 * at.u, *[LinkTimes(0 * at.u, 0 * at.u, 0 * at.u)] * 2)
+    there, back = (_exchange(machine, runtime, at, size) for size in (runtime.dispatch_bytes, ELEMENT_BYTES))
+    forward, backward = there.plus(back).times(at.mixed), back.times(2 * at.mixed)
+    if not runtime.overlap_expert:
+        return PassTimes(forward.time_s, backward.time_s, forward, backward)
+    least = 1 - machine.exchange_hidden_share
+    exposed = [
+        np.maximum(links.time_s - window, least * links.time_s)
+        for links, window in ((forward, forward_s), (backward, backward_s))
+    ]
+    return _traffic(runtime.interference(machine), exposed[0], exposed[1], forward, backward)
+
+
+def _exchange(machine: Machine, runtime: Runtime, at: _Slices, element_bytes: int) -> LinkTimes:
+    """One way of the tokens of a rank: a copy for each expert, or for each HB domain with one of them."""
+    model, (x, y) = at.model, at.groups["expert"].in_domains(machine.hb_domain_size)
+    tokens = at.u / at.t
+    if runtime.dispatcher == "copies":
+        return machine.all_to_all_links(element_bytes * tokens * model.hidden * at.copies, x, y)
+    ranks = np.gcd(x * y, model.experts)  # what does not divide has its obstacle elsewhere
+    inside = np.gcd(x, ranks)
+    sizes = (tokens, model.hidden, model.experts, model.top_k, ranks, inside)
+    nic_bytes, hb_bytes = dispatch_bytes(*sizes, "nodes", element_bytes, model.expert_groups, model.token_groups)
+    return machine.routed_links(hb_bytes, nic_bytes, x, y)
 
 
 def _logits_time(machine: Machine, at: _Slices) -> Any:

@@ -37,7 +37,10 @@ class Machine:
     memory_bytes, memory_Bps, memory_fraction: size (as the driver reports it), bandwidth and achievable share of HBM.
     reserved_bytes: of it, for the runtime's context, its communication buffers and fragments.
     kernel_s: idle time of the GPU between two kernels. launch_s: host's time to launch one operator, which counts where
-    the GPU is faster. iteration_host_s: host's work once an iteration, while the GPU waits.
+    the GPU is faster; forward_operators, backward_operators: that the host starts for a layer without experts;
+    dropless_serial_share: of the shorter of GPU's and host's time, what adds to the longer where the host waits for the
+    numbers of tokens of each expert. exchange_hidden_share: of an exchange of tokens behind another micro-batch, the
+    most that is hidden. iteration_host_s: host's work once an iteration, while the GPU waits.
     rank_spread: standard deviation of the compute time of equal GPUs, over its mean; the slowest of a group is waited
     for. collective_processors: of `processors`, those that a collective keeps while products run beside it;
     overlap_slowdown: times that products take which do not leave them to it.
@@ -67,6 +70,10 @@ class Machine:
     reserved_bytes: Quantity
     launch_s: Quantity
     iteration_host_s: Quantity
+    forward_operators: int
+    backward_operators: int
+    dropless_serial_share: float
+    exchange_hidden_share: float
     rank_spread: float
     collective_processors: int
     hb_domain_size: int
@@ -92,7 +99,8 @@ class Machine:
         checks.one_of("precision", self.precision, PRECISIONS)
         for name in ("hb_domain_size", "processors"):
             checks.whole(name, getattr(self, name))
-        checks.whole("collective_processors", self.collective_processors, 0)
+        for name in ("collective_processors", "forward_operators", "backward_operators"):
+            checks.whole(name, getattr(self, name), 0)
         for name in (field.name for field in fields(self) if field.type in (float, Quantity)):
             value = getattr(self, name)
             if name == "oversubscription":
@@ -101,6 +109,8 @@ class Machine:
                 checks.share(name, value, above_0=True)
             elif name == "overlap_slowdown":
                 checks.at_least(name, value, 1.0)
+            elif name.endswith("_share"):
+                checks.share(name, value)
             elif name == "attention_ramp":
                 checks.at_least(name, value)
             elif name == "rank_spread":
@@ -120,13 +130,14 @@ class Machine:
         """Rate of a large matrix product in bf16 [FLOP/s]."""
         return self.bf16_rate * self.bf16_fraction * self.sustained_fraction
 
-    def attention_share(self, kernel: str, tokens: float) -> float:
+    def attention_share(self, kernel: str, tokens: ArrayLike) -> np.ndarray:
         """Share of bf16_rate that a kernel of fused attention reaches on sequences of `tokens`.
 
         f (1 + r / 4,096) / (1 + r / s), r the ramp; f of the best kernel where this one has no row of its own.
         """
         share = dict(self.attention_kernels).get(kernel, self.attention_fraction)
-        return share * (1 + self.attention_ramp / _ATTENTION_TOKENS) / (1 + self.attention_ramp / tokens)
+        ramp = self.attention_ramp
+        return np.asarray(share * (1 + ramp / _ATTENTION_TOKENS) / (1 + ramp / np.asarray(tokens)))
 
     @property
     def hbm_Bps(self) -> float:
@@ -227,6 +238,16 @@ class Machine:
         beyond = sent * (y - 1) / y / nic
         return LinkTimes(time + (x > 1) * hb_latency + (y > 1) * nic_latency, within, beyond)
 
+    def routed_links(
+        self, hb_bytes: ArrayLike, nic_bytes: ArrayLike, inside: ArrayLike, domains: ArrayLike
+    ) -> LinkTimes:
+        """Times of an exchange of these bytes over a GPU's HB interconnect and NIC, at once where `pipelined`."""
+        (hb, nic), (hb_latency, nic_latency) = self._links
+        within, beyond = np.asarray(hb_bytes, float) / hb, np.asarray(nic_bytes, float) / nic
+        time = np.maximum(within, beyond) if self.pipelined else within + beyond
+        start = (np.asarray(inside) > 1) * hb_latency + (np.asarray(domains) > 1) * nic_latency
+        return LinkTimes(time + start, within, beyond)
+
     def neighbour_link(self, ranks: ArrayLike, stride: ArrayLike = 1) -> tuple[np.ndarray, np.ndarray]:
         """Bandwidth [bytes/s] and latency [s] to the next of n ranks `stride` apart: HB if all are in one domain."""
         inside = np.asarray(ranks) * np.asarray(stride) <= self.hb_domain_size
@@ -301,6 +322,10 @@ def catalog_machine(
         "reserved_bytes": reserved_memory(),
         "launch_s": common["launch_time"],
         "iteration_host_s": common["iteration_host_time"],
+        "forward_operators": int(common["forward_operators"]),
+        "backward_operators": int(common["backward_operators"]),
+        "dropless_serial_share": common["dropless_serial_share"],
+        "exchange_hidden_share": common["exchange_hidden_share"],
         "rank_spread": common["rank_spread"],
         "collective_processors": int(common["collective_processors"]),
         "hb_domain_size": int(box["gpus"]),
