@@ -45,6 +45,14 @@ RUNTIMES = {
     "megatron2021": replace(_MEGATRON_2022, overlap_tensor=False),
     "megatron2022": _MEGATRON_2022,
     "modern": MODERN,
+    "megatron-core2024": MODERN,
+    "nemo2024": MODERN,
+    "nemo2025": MODERN,
+    "megatron-bridge2025": MODERN,
+    "fsdp-eager": MODERN,
+    "fsdp2-eager": MODERN,
+    "fsdp2-compile": MODERN,
+    "deepspeed": MODERN,
 }
 
 
