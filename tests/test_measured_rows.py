@@ -1,0 +1,82 @@
+"""The published training runs: every row is whole, divides, and names what the columns may hold."""
+
+import re
+
+import pandas as pd
+import pytest
+
+from railcore.facts import files
+from railcore.training.layer_time import RUNTIMES
+from railcore.training.transformer import RECOMPUTE, SHARDING
+
+ROWS = pd.read_csv(files.data("measured/iterations.csv"), keep_default_na=False)
+ARCHITECTURES = {"DeepSeek-V3", "GPT-OSS 120B", "Grok-1", "Qwen3-30B-A3B", "Qwen3-235B-A22B"}
+
+
+def stages(layout):
+    """Chunks of a printed layout of the pipeline: "a*2" is aa, "(ab)*2" is abab, and | ends a chunk."""
+    whole = re.sub(r"\(([^)]*)\)\*(\d+)", lambda found: found[1] * int(found[2]), layout)
+    return re.sub(r"(\w)\*(\d+)", lambda found: found[1] * int(found[2]), whole).strip("|").split("|")
+
+
+def test_layouts_are_read():
+    assert stages("Et*2|(t|)*2mL") == ["Ett", "t", "t", "mL"]
+
+
+def test_rows_divide():
+    assert (ROWS["gpus"] == ROWS["tp"] * ROWS["cp"] * ROWS["pp"] * ROWS["dp"]).all()
+    assert (ROWS["global_batch"] % (ROWS["dp"] * ROWS["microbatch"]) == 0).all()
+    modelled = ROWS[ROWS["use"] != "outside"]
+    assert (modelled["dp"] * modelled["cp"] % modelled["ep"] == 0).all()
+
+
+def test_rows_are_told_apart():
+    settings = ROWS.drop(columns=["measured_iteration_s", "kind"])
+    assert not settings.duplicated().any()
+    assert ROWS["source"].str.len().gt(10).all() and ROWS["note"].ne("").all() and ROWS["kind"].ne("").all()
+    assert (ROWS["measured_iteration_s"] > 0).all()
+
+
+def test_columns_hold_known_names():
+    known = {
+        "use": {"fit", "check", "forward", "outside"},
+        "precision": {"bf16", "fp8", "mxfp8", "nvfp4"},
+        "recompute": RECOMPUTE,
+        "sharding": SHARDING,
+        "runtime": RUNTIMES,
+        "dispatch": {"", "dropless", "drop"},
+        "dispatcher": {"", "alltoall", "allgather", "deepep", "hybridep"},
+        "expert_overlap": {"", "0", "1"},
+        "graphs": {"", "0", "1"},
+        "gradient_bytes": {"", "2", "4"},
+    }
+    for name, values in known.items():
+        assert set(ROWS[name].astype(str)) <= set(values), name
+    assert "modern" not in set(ROWS["runtime"])
+
+
+def test_mixtures_name_their_architecture_and_routing():
+    mixture = ROWS["experts"] > 0
+    assert set(ROWS.loc[mixture, "architecture"]) == ARCHITECTURES and (ROWS.loc[~mixture, "architecture"] == "").all()
+    routed = ROWS[mixture & (ROWS["use"] != "outside")]
+    assert (routed["dispatch"] != "").all() and (routed["dispatcher"] != "").all()
+    assert ((ROWS["capacity"] > 0) == (ROWS["dispatch"] == "drop")).all()
+    assert (ROWS.loc[~mixture, ["expert_tensor", "capacity"]] == [1, 0]).all(axis=None)
+
+
+@pytest.mark.parametrize("layout", sorted(set(ROWS["pipeline_layout"])))
+def test_layers_fill_the_stages(layout):
+    rows = ROWS[ROWS["pipeline_layout"] == layout]
+    chunks = rows["pp"] * rows["interleave"]
+    if layout in ("even", "ends"):
+        taken = rows["layers"] + (2 if layout == "ends" else 0)
+        uneven = rows["use"].isin(["fit", "outside"])
+        assert (taken % chunks)[~uneven].eq(0).all()
+        return
+    found = stages(layout)
+    assert len(found) == chunks.iloc[0] and chunks.nunique() == 1
+    assert (rows["layers"] == "".join(found).count("t")).all()
+
+
+def test_outside_rows_say_why():
+    assert (ROWS["note"].str.startswith("outside: ") == (ROWS["use"] == "outside")).all()
