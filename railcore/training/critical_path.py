@@ -127,7 +127,7 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     hops = 2 * v * several * (stage.hop_latency_s + layer.boundary_s) + on_link
     hop_hb = (1 - stage.hop_on_nic) * on_link + 2 * v * several * layer.boundary_hb_s
     free = passes - np.maximum(nic, hb)
-    hidden = setting.overlap_pipeline * (v > 1) * np.minimum(hops, free)
+    hidden = (1 - slowed) * setting.overlap_pipeline * (v > 1) * np.minimum(hops, free)
     nic, hb = nic + stage.hop_on_nic * on_link + 2 * v * several * layer.boundary_nic_s, hb + hop_hb
     steady = passes + hops - hidden
     # Exchanges once an iteration, at the rate that the others leave.

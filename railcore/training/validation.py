@@ -12,7 +12,7 @@ from railcore.facts.checks import one_of
 from railcore.training.iteration import TIME_PARTS, iteration_times
 from railcore.training.machine import UNLIMITED_BANDWIDTH, Machine, catalog_machine
 from railcore.training.parallelism import Strategy
-from railcore.training.runtime import as_runtime
+from railcore.training.runtime import Runtime, as_runtime
 from railcore.training.transformer import Transformer, catalog_model, model_flops_utilization
 
 _MACHINE_TERMS: Mapping[str, Mapping[str, Any]] = {
@@ -32,6 +32,7 @@ _BREAKDOWN_TERMS = {
     "exchange of gradients": "data_s",
     "optimizer step": "optimizer_s",
 }
+_PRODUCTS = {"mxfp8": "fp8"}  # with scales of blocks, at the same rate
 
 
 class TrainingDuration(NamedTuple):
@@ -116,6 +117,11 @@ def published_runs(use: str = "fit") -> pd.DataFrame:
 
 
 def _model(row: Any) -> Transformer:
+    if row.architecture:
+        model = catalog_model(row.architecture)
+        dense = min(model.dense_layers, row.layers)
+        sizes = {"layers": row.layers, "dense_layers": dense, "sequence_length": row.seq_len, "vocabulary": row.vocab}
+        return replace(model, name=row.model, **sizes)
     same = ("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "ffn_matrices", "experts", "top_k")
     # MPT too has learned positions, tied embeddings and biases: with them its parameters are as many as are printed.
     gpt = row.use == "fit" or row.software.startswith("llm-foundry")
@@ -132,7 +138,27 @@ def _model(row: Any) -> Transformer:
 
 def _strategy(row: Any) -> Strategy:
     degrees = (row.tp, row.cp, row.pp, row.dp, row.ep, row.interleave, row.microbatch)
-    return Strategy(*degrees, row.recompute, bool(row.sequence_parallel), row.sharding)
+    return Strategy(
+        *degrees,
+        row.recompute,
+        bool(row.sequence_parallel),
+        row.sharding,
+        ends_as_layers=row.pp > 1 and row.pipeline_layout != "even",
+        whole_experts=row.experts > 0 and row.tp > 1 and str(row.expert_tensor) == "1",
+    )
+
+
+def _runtime(row: Any) -> Runtime:
+    """The software of a run, with what its recipe says otherwise."""
+    changes: dict[str, Any] = {}
+    if row.gradient_bytes:
+        size = int(row.gradient_bytes)
+        changes |= {"gradient_bytes": size, "accumulation_bytes": size}
+    if row.experts:
+        changes |= {"dispatcher": "nodes" if row.dispatcher in ("deepep", "hybridep") else "copies"}
+        changes |= {"overlap_expert": str(row.expert_overlap) == "1", "graphs": str(row.graphs) == "1"}
+        changes |= {"capacity": float(row.capacity or 0)}
+    return replace(as_runtime(row.runtime), **changes)
 
 
 def predictions(table: pd.DataFrame, runtime: Mapping[str, Any] | None = None, **changes: Any) -> pd.DataFrame:
@@ -142,11 +168,11 @@ def predictions(table: pd.DataFrame, runtime: Mapping[str, Any] | None = None, *
     Adds modelled_s; error = modelled / measured - 1; memory_bytes, fit_in_memory and limit ("feasible", or what would
     rule the run out; it ran all the same); the columns of the breakdown.
     """
-    kinds = set(zip(table["platform"], table["precision"], strict=True))
+    kinds = set(zip(table["platform"], table["precision"].replace(_PRODUCTS), strict=True))
     machines, rows = {kind: catalog_machine(*kind, **changes) for kind in kinds}, []
     for row in table.itertuples():
-        kind = (row.platform, row.precision)
-        software = replace(as_runtime(row.runtime), **(runtime or {}))
+        kind = (row.platform, _PRODUCTS.get(row.precision, row.precision))
+        software = replace(_runtime(row), **(runtime or {}))
         found = iteration_times(_model(row), machines[kind], _strategy(row).columns(row.global_batch), software)
         memory, seconds = found.memory_bytes.item(), found.total_s.item()
         fits, limit = memory <= machines[kind].memory_bytes, found.limits.item()
