@@ -26,6 +26,7 @@ LAYER_COLUMNS = (
 COMPUTE_PARTS = ("linear", "attention", "elementwise", "recompute", "host")
 LINK_KINDS = ("tensor", "context", "expert")
 LAYER_PARTS = (*COMPUTE_PARTS, *LINK_KINDS)
+_OWN_KERNELS = (5, 9)  # four products and the attention forward, twice the products and the attention backward
 _LOSS_BYTES = 32  # of cross entropy in fp32 a logit: cast 6, maximum 4, exponent 8, sum 4, gradient 4, cast back 6
 
 
@@ -292,8 +293,9 @@ def _attention(machine: Machine, runtime: Runtime, at: _Slices) -> PassTimes:
 def _elementwise(machine: Machine, runtime: Runtime, at: _Slices) -> PassTimes:
     """Kernels that move their operands through HBM once.
 
-    A row is bytes of a token forward and backward, and kernels started. Norms and residuals are over t where
-    sequence_parallel, and half as many in a parallel block. Eager, the backward pass reads a norm's operands once more
+    A row is bytes of a token forward and backward. Norms and residuals are over t where sequence_parallel, and half as
+    many in a parallel block. Kernels are as many as the machine's operators of a layer, those of products and attention
+    left out, which count their own. Eager, the backward pass reads a norm's operands once more
     for the gradients of its weights, adds up the gradients at every residual, sums a product's gradient over the tokens
     for its bias, and joins the gradients of queries, keys and values.
     """
@@ -308,15 +310,19 @@ def _elementwise(machine: Machine, runtime: Runtime, at: _Slices) -> PassTimes:
     outputs = joined + (model.ffn_matrices - 1) * wide + norms * model.hidden
     m, dropout, eager = model.ffn_matrices, runtime.dropout, runtime.eager
     rows = [
-        (4 * narrow, (10 if eager else 8) * narrow, 2 * norms),  # norms
-        ((7 if dropout else 6) * narrow, (5 * dropout + 6 * eager) * narrow, 0),  # residual and dropout
-        (0, 2 * outputs * (eager and model.biases) + 4 * joined * eager, 0),  # biases; queries, keys and values
-        (2 * m * wide, (4 * m - 2) * wide, 1),  # activation
-        (ordered, ordered, 0),  # tokens in the order of their ranks and back, and of the experts of a rank
-        (turned, turned, 0 if model.positions else 1),  # rotary positions
+        (4 * narrow, (10 if eager else 8) * narrow),  # norms
+        ((7 if dropout else 6) * narrow, (5 * dropout + 6 * eager) * narrow),  # residual and dropout
+        (0, 2 * outputs * (eager and model.biases) + 4 * joined * eager),  # biases; queries, keys and values
+        (2 * m * wide, (4 * m - 2) * wide),  # activation
+        (ordered, ordered),  # tokens in the order of their ranks and back, and of the experts of a rank
+        (turned, turned),  # rotary positions
     ]
-    *moved, kernels = (sum(column) for column in zip(*rows, strict=True))
-    return PassTimes(*(at.u * size / machine.hbm_Bps + kernels * machine.kernel_s for size in moved))
+    moved = (sum(column) for column in zip(*rows, strict=True))
+    counts = machine.forward_operators, machine.backward_operators
+    kernels = [max(count - own, 0) for count, own in zip(counts, _OWN_KERNELS, strict=True)]
+    return PassTimes(
+        *(at.u * size / machine.hbm_Bps + n * machine.kernel_s for size, n in zip(moved, kernels, strict=True))
+    )
 
 
 def _tensor_traffic(machine: Machine, runtime: Runtime, at: _Slices, products: list[Any]) -> PassTimes:
