@@ -161,6 +161,12 @@ def _runtime(row: Any) -> Runtime:
     return replace(as_runtime(row.runtime), **changes)
 
 
+def _used_domains(machine: Machine, gpus: int) -> Machine:
+    """The machine with as many GPUs of each HB domain as divide the run: 64 of 72 on 256 GPUs."""
+    used = next(size for size in range(min(machine.hb_domain_size, gpus), 0, -1) if gpus % size == 0)
+    return replace(machine, hb_domain_size=used)
+
+
 def predictions(table: pd.DataFrame, runtime: Mapping[str, Any] | None = None, **changes: Any) -> pd.DataFrame:
     """The table with the model's iteration time of each run; all layers of a mixture are taken to have experts.
 
@@ -171,11 +177,11 @@ def predictions(table: pd.DataFrame, runtime: Mapping[str, Any] | None = None, *
     kinds = set(zip(table["platform"], table["precision"].replace(_PRODUCTS), strict=True))
     machines, rows = {kind: catalog_machine(*kind, **changes) for kind in kinds}, []
     for row in table.itertuples():
-        kind = (row.platform, _PRODUCTS.get(row.precision, row.precision))
+        machine = _used_domains(machines[row.platform, _PRODUCTS.get(row.precision, row.precision)], row.gpus)
         software = replace(_runtime(row), **(runtime or {}))
-        found = iteration_times(_model(row), machines[kind], _strategy(row).columns(row.global_batch), software)
+        found = iteration_times(_model(row), machine, _strategy(row), software, global_batch=row.global_batch)
         memory, seconds = found.memory_bytes.item(), found.total_s.item()
-        fits, limit = memory <= machines[kind].memory_bytes, found.limits.item()
+        fits, limit = memory <= machine.memory_bytes, found.limits.item()
         rows.append((seconds, memory, fits, limit, *(found.breakdown[name].item() for name in TIME_PARTS)))
     columns = ["modelled_s", "memory_bytes", "fit_in_memory", "limit", *TIME_PARTS]
     table = table.join(pd.DataFrame(rows, columns=columns, index=table.index))
