@@ -93,11 +93,7 @@ def layer_costs(
     forward_s, backward_s = sum(kind.forward for kind in work.values()), sum(kind.backward for kind in work.values())
     full, selective = at.recompute == 2, (at.recompute == 1) & (not runtime.fused_attention)
     again = np.select([full, selective], [forward_s, work["attention"].forward], 0.0)
-    fused = {"fused_attention": runtime.fused_attention, "dropout": runtime.dropout}
-    kept, whole = (
-        np.asarray(sum(model.layer_activation_bytes(at.b, at.t, at.c, at.sliced, level, **fused).values()))
-        for level in (at.recompute, 0)
-    )
+    kept, whole = (_kept_bytes(machine, runtime, at, level) for level in (at.recompute, 0))
     regained = at.operators * ELEMENT_BYTES * at.u * model.hidden * (1 - 1 / at.t) * at.kept_inputs * (at.recompute < 2)
     links = {name: (work[name].link_forward, work[name].link_backward) for name in LINK_KINDS}
     forward_links = [forward for forward, _ in links.values()]
@@ -118,6 +114,18 @@ def layer_costs(
         working_bytes=whole * full,
         logits_bytes=(ELEMENT_BYTES + 4) * at.u * model.vocabulary / at.t,
     )
+
+
+def _kept_bytes(machine: Machine, runtime: Runtime, at: "_Slices", level: Any) -> Any:
+    """Activations that a layer keeps; what only products need, their inputs, has one byte an element in fp8."""
+    fused = {"fused_attention": runtime.fused_attention, "dropout": runtime.dropout}
+    kinds = at.model.layer_activation_bytes(at.b, at.t, at.c, at.sliced, level, mixture_share=at.mixed, **fused)
+    if machine.precision == "fp8":
+        matrices = at.model.ffn_matrices
+        shares = {"inputs": 0.75, "feed-forward": (2 * matrices - 1) / (2 * matrices)}
+        narrow = {kind: np.where(np.asarray(level) < 2, share, 1.0) for kind, share in shares.items()}
+        kinds = {kind: size * narrow.get(kind, 1.0) for kind, size in kinds.items()}
+    return np.asarray(sum(kinds.values()))
 
 
 def layer_passes(
