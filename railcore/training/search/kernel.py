@@ -47,7 +47,7 @@ class Kept(NamedTuple):
     """What a search writes.
 
     counts: strategies by the bits of what rules them out. least_bytes: least memory of all. histogram: feasible
-    strategies by time between edges; cells: the bin in which a cell of numbers begins, from first_cell on. best, front:
+    strategies by time between edges, and at last those on the last edge; cells: the bin in which a cell of numbers begins, from first_cell on. best, front:
     columns TIME (of a sequence), MEMORY and TOTAL of the fastest strategies and of the Pareto front, in order of time;
     best_at, front_at: their places, stage, layer and batch. sizes: rows of `best` and of `front`. of_stage,
     of_stage_at: the fastest strategy of each stage, and its layer and batch.
@@ -72,11 +72,11 @@ def empty_kept(stages: int, top: int, room: int = 1024) -> Kept:
     """Room for the `top` fastest strategies of so many stages, and at first for a front of `room` strategies."""
     low, high = (int(np.float64(edge).view(np.int64) >> _CELL_SHIFT) for edge in TIME_EDGES_S[[0, -1]])
     starts = (np.arange(low, high + 1, dtype=np.int64) << _CELL_SHIFT).view(np.float64)
-    cells = np.maximum(np.searchsorted(TIME_EDGES_S, starts, "right") - 1, 0)
+    cells = np.clip(np.searchsorted(TIME_EDGES_S, starts, "right") - 1, 0, TIME_EDGES_S.size - 2)
     return Kept(
         counts=np.zeros(4, np.int64),
         least_bytes=np.full(1, np.inf),
-        histogram=np.zeros(TIME_EDGES_S.size - 1, np.int64),
+        histogram=np.zeros(TIME_EDGES_S.size, np.int64),
         edges=TIME_EDGES_S,
         cells=cells,
         first_cell=low,
@@ -115,7 +115,7 @@ def sweep(tables: Tables, setting: Any, kept: Kept, begin: int, end: int) -> int
     -------
     The stage from which to go on, once the front has room.
     """
-    top, bins = kept.best.shape[0], kept.histogram.shape[0]
+    top, shortest, longest = kept.best.shape[0], kept.edges[0], kept.edges[-1]
     least = kept.least_bytes[0]
     for s in range(begin, end):
         if kept.sizes[1] + tables.at_most[s] > kept.front.shape[0]:
@@ -135,11 +135,9 @@ def sweep(tables: Tables, setting: Any, kept: Kept, begin: int, end: int) -> int
                 if short:
                     continue
                 time = path.total_s / batch
-                if kept.edges[0] <= time <= kept.edges[bins]:
-                    cell = kept.cells[(np.float64(time).view(np.int64) >> _CELL_SHIFT) - kept.first_cell]
-                    while cell < bins - 1 and time >= kept.edges[cell + 1]:
-                        cell += 1
-                    kept.histogram[cell] += 1
+                if shortest <= time <= longest:  # a cell is narrower than a bin: there is one edge in it at most
+                    place = kept.cells[(np.float64(time).view(np.int64) >> _CELL_SHIFT) - kept.first_cell]
+                    kept.histogram[place + (time >= kept.edges[place + 1])] += 1
                 fastest = kept.of_stage[s]
                 if time < fastest[TIME] or (time == fastest[TIME] and memory < fastest[MEMORY]):
                     _write(kept.of_stage, kept.of_stage_at, s, (time, memory, path.total_s), (s, i, g))

@@ -84,7 +84,7 @@ class SearchPart:
             counts=dict(zip(names.tolist(), kept.counts.tolist(), strict=True)),
             splits=counts,
             least_memory_bytes=float(kept.least_bytes[0]),
-            histogram=kept.histogram,
+            histogram=np.append(kept.histogram[:-2], kept.histogram[-2:].sum()),
             fastest=rows["best"],
             front=rows["front"],
             leaders=_leaders(space, kept),

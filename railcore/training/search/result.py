@@ -57,6 +57,8 @@ class SearchResult:
         results = list(results)
         if len({part.top for each in results for part in each.parts}) != 1:
             raise ValueError("results are none, or kept different numbers of strategies: merge those of one search")
+        if len(results) == 1:
+            return results[0]
         number = {part: i for i, part in enumerate(dict.fromkeys(part for each in results for part in each.parts))}
 
         def together(name: str) -> Columns:
