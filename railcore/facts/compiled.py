@@ -19,6 +19,7 @@ _SOURCES = (  # files and folders of the package with functions that are compile
     *("facts/compiled.py", "network/transport", "training/critical_path.py", "training/search/kernel.py"),
 )
 
+
 class CompiledLoop:
     """A function that Numba compiles when it is first called; other compiled functions may call it.
 

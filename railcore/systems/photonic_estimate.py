@@ -18,8 +18,9 @@ from numpy.typing import ArrayLike
 from railcore.facts.arguments import checked
 from railcore.facts.checks import Floats, at_least, one_of, whole
 from railcore.training.iteration import STRATEGY_COLUMNS, iteration_times
-from railcore.training.layer_time import MODERN, Runtime, layer_costs
+from railcore.training.layer_time import layer_costs
 from railcore.training.machine import Machine, as_machine
+from railcore.training.runtime import MODERN, Runtime
 from railcore.training.search import search, strategy_label
 from railcore.training.stage_program import DEFAULT_STEP, StepOptions, fsdp_options
 from railcore.training.transformer import GRADIENT_BYTES, SHARDING, WEIGHT_BYTES, Transformer, as_model
@@ -199,7 +200,7 @@ def _read_step(
         b=layer.backward_s,
         g=gathers[0],
         r=twice * sums[0],
-        h=(p > 1) * (latency + layer.boundary_bytes / rate + layer.boundary_gather_s),
+        h=(p > 1) * (latency + layer.boundary_bytes / rate + layer.boundary_gather.time_s),
         logits_s=layer.logits_s,
         optimizer_s=optimizer_s,
         keys=_ring_s(machine, keys, c, t),

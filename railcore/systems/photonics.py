@@ -27,9 +27,9 @@ from railcore.facts import units
 from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import at_least, one_of, share, whole
 from railcore.systems.control_plane import catalog_control_plane
-from railcore.training.layer_time import MODERN, Runtime
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy
+from railcore.training.runtime import MODERN, Runtime
 from railcore.training.simulation import (
     RAIL,
     ElectricalRails,

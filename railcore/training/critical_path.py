@@ -18,7 +18,17 @@ _LAYER_NUMBERS = (
 )
 EXCHANGES = ("in_forward", "in_backward", "after", "before")
 _STAGE_NUMBERS = (
-    *("layers", "other_stages", "edge_layers", "hop_Bps", "hop_latency_s", "hop_on_nic", "optimizer_s", "offload_s", "once_s"),
+    *(
+        "layers",
+        "other_stages",
+        "edge_layers",
+        "hop_Bps",
+        "hop_latency_s",
+        "hop_on_nic",
+        "optimizer_s",
+        "offload_s",
+        "once_s",
+    ),
     *(f"{name}_{link}" for name in EXCHANGES for link in ("s", "hb_s", "nic_s")),
     *("first_bytes", "middle_bytes", "last_bytes", "spread"),
 )
@@ -139,10 +149,26 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     free_nic, free_hb = 1 - nic / steady, 1 - hb / steady
     grown = (1 + (v - 1) * smaller(p, m)) / v
     after = _exposed(
-        stage.after_s, stage.after_hb_s, stage.after_nic_s, free_hb, free_nic, setting.overlap_data * backward, grown, v, n
+        stage.after_s,
+        stage.after_hb_s,
+        stage.after_nic_s,
+        free_hb,
+        free_nic,
+        setting.overlap_data * backward,
+        grown,
+        v,
+        n,
     )
     before = _exposed(
-        stage.before_s, stage.before_hb_s, stage.before_nic_s, free_hb, free_nic, setting.overlap_data * forward, grown, v, n
+        stage.before_s,
+        stage.before_hb_s,
+        stage.before_nic_s,
+        free_hb,
+        free_nic,
+        setting.overlap_data * forward,
+        grown,
+        v,
+        n,
     )
     logits = larger(layer.logits_s - stage.edge_layers * (layer.forward_s + layer.backward_s), 0.0)
     counted = m * logits / layer.logits_s  # micro-batches whose logits lengthen the path

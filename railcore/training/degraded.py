@@ -22,7 +22,7 @@ from railcore.network import reliability
 from railcore.network.topology import RailFabric, faults, rail_only
 from railcore.network.topology.graph import fabric_name
 from railcore.training import traffic
-from railcore.training.iteration import REASONS, iteration_times
+from railcore.training.iteration import iteration_times
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.routed_flows import fabric_loads, flow_patterns, flow_times, nic_bandwidth_share, share_of_nic
@@ -152,7 +152,7 @@ def _time_on_fabric(
     """
     left = replace(machine.on(fabric), nic_Bps=fabric.nic_Bps * nic, hb_Bps=fabric.hb_Bps * hb)
     found = iteration_times(model, left, row)
-    return found.total_s.item(), REASONS[found.reason.item()]
+    return found.total_s.item(), found.limits.item()
 
 
 def mixture_slowdowns(
@@ -356,7 +356,7 @@ def _without_ranks(
         best = {"data": 0, "global_batch": global_batch}
         if data.size:
             found = iteration_times(model, machine, _padded(strategy, batch, data))
-            feasible = found.reason == REASONS.index("feasible")
+            feasible = found.feasible
             speed = np.where(feasible | ~feasible.any(), batch / found.total_s, 0)  # by time alone where nothing fits
             best = {"data": int(data[speed.argmax()]), "global_batch": int(batch[speed.argmax()])}
         rows.append({"job": f"replicas dropped, {name} batch", **best})
@@ -438,7 +438,7 @@ def training_goodput(
         raise ValueError(f"gpus is {gpus!r}: give multiples of tensor x context x pipeline, {ranks}")
     rows = {**strategy.columns(0), "global_batch": batches, "data": counts // ranks}
     found = iteration_times(model, machine, rows)
-    runs = pd.DataFrame({"gpus": counts, "iteration_s": found.total_s, "limit": np.take(REASONS, found.reason)})
+    runs = pd.DataFrame({"gpus": counts, "iteration_s": found.total_s, "limit": found.limits})
     runs["tokens_per_s"] = np.where(
         runs["limit"] == "feasible", batches * model.sequence_length / found.total_s, np.nan
     )

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from railcore.training.layer_time import LAYER_COLUMNS, MODERN, layer_costs
+from railcore.training.layer_time import LAYER_COLUMNS, layer_costs
+from railcore.training.runtime import MODERN
 from railcore.training.machine import UNLIMITED_BANDWIDTH, Machine
 from railcore.training.parallelism import Strategy
 from railcore.training.transfers import transfer_table

@@ -30,7 +30,8 @@ import numpy as np
 from railcore.facts.arguments import checked
 from railcore.facts.checks import one_of
 from railcore.training.iteration import iteration_times
-from railcore.training.layer_time import PassTimes, Runtime, layer_costs, layer_passes
+from railcore.training.layer_time import PassTimes, layer_costs, layer_passes
+from railcore.training.runtime import Runtime
 from railcore.training.machine import Machine
 from railcore.training.parallelism import Strategy
 from railcore.training.pipeline_schedule import schedule

@@ -16,7 +16,7 @@ from railcore.facts import units
 from railcore.facts.arguments import checked
 from railcore.facts.checks import whole
 from railcore.training.collectives import steps_and_bytes
-from railcore.training.layer_time import MODERN, Runtime
+from railcore.training.runtime import MODERN, Runtime
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.stage_program import (

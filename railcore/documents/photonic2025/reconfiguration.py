@@ -19,9 +19,9 @@ from railcore.facts.checks import Floats, at_least
 from railcore.systems import circuit_policies, photonics
 from railcore.systems.control_plane import ControlPlane, catalog_control_plane, saturating_gpus
 from railcore.systems.photonics import PhotonicCircuits
-from railcore.training.layer_time import MODERN, Runtime
 from railcore.training.machine import Machine, catalog_machine
 from railcore.training.parallelism import Strategy
+from railcore.training.runtime import MODERN, Runtime
 from railcore.training.simulation import simulate
 from railcore.training.workload import Workload, replicas_alike, training_step
 

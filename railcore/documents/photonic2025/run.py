@@ -30,9 +30,9 @@ from railcore.documents.photonic2025.windows import (
 )
 from railcore.facts import units
 from railcore.facts.checks import whole
-from railcore.training.layer_time import MODERN
 from railcore.training.machine import Machine, catalog_machine
 from railcore.training.parallelism import Strategy
+from railcore.training.runtime import MODERN
 from railcore.training.simulation import ElectricalRails, StepTimeline, simulate
 from railcore.training.stage_program import fsdp_options
 from railcore.training.transformer import Transformer, catalog_model

@@ -9,8 +9,8 @@ import pandas as pd
 from railcore.documents.readings import Entries, with_prefix
 from railcore.facts import catalog, claims
 from railcore.facts.units import day
-from railcore.training.layer_time import MODERN, RUNTIMES
 from railcore.training.machine import Machine
+from railcore.training.runtime import MODERN, catalog_runtime
 from railcore.training.search import best_times, increasing_returns_share
 from railcore.training.transformer import Transformer
 from railcore.training.validation import TrainingDuration
@@ -23,11 +23,11 @@ _FIG8_QUOTED = (  # claim, its model, column of `hb_domain_summary`, format
     ("gpt1t_plateau", "GPT-1T", "plateau", ","),
 )
 # How the document describes its model: two phases of a collective in sequence, only gradients hidden, plain 1F1B.
-_DESCRIBED = replace(RUNTIMES["megatron2021"], overlap_data=True)
+_DESCRIBED = replace(catalog_runtime("megatron2021"), overlap_data=True)
 FIG8_READINGS: Mapping[str, Mapping[str, Any]] = {
     "as the document describes it": {"phases": True, "runtime": _DESCRIBED, "interleave": 1, "sharding": 0},
     "rings with all NICs of a domain": {"phases": False, "runtime": _DESCRIBED, "interleave": 1, "sharding": 0},
-    "nothing hidden": {"phases": True, "runtime": RUNTIMES["megatron2021"], "interleave": 1, "sharding": 0},
+    "nothing hidden": {"phases": True, "runtime": catalog_runtime("megatron2021"), "interleave": 1, "sharding": 0},
     "today's software": {"phases": False, "runtime": MODERN},
 }
 

@@ -1,4 +1,4 @@
-"""What a search says to a designer: distinct designs, what would have to change for another one to win, and which holds.
+"""What a search says to a designer: distinct designs, what would let another one win, and which one holds.
 
 A design is a way to split the GPUs (tensor, context, expert, pipeline, data ranks), a placement, an offload, software,
 and the GPUs in use of an HB domain. It stands for all strategies that differ in the rest, which are its neighbours: the
@@ -146,9 +146,14 @@ def robust(result: Any, n: int = 5) -> pd.DataFrame:
     """
     rows = _leading(result, n)
     labels = [f"{i}: {text}" for i, text in enumerate(with_strategy_labels(result._table(rows))["strategy"], start=1)]
-    cases = [("as given", "", math.nan, {})]
+    cases: list[tuple[str, str, float, dict[str, Any]]] = [("as given", "", math.nan, {})]
     cases += [
-        (f"{row.name} {row.parameter}", end, getattr(row, end), {name: _whole(name, getattr(row, end)) for name in names})
+        (
+            f"{row.name} {row.parameter}",
+            end,
+            getattr(row, end),
+            {name: _whole(name, getattr(row, end)) for name in names},
+        )
         for row, names in uncertain_inputs(result.machine)
         for end in ("low", "high")
     ]
@@ -160,7 +165,8 @@ def robust(result: Any, n: int = 5) -> pd.DataFrame:
     table = pd.DataFrame([case[:3] for case in cases], columns=["input", "end", "value"])
     table = table.join(pd.DataFrame(times, columns=labels))
     table["best"] = [labels[i] for i in times.argmin(axis=1)]
-    table.attrs |= {"best": labels[0], "robust": labels[int(worst.argmin())], "regret": dict(zip(labels, worst.tolist(), strict=True))}
+    regrets = dict(zip(labels, worst.tolist(), strict=True))
+    table.attrs |= {"best": labels[0], "robust": labels[int(worst.argmin())], "regret": regrets}
     return table
 
 

@@ -22,8 +22,7 @@ class Tables(NamedTuple):
 
     layers, stages: records. Of each stage: its entries of layer_of from layer_first to layer_last, p, d and v as
     floats, and whether v > 1. Of each entry: its row of layers, its micro-batch b, and its batches up to `last`, from
-    `first`, or from first_interleaved where v > 1. batches: sequences of an iteration. at_most: upper bound of the strategies of a
-    stage.
+    `first`, or from first_interleaved where v > 1. batches: sequences of an iteration. at_most: strategies of a stage.
     """
 
     layers: Any
@@ -47,9 +46,9 @@ class Kept(NamedTuple):
     """What a search writes.
 
     counts: strategies by the bits of what rules them out. least_bytes: least memory of all. histogram: feasible
-    strategies by time between edges, and at last those on the last edge; cells: the bin in which a cell of numbers begins, from first_cell on. best, front:
-    columns TIME (of a sequence), MEMORY and TOTAL of the fastest strategies and of the Pareto front, in order of time;
-    best_at, front_at: their places, stage, layer and batch. sizes: rows of `best` and of `front`. of_stage,
+    strategies by time between edges, and at last those on the last edge; cells: the bin in which a cell of numbers
+    begins, from first_cell on. best, front: columns TIME (of a sequence), MEMORY and TOTAL of the fastest strategies
+    and of the Pareto front, in order of time; best_at, front_at: their places, stage, layer and batch. sizes: rows of `best` and of `front`. of_stage,
     of_stage_at: the fastest strategy of each stage, and its layer and batch.
     """
 

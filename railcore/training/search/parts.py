@@ -12,6 +12,7 @@ import numpy as np
 from railcore.facts.arguments import checked
 from railcore.facts.checks import whole
 from railcore.training.critical_path import LAYER_ROW
+from railcore.training.iteration import OBSTACLES as _OBSTACLES
 from railcore.training.iteration import (
     STRATEGY_RANGES,
     Columns,
@@ -20,7 +21,6 @@ from railcore.training.iteration import (
     layer_records,
     obstacle_names,
 )
-from railcore.training.iteration import OBSTACLES as _OBSTACLES
 from railcore.training.layer_time import layer_costs
 from railcore.training.machine import Machine, as_machine
 from railcore.training.runtime import MODERN, Runtime, as_runtime
@@ -174,7 +174,7 @@ def search_parts(
     allowed = allowed_values(global_batch, dict(limits))
     whole("gpus", gpus, most=STRATEGY_RANGES["data"][1])
     K = machine.hb_domain_size
-    if K > gpus:
+    if gpus < K:
         raise ValueError(f"hb_domain_size is {K}, more than gpus {gpus}: give at most {gpus}")
     whole("top", top)
     whole("shares", shares)
@@ -186,7 +186,9 @@ def search_parts(
         raise ValueError(f"offload is {offload!r}: give a name, or a list of different ones")
     boxes = [machine]
     if at_most:
-        boxes += [replace(machine, hb_domain_size=used) for used in range(K - 1, 0, -1) if 2 * used > K or K % used == 0]
+        boxes += [
+            replace(machine, hb_domain_size=used) for used in range(K - 1, 0, -1) if 2 * used > K or K % used == 0
+        ]
     return [
         SearchPart(model, box, software, away, gpus, allowed, top, K if at_most else 0, (number, shares))
         for box in boxes
@@ -254,7 +256,7 @@ def search(
     whole("workers", workers)
     shares = 1 if workers == 1 else 4
     options: dict[str, Any] = {"runtime": runtime, "offload": offload, "top": top, "at_most": at_most, "shares": shares}
-    parts = search_parts(model, machine, gpus, global_batch, **options, **limits)
+    parts = search_parts(model, machine, gpus, global_batch, **(options | limits))
     with _Bar(sys.stderr.isatty() if progress is None else progress) as bar:
         results = _in_processes(parts, workers, bar.add) if workers > 1 else [part.run(bar.add) for part in parts]
     return SearchResult.merged(results)

@@ -65,9 +65,7 @@ class SearchResult:
             tables = [getattr(each, name) for each in results]
             rows = {column: np.concatenate([table[column] for table in tables]) for column in _ROW}
             places = [np.array([number[part] for part in each.parts], np.int64) for each in results]
-            rows["part"] = np.concatenate(
-                [place[table["part"]] for place, table in zip(places, tables, strict=True)]
-            )
+            rows["part"] = np.concatenate([place[table["part"]] for place, table in zip(places, tables, strict=True)])
             order = np.lexsort([*(rows[name] for name in reversed(("memory_bytes", "part", *KEY))), rows["sequence_s"]])
             return {column: values[order] for column, values in rows.items()}
 

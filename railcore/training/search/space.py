@@ -130,7 +130,7 @@ def splits_at_most(
     t, c, p = (grid.ravel() for grid in np.meshgrid(t, c, p, indexing="ij"))
     most = gpus // (t * c * p)
     found = []
-    for batch in limits["global_batch"]:
+    for batch in limits["global_batch"] or ():
         each = [batch // b for b in limits["micro_batch"] or (1,) if batch % b == 0]
         d = _among(np.unique(np.concatenate([divisors(k) for k in each] or [np.zeros(0, int)])), limits["data"])
         place = np.searchsorted(d, most, "right") - 1
@@ -271,7 +271,9 @@ def _groups(model: Transformer, split: Columns, limits: dict[str, Any]) -> Colum
         layout = np.zeros_like(t)
         for name in ORDERS[PLACEMENTS[place]]:
             layout = np.where(columns[name] > 1, 5 * layout + 1 + SPLIT.index(name), layout)
-        good &= ~((columns["placement"] == place) & np.logical_or.reduce([layout == other for other in seen] or [t < 0]))
+        good &= ~(
+            (columns["placement"] == place) & np.logical_or.reduce([layout == other for other in seen] or [t < 0])
+        )
         seen.append(layout)
     return {name: columns[name][good] for name in _GROUP}
 
@@ -340,7 +342,12 @@ def _micro_batches(model: Transformer, pairs: Columns, limits: dict[str, Any]) -
     new = np.ones(pair.size, bool)
     new[1:] = (np.diff(pair) != 0) | (np.diff(b) != 0)
     first = np.flatnonzero(new)
-    columns = {"pipeline": pairs["pipeline"][pair], "data": pairs["data"][pair], "micro_batch": b, "global_batch": batch}
+    columns = {
+        "pipeline": pairs["pipeline"][pair],
+        "data": pairs["data"][pair],
+        "micro_batch": b,
+        "global_batch": batch,
+    }
     too_few = indivisible(model, {**columns, "interleave": 2})["interleave"]  # the first ones, as batches are in order
     few = np.add.reduceat(too_few.astype(np.int64), first) if first.size else first
     return {
