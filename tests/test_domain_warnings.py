@@ -147,7 +147,7 @@ def test_a_search_tells_of_fewer_gpus_of_each_domain_where_that_is_faster():
     text = found.warnings[-1]
     assert "64 of the 72 GPUs of each HB domain in use (128 HB domains in place of 114)" in text
     times = found.best["total_s"].iloc[0] / fewer.best["total_s"].iloc[0]
-    assert times > 1.5 and f"{times:.3g} times as fast" in text
+    assert times > 1.1 and f"{times:.3g} times as fast" in text
     assert strategy_label(fewer.strategy()) in text and text.endswith("hb_domain_size=64.")
     assert fewer.warnings == ()
     assert not [text for text in search(LLAMA, MACHINE, 73, 73).warnings if "as fast" in text]  # 73 has no divisors

@@ -99,9 +99,9 @@ def loops(model, gpus, batches, runtime, limits):
                     if b not in some("micro_batch", [b]):
                         continue
                     for sp, level, keep in itertools.product((0, 1), levels, (0, 1)):
-                        if (sp and (t == 1 or model.sequence_length % (c * t))) or sp not in some(
-                            "sequence_parallel", [sp]
-                        ):
+                        if sp and (t == 1 or model.sequence_length % (c * t)):
+                            continue
+                        if sp not in some("sequence_parallel", [sp]):
                             continue
                         if (keep and (not sp or level == 2)) or (whole and not sp):
                             continue
@@ -314,28 +314,28 @@ def test_designs_are_no_neighbours_and_each_is_the_best_of_its_kind():
         assert row["sequence_s"] == time[same].min()
     others = ~np.any([np.all([columns[k] == row[k] for k in kind], axis=0) for row in table.to_dict("records")], axis=0)
     assert time[others].min() >= table["sequence_s"].iloc[-1] and table["times_best"].iloc[0] == 1
-    parts = [name for name in table if name.removesuffix("_s") in ("linear", "tensor", "expert", "bubble")]
-    assert len(parts) == 4 and {"hb_utilization", "nic_utilization", "weights_bytes"} <= set(table)
+    assert {"linear_s", "expert_s", "bubble_s", "weights_bytes", "hb_utilization", "nic_utilization"} <= set(table)
 
 
 def test_what_lets_the_runner_up_win_does():
-    found = search("Llama-3 8B", "DGX H100", 64, 128)
+    found = search("Llama-3 405B", "DGX H100", 8192, 2048)
     table = found.runner_up_wins().set_index("change")
     assert list(table.index)[:2] == ["NIC bandwidth", "HB bandwidth"] and table.index[-1] == "batch"
     ours, other = ({name: int(row[name]) for name in STRATEGY_COLUMNS} for row in found.designs(2).to_dict("records"))
     fields = {"NIC bandwidth": ["nic_Bps"], "HB bandwidth": ["hb_Bps"], "memory": ["memory_bytes"]}
     fields |= {"memory bandwidth": ["memory_Bps"], "GPU rate": ["linear_rate", "bf16_rate"]}
-    seen = 0
+    crossings = 0
     for what, names in fields.items():
-        for factor, back in ((table.loc[what, "below"], 1.01), (table.loc[what, "above"], 0.99)):
-            for at, wins in ((factor, True), (factor * back, False)) if not np.isnan(factor) else ((0.25, 0), (4.0, 0)):
+        for way, inside in (("below", 1.01), ("above", 0.99)):
+            factor = table.loc[what, way]
+            trials = [(factor, True), (factor * inside, False)] if not np.isnan(factor) else [(0.25, False)]
+            for at, wins in trials if way == "below" or not np.isnan(factor) else [(4.0, False)]:
                 box = replace(found.machine, **{name: at * getattr(found.machine, name) for name in names})
                 one, two = (iteration_times(found.model, box, row) for row in (ours, other))
                 mine, theirs = (x.total_s.item() if x.feasible.item() else math.inf for x in (one, two))
-                if not np.isnan(factor):
-                    assert (theirs < mine) == wins, (what, at)
-                    seen += 1
-    assert seen and table["text"].str.contains("never within 1/4 to 4 times|times the").all()
+                assert (theirs < mine) == wins, (what, at)
+            crossings += not np.isnan(factor)
+    assert crossings >= 2 and table["text"].str.contains("never within 1/4 to 4 times|times the").all()
 
 
 def test_the_robust_design_has_the_least_regret():

@@ -48,8 +48,8 @@ class Kept(NamedTuple):
     counts: strategies by the bits of what rules them out. least_bytes: least memory of all. histogram: feasible
     strategies by time between edges, and at last those on the last edge; cells: the bin in which a cell of numbers
     begins, from first_cell on. best, front: columns TIME (of a sequence), MEMORY and TOTAL of the fastest strategies
-    and of the Pareto front, in order of time; best_at, front_at: their places, stage, layer and batch. sizes: rows of `best` and of `front`. of_stage,
-    of_stage_at: the fastest strategy of each stage, and its layer and batch.
+    and of the Pareto front, in order of time; best_at, front_at: their places, stage, layer and batch. sizes: rows of
+    `best` and of `front`. of_stage, of_stage_at: the fastest strategy of each stage, and its place.
     """
 
     counts: Any
