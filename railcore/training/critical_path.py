@@ -185,9 +185,7 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     stays = (1 - setting.offload_activations) * layer.kept_bytes
     at_edge = (n - stage.edge_layers) * stays
     first = smaller(p + chunked * (p - 1) / v + rest, m) * at_edge + slot + stage.first_bytes
-    middle = (p > 2) * (
-        smaller(p - 1 + chunked * (1 + (p - 3) / v) + rest, m) * n * stays + slot + stage.middle_bytes
-    )
+    middle = (p > 2) * (smaller(p - 1 + chunked * (1 + (p - 3) / v) + rest, m) * n * stays + slot + stage.middle_bytes)
     last = smaller(p - (p - 1) / v + rest, m) * at_edge + slot + layer.logits_bytes + stage.last_bytes
     most = larger(first, larger(middle, last))
     on_first, on_last = 1.0 * (first >= most), 1.0 * (first < most) * (last >= most)
