@@ -243,8 +243,6 @@ def test_of_many_strategies_the_right_ones_are_kept(name, links, monkeypatch):
     assert [tuple(row) for row in found.pareto[list(STRATEGY_COLUMNS)].to_numpy()] == rows_at(columns, front)
     kinds = ("tensor", "context", "expert", "pipeline", "data", "placement")
     design = np.column_stack([columns[kind] for kind in kinds])
-        [columns[kind] for kind in ("tensor", "context", "expert", "pipeline", "data", "placement")]
-    )
     first = np.sort(np.unique(design[order], axis=0, return_index=True)[1])[:100]
     assert rows_at(found.leaders, slice(None)) == rows_at(columns, order[first])
 
