@@ -136,6 +136,10 @@ def found_in(case, gpu=None, **options):
     return search(model, gpu or small(case), gpus, batches, **({"runtime": runtime} | limits | options))
 
 
+def rows_at(columns, places):
+    return [tuple(row) for row in np.column_stack([columns[name][places] for name in STRATEGY_COLUMNS])]
+
+
 def plain_front(time, memory):
     """Places that nothing is better than in one and as good in the other, the first of equals."""
     front = []
@@ -211,6 +215,36 @@ def test_the_answer_is_that_of_all_strategies_bit_for_bit(case, offload, monkeyp
     assert np.array_equal(found.histogram, np.histogram(time[good], TIME_EDGES_S)[0])
     assert found.histogram.sum() == found.counts["feasible"] == good.size > 0
     assert (found.gpus, found.model, found.machine) == (CASES[case][1], CASES[case][0], small(case))
+
+
+@pytest.mark.parametrize("links", ["as they are", "free"])
+@pytest.mark.parametrize("name", ["GPT-3", "MoE-1.3B"])
+def test_of_many_strategies_the_right_ones_are_kept(name, links, monkeypatch):
+    """Also the last places, where memory decides between equal times, and the best of each design."""
+    gpu = machine.catalog_machine("DGX A100")
+    if links == "free":
+        gpu = replace(gpu, hb_Bps=1e30, nic_Bps=1e30, hb_latency_s=0.0, nic_latency_s=0.0)
+    (columns,) = strategy_blocks(name, 256, 384)
+    paths = []
+    monkeypatch.setattr(iteration, "critical_path", lambda *values: paths.append(critical_path(*values)) or paths[-1])
+    good = np.flatnonzero(iteration_times(name, gpu, columns).feasible)
+    memory, time = paths[-1].memory_bytes, paths[-1].total_s / 384
+    order = good[np.lexsort((memory[good], time[good]))]
+    pairs = zip(time[order].tolist(), memory[order].tolist(), strict=True)
+    first_of = {}
+    for place, pair in zip(order.tolist(), pairs, strict=True):
+        first_of.setdefault(pair, place)
+    distinct = list(first_of.values())
+    for top in [*range(1, 40), 200]:
+        best = search(name, gpu, 256, 384, top=top).best
+        assert [tuple(row) for row in best[list(STRATEGY_COLUMNS)].to_numpy()] == rows_at(columns, distinct[:top])
+    found = search(name, gpu, 256, 384)
+    front = order[pareto_front(time[order], memory[order])]
+    assert [tuple(row) for row in found.pareto[list(STRATEGY_COLUMNS)].to_numpy()] == rows_at(columns, front)
+    kinds = ("tensor", "context", "expert", "pipeline", "data", "placement")
+    design = np.column_stack([columns[kind] for kind in kinds])
+    first = np.sort(np.unique(design[order], axis=0, return_index=True)[1])[:100]
+    assert rows_at(found.leaders, slice(None)) == rows_at(columns, order[first])
 
 
 @pytest.mark.parametrize("case", range(len(CASES)))
