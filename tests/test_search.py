@@ -1,7 +1,10 @@
 import functools
 import itertools
 import math
+import os
 import pickle
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -9,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.facts import units
+from railcore.facts import files, units
 from railcore.training import iteration, machine
 from railcore.training import search as search_package
 from railcore.training.critical_path import critical_path
 from railcore.training.iteration import OBSTACLES, STRATEGY_COLUMNS, iteration_times
-from railcore.training.rank_order import ORDERS, PLACEMENTS
+from railcore.training.rank_order import ORDERS, PLACEMENTS, group_levels
 from railcore.training.runtime import MODERN, Runtime
 from railcore.training.search import (
     TIME_EDGES_S,
@@ -278,6 +281,38 @@ def test_plain_python_finds_the_same(case, monkeypatch):
     compiled = found_in(case, micro_batch=1)
     monkeypatch.setenv("RAILCORE_NO_JIT", "1")
     same_results(found_in(case, micro_batch=1), compiled)
+
+
+def test_numba_is_imported_where_a_search_runs():
+    code = (
+        "import sys; from railcore.training.search import search; before = 'numba' in sys.modules; "
+        "found = search('Llama-3 8B', 'DGX H100', 8, 8, tensor=8); "
+        "print(before, 'numba' in sys.modules, found.evaluated)"
+    )
+    texts = []
+    for plain in ("0", "1"):
+        environment = os.environ | {"RAILCORE_NO_JIT": plain, "PYTHONPATH": str(files.ROOT)}
+        run = {"env": environment, "capture_output": True, "encoding": "utf-8", "check": True}
+        texts.append(subprocess.run([sys.executable, "-c", code], **run).stdout.split())
+    assert (
+        texts[0][:2] == ["False", "True"] and texts[1][:2] == ["False", "False"] and texts[0][2] == texts[1][2] != "0"
+    )
+
+
+def test_placements_that_put_all_ranks_in_the_same_places_are_the_same():
+    """Those that the space leaves out: with one pipeline stage, or one data rank."""
+    for t, c, d, p, e, whole in itertools.product((1, 2, 4), (1, 3), (1, 2, 6), (1, 3), (1, 2, 4, 8), (0, 1)):
+        sizes = {"tensor": t, "context": c, "data": d, "pipeline": p}
+        if c * d * (t if whole else 1) % e:
+            continue
+        found = {}
+        for place, name in enumerate(PLACEMENTS):
+            groups = group_levels({**sizes, "expert": e, "whole_experts": whole, "placement": place})
+            domains = {
+                kind: [np.ravel(group.in_domains(K)).tolist() for K in (4, 6, 8)] for kind, group in groups.items()
+            }
+            layout = tuple(kind for kind in ORDERS[name] if sizes[kind] > 1)
+            assert found.setdefault(layout, domains) == domains
 
 
 def test_of_equal_strategies_the_first_by_key_stays():

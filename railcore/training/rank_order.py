@@ -39,6 +39,7 @@ def group_levels(columns: Mapping[str, Any]) -> dict[str, GroupLevels]:
     names = ("tensor", "context", "data", "pipeline", "expert")
     t, c, d, p, e = (np.asarray(columns.get(name, 1), np.int64) for name in names)
     whole, place = np.asarray(columns.get("whole_experts", 0), bool), np.asarray(columns.get("placement", 0))
+    place = np.where((p == 1) & (place == PLACEMENTS.index("pipeline near")), 0, place)  # the same places
     one = np.ones_like(t * c * d * p * e * whole * place)
 
     def by_place(*values: Any) -> Any:

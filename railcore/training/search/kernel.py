@@ -22,7 +22,7 @@ class Tables(NamedTuple):
 
     layers, stages: records. Of each stage: its entries of layer_of from layer_first to layer_last, p, d and v as
     floats, and whether v > 1. Of each entry: its row of layers, its micro-batch b, and its batches up to `last`, from
-    `first`, or from first_interleaved where v > 1. batches: sequences of an iteration. at_most: strategies of a stage.
+    `first`, or from first_interleaved where v > 1. batches: sequences of an iteration. counts: strategies of a stage.
     """
 
     layers: Any
@@ -39,7 +39,7 @@ class Tables(NamedTuple):
     first_interleaved: Any
     last: Any
     batches: Any
-    at_most: Any
+    counts: Any
 
 
 class Kept(NamedTuple):
@@ -117,7 +117,7 @@ def sweep(tables: Tables, setting: Any, kept: Kept, begin: int, end: int) -> int
     top, shortest, longest = kept.best.shape[0], kept.edges[0], kept.edges[-1]
     least = kept.least_bytes[0]
     for s in range(begin, end):
-        if kept.sizes[1] + tables.at_most[s] > kept.front.shape[0]:
+        if kept.sizes[1] + tables.counts[s] > kept.front.shape[0]:
             kept.least_bytes[0] = least
             return s
         stage, p, d, v = tables.stages[s], tables.pipeline[s], tables.data[s], tables.interleave[s]

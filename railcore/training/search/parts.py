@@ -74,8 +74,8 @@ class SearchPart:
         """Evaluate the strategies. progress: called with the number of strategies done since the last call."""
         splits, counts = self._splits()
         space = space_of(self.model, splits.tobytes(), self.allowed, self.runtime.fused_attention)
-        kept = empty_kept(space.at_most.size, self.top)
-        if space.at_most.size and space.layer_of.size:
+        kept = empty_kept(space.counts.size, self.top)
+        if space.counts.size and space.layer_of.size:
             kept = self._swept(space, kept, progress)
         names = obstacle_names(np.arange(4) << _OBSTACLES.index("network"))
         rows = {name: _rows(space, kept, name, size) for name, size in zip(("best", "front"), kept.sizes, strict=True)}
@@ -109,16 +109,16 @@ class SearchPart:
             first_interleaved=space.first_interleaved,
             last=space.last,
             batches=space.batches.astype(float),
-            at_most=space.at_most,
+            counts=space.counts,
         )
         setting = iteration_setting(self.machine, self.runtime, self.offload)
-        done = np.concatenate([[0], np.cumsum(space.at_most)])
-        begin, stages_ = 0, space.at_most.size
+        done = np.concatenate([[0], np.cumsum(space.counts)])
+        begin, stages_ = 0, space.counts.size
         while begin < stages_:
             end = min(max(int(np.searchsorted(done, done[begin] + _AT_A_TIME)), begin + 1), stages_)
             stop = sweep(tables, setting, kept, begin, end)
             if stop < end:
-                kept = grown(kept, int(space.at_most[stop]) + len(kept.front))
+                kept = grown(kept, int(space.counts[stop]) + len(kept.front))
             if progress:
                 progress(int(done[stop] - done[begin]))
             begin = stop

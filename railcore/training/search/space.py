@@ -165,8 +165,8 @@ class Space:
     design: np.ndarray
 
     @cached_property
-    def at_most(self) -> np.ndarray:
-        """Strategies of each stage, as many as there are."""
+    def counts(self) -> np.ndarray:
+        """Strategies of each stage."""
         plain, interleaved = (
             np.concatenate([[0], np.cumsum(self.last - first)]) for first in (self.first, self.first_interleaved)
         )
@@ -184,11 +184,11 @@ class Space:
 
     def blocks(self) -> Iterator[Columns]:
         """All strategies in their order, in blocks of columns."""
-        at_most = self.at_most
-        ends = np.cumsum(at_most)
+        counts = self.counts
+        ends = np.cumsum(counts)
         begin = 0
-        while begin < at_most.size:
-            before = ends[begin] - at_most[begin]
+        while begin < counts.size:
+            before = ends[begin] - counts[begin]
             end = max(int(np.searchsorted(ends, before + _BLOCK_ROWS, "right")), begin + 1)
             stage, entry = _ranges(self.layer_first[begin:end], self.layer_last[begin:end])
             interleaved = self.stages["interleave"][begin:end][stage] > 1
