@@ -21,7 +21,7 @@ from railcore.systems.siting.grid import PowerGrid, load_grid
 from railcore.systems.siting.split import NoPlaces, find_places
 from railcore.training import machine, scaling_laws, transformer
 from railcore.training.iteration import iteration_times
-from railcore.training.layer_time import MODERN
+from railcore.training.runtime import MODERN
 from railcore.training.parallelism import Strategy, megatron_run
 from railcore.training.search import best_times, search, strategy_blocks
 

@@ -1,5 +1,6 @@
 """The flow-level model against the textbook, the definition of max-min fairness, and cases known by hand."""
 
+import shutil
 import subprocess
 import sys
 
@@ -8,14 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.facts import files
+from railcore.facts import compiled, files
 from railcore.facts.units import Gbps
 from railcore.network.transport import (
     Flows,
     Framing,
     SharedLinks,
     all_to_all,
-    compiled,
     ecmp_paths,
     entropy_paths,
     fair_sharing,
@@ -305,13 +305,24 @@ def test_a_kernel_keeps_code_by_its_sources_too(monkeypatch):
 
 
 def test_code_is_kept_apart_from_that_of_other_sources(monkeypatch, tmp_path):
-    package = tmp_path / "transport"
-    (package / "kernel").mkdir(parents=True)
-    monkeypatch.setattr(compiled, "__file__", str(package / "compiled.py"))
+    copied = shutil.copytree(files.PACKAGE, tmp_path / "railcore", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(files, "PACKAGE", copied)
     folders = [compiled.cache_folder()]
-    for name in ("compiled.py", "kernel/ports.py"):
-        (package / name).write_text("first = 1\n")
+    for name in (
+        *("facts/compiled.py", "network/transport/kernel/ports.py", "network/transport/sharing.py"),
+        *("training/critical_path.py", "training/search/kernel.py"),
+    ):
+        with (copied / name).open("a") as stream:
+            stream.write("first = 1\n")
         folders.append(compiled.cache_folder())
-    assert compiled.cache_folder() == folders[-1]
-    (package / "kernel/ports.py").write_text("first = 2\n")
-    assert len({*folders, compiled.cache_folder()}) == 4
+    assert compiled.cache_folder() == folders[-1] and len(set(folders)) == 6
+    with (copied / "training/search/labels.py").open("a") as stream:
+        stream.write("first = 1\n")
+    assert compiled.cache_folder() == folders[-1]  # holds nothing that is compiled
+
+
+def test_whatever_is_compiled_counts_in_the_name_of_its_folder():
+    for path in files.PACKAGE.rglob("*.py"):
+        if "railcore.facts.compiled import" in path.read_text():
+            folders = [files.PACKAGE / source for source in compiled._SOURCES]
+            assert any(path.is_relative_to(folder) for folder in folders), path

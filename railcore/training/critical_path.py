@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from railcore.facts.compiled import Arithmetic
+
 _LAYER_NUMBERS = (
     *("forward_s", "backward_s", "compute_s", "forward_hb_s", "forward_nic_s", "backward_hb_s", "backward_nic_s"),
     *("logits_s", "logits_hb_s", "logits_nic_s"),
@@ -58,6 +60,18 @@ class CriticalPath(NamedTuple):
     state_bytes: Any
 
 
+def _larger_number(a: Any, b: Any) -> Any:
+    return a if a > b else b
+
+
+def _smaller_number(a: Any, b: Any) -> Any:
+    return a if a < b else b
+
+
+larger, smaller = Arithmetic(_larger_number, np.maximum), Arithmetic(_smaller_number, np.minimum)
+
+
+@Arithmetic
 def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, v: Any, batch: Any) -> CriticalPath:
     """T = m S + (p - 1) S' / v + D + U, memory, and busy times of the links.
 
@@ -97,16 +111,16 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     slowed = setting.interference
     # Exchanges of every pass, hidden behind all but one of its layers.
     window = setting.overlap_data * (n - 1) / n
-    data_forward = np.maximum(
-        np.maximum(stage.in_forward_s - window * forward, stage.in_forward_s / n),
-        np.maximum(
+    data_forward = larger(
+        larger(stage.in_forward_s - window * forward, stage.in_forward_s / n),
+        larger(
             stage.in_forward_nic_s - window * (forward - forward_nic),
             stage.in_forward_hb_s - window * (forward - forward_hb),
         ),
     )
-    data_backward = np.maximum(
-        np.maximum(stage.in_backward_s - window * backward, stage.in_backward_s / n),
-        np.maximum(
+    data_backward = larger(
+        larger(stage.in_backward_s - window * backward, stage.in_backward_s / n),
+        larger(
             stage.in_backward_nic_s - window * (backward - backward_nic),
             stage.in_backward_hb_s - window * (backward - backward_hb),
         ),
@@ -115,8 +129,8 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     data_backward = data_backward + slowed * (stage.in_backward_s - data_backward)
     # Activations on their way to the host and back, and weights from it, behind the pass that makes or needs them.
     away_s = (setting.offload_activations * n * layer.kept_bytes + stage.streamed_bytes) / setting.host_Bps
-    pass_forward = np.maximum(forward + data_forward, away_s)
-    pass_backward = np.maximum(backward + data_backward, away_s)
+    pass_forward = larger(forward + data_forward, away_s)
+    pass_backward = larger(backward + data_backward, away_s)
     passes = pass_forward + pass_backward + stage.copies_s
     offload = pass_forward + pass_backward - (forward + backward + data_forward + data_backward)
     nic = forward_nic + backward_nic + stage.in_forward_nic_s + stage.in_backward_nic_s
@@ -126,13 +140,13 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     on_link = 2 * v * several * layer.boundary_bytes / stage.hop_Bps
     hops = 2 * v * several * (stage.hop_latency_s + layer.boundary_s) + on_link
     hop_hb = (1 - stage.hop_on_nic) * on_link + 2 * v * several * layer.boundary_hb_s
-    free = passes - np.maximum(nic, hb)
-    hidden = (1 - slowed) * setting.overlap_pipeline * (v > 1) * np.minimum(hops, free)
+    free = passes - larger(nic, hb)
+    hidden = (1 - slowed) * setting.overlap_pipeline * (v > 1) * smaller(hops, free)
     nic, hb = nic + stage.hop_on_nic * on_link + 2 * v * several * layer.boundary_nic_s, hb + hop_hb
     steady = passes + hops - hidden
     # Exchanges once an iteration, at the rate that the others leave.
     free_nic, free_hb = 1 - nic / steady, 1 - hb / steady
-    grown = (1 + (v - 1) * np.minimum(p, m)) / v
+    grown = (1 + (v - 1) * smaller(p, m)) / v
     after = _exposed(
         stage.after_s,
         stage.after_hb_s,
@@ -157,7 +171,7 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     )
     once = after + before
     once = once + slowed * (stage.after_s + stage.before_s - once)
-    logits = np.maximum(layer.logits_s - stage.edge_layers * (layer.forward_s + layer.backward_s), 0.0)
+    logits = larger(layer.logits_s - stage.edge_layers * (layer.forward_s + layer.backward_s), 0.0)
     counted = m * logits / layer.logits_s  # micro-batches whose logits lengthen the path
     hiding = setting.overlap_pipeline * (v > 1) * several
     bubble = stage.other_stages * passes / v + hops * (hiding * (p - 1 / v) + (1 - hiding) * stage.other_stages / v)
@@ -170,12 +184,10 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     slot = LAYERS_IN_MEMORY * layer.kept_bytes * setting.offload_activations
     stays = (1 - setting.offload_activations) * layer.kept_bytes
     at_edge = (n - stage.edge_layers) * stays
-    first = np.minimum(p + chunked * (p - 1) / v + rest, m) * at_edge + slot + stage.first_bytes
-    middle = (p > 2) * (
-        np.minimum(p - 1 + chunked * (1 + (p - 3) / v) + rest, m) * n * stays + slot + stage.middle_bytes
-    )
-    last = np.minimum(p - (p - 1) / v + rest, m) * at_edge + slot + layer.logits_bytes + stage.last_bytes
-    most = np.maximum(first, np.maximum(middle, last))
+    first = smaller(p + chunked * (p - 1) / v + rest, m) * at_edge + slot + stage.first_bytes
+    middle = (p > 2) * (smaller(p - 1 + chunked * (1 + (p - 3) / v) + rest, m) * n * stays + slot + stage.middle_bytes)
+    last = smaller(p - (p - 1) / v + rest, m) * at_edge + slot + layer.logits_bytes + stage.last_bytes
+    most = larger(first, larger(middle, last))
     on_first, on_last = 1.0 * (first >= most), 1.0 * (first < most) * (last >= most)
     states = on_first * stage.first_bytes + on_last * stage.last_bytes + (1 - on_first - on_last) * stage.middle_bytes
     memory = most + layer.working_bytes + setting.reserved_bytes
@@ -201,13 +213,14 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     )
 
 
+@Arithmetic
 def _exposed(
     link_s: Any, hb_s: Any, nic_s: Any, free_hb: Any, free_nic: Any, pass_s: Any, grown: Any, v: Any, n: Any
 ) -> Any:
     """What is exposed of an exchange once an iteration; see `critical_path`. pass_s: t_b or t_f of a micro-batch."""
-    rate = np.minimum(free_hb / np.maximum(hb_s, _LEAST_S), free_nic / np.maximum(nic_s, _LEAST_S)) * link_s
-    hides = np.minimum(rate, 1.0) * pass_s
-    return np.maximum(np.maximum((link_s - hides) / v, link_s - hides * grown), link_s / n)
+    rate = smaller(free_hb / larger(hb_s, _LEAST_S), free_nic / larger(nic_s, _LEAST_S)) * link_s
+    hides = smaller(rate, 1.0) * pass_s
+    return larger(larger((link_s - hides) / v, link_s - hides * grown), link_s / n)
 
 
 _LEAST_S = 1e-30  # of a link that is not used

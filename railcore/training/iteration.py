@@ -150,8 +150,8 @@ def iteration_times(
     model, machine, runtime = as_model(model), as_machine(machine), as_runtime(runtime)
     away = checked_offload(offload)
     columns, shape = strategy_columns(strategies, global_batch)
-    layer_rows, layer_of = _unique_rows(columns, LAYER_COLUMNS)
-    stage_rows, stage_of = _unique_rows(columns, STAGE_COLUMNS)
+    layer_rows, layer_of = unique_rows(columns, LAYER_COLUMNS)
+    stage_rows, stage_of = unique_rows(columns, STAGE_COLUMNS)
     layers = layer_costs(model, machine, runtime, layer_rows)
     stages = stage_costs(model, machine, runtime, away, stage_rows)
     setting = iteration_setting(machine, runtime, away)
@@ -306,7 +306,7 @@ def strategy_columns(
     return {name: array.ravel() for name, array in zip(STRATEGY_COLUMNS, arrays, strict=True)}, arrays[0].shape
 
 
-def _unique_rows(columns: Columns, names: tuple[str, ...]) -> tuple[Columns, np.ndarray]:
+def unique_rows(columns: Columns, names: tuple[str, ...]) -> tuple[Columns, np.ndarray]:
     """Unique rows of some columns, and each strategy's row index: what they decide is computed once."""
     code, codes = np.zeros((), np.int64), 1
     for name in names:

@@ -1,13 +1,13 @@
 """Published training runs, the model's times for them, the one fitted number, and the effect of each physical term."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from railcore.facts import files
+from railcore.facts import catalog, files
 from railcore.facts.checks import one_of
 from railcore.training.iteration import TIME_PARTS, iteration_times
 from railcore.training.machine import UNLIMITED_BANDWIDTH, Machine, catalog_machine
@@ -20,6 +20,9 @@ _MACHINE_TERMS: Mapping[str, Mapping[str, Any]] = {
     "whole waves of tiles": {"processors": 1},
     "memory traffic": {"memory_Bps": UNLIMITED_BANDWIDTH},
     "kernel starts": {"kernel_s": 0.0},
+    "the slowest GPU": {"rank_spread": 0.0},
+    "compute lost to collectives beside it": {"collective_processors": 0},
+    "host between iterations": {"iteration_host_s": 0.0},
     "HB links": {"hb_Bps": UNLIMITED_BANDWIDTH, "hb_latency_s": 0.0},
     "NICs": {"nic_Bps": UNLIMITED_BANDWIDTH, "nic_latency_s": 0.0},
 }
@@ -32,6 +35,7 @@ _BREAKDOWN_TERMS = {
     "exchange of gradients": "data_s",
     "optimizer step": "optimizer_s",
 }
+_SIZES = (16, 128, 1024)  # upper ends of classes of GPUs
 _PRODUCTS = {"mxfp8": "fp8"}  # with scales of blocks, at the same rate
 
 
@@ -49,7 +53,7 @@ class TrainingDuration(NamedTuple):
 def training_duration(
     model: Transformer, machine: Machine, strategy: Strategy, global_batch: int, tokens: float, gpus: int | None = None
 ) -> TrainingDuration:
-    """Time of a training on so many tokens; layers are padded to whole chunks of the pipeline's stages.
+    """Time of a training on so many tokens.
 
     Parameters
     ----------
@@ -67,11 +71,10 @@ def training_duration(
     Raises
     ------
     ValueError
-        For a strategy that does not divide the GPUs, the padded model or the batch.
+        For a strategy that does not divide the GPUs, the model or the batch.
     """
-    chunks = strategy.pipeline * strategy.interleave
-    strategy.check(replace(model, layers=-(-model.layers // chunks) * chunks), global_batch, gpus)
-    found = iteration_times(model, machine, strategy.columns(global_batch))
+    strategy.check(model, global_batch, gpus)
+    found = iteration_times(model, machine, strategy, global_batch=global_batch)
     seconds, iterations = found.total_s.item(), tokens / (global_batch * model.sequence_length)
     flops = model.training_flops(global_batch)
     utilization = model_flops_utilization(flops, seconds, strategy.gpus, machine.bf16_rate).item()
@@ -100,19 +103,24 @@ def breakdown_table(model: str, platform: str, precision: str, strategy: Strateg
 
 
 def published_runs(use: str = "fit") -> pd.DataFrame:
-    """Rows of data/measured/iterations.csv: "fit" the 18 of A100 that the model is fitted to, "check" all others.
+    """Rows of data/measured/iterations.csv by `use`: "fit", "check", "forward" or "outside", as data/README.md has it.
 
-    Adds mixture ("experts" or "dense"), group (a coarser software) and half (odd or even rows of a source).
+    Adds mixture ("experts" or "dense"), group (a coarser software), half (odd or even rows of a source), size (GPUs by
+    class) and seen ("looked at" while the model was built, "left aside", or "forward").
     Raises ValueError for another use.
     """
     table = pd.read_csv(files.data("measured/iterations.csv"), keep_default_na=False)
     one_of("use", use, sorted(set(table["use"])))
     table = table[table["use"] == use].reset_index(drop=True)
     kind = table["software"].where(table["experts"] == 0, "mixtures of experts")
+    sizes = pd.cut(table["gpus"], [0, *_SIZES, np.inf], labels=[f"up to {n}" for n in _SIZES] + ["more"])
+    aside = np.where(table["aside"] == 1, "left aside", "looked at")
     return table.assign(
         mixture=np.where(table["experts"] > 0, "experts", "dense"),
         group=kind.where(kind != "NeMo", "NeMo, " + table["precision"]),
         half=np.where(table.groupby("source").cumcount() % 2, "even rows", "odd rows"),
+        size=sizes.astype(str),
+        seen=np.where(table["use"] == "forward", "forward", aside),
     )
 
 
@@ -252,6 +260,19 @@ def labelled_runs(table: pd.DataFrame) -> pd.DataFrame:
         "measured_iteration_s modelled_s error memory_bytes limit"
     )
     return table.assign(label=label)[["label", *columns.split()]]
+
+
+def runtime_effect(table: pd.DataFrame, runtimes: Sequence[str]) -> pd.DataFrame:
+    """Errors of a table of runs under each of some runtimes in place of their own: columns runtime, then the errors."""
+    rows = [error_summary(predictions(table.assign(runtime=name)), "use").assign(runtime=name) for name in runtimes]
+    return pd.concat(rows)[["runtime", "runs", "mean_error", "mean_absolute_error", "largest_error"]]
+
+
+def runtime_table() -> pd.DataFrame:
+    """What each runtime of the catalog has otherwise than the others: a row each, a column for each of its fields."""
+    names = catalog.names("runtimes")
+    table = pd.DataFrame([vars(as_runtime(name)) for name in names])
+    return table.loc[:, table.nunique() > 1]
 
 
 def term_ablation(table: pd.DataFrame) -> pd.DataFrame:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from railcore.facts.arguments import checked
 from railcore.facts.checks import Floats, Ints, whole
-from railcore.network.transport.compiled import njit
+from railcore.facts.compiled import njit
 from railcore.network.transport.fabric import SKIPPED, PathFabric
 from railcore.network.transport.flows import Flows, FlowTimes
 from railcore.network.transport.hashing import live_paths

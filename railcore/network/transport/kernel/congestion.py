@@ -1,6 +1,6 @@
 """How senders answer to congestion: the windows of NSCC (Ultra Ethernet), and the rates of DCQCN."""
 
-from railcore.network.transport.compiled import inlined, njit
+from railcore.facts.compiled import inlined, njit
 from railcore.network.transport.kernel.layout import (
     ADJUSTED_AT,
     ALPHA,

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from railcore.network.transport.compiled import inlined
+from railcore.facts.compiled import inlined
 
 # choices, in the order of `transports`
 LINE_RATE, WINDOW, CREDITS, PULLS, DCQCN = range(5)  # control

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from railcore.network.transport.compiled import inlined, njit, prefetch
+from railcore.facts.compiled import inlined, njit, prefetch
 from railcore.network.transport.kernel.feedback import notice_later, push_words, queue_header, send_back
 from railcore.network.transport.kernel.layout import (
     AGAIN_SHIFT,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from railcore.network.transport.compiled import inlined, njit
+from railcore.facts.compiled import inlined, njit
 from railcore.network.transport.kernel.feedback import path_report, send_back
 from railcore.network.transport.kernel.layout import (
     ACK,

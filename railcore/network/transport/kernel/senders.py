@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from railcore.network.transport.compiled import inlined, njit, prefetch
+from railcore.facts.compiled import inlined, njit, prefetch
 from railcore.network.transport.kernel.congestion import count_packet, cut_rate, shrink_window, update_window
 from railcore.network.transport.kernel.feedback import first_due
 from railcore.network.transport.kernel.layout import (

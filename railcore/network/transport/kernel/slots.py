@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from railcore.network.transport.compiled import njit
+from railcore.facts.compiled import njit
 from railcore.network.transport.kernel.congestion import raise_rates
 from railcore.network.transport.kernel.feedback import first_due
 from railcore.network.transport.kernel.layout import (

@@ -1,8 +1,8 @@
 """Loops compiled by Numba at their first call, kept on disk, or run as plain Python where there is no Numba.
 
 Numba compiles a function anew when its own file changes, and not when the file of a function that it calls does: so
-code is kept in a folder named by a hash of all sources of this package, and any change compiles all of it once. A
-folder that the variable NUMBA_CACHE_DIR names is used as it is.
+code is kept in a folder named by a hash of all sources that hold such functions, _SOURCES, and any change compiles all
+of it once. A folder that the variable NUMBA_CACHE_DIR names is used as it is.
 """
 
 import hashlib
@@ -14,6 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from railcore.facts import files
+
+_SOURCES = (  # files and folders of the package with functions that are compiled
+    *("facts/compiled.py", "network/transport", "training/critical_path.py", "training/search/kernel.py"),
+)
 
 
 class CompiledLoop:
@@ -62,6 +66,21 @@ def inlined(function: Callable) -> CompiledLoop:
     return njit(function, inline="always")
 
 
+class Arithmetic(CompiledLoop):
+    """A function of numbers or of arrays: Python calls it as it is, and compiled loops compile it for numbers.
+
+    array_form: what Python calls instead, such as np.maximum, where numbers are better written otherwise.
+    """
+
+    def __init__(self, function: Callable, array_form: Callable | None = None) -> None:
+        super().__init__(function, {"forceinline": True})
+        self.array_form = array_form or function
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run it on numbers or arrays."""
+        return self.array_form(*arguments)
+
+
 class _Prefetch:
     """Ask the processor for an element of an array before it is needed: loops wait less, and no result changes.
 
@@ -102,8 +121,10 @@ prefetch = _Prefetch()
 def cache_folder() -> Path:
     """Where compiled code is kept: build/ of the project, or the user's cache for an installed package."""
     sources = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
-        sources.update(path.read_bytes())
+    for source in _SOURCES:
+        path = files.PACKAGE / source
+        for each in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            sources.update(each.read_bytes())
     kept = files.BUILD
     if files.INSTALLED:
         kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "railcore"
