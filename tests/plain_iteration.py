@@ -232,14 +232,15 @@ def plain_layer(model, gpu, runtime, strategy):
     wide = u / t * (f * (1 - mixed) + (model.expert_hidden * copies + model.shared_hidden) * mixed)
     once = 0.0 if model.positions else 4 * u * d * (a + k) / t
     once += 8 * u * h * copies * mixed / t * (2 if local > 1 else 1)
-    narrow, kernels = blocks * u * h * share, start * (2 * blocks + (1 if model.positions else 2))
+    narrow = blocks * u * h * share
+    starts = [start * max(gpu.forward_operators - 5, 0), start * max(gpu.backward_operators - 9, 0)]
     moved = narrow * (4 + (7 if runtime.dropout else 6)) + 2 * w * wide + once
     back = narrow * (8 + (5 if runtime.dropout else 0)) + (4 * w - 2) * wide + once
     if runtime.eager:
         joined = u * d * (a + 2 * k) / t
         back += narrow * (2 + 6) + 4 * joined
         back += 2 * (joined + (w - 1) * wide + blocks * u * h) if model.biases else 0.0
-    elementwise = moved / hbm + kernels, back / hbm + kernels
+    elementwise = moved / hbm + starts[0], back / hbm + starts[1]
 
     gather = plain_gather(gpu, 2 * u * h, groups["tensor"])
     operators = blocks - (0 if model.shared_hidden else mixed)
@@ -302,7 +303,7 @@ def plain_layer(model, gpu, runtime, strategy):
     logits = sum(plain_product(gpu, *shape) for shape in ((u, V / t, h), (u, h, V / t), (h, V / t, u)))
     logits_link = times(2, gather)
     gathered = not sliced and runtime.scatter_gather
-    kept = plain_kept(model, runtime, strategy, mixed, recompute)
+    kept = plain_kept(model, gpu, runtime, strategy, mixed, recompute)
     if strategy["keep_gathered"] and sliced and recompute < 2:
         kept += operators * 2 * u * h * (1 - 1 / t)
     parts = {
@@ -328,25 +329,27 @@ def plain_layer(model, gpu, runtime, strategy):
         "boundary": 2 * u * h / (t if runtime.scatter_gather or sliced else 1),
         "boundary_gather": gather if gathered else NO_TIME,
         "kept": kept,
-        "working": plain_kept(model, runtime, strategy, mixed, 0) if full else 0.0,
+        "working": plain_kept(model, gpu, runtime, strategy, mixed, 0) if full else 0.0,
         "logits_bytes": 6 * u * V / t,
     }
 
 
-def plain_kept(model, runtime, strategy, mixed, recompute):
+def plain_kept(model, gpu, runtime, strategy, mixed, recompute):
     b, t, c, sliced = (strategy[name] for name in ("micro_batch", "tensor", "context", "sequence_parallel"))
     u, share, copies = model.sequence_length * b / c, 1 / t if sliced else 1.0, model.top_k * model.imbalance
     inputs = 2 * u * model.hidden * share
     if recompute == 2:
         return inputs
-    kept = inputs * (2 if model.parallel_block else 4) + inputs * runtime.dropout + inputs * mixed * copies
+    eight = gpu.precision == "fp8"  # half of the inputs are those of products, and the last of the feed-forward's
+    kept = inputs * (2 if model.parallel_block else 4) * (0.75 if eight else 1.0)
+    kept += inputs * runtime.dropout + inputs * mixed * copies
     if model.kv_rank:
         heads = 2 * model.heads / t * (model.head_dim + model.rope_dim + model.value_dim)
         kept += 2 * u * (heads + (model.query_rank + model.kv_rank + model.rope_dim) * share)
     else:
         kept += 2 * u * model.head_dim * (2 * model.heads / t + 2 * max(model.kv_heads / t, 1))
     wide = model.ffn_hidden * (1 - mixed) + (model.expert_hidden * copies + model.shared_hidden) * mixed
-    kept += 2 * u * model.ffn_matrices * wide / t
+    kept += (2 * model.ffn_matrices - eight) * u * wide / t
     if recompute == 0 and runtime.attention == "unfused":
         keys = sum(part * most for part, most in plain_keys(model))
         kept += (5 if runtime.dropout else 2) * model.heads * keys * u / t
@@ -502,7 +505,7 @@ def plain_iteration(model, gpu, strategy, runtime, offload=()):
         hop_hb = 2 * v * ((0 if stage["far"] else on_link) + gathered[1])
         hop_nic = 2 * v * ((on_link if stage["far"] else 0) + gathered[2])
     hiding = runtime.overlap_pipeline and v > 1
-    hidden = min(hop, both - max(links[1:])) if hiding else 0.0
+    hidden = (1 - lost) * min(hop, both - max(links[1:])) if hiding else 0.0
     hb, nic, steady = links[1] + hop_hb, links[2] + hop_nic, both + hop - hidden
     free, grown = (1 - hb / steady, 1 - nic / steady), (1 + (v - 1) * min(p, m)) / v
     once = 0.0
