@@ -132,7 +132,7 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     pass_forward = larger(forward + data_forward, away_s)
     pass_backward = larger(backward + data_backward, away_s)
     passes = pass_forward + pass_backward + stage.copies_s
-    offload = pass_forward + pass_backward - (forward + backward + data_forward + data_backward)
+    offload = (pass_forward - (forward + data_forward)) + (pass_backward - (backward + data_backward))
     nic = forward_nic + backward_nic + stage.in_forward_nic_s + stage.in_backward_nic_s
     hb = forward_hb + backward_hb + stage.in_forward_hb_s + stage.in_backward_hb_s
     # Hops to the next stage and back, v chunks each; behind other chunks as far as the links are free.
