@@ -17,7 +17,7 @@ from railcore.training.machine import Machine
 from railcore.training.parallelism import Strategy
 from railcore.training.products import product_time
 from railcore.training.rank_order import PLACEMENTS
-from railcore.training.runtime import MODERN, OFFLOADS, Runtime, catalog_runtime
+from railcore.training.runtime import OFFLOADS, Runtime, catalog_runtime
 from railcore.training.transfers import TrafficOptions
 from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer, catalog_model
 
