@@ -98,7 +98,7 @@ def test_compute_of_a_rank_is_that_of_the_iteration(job, runtime):
     wanted = np.full(p, m * model.layers / p * float(layer.forward_s + layer.backward_s))
     if p > 1:  # inputs of the forward and backward passes that come from another stage
         inputs = 2 * v - np.isin(np.arange(p), (0,)) - np.isin(np.arange(p), (p - 1,))
-        wanted += m * inputs * float(layer.boundary_gather_s)
+        wanted += m * inputs * float(layer.boundary_gather.time_s)
     wanted[-1] += m * float(layer.logits_s)
     assert compute.reshape(p, -1) == pytest.approx(np.repeat(wanted[:, None], strategy.gpus // p, axis=1), rel=1e-9)
 

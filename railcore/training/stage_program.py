@@ -410,6 +410,8 @@ class _Pass:
             if direction == "backward":
                 yield ("beside", "context", "reduce_scatter", "context", size, link)
             yield ("compute", attention)
+            exposed = max(link * (2 if direction == "backward" else 1) - seconds["attention"], 0.0)
+            rest += seconds["context"] - exposed  # what compute loses to the exchange beside it
         else:
             rest += attention + seconds["context"]
         operators = 1 if program.model.parallel_block else 2

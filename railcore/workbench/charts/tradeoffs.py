@@ -133,7 +133,7 @@ def time_and_memory_frontier(data: pd.DataFrame, limit_bytes: float, ax: plt.Axe
         text_beside(ax, data["strategy"].iloc[i], (memory.iloc[i], data["total_s"].iloc[i]), place, ha=side, fontsize=8)
     ax.set_title(
         "t, p, d: tensor, pipeline, data parallel; sp: sequence parallel; kg: gathered inputs kept\n"
-        "v: chunks of a stage; b: sequences of a micro-batch; full: recomputation; ends: embedding, loss in a layer's place\n"
+        "v: chunks of a stage; b: sequences of a micro-batch; full: recompute; ends: ends as layers\n"
         "zero1, zero2, fsdp: optimizer state, gradients too, weights too are sharded",
         fontsize=9,
     )
