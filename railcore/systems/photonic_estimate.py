@@ -149,7 +149,7 @@ def overhead_estimate(
     model, machine = as_model(model), as_machine(machine)
     d, circuits = at_least("reconfiguration_s", reconfiguration_s), int(whole("ports", ports, least=2)) // 2
     optimizer_s = iteration_times(model, machine, strategies, runtime).breakdown["optimizer_s"]
-    columns = {name: np.asarray(strategies[name]) for name in STRATEGY_COLUMNS}
+    columns = {name: np.asarray(strategies[name]) for name in STRATEGY_COLUMNS if name in strategies}
     if (columns["expert"] > 1).any():
         raise ValueError("expert is more than 1: these exchanges have no closed form, take photonics.overhead")
     step, kinds = _read_step(model, machine, columns, options, runtime, optimizer_s)
