@@ -255,9 +255,7 @@ def plain_layer(model, gpu, runtime, strategy):
     else:
         shown = [there[0], home[0] - (min(there[0], linear[2]) if runtime.overlap_tensor else 0.0)]
     routed = times(0.0 if whole else 2 * mixed * copies, gather)
-    tensor = [
-        time + lost * (link[0] - time) + routed[0] for time, link in zip(shown, (there, home), strict=True)
-    ]
+    tensor = [time + lost * (link[0] - time) + routed[0] for time, link in zip(shown, (there, home), strict=True)]
     tensor_links = plus(there, routed), plus(home, routed)
 
     heads = a / t if model.kv_rank else max(k / t, 1)
@@ -457,9 +455,7 @@ def plain_obstacles(model, strategy):
         "batch": m * d * b != batch,
         "interleave": v > 1 and (p == 1 or m < p),
         "sequence": model.sequence_length % (c * t if sliced else c) or (sliced and t == 1),
-        "experts": max(model.experts, 1) % e
-        or c * d * (t if whole else 1) % e
-        or (whole and not model.experts),
+        "experts": max(model.experts, 1) % e or c * d * (t if whole else 1) % e or (whole and not model.experts),
     }
     return [name for name, wrong in found.items() if wrong]
 
@@ -530,9 +526,7 @@ def plain_iteration(model, gpu, strategy, runtime, offload=()):
     link_times = {f"{kind}_link_s": m * n * link[0] for kind, link in layer["links"].items()} | {
         "logits_link_s": m * layer["logits_link"][0],
         "pipeline_link_s": m * hop,
-        "data_link_s": m * (stage["in_forward"][0] + stage["in_backward"][0])
-        + stage["after"][0]
-        + stage["before"][0],
+        "data_link_s": m * (stage["in_forward"][0] + stage["in_backward"][0]) + stage["after"][0] + stage["before"][0],
     }
     counted = m * logits / layer["logits"]
     utilization = tuple(

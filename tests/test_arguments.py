@@ -21,8 +21,8 @@ from railcore.systems.siting.grid import PowerGrid, load_grid
 from railcore.systems.siting.split import NoPlaces, find_places
 from railcore.training import machine, scaling_laws, transformer
 from railcore.training.iteration import iteration_times
-from railcore.training.runtime import MODERN
 from railcore.training.parallelism import Strategy, megatron_run
+from railcore.training.runtime import MODERN
 from railcore.training.search import best_times, search, strategy_blocks
 
 PRICES = price_books.PriceBook(600, 400, dac=100, circuit_port=500)

@@ -17,7 +17,7 @@ from railcore.training.machine import Machine
 from railcore.training.parallelism import Strategy
 from railcore.training.products import product_time
 from railcore.training.rank_order import PLACEMENTS
-from railcore.training.runtime import MODERN, OFFLOADS, Runtime, catalog_runtime
+from railcore.training.runtime import OFFLOADS, Runtime, catalog_runtime
 from railcore.training.transfers import TrafficOptions
 from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer, catalog_model
 
@@ -265,7 +265,9 @@ def test_free_links_give_the_time_of_the_timetable(p, v, rounds, recompute):
     model, gpu = MODELS["GPT-3"], free(A100)
     strategy = ONE | {"tensor": 4, "pipeline": p, "interleave": v, "recompute": recompute, "global_batch": p * rounds}
     ours = iteration_times(model, gpu, strategy, SOFTWARE["nothing hidden"])
-    layer = layer_costs(model, gpu, SOFTWARE["nothing hidden"], {name: np.array([strategy[name]]) for name in LAYER_COLUMNS})
+    layer = layer_costs(
+        model, gpu, SOFTWARE["nothing hidden"], {name: np.array([strategy[name]]) for name in LAYER_COLUMNS}
+    )
     passes = [float(x[0]) * model.layers / p for x in (layer.forward_s, layer.backward_s)]
     table = pipeline_schedule.schedule("interleaved" if v > 1 else "1f1b", p, p * rounds, *passes, chunks=v)
     last = sum(ours.breakdown[f"{name}_s"] for name in ("logits", "optimizer", "once", "straggler"))
@@ -393,7 +395,9 @@ def test_offload_trades_memory_for_the_way_to_the_host(found):
         for kind in ("activations", "weights"):
             assert np.all(by[kind].memory_bytes <= none.memory_bytes * (1 + 1e-12)) or kind == "activations"
             assert np.all(by[kind].breakdown["offload_s"] >= 0)
-            instant = iteration_times(model, replace(gpu, host_Bps=machine.UNLIMITED_BANDWIDTH), strategies, runtime, kind)
+            instant = iteration_times(
+                model, replace(gpu, host_Bps=machine.UNLIMITED_BANDWIDTH), strategies, runtime, kind
+            )
             assert np.allclose(instant.total_s, none.total_s, rtol=1e-12)
             slow = iteration_times(model, replace(gpu, host_Bps=gpu.host_Bps / 1e6), strategies, runtime, kind)
             m = np.ceil(strategies["global_batch"] / (strategies["data"] * strategies["micro_batch"]))
@@ -540,7 +544,9 @@ def test_a_fraction_is_refused(value):
 
 def test_a_missing_column_and_an_unknown_offload_are_named():
     gpu, model = A100, MODELS["GPT-3"]
-    with pytest.raises(ValueError, match="strategies lack data, sharding: give a Strategy, or an array for each of micro_batch"):
+    with pytest.raises(
+        ValueError, match="strategies lack data, sharding: give a Strategy, or an array for each of micro_batch"
+    ):
         iteration_times(model, gpu, {name: 1 for name in STRATEGY_COLUMNS if name not in ("data", "sharding")})
     with pytest.raises(ValueError, match="offload is 'gradients': give one of none, optimizer, activations, weights"):
         iteration_times(model, gpu, ONE, offload=("weights", "gradients"))

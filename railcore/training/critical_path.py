@@ -89,8 +89,11 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     f = 1 - busy / (S'' + exposed hops): a chunk's gradients leave after its last micro-batch, while q = min(p, m)
     micro-batches of each chunk that remains run backward, so that of the backward passes t_b of a micro-batch
     W = t_b (1 + (v - 1) q) / v, and the last chunk's own share has t_b / v. They advance at r = min(f L / l, 1):
-    exposed = max((L - r t_b) / v, L - r W, L / n), and so for weights before the forward passes. As no kind takes of a link what another one has, no link is busy for longer than the iteration lasts. What is hidden
-    slows the compute that hides it by the share of the GPU's processors that a collective keeps (`interference`).
+    exposed = max((L - r t_b) / v, L - r W, L / n), and so for weights before the forward passes.
+
+    As no kind takes of a link what another one has, no link is busy for longer than the iteration lasts. What is hidden
+    slows the compute that hides it by the share of the GPU's processors that a collective keeps (`interference`); for
+    hops behind chunks, that share of them is not hidden.
 
     Parameters
     ----------
