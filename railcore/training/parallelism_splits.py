@@ -91,7 +91,10 @@ def _sizes(model: Transformer, machine: Machine, strategy: Strategy, batch: int)
     kept = sum(model.layer_activation_bytes(*places, fused_attention=True).values())
     key = {name: np.array([columns[name]]) for name in LAYER_COLUMNS}
     rates = layer_costs(
-        model, replace(machine, memory_Bps=UNLIMITED_BANDWIDTH, kernel_s=0.0, processors=1), MODERN, key
+        model,
+        replace(machine, memory_Bps=UNLIMITED_BANDWIDTH, kernel_s=0.0, processors=1, attention_ramp=0.0),
+        MODERN,
+        key,
     )
     moves = layer_costs(model, replace(machine, kernel_s=0.0), MODERN, key)
     return {
