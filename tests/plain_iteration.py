@@ -1,7 +1,7 @@
 """The iteration time of one strategy read from the docstrings once more: numbers, loops and `math`, no arrays.
 
-`plain_iteration` gives what `iteration_times` gives for one strategy, a dict of whole numbers. What it takes of railcore
-are the fields of models, machines and runtimes, and the parameters that a model counts.
+`plain_iteration` gives what `iteration_times` gives for one strategy, a dict of whole numbers. What it takes of
+railcore are the fields of models, machines and runtimes, and the parameters that a model counts.
 """
 
 import math

@@ -496,7 +496,7 @@ def test_obstacles_are_the_errors_of_a_strategy(found):
             wrong = [name for name in estimate.limits[i].split(", ") if name in texts]
             alone = fields["sequence_parallel"] and fields["tensor"] == 1
             if alone or (fields["interleave"] > 1 and fields["pipeline"] == 1):
-                with pytest.raises(ValueError, match="sequence_parallel is True|interleave is"):
+                with pytest.raises(ValueError, match=r"sequence_parallel is True|interleave is"):
                     Strategy.from_columns(fields)
                 continue
             try:
