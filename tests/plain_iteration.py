@@ -1,7 +1,7 @@
 """The iteration time of one strategy read from the docstrings once more: numbers, loops and `math`, no arrays.
 
-`plain_iteration` gives what `iteration_times` gives for one strategy, a dict of whole numbers. What it takes of railcore
-are the fields of models, machines and runtimes, and the parameters that a model counts.
+`plain_iteration` gives what `iteration_times` gives for one strategy, a dict of whole numbers. What it takes of
+railcore are the fields of models, machines and runtimes, and the parameters that a model counts.
 """
 
 import math
@@ -508,7 +508,7 @@ def plain_iteration(model, gpu, strategy, runtime, offload=()):
     for name, way in (("after", "backward"), ("before", "forward")):
         shown = after_pass(stage[name], free, hidden_data * passes[way], n, v, grown)
         once += shown + lost * (stage[name][0] - shown)
-    logits = max(layer["logits"] - strategy["ends_as_layers"] * (layer["forward"] + layer["backward"]), 0.0)
+    logits = max(layer["logits"] - strategy["ends_as_layers"] * both / n, 0.0)
     others = stage["other_stages"]
     bubble = others * both / v + ((p * v - 1) * hop / v if hiding and p > 1 else others * hop / v)
     straggler = stage["spread"] * (m * (n * layer["compute"] + logits) + others / v * n * layer["compute"])

@@ -421,11 +421,11 @@ def test_replicas_that_share_experts_go_together_and_the_last_leaves_none():
     assert (ended["tokens_share"] == 0).all() and np.isinf(ended["iteration_s"]).all()
 
 
-def test_interleaving_rounds_the_micro_batches_up_to_whole_turns():
+def test_interleaving_takes_micro_batches_that_fill_no_turn():
     inter = replace(ALIGNED, interleave=2)
     found = degraded.failed_part_slowdowns(WIDE[0], MODEL, H100, inter, BATCH).set_index(["fault", "job"])
-    row = found.loc[("GPU", "replicas dropped, whole batch")]  # 32 / 3 micro-batches take 12, three turns of 4 stages
-    expected = iteration_times(MODEL, H100.on(WIDE[0]), inter.columns(36) | {"data": 3})
+    row = found.loc[("GPU", "replicas dropped, whole batch")]  # 32 / 3 micro-batches: two turns of 4 stages, and 3
+    expected = iteration_times(MODEL, H100.on(WIDE[0]), inter.columns(33) | {"data": 3})
     assert row["iteration_s"] == pytest.approx(float(expected.total_s)) and row["limit"] == "feasible"
 
 
@@ -462,10 +462,10 @@ def test_without_failures_all_time_counts():
 
 
 def test_a_strategy_that_does_not_fit_has_no_speed_but_a_warning():
-    whole, odd = of_job(), degraded.training_goodput(MODEL, H100, replace(JOB[0], pipeline=5), [160], [40], *JOB[3:])
+    whole, odd = of_job(), degraded.training_goodput(MODEL, H100, replace(JOB[0], pipeline=9), [288], [72], *JOB[3:])
     assert not whole.attrs["warnings"] and (odd["limit"] == "layers").all()
     assert odd[["tokens_per_s", "effective_tokens_per_s"]].isna().all().all()
-    assert odd.attrs["warnings"] == (f"t8 p5 sp b1 does not fit {MODEL.name} on 160 GPUs: layers.",)
+    assert odd.attrs["warnings"] == (f"t8 p9 sp b1 does not fit {MODEL.name} on 288 GPUs: layers.",)
 
 
 def test_goodput_falls_with_gpus_restarts_and_checkpoints():

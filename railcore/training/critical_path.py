@@ -77,17 +77,23 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
 
     m = ceil(G / (d b)) micro-batches pass the slowest of p stages one after another. S: forward and backward passes of
     its n layers, exchanges of every pass, the hops to and from its neighbours, and what logits and loss take beyond the
-    layers whose place they have. Filling and draining takes S' = S without logits, over v chunks, for each other
-    stage, a stage with fewer layers less. Its hops are never hidden: one for each, and where sends hide behind other
-    chunks p v - 1 each way (`critical_sends`). D: exchanges once an iteration.
+    layers whose place they have, S'' / n each. Filling and draining takes S'' = S without logits and hops, over v
+    chunks, for each other stage, a stage with fewer layers less. Its hops are never hidden: one for each, and where
+    sends hide behind other chunks p v - 1 each way (`critical_sends`). D: exchanges once an iteration. U: optimizer
+    step, offloading, what is done once, and the stragglers' part, `spread` of all compute of the m micro-batches and of
+    filling and draining. What passes the link to the host in a pass hides behind it: the longer of both counts.
 
-    What hides an exchange of link time L: a window W, of which other kinds leave the share r = 1 - busy / S of each of
-    the links that it uses. In every pass W is the time of all but one of the layers. Once an iteration: a chunk's
-    gradients leave after its last micro-batch, while q = min(p, m) micro-batches of each chunk that remains run
-    backward, so that of the backward passes t_b of a micro-batch W = t_b (1 + (v - 1) q) / v, and the last chunk's own
-    share has t_b / v: exposed = max((L - r t_b) / v, L - r W, L / n), and so for weights before the forward passes.
+    What hides an exchange that takes L, and l of one link: a window W, of which other kinds leave each link the share
+    1 - busy / W. In every pass W is the time of all but one of the layers: exposed = max(L - W, l less what is left of
+    W, L / n). Hops hide behind other chunks for as long as both links are free in S''. Once an iteration, with shares
+    f = 1 - busy / (S'' + exposed hops): a chunk's gradients leave after its last micro-batch, while q = min(p, m)
+    micro-batches of each chunk that remains run backward, so that of the backward passes t_b of a micro-batch
+    W = t_b (1 + (v - 1) q) / v, and the last chunk's own share has t_b / v. They advance at r = min(f L / l, 1):
+    exposed = max((L - r t_b) / v, L - r W, L / n), and so for weights before the forward passes.
+
     As no kind takes of a link what another one has, no link is busy for longer than the iteration lasts. What is hidden
-    slows the compute that hides it by the share of the GPU's processors that a collective keeps (`interference`).
+    slows the compute that hides it by the share of the GPU's processors that a collective keeps (`interference`); for
+    hops behind chunks, that share of them is not hidden.
 
     Parameters
     ----------
@@ -171,7 +177,7 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     )
     once = after + before
     once = once + slowed * (stage.after_s + stage.before_s - once)
-    logits = larger(layer.logits_s - stage.edge_layers * (layer.forward_s + layer.backward_s), 0.0)
+    logits = larger(layer.logits_s - stage.edge_layers * passes / n, 0.0)
     counted = m * logits / layer.logits_s  # micro-batches whose logits lengthen the path
     hiding = setting.overlap_pipeline * (v > 1) * several
     bubble = stage.other_stages * passes / v + hops * (hiding * (p - 1 / v) + (1 - hiding) * stage.other_stages / v)

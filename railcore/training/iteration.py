@@ -287,9 +287,11 @@ def strategy_columns(
 ) -> tuple[Columns, tuple[int, ...]]:
     """Strategies as flat columns of whole numbers in their ranges, and their shape."""
     if not isinstance(strategies, Mapping | pd.DataFrame):
-        if global_batch is None:
-            raise ValueError("global_batch is missing: give the sequences of an iteration beside the Strategy")
         rows = [strategies] if isinstance(strategies, Strategy) else list(strategies)
+        if not rows or not all(isinstance(each, Strategy) for each in rows):
+            raise ValueError(f"strategies is {strategies!r}: give a Strategy, several, or a table of their columns")
+        if global_batch is None:
+            raise ValueError("global_batch is missing: give the sequences of an iteration beside strategies")
         several = [each.columns(global_batch) for each in rows]
         columns = {name: [each[name] for each in several] for name in several[0]}
         strategies = several[0] if isinstance(strategies, Strategy) else columns

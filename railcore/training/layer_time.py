@@ -276,9 +276,9 @@ def _linear_times(machine: Machine, runtime: Runtime, at: _Slices) -> list[Any]:
 def _attention(machine: Machine, runtime: Runtime, at: _Slices) -> PassTimes:
     """Scores and their use of the values; a context rank has s / c queries and all keys.
 
-    Unfused: b a / t products s / c x s, d and s / c x d, s, and a softmax of 4 and 6 bytes a score, dropout 5 and 5
-    more. Fused: 2 s^2 d / c FLOPs a head at the kernel's share of bf16_rate, and 2.5 times that backward; a window of
-    w keys leaves w (2 - w / s) s of the s^2.
+    Unfused: b a / t products s / c x s, d and s / c x d, s, whatever the window, and a softmax of 4 and 6 bytes a
+    score, dropout 5 and 5 more. Fused: 2 s^2 d / c FLOPs a head at the share of bf16_rate that the kernel reaches on
+    s / c tokens, and 2.5 times that backward; a window of w keys leaves w (2 - w / s) s of the s^2.
     """
     model, s = at.model, float(at.model.sequence_length)
     heads, wide = at.b * model.heads / at.t, model.query_dim + model.value_dim
@@ -336,13 +336,13 @@ def _elementwise(machine: Machine, runtime: Runtime, at: _Slices) -> PassTimes:
 def _tensor_traffic(machine: Machine, runtime: Runtime, at: _Slices, products: list[Any]) -> PassTimes:
     """Of tensor ranks: gathers and sums of activations around the products, hidden as the runtime can.
 
-    Each of two operators (one in a parallel block; a mixture's counts top_k imbalance times) has an AllReduce, or an
-    AllGather and a ReduceScatter, each way; sequence parallelism gathers the input once more for the weights' gradient,
-    unless it is kept. overlap_tensor hides two gathers' time of the backward pass behind the products of the weights'
-    gradients: without sequence parallelism all, with it all but one. overlap_tensor_forward exchanges in t pieces
-    behind all products but the first piece's, (t - 1) / t of them, in both passes; one piece stays exposed.
-    fp8_tensor: a gather moves half the bytes. What is sliced of the routed experts is gathered with their tokens, and
-    never hidden.
+    Each of two operators (one in a parallel block; a mixture's routed experts count with each copy of a token, with
+    whole experts not at all) has an AllReduce, or an AllGather and a ReduceScatter, each way; sequence parallelism
+    gathers the input once more for the weights' gradient, unless it is kept. overlap_tensor hides two gathers' time of
+    the backward pass behind the products of the weights' gradients: without sequence parallelism all, with it all but
+    one. overlap_tensor_forward exchanges in t pieces behind all products but the first piece's, (t - 1) / t of them, in
+    both passes; one piece stays exposed. fp8_tensor: a gather moves half the bytes. What is sliced of the routed
+    experts is gathered with their tokens, and never hidden.
     """
     gather = _input_gather(machine, at)
     narrow = 0.5 if runtime.fp8_tensor and machine.precision == "fp8" else 1.0

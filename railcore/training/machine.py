@@ -193,7 +193,17 @@ class Machine:
     def gather_links(
         self, message_bytes: ArrayLike, inside: ArrayLike, domains: ArrayLike, calls: ArrayLike = 1
     ) -> LinkTimes:
-        """`link_times.gather_links` on this machine's links: x ranks in each of y HB domains, D bytes of all calls."""
+        """`link_times.gather_links` on this machine's links.
+
+        Parameters
+        ----------
+        message_bytes, inside, domains, calls
+            D bytes of all calls, x ranks in each of y HB domains, as there.
+
+        Returns
+        -------
+        Seconds.
+        """
         bandwidths, latencies = self._links
         return gather_links(message_bytes, inside, domains, bandwidths, latencies, calls, self.two_phase_collectives)
 
@@ -241,7 +251,19 @@ class Machine:
     def routed_links(
         self, hb_bytes: ArrayLike, nic_bytes: ArrayLike, inside: ArrayLike, domains: ArrayLike
     ) -> LinkTimes:
-        """Times of an exchange of these bytes over a GPU's HB interconnect and NIC, at once where `pipelined`."""
+        """Times of an exchange of these bytes over a GPU's HB interconnect and NIC, at once where `pipelined`.
+
+        Parameters
+        ----------
+        hb_bytes, nic_bytes
+            That a GPU sends, one direction.
+        inside, domains
+            x ranks in each of y HB domains, for the latency of a step on each network.
+
+        Returns
+        -------
+        Seconds.
+        """
         (hb, nic), (hb_latency, nic_latency) = self._links
         within, beyond = np.asarray(hb_bytes, float) / hb, np.asarray(nic_bytes, float) / nic
         time = np.maximum(within, beyond) if self.pipelined else within + beyond

@@ -73,7 +73,16 @@ def product_passes(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Times of a product forward, of its input's gradient, and of its weights' gradient.
 
-    gradient_bytes: moved for each element of the weights' gradient, as result_bytes of `product_time`.
+    Parameters
+    ----------
+    machine, m, n, k, batch, fp8
+        As for `product_time`: m x k inputs by k x n weights.
+    gradient_bytes
+        Moved for each element of the weights' gradient, as result_bytes there.
+
+    Returns
+    -------
+    Seconds of m x n by k, m x k by n, and k x n by m; in fp8 the last one casts both operands.
     """
     forward, inputs = (product_time(machine, m, a, b, batch, fp8) for a, b in ((n, k), (k, n)))
     return forward, inputs, product_time(machine, k, n, m, batch, fp8, False, gradient_bytes)
