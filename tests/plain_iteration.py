@@ -469,7 +469,7 @@ def in_pass(link, window, work, busy, n):
 
 def after_pass(link, free, pass_s, n, v, grown):
     """Exposed of an exchange once an iteration, which goes on at the rate that the fuller link leaves."""
-    rate = min([1.0] + [share / own * link[0] for share, own in zip(free, link[1:], strict=True) if own])
+    rate = min([1.0] + [share for share, own in zip(free, link[1:], strict=True) if own])
     hides = rate * pass_s
     return max((link[0] - hides) / v, link[0] - hides * grown, link[0] / n)
 
@@ -506,7 +506,7 @@ def plain_iteration(model, gpu, strategy, runtime, offload=()):
     free, grown = (1 - hb / steady, 1 - nic / steady), (1 + (v - 1) * min(p, m)) / v
     once = 0.0
     for name, way in (("after", "backward"), ("before", "forward")):
-        shown = after_pass(stage[name], free, hidden_data * passes[way], n, v, grown)
+        shown = after_pass(stage[name], free, hidden_data * passes[way] * steady / both, n, v, grown)
         once += shown + lost * (stage[name][0] - shown)
     logits = max(layer["logits"] - strategy["ends_as_layers"] * both / n, 0.0)
     others = stage["other_stages"]

@@ -412,7 +412,7 @@ def test_the_robust_design_has_the_least_regret():
     table = found.robust(3)
     labels = list(table.columns[3:-1])
     assert table["input"].iloc[0] == "as given" and set(table["end"].iloc[1:]) == {"low", "high"}
-    assert {"H100 nic_fraction", "all nic_latency", "all reserved_memory"} <= set(table["input"])
+    assert {"H100 nic_fraction", "all nic_latency", "all context_memory"} <= set(table["input"])
     assert np.allclose(table[labels].iloc[0], found.designs(3)["sequence_s"], rtol=1e-12)
     regret = (table[labels].div(table[labels].min(axis=1), axis=0) - 1).max()
     assert table.attrs["regret"] == pytest.approx(regret.to_dict()) and table.attrs["best"] == labels[0]
@@ -470,7 +470,7 @@ def test_no_link_is_busy_for_longer_than_an_iteration(model, gpu, runtime, offlo
 @settings(deadline=None, max_examples=40)
 @given(MODELS, MACHINES, RUNTIMES, OFFLOADED, st.sampled_from([1.1, 2.0, 10.0]))
 def test_better_links_and_more_memory_are_never_slower(model, gpu, runtime, offload, factor):
-    """Nor is a faster GPU, but for exchanges that lose some of the compute behind which they were hidden."""
+    """Nor is a faster GPU, though exchanges lose some of the compute behind which they were hidden."""
     options = {"runtime": runtime, "offload": offload, "top": 1, **SPACE}
     base = search(model, gpu, 16, 32, **options)
     links, rates = (["nic_Bps"], ["hb_Bps"], ["memory_bytes"]), (["linear_rate", "bf16_rate"], ["memory_Bps"])
@@ -479,7 +479,7 @@ def test_better_links_and_more_memory_are_never_slower(model, gpu, runtime, offl
         found = search(model, better, 16, 32, **options)
         assert found.evaluated == base.evaluated
         if len(base.best):
-            most = 1 + 1e-12 if names in links else 1.25
+            most = 1 + 1e-12
             assert found.best["sequence_s"].iloc[0] <= most * base.best["sequence_s"].iloc[0], names
 
 

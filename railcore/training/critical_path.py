@@ -88,8 +88,9 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     W, L / n). Hops hide behind other chunks for as long as both links are free in S''. Once an iteration, with shares
     f = 1 - busy / (S'' + exposed hops): a chunk's gradients leave after its last micro-batch, while q = min(p, m)
     micro-batches of each chunk that remains run backward, so that of the backward passes t_b of a micro-batch
-    W = t_b (1 + (v - 1) q) / v, and the last chunk's own share has t_b / v. They advance at r = min(f L / l, 1):
-    exposed = max((L - r t_b) / v, L - r W, L / n), and so for weights before the forward passes.
+    W = t_b (1 + (v - 1) q) / v, and the last chunk's own share has t_b / v, both longer as exposed hops lengthen S''.
+    They advance at r, the least f of the links that they use: exposed = max((L - r t_b) / v, L - r W, L / n), and so
+    for weights before the forward passes.
 
     As no kind takes of a link what another one has, no link is busy for longer than the iteration lasts. What is hidden
     slows the compute that hides it by the share of the GPU's processors that a collective keeps (`interference`); for
@@ -153,13 +154,14 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     # Exchanges once an iteration, at the rate that the others leave.
     free_nic, free_hb = 1 - nic / steady, 1 - hb / steady
     grown = (1 + (v - 1) * smaller(p, m)) / v
+    window = setting.overlap_data * steady / passes  # hops that are not hidden lengthen the passes
     after = _exposed(
         stage.after_s,
         stage.after_hb_s,
         stage.after_nic_s,
         free_hb,
         free_nic,
-        setting.overlap_data * pass_backward,
+        window * pass_backward,
         grown,
         v,
         n,
@@ -170,7 +172,7 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
         stage.before_nic_s,
         free_hb,
         free_nic,
-        setting.overlap_data * pass_forward,
+        window * pass_forward,
         grown,
         v,
         n,
@@ -224,9 +226,6 @@ def _exposed(
     link_s: Any, hb_s: Any, nic_s: Any, free_hb: Any, free_nic: Any, pass_s: Any, grown: Any, v: Any, n: Any
 ) -> Any:
     """What is exposed of an exchange once an iteration; see `critical_path`. pass_s: t_b or t_f of a micro-batch."""
-    rate = smaller(free_hb / larger(hb_s, _LEAST_S), free_nic / larger(nic_s, _LEAST_S)) * link_s
-    hides = smaller(rate, 1.0) * pass_s
+    rate = smaller(1 - (hb_s > 0) * (1 - free_hb), 1 - (nic_s > 0) * (1 - free_nic))
+    hides = rate * pass_s
     return larger(larger((link_s - hides) / v, link_s - hides * grown), link_s / n)
-
-
-_LEAST_S = 1e-30  # of a link that is not used

@@ -7,7 +7,7 @@ fastest of them is shown.
 
 import math
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import pandas as pd
 
 from railcore.facts import catalog, checks
 from railcore.training.iteration import Columns
-from railcore.training.machine import Machine
+from railcore.training.machine import RESERVED, Machine
 from railcore.training.search.labels import with_strategy_labels
 
 _CHANGES = {  # what a designer buys, and the fields of a machine that it scales
@@ -30,7 +30,7 @@ _BATCHES = (2, 3, 4)
 _HALVINGS = 12
 _FIELDS = {  # of a machine, by parameters of the catalog's efficiencies that do not end in a unit's name alone
     "kernel_time": "kernel_s",
-    "reserved_memory": "reserved_bytes",
+    **dict.fromkeys(("reserved_memory", *RESERVED), "reserved_bytes"),
     "host_memory_bandwidth": "host_memory_Bps",
 }
 
@@ -176,13 +176,19 @@ def _whole(name: str, value: float) -> float:
 
 
 def uncertain_inputs(machine: Machine) -> list[tuple[catalog.Value, tuple[str, ...]]]:
-    """Rows of the catalog's efficiencies that have a low and a high end, with the fields of a machine that they are."""
+    """Rows of the catalog's efficiencies that have a low and a high end, with the fields of a machine that they are.
+
+    A part of the reserved memory stands for `reserved_bytes` with the other parts as they are.
+    """
     known = {field.name for field in fields(Machine)}
     found = []
     for name in (machine.gpu, "all"):
         if name not in catalog.names("efficiencies"):
             continue
         for row in catalog.item("efficiencies", name).rows:
+            if name == "all" and row.parameter in RESERVED:
+                rest = machine.reserved_bytes - row.value
+                row = replace(row, low=max(rest + row.low, 0.0), high=rest + row.high)
             candidates = [_FIELDS.get(row.parameter, row.parameter), f"{row.parameter}_s"]
             if row.parameter == f"matmul_fraction_{machine.precision}":
                 candidates.append("linear_fraction")
