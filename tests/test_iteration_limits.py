@@ -1,4 +1,4 @@
-"""What each choice of a strategy, of software and of a machine changes in an iteration: limits, ratios, and nothing else.
+"""What each choice of a strategy, of software and of a machine changes in an iteration: limits and ratios.
 
 Eager PyTorch with FSDP, mixtures and their dispatchers, windows and latent attention, offloads, stragglers.
 """
@@ -422,13 +422,13 @@ def test_what_does_not_exist_is_named_with_what_does():
     with pytest.raises(ValueError, match="placement is 3: give whole numbers from 0 to 2"):
         iteration_times(GPT, H100, Strategy().columns(8) | {"placement": 3})
     with pytest.raises(
-        ValueError, match="order is .* the critical path places ranks as tensor, context, data, pipeline"
+        ValueError, match=r"order is .* the critical path places ranks as tensor, context, data, pipeline"
     ):
         found(GPT, Strategy(data=2, order=("pipeline", "tensor", "context", "data")))
     for strategies in ([], ["t8"], 3):
-        with pytest.raises((ValueError, TypeError), match="strategies"):
+        with pytest.raises((ValueError, TypeError), match=r"strategies"):
             iteration_times(GPT, H100, strategies, global_batch=8)
-    with pytest.raises(ValueError, match="global_batch is missing"):
+    with pytest.raises(ValueError, match=r"global_batch is missing"):
         iteration_times(GPT, H100, Strategy())
 
 
@@ -453,7 +453,7 @@ def test_all_obstacles_are_listed_at_once():
     plan = Strategy(3, pipeline=25, data=6, expert=3)
     assert found(MIXTURE, plan, batch=7).limits == "heads, layers, batch, experts"
     with pytest.raises(
-        ValueError, match="tensor is 3.*; pipeline x interleave is 25 x 1.*; global_batch is 7.*; expert is 3"
+        ValueError, match=r"tensor is 3.*; pipeline x interleave is 25 x 1.*; global_batch is 7.*; expert is 3"
     ):
         plan.check(MIXTURE, 7)
     assert "experts" in found(GPT, Strategy(2, data=2, whole_experts=True)).limits.item()  # a model without any
