@@ -369,7 +369,7 @@ def test_sharded_weights_take_no_more_than_their_shard_and_the_whole_stage():
 
 def test_states_are_those_of_the_transformer(found):
     """Without a pipeline the fullest stage is all there is, as `Transformer.state_bytes` counts it."""
-    for model, gpu, strategies, runtime, offload, _ in found[::7]:
+    for model, gpu, strategies, runtime, _, _ in found[::7]:
         alone = {**strategies, **{name: 0 * strategies["tensor"] for name in ("ends_as_layers", "whole_experts")}}
         alone |= {"pipeline": 0 * strategies["tensor"] + 1, "interleave": 0 * strategies["tensor"] + 1}
         alone["expert"] = np.gcd(alone["expert"], alone["context"] * alone["data"])

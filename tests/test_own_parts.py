@@ -22,6 +22,7 @@ LIKE = {  # items whose values a new one takes
     "gpus": "GB200",
     "efficiencies": "GB200",
     "models": "GPT-3",
+    "runtimes": "modern",
     "switches": "25.6T",
     "nics": "ConnectX-7",
     "transceivers": "400G DR4",

@@ -111,11 +111,12 @@ def test_the_step_divides_or_says_what_does_not():
     assert strategy.check(model, 3072, 3072) == () and strategy.microbatches(3072) == 512
     refused = [
         (strategy, model, 3072, 3000, "gpus"),
-        (Strategy(tensor=8, pipeline=48), model, 64, None, "layers"),
+        (Strategy(tensor=8, pipeline=129), model, 64, None, "layers"),
+        (Strategy(tensor=8, ends_as_layers=True), model, 64, None, "more than one stage for ends as layers"),
         (Strategy(tensor=64), model, 64, None, "tensor is 64: give a divisor of heads 160"),
         (Strategy(context=3), model, 64, None, "sequence_length"),
         (strategy, model, 100, None, "global_batch"),
-        (Strategy(pipeline=8, interleave=2), model, 12, None, "micro-batches"),
+        (Strategy(pipeline=8, interleave=2), model, 7, None, "one for each micro-batch, not 8"),
         (Strategy(data=8, expert=8), model, 64, None, "expert is 8, but GPT-1T has no experts: give 1"),
         (Strategy(data=48, expert=48), catalog_model("MoE-1.3B"), 48, None, "give a divisor of experts"),
         (Strategy(tensor=3), with_heads(96), 64, None, "tensor is 3: give a divisor of ffn_hidden"),

@@ -1,0 +1,480 @@
+"""What each choice of a strategy, of software and of a machine changes in an iteration: limits and ratios.
+
+Eager PyTorch with FSDP, mixtures and their dispatchers, windows and latent attention, offloads, stragglers.
+"""
+
+import math
+from dataclasses import replace
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+
+from railcore.facts import catalog
+from railcore.training.iteration import TIME_PARTS, iteration_times
+from railcore.training.layer_time import LAYER_COLUMNS, layer_costs, layer_passes
+from railcore.training.machine import catalog_machine
+from railcore.training.parallelism import Strategy
+from railcore.training.rank_order import ORDERS
+from railcore.training.runtime import MODERN, Runtime, as_runtime, catalog_runtime
+from railcore.training.transformer import Transformer
+
+H100 = catalog_machine("DGX H100")
+FP8 = catalog_machine("DGX H100", "fp8")
+APART = replace(MODERN, overlap_tensor=False, overlap_data=False, overlap_pipeline=False)
+H, FFN, S, LAYERS = 2048, 8192, 4096, 24
+GPT = Transformer("gpt", LAYERS, H, 16, 16, FFN, 50368, S, positions=S)
+MIXTURE = replace(GPT, name="mixture", experts=16, top_k=2, expert_hidden=2048, imbalance=1.0)
+SHARDED = Strategy(data=8, micro_batch=2, sharding="weights")
+
+
+def found(model, strategy, machine=H100, runtime=MODERN, batch=64, **options):
+    return iteration_times(model, machine, strategy, runtime, global_batch=batch, **options)
+
+
+def parts(*arguments, **options):
+    return {name: time.item() for name, time in found(*arguments, **options).breakdown.items()}
+
+
+def one_layer(strategy):
+    return {name: np.array([strategy.columns(64)[name]]) for name in LAYER_COLUMNS}
+
+
+def changed(before, after):
+    return {name for name in before if not math.isclose(before[name], after[name], rel_tol=1e-9, abs_tol=1e-15)}
+
+
+# Eager PyTorch
+
+
+def test_on_a_machine_where_nothing_is_slower_an_eager_runtime_differs_by_its_kernels_alone():
+    eager = catalog_runtime("fsdp-eager")
+    plain = replace(eager, eager=False, persistent_kernels=False, gradient_bytes=4, attention="best")
+    still = replace(H100, overlap_slowdown=1.0, collective_processors=0, launch_s=0.0)
+    assert parts(GPT, SHARDED, still, plain) == parts(GPT, SHARDED, still, replace(MODERN, overlap_tensor=False))
+    kernels = replace(plain, eager=True, persistent_kernels=True)
+    ways = [parts(GPT, SHARDED, still, runtime) for runtime in (plain, kernels)]
+    assert changed(*ways) == {"linear_s", "elementwise_s", "optimizer_s", "data_s", "straggler_s"}
+
+
+def test_slower_products_beside_collectives_and_slower_launches_are_of_eager_runtimes_alone():
+    slower = replace(H100, overlap_slowdown=9.0, launch_s=1.0)
+    for name in catalog.names("runtimes"):
+        runtime = catalog_runtime(name)
+        same = parts(GPT, SHARDED, slower, runtime) == parts(GPT, SHARDED, H100, runtime)
+        assert same == (not runtime.eager and not runtime.persistent_kernels)
+
+
+def test_attention_reaches_the_share_of_its_kernel_and_ramps_with_the_sequence():
+    machine = replace(
+        H100, attention_kernels=(("flash1", 0.2),), attention_fraction=0.5, attention_ramp=300.0, kernel_s=0
+    )
+    columns = one_layer(Strategy())
+    best, first, other = (
+        layer_passes(GPT, machine, Runtime(attention=name), columns)["attention"]
+        for name in ("best", "flash1", "cudnn")
+    )
+    assert first.forward / best.forward == pytest.approx(2.5) and first.backward == pytest.approx(2.5 * first.forward)
+    assert np.array_equal(other.forward, best.forward)  # no row of its own
+    assert machine.attention_share("flash1", 4096) == pytest.approx(0.2)
+    assert machine.attention_share("flash1", 300) == pytest.approx(machine.attention_share("flash1", 1e12) / 2)
+    split = layer_passes(GPT, machine, MODERN, one_layer(Strategy(context=4)))["attention"]
+    assert (split.forward / best.forward).item() == pytest.approx((1 + 1200 / S) / (1 + 300 / S) / 4)
+
+
+@pytest.mark.parametrize("slowdown", [1.0, 1.25, 2.0, 8.0])
+def test_a_hidden_second_of_a_collective_costs_what_the_kernels_beside_it_lose(slowdown):
+    quiet, machine = replace(H100, collective_processors=0), replace(H100, overlap_slowdown=slowdown)
+    hidden, shown = (parts(GPT, SHARDED, quiet, replace(MODERN, overlap_data=on))["data_s"] for on in (True, False))
+    lost = parts(GPT, SHARDED, machine, replace(MODERN, persistent_kernels=True))["data_s"]
+    assert hidden < shown and lost == pytest.approx(hidden + (1 - 1 / slowdown) * (shown - hidden), rel=1e-12)
+
+
+def test_interference_of_all_processors_hides_nothing_and_of_none_is_free():
+    plan = Strategy(2, data=8, pipeline=4, interleave=2, sharding="weights", sequence_parallel=True)
+    all_of_it = replace(H100, collective_processors=H100.processors)
+    ours = found(GPT, plan, all_of_it)
+    for kind in ("tensor", "pipeline", "data"):
+        assert ours.breakdown[f"{kind}_s"] == pytest.approx(ours.links[f"{kind}_link_s"], rel=1e-9)
+    assert MODERN.interference(replace(H100, collective_processors=0)) == 0 and MODERN.interference(all_of_it) == 1
+    assert MODERN.interference(replace(H100, collective_processors=10 * H100.processors)) == 1
+
+
+def test_eager_backward_passes_move_these_bytes_more():
+    fused, eager = (
+        layer_passes(GPT, H100, Runtime(eager=on), one_layer(Strategy(micro_batch=2)))["elementwise"]
+        for on in (False, True)
+    )
+    assert np.array_equal(fused.forward, eager.forward)
+    norms, residuals, biases, joined = 2 * 2 * H, 2 * 6 * H, 2 * (3 * H + H + FFN + H), 4 * 3 * H
+    more = 2 * S * (norms + residuals + biases + joined) / H100.hbm_Bps
+    assert np.allclose(eager.backward - fused.backward, more, rtol=1e-9)
+    bare = layer_passes(replace(GPT, biases=False), H100, Runtime(eager=True), one_layer(Strategy(micro_batch=2)))
+    assert np.allclose(eager.backward - bare["elementwise"].backward, 2 * S * biases / H100.hbm_Bps, rtol=1e-9)
+
+
+def test_eager_gradients_are_copied_with_every_micro_batch_and_the_optimizer_moves_twice_as_much():
+    quiet = replace(H100, collective_processors=0)
+    fused, eager = (parts(GPT, SHARDED, quiet, replace(APART, eager=on), batch=32) for on in (False, True))
+    assert eager["optimizer_s"] == pytest.approx(2 * fused["optimizer_s"], rel=1e-12)
+    copies = 2 * 8 * GPT.total_parameters / H100.hbm_Bps
+    assert eager["data_s"] - fused["data_s"] == pytest.approx(copies, rel=1e-9)
+    plain = replace(SHARDED, sharding="optimizer")
+    assert parts(GPT, plain, quiet, replace(APART, eager=True))["data_s"] == parts(GPT, plain, quiet, APART)["data_s"]
+
+
+def test_an_eager_layer_takes_at_least_as_long_as_its_operators_take_to_start():
+    slow = replace(H100, launch_s=1.0, rank_spread=0.0, iteration_host_s=0.0)
+    ours = parts(GPT, Strategy(data=8), slow, Runtime(eager=True))
+    layers = sum(ours[f"{kind}_s"] for kind in ("linear", "attention", "elementwise", "host"))
+    assert layers == pytest.approx(8 * LAYERS * (slow.forward_operators + slow.backward_operators), rel=1e-9)
+    assert parts(GPT, Strategy(data=8), slow, MODERN)["host_s"] == 0
+
+
+# Bytes of gradients and weights
+
+
+def test_gradients_on_their_way_and_in_memory_have_their_own_bytes():
+    plan = Strategy(data=64)
+    wide, narrow = (found(GPT, plan, runtime=replace(MODERN, gradient_bytes=size)) for size in (4, 2))
+    start = found(replace(GPT), plan, replace(H100, hb_latency_s=0, nic_latency_s=0), replace(MODERN, gradient_bytes=2))
+    exact = found(GPT, plan, replace(H100, hb_latency_s=0, nic_latency_s=0))
+    assert exact.links["data_link_s"] == pytest.approx(2 * start.links["data_link_s"], rel=1e-12)
+    assert narrow.memory["gradients_bytes"] == wide.memory["gradients_bytes"] == 4 * GPT.total_parameters
+    small = found(GPT, plan, runtime=replace(MODERN, accumulation_bytes=2))
+    assert small.memory["gradients_bytes"] == 2 * GPT.total_parameters
+    assert small.links["data_link_s"] == wide.links["data_link_s"]
+    assert small.breakdown["linear_s"] < wide.breakdown["linear_s"]  # the product adds to 2 bytes, not to 4
+
+
+def test_sharded_gradients_are_a_share_with_a_sharded_optimizer_alone():
+    runtime = replace(MODERN, sharded_gradients=True)
+    for sharding in ("none", "optimizer", "gradients", "weights"):
+        plan = Strategy(data=64, sharding=sharding)
+        kept, whole = (found(GPT, plan, runtime=each) for each in (runtime, MODERN))
+        ratio = (kept.memory["gradients_bytes"] / whole.memory["gradients_bytes"]).item()
+        assert ratio == pytest.approx(1 / 64 if sharding == "optimizer" else 1)
+        assert kept.total_s == whole.total_s
+
+
+def test_weights_in_fp8_are_half_of_what_is_gathered():
+    still = {"hb_latency_s": 0.0, "nic_latency_s": 0.0}
+    plan, runtime = Strategy(data=64, sharding="weights"), replace(MODERN, fp8_weights=True)
+    plain, narrow = (found(GPT, plan, replace(FP8, **still), each) for each in (MODERN, runtime))
+    # forward and backward 2 bytes each and a gradient of 4: 8, of which the weights' 4 become 2
+    assert (narrow.links["data_link_s"] / plain.links["data_link_s"]).item() == pytest.approx(6 / 8, rel=1e-12)
+    assert found(GPT, plan, H100, runtime).total_s == found(GPT, plan, H100).total_s  # of bf16 nothing changes
+
+
+# Tensor ranks
+
+
+def test_kept_inputs_are_not_gathered_once_more():
+    plan = Strategy(8, sequence_parallel=True)
+    again, kept = (found(GPT, replace(plan, keep_gathered=on), runtime=APART) for on in (False, True))
+    assert (kept.links["tensor_link_s"] / again.links["tensor_link_s"]).item() == pytest.approx(8 / 10, rel=1e-12)
+    more = (kept.memory["activations_bytes"] - again.memory["activations_bytes"]).item()
+    assert more == pytest.approx(LAYERS * 2 * 2 * S * H * 7 / 8, rel=1e-9)
+    full = [found(GPT, replace(plan, keep_gathered=on, recompute="full")).memory_bytes for on in (False, True)]
+    assert full[0] == full[1]
+
+
+def test_ring_exchange_leaves_one_piece_and_never_more_than_the_links_time():
+    plan = Strategy(8, sequence_parallel=True)
+    ring = replace(MODERN, overlap_tensor_forward=True)
+    fast, slow = (replace(H100, collective_processors=0, hb_Bps=rate) for rate in (1e13, 1e8))
+    ours = found(GPT, plan, fast, ring)
+    assert ours.breakdown["tensor_s"] == pytest.approx(ours.links["tensor_link_s"] / 8, rel=1e-9)
+    ours, apart = (found(GPT, plan, slow, each) for each in (ring, APART))
+    hidden = (apart.breakdown["tensor_s"] - ours.breakdown["tensor_s"]).item()
+    assert hidden == pytest.approx(7 / 8 * apart.breakdown["linear_s"].item(), rel=1e-9)
+
+
+def test_gathers_in_fp8_move_half():
+    still = replace(FP8, hb_latency_s=0.0)
+    plan, runtime = Strategy(8, sequence_parallel=True), replace(APART, fp8_tensor=True)
+    plain, narrow = (found(GPT, plan, still, each).links["tensor_link_s"].item() for each in (APART, runtime))
+    assert narrow / plain == pytest.approx((1.5 + 2) / (2 + 3), rel=1e-12)  # of a gather and a sum, and one more gather
+
+
+# Where ranks lie
+
+
+def test_placements_move_traffic_between_hb_interconnect_and_nic():
+    plan = Strategy(2, pipeline=4, data=4)
+    first, near, data = (found(GPT, replace(plan, order=order)) for order in ORDERS.values())
+    quiet = {
+        name: found(GPT, replace(plan, order=order)).links["pipeline_link_s"].item() for name, order in ORDERS.items()
+    }
+    assert quiet["pipeline near"] < quiet["tensor first"] == quiet["data first"]
+    assert (
+        first.links["data_link_s"] < near.links["data_link_s"]
+        and data.links["data_link_s"] <= first.links["data_link_s"]
+    )
+    whole = replace(H100, hb_domain_size=32)
+    times = {found(GPT, replace(plan, order=order), whole).total_s.item() for order in ORDERS.values()}
+    assert max(times) == pytest.approx(min(times), rel=1e-12)
+    for estimate in (first, near, data):
+        assert estimate.breakdown["linear_s"] == first.breakdown["linear_s"]
+
+
+# Mixtures of experts
+
+
+def test_whole_experts_need_no_sums_among_tensor_ranks_and_have_the_same_flops():
+    plan = Strategy(4, data=8, expert=8, sequence_parallel=True)
+    sliced, whole = (found(MIXTURE, each) for each in (plan, replace(plan, whole_experts=True)))
+    assert whole.links["tensor_link_s"] < sliced.links["tensor_link_s"]
+    dense_part = found(MIXTURE, replace(plan, whole_experts=True), runtime=APART).links["tensor_link_s"]
+    attention_alone = found(replace(GPT, parallel_block=True), replace(plan, expert=1), runtime=APART)
+    assert dense_part == pytest.approx(attention_alone.links["tensor_link_s"], rel=1e-12)  # one operator of two
+    assert whole.memory["weights_bytes"] > sliced.memory["weights_bytes"]  # 8 runs of 4 slices against 4 x 8 ranks
+    spread = found(MIXTURE, replace(plan, whole_experts=True, expert=16))
+    assert spread.memory["weights_bytes"] < whole.memory["weights_bytes"]
+    ideal = replace(H100, processors=1, memory_Bps=1e30, kernel_s=0.0)
+    flops = [
+        found(MIXTURE, each, ideal).breakdown["linear_s"].item() for each in (plan, replace(plan, whole_experts=True))
+    ]
+    assert flops[0] == pytest.approx(flops[1], rel=1e-3)  # but for sides of tiles
+
+
+def test_capacity_sets_the_rows_whatever_the_imbalance_and_dropless_routing_follows_it():
+    skewed, plan = replace(MIXTURE, imbalance=1.5), Strategy(data=16, expert=16)
+    drops = [found(model, plan, runtime=replace(MODERN, capacity=1.5)) for model in (MIXTURE, skewed)]
+    assert drops[0].breakdown["linear_s"] == drops[1].breakdown["linear_s"]
+    free = found(skewed, plan)
+    for kind in ("linear_s", "expert_s", "elementwise_s"):
+        assert free.breakdown[kind] == pytest.approx(drops[1].breakdown[kind], rel=1e-12)
+    tight = found(skewed, plan, runtime=replace(MODERN, capacity=1.0))
+    assert tight.breakdown["expert_s"] < free.breakdown["expert_s"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("limits", [(0, 0), (8, 4)])
+def test_one_copy_a_domain_never_takes_more_of_the_nic_than_one_an_expert(size, limits):
+    model = replace(MIXTURE, experts=16, top_k=6, expert_groups=limits[0], token_groups=limits[1])
+    plan, box = Strategy(data=16, expert=16), replace(H100, hb_domain_size=size)
+    columns = one_layer(plan)
+    copies, nodes = (layer_costs(model, box, replace(MODERN, dispatcher=name), columns) for name in ("copies", "nodes"))
+    assert nodes.links["expert"].nic_s <= copies.links["expert"].nic_s * (1 + 1e-12)
+    if size == 16:
+        assert nodes.links["expert"].nic_s == copies.links["expert"].nic_s == 0
+
+
+def test_exchanges_behind_another_micro_batch_leave_the_machines_share():
+    plan, quiet = Strategy(data=16, expert=16), replace(H100, collective_processors=0, nic_Bps=1e13, hb_Bps=1e13)
+    runtime = replace(MODERN, overlap_expert=True)
+    ours = found(MIXTURE, plan, quiet, runtime)
+    least = 1 - quiet.exchange_hidden_share
+    assert ours.breakdown["expert_s"] == pytest.approx(least * ours.links["expert_link_s"], rel=1e-9)
+    slow = replace(quiet, nic_Bps=1e7, exchange_hidden_share=1.0)
+    apart, behind = (parts(MIXTURE, plan, slow, each) for each in (MODERN, runtime))
+    compute = sum(apart[f"{kind}_s"] for kind in ("linear", "attention", "elementwise"))
+    assert apart["expert_s"] - behind["expert_s"] == pytest.approx(compute, rel=1e-9)
+
+
+def test_tokens_on_their_way_in_fp8_save_a_quarter_of_a_forward_exchange():
+    still = replace(H100, hb_latency_s=0.0, nic_latency_s=0.0)
+    plan = Strategy(data=16, expert=16)
+    wide, narrow = (found(MIXTURE, plan, still, replace(MODERN, dispatch_bytes=size)) for size in (2, 1))
+    assert (narrow.links["expert_link_s"] / wide.links["expert_link_s"]).item() == pytest.approx(7 / 8, rel=1e-12)
+
+
+def test_the_host_binds_dropless_layers_and_graphs_or_a_capacity_free_them():
+    plan, slow = Strategy(data=16, expert=2), replace(H100, launch_s=1e-3)
+    dropless = replace(MODERN, graphs=False)
+    bound = parts(MIXTURE, plan, slow, dropless)
+    assert bound["host_s"] > 0
+    for runtime in (MODERN, replace(dropless, capacity=1.25)):
+        assert parts(MIXTURE, plan, slow, runtime)["host_s"] == 0
+    assert parts(GPT, replace(plan, expert=1), slow, dropless)["host_s"] == 0
+    fewer = parts(MIXTURE, replace(plan, expert=16), slow, dropless)
+    assert fewer["host_s"] < bound["host_s"]  # a rank with fewer experts starts fewer operators
+    never = replace(slow, launch_s=0.0)
+    assert parts(MIXTURE, plan, never, dropless)["host_s"] == 0
+    alone = replace(slow, dropless_serial_share=0.0), replace(slow, dropless_serial_share=1.0)
+    waits = [parts(MIXTURE, plan, box, dropless)["host_s"] for box in alone]
+    work = sum(bound[f"{kind}_s"] for kind in ("linear", "attention", "elementwise", "tensor", "expert"))
+    assert waits[1] - waits[0] == pytest.approx(work, rel=1e-9)
+
+
+def test_dense_first_layers_are_averaged_without_a_pipeline_and_left_to_other_stages_with_one():
+    first = replace(MIXTURE, dense_layers=6)
+    all_mixed, some = (layer_costs(model, H100, MODERN, one_layer(Strategy())) for model in (MIXTURE, first))
+    staged, plain = (layer_costs(model, H100, MODERN, one_layer(Strategy(pipeline=2))) for model in (first, MIXTURE))
+    assert np.array_equal(staged.forward_s, plain.forward_s) and np.array_equal(staged.kept_bytes, plain.kept_bytes)
+    dense = layer_costs(GPT, H100, MODERN, one_layer(Strategy()))
+    for name in ("linear", "elementwise"):
+        wanted = 0.75 * all_mixed.seconds[name] + 0.25 * dense.seconds[name]
+        assert some.seconds[name] == pytest.approx(wanted, rel=1e-9)
+
+
+# Attention
+
+
+def test_a_window_leaves_its_share_of_the_scores():
+    box, w = replace(H100, kernel_s=0.0), 512
+    columns = one_layer(Strategy())
+
+    def time(model):
+        return layer_passes(model, box, MODERN, columns)["attention"].forward.item()
+
+    assert time(replace(GPT, window=w)) == pytest.approx(time(GPT) * w / S * (2 - w / S), rel=1e-12)
+    mixed = time(replace(GPT, window=w, full_attention_interval=4))
+    assert mixed == pytest.approx(time(GPT) / 4 + 0.75 * time(replace(GPT, window=w)), rel=1e-12)
+    assert time(replace(GPT, window=S)) == time(replace(GPT, window=10 * S)) == time(GPT)
+
+
+def test_latent_attention_takes_its_own_products_and_gathers_the_heads():
+    latent = replace(GPT, biases=False, positions=0, kv_rank=256, query_rank=512, rope_dim=64, value_dim=64)
+    ideal = replace(H100, processors=1, memory_Bps=1e30, kernel_s=0.0, bf16_fraction=1.0, sustained_fraction=1.0)
+    ideal = replace(ideal, linear_fraction=1.0)
+    ours = layer_passes(latent, ideal, MODERN, one_layer(Strategy()))["linear"].forward.item()
+    weights = latent.attention_weights + latent.ffn_weights
+    assert ours == pytest.approx(2 * S * weights / ideal.bf16_rate, rel=1e-2)  # 320 columns take 3 tiles
+    plain = layer_passes(GPT, ideal, MODERN, one_layer(Strategy()))["attention"].forward.item()
+    scores = layer_passes(latent, ideal, MODERN, one_layer(Strategy()))["attention"].forward.item()
+    assert scores / plain == pytest.approx((128 + 64 + 64) / 256, rel=1e-12)
+    still = replace(ideal, hb_latency_s=0.0)
+    rings = [
+        layer_costs(model, still, MODERN, one_layer(Strategy(context=4))).links["context"] for model in (GPT, latent)
+    ]
+    assert (rings[1].time_s / rings[0].time_s).item() == pytest.approx((128 + 64 + 64) / (2 * 128), rel=1e-12)
+
+
+# The host, stragglers, stages
+
+
+@pytest.mark.parametrize("kind", ["activations", "weights", "optimizer"])
+def test_an_offload_saves_its_kind_of_memory_and_takes_the_hosts_link(kind):
+    plan = Strategy(data=8, micro_batch=2, recompute="none")
+    none, away = found(GPT, plan), found(GPT, plan, offload=kind)
+    smaller = {name for name in none.memory if away.memory[name] < none.memory[name] * (1 - 1e-9)}
+    assert smaller == {f"{kind}_bytes"}
+    if kind == "activations":
+        kept = layer_costs(GPT, H100, MODERN, one_layer(plan))
+        left = 2 * kept.kept_bytes + kept.logits_bytes
+        assert away.memory["activations_bytes"] == pytest.approx(left.item(), rel=1e-12)
+    if kind == "weights":
+        assert away.memory["weights_bytes"] == pytest.approx(
+            none.memory["weights_bytes"].item() * 2 / LAYERS, rel=1e-12
+        )
+    both = found(GPT, plan, offload=("activations", "optimizer"))
+    assert both.memory["activations_bytes"] < none.memory["activations_bytes"]
+    assert both.memory["optimizer_bytes"] == 0
+
+
+def test_offloaded_activations_bind_a_pass_where_the_hosts_link_is_slow():
+    plan, slow = Strategy(data=8), replace(H100, host_Bps=1e6, rank_spread=0.0)
+    kept = layer_costs(GPT, H100, MODERN, one_layer(plan)).kept_bytes.item()
+    found_s = found(GPT, plan, slow, offload="activations").total_s.item()
+    assert found_s == pytest.approx(8 * 2 * LAYERS * kept / 1e6, rel=1e-3)
+
+
+def test_the_slowest_of_more_ranks_is_slower_and_one_rank_waits_for_nobody():
+    alone = parts(GPT, Strategy(), batch=8)
+    assert alone["straggler_s"] == 0
+    spread = [parts(GPT, Strategy(data=d), batch=8 * d)["straggler_s"] for d in (2, 16, 1024)]
+    assert spread == sorted(spread) and spread[0] > 0
+    ours = parts(GPT, Strategy(data=1024), batch=8 * 1024)
+    most = NormalDist().inv_cdf((1024 - 0.375) / (1024 + 0.25))
+    compute = sum(ours[f"{kind}_s"] for kind in ("linear", "attention", "elementwise", "logits"))
+    assert ours["straggler_s"] == pytest.approx(H100.rank_spread * most * compute, rel=1e-5)
+    assert parts(GPT, Strategy(data=16), replace(H100, rank_spread=0.0))["straggler_s"] == 0
+
+
+def test_what_is_done_once_grows_with_the_steps_over_all_ranks():
+    box = replace(H100, iteration_host_s=0.01)
+    alone, many = (parts(GPT, Strategy(data=d), box, batch=1024)["once_s"] for d in (1, 1024))
+    assert alone == pytest.approx(0.01)
+    assert many - alone == pytest.approx(2 * 2 * (3 * H100.hb_latency_s + 7 * H100.nic_latency_s), rel=1e-9)
+
+
+def test_uneven_stages_take_the_time_and_memory_of_the_fullest_one():
+    plan = Strategy(pipeline=5, data=2)
+    uneven, full = found(GPT, plan), found(replace(GPT, layers=25), plan)
+    assert uneven.feasible and uneven.breakdown["linear_s"] == full.breakdown["linear_s"]
+    assert uneven.breakdown["bubble_s"] / full.breakdown["bubble_s"] == pytest.approx((24 / 5 - 1) / 4)
+    assert "the fullest stage has 5" in " ".join(plan.check(GPT, 64))
+    ends = found(GPT, replace(plan, pipeline=13, ends_as_layers=True))  # 24 layers and both ends in 13 x 2 places
+    even = found(replace(GPT, layers=26), replace(plan, pipeline=13))
+    assert ends.breakdown["linear_s"] == even.breakdown["linear_s"]
+    assert ends.breakdown["logits_s"] < even.breakdown["logits_s"]
+
+
+def test_micro_batches_that_fill_no_turn_take_their_own_time():
+    plan = Strategy(pipeline=4, interleave=2)
+    times = [found(GPT, plan, batch=m) for m in range(4, 9)]
+    assert all(estimate.feasible or estimate.limits == "memory" for estimate in times)
+    steps = np.diff([estimate.total_s.item() for estimate in times])
+    assert np.all(steps > 0) and steps == pytest.approx(np.full(4, steps[0]), rel=1e-9)
+    assert "interleave" in found(GPT, plan, batch=3).limits.item()
+    held = [estimate.memory["activations_bytes"].item() for estimate in times]
+    assert held[0] <= held[1] <= held[2] <= held[3] and held[4] < held[3]  # a rest waits with the turn that it joins
+
+
+# Bad input
+
+
+def test_what_does_not_exist_is_named_with_what_does():
+    with pytest.raises(catalog.UnknownName, match="megatron2022"):
+        as_runtime("megatron2023")
+    with pytest.raises(ValueError, match="placement is 3: give whole numbers from 0 to 2"):
+        iteration_times(GPT, H100, Strategy().columns(8) | {"placement": 3})
+    with pytest.raises(
+        ValueError, match=r"order is .* the critical path places ranks as tensor, context, data, pipeline"
+    ):
+        found(GPT, Strategy(data=2, order=("pipeline", "tensor", "context", "data")))
+    for strategies in ([], ["t8"], 3):
+        with pytest.raises((ValueError, TypeError), match=r"strategies"):
+            iteration_times(GPT, H100, strategies, global_batch=8)
+    with pytest.raises(ValueError, match=r"global_batch is missing"):
+        iteration_times(GPT, H100, Strategy())
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"attention": "flash9"}, "attention is 'flash9'"),
+        ({"dispatcher": "flood"}, "dispatcher is 'flood': give one of copies, nodes"),
+        ({"gradient_bytes": 3}, "gradient_bytes is 3"),
+        ({"accumulation_bytes": 1}, "accumulation_bytes is 1"),
+        ({"dispatch_bytes": 4}, "dispatch_bytes is 4"),
+        ({"capacity": 0.9}, "capacity is 0.9: give at least 1"),
+        ({"capacity": math.nan}, "capacity is nan"),
+    ],
+)
+def test_a_runtime_names_what_is_out_of_range(changes, named):
+    with pytest.raises(ValueError, match=named):
+        Runtime(**changes)
+
+
+def test_all_obstacles_are_listed_at_once():
+    plan = Strategy(3, pipeline=25, data=6, expert=3)
+    assert found(MIXTURE, plan, batch=7).limits == "heads, layers, batch, experts"
+    with pytest.raises(
+        ValueError, match=r"tensor is 3.*; pipeline x interleave is 25 x 1.*; global_batch is 7.*; expert is 3"
+    ):
+        plan.check(MIXTURE, 7)
+    assert "experts" in found(GPT, Strategy(2, data=2, whole_experts=True)).limits.item()  # a model without any
+    with pytest.raises(ValueError, match="overlap_slowdown"):
+        replace(H100, overlap_slowdown=0.9)
+
+
+@pytest.mark.parametrize("name", catalog.names("runtimes"))
+def test_a_runtime_of_the_catalog_is_its_rows(name):
+    runtime, item = catalog_runtime(name), catalog.item("runtimes", name)
+    assert runtime.name == name
+    for field, value in vars(runtime).items():
+        assert field == "name" or field not in item or value == type(value)(item[field])
+    assert set(parts(GPT, SHARDED, H100, name)) == set(TIME_PARTS)
+
+
+@pytest.mark.parametrize(
+    ("layers", "hidden", "tokens", "printed"),
+    [(40, 5120, 2048, 12853954560), (32, 4096, 65536, 6918905856), (24, 2048, 8192, 1328533504)],
+)
+def test_models_of_llm_foundry_have_as_many_parameters_as_their_table_prints(layers, hidden, tokens, printed):
+    heads = hidden // 128
+    model = Transformer("MPT", layers, hidden, heads, heads, 4 * hidden, 50368, tokens, positions=tokens)
+    assert model.total_parameters == printed
