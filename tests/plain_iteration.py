@@ -118,6 +118,7 @@ def plain_dispatch(model, gpu, runtime, runs, tokens, copies, element_bytes):
     of_domains = plain_places(model.experts, model.top_k, y, *limits)
     of_ranks = plain_places(model.experts, model.top_k, x * y, *limits)
     size = element_bytes * tokens * model.hidden
+    size *= copies / model.top_k
     near, away = size * of_ranks * (1 - 1 / x) / hb, size * of_domains * (1 - 1 / y) / nic
     start = (gpu.hb_latency_s if x > 1 else 0) + (gpu.nic_latency_s if y > 1 else 0)
     return (max(near, away) if gpu.pipelined else near + away) + start, near, away
@@ -230,7 +231,8 @@ def plain_layer(model, gpu, runtime, strategy):
         attention = forward + softmax[0], backward + softmax[1]
 
     wide = u / t * (f * (1 - mixed) + (model.expert_hidden * copies + model.shared_hidden) * mixed)
-    once = 0.0 if model.positions else 4 * u * d * (a + k) / t
+    turned = model.rope_dim * (a + 1) if model.kv_rank else d * (a + k)
+    once = 0.0 if model.positions else 4 * u * turned / t
     once += 8 * u * h * copies * mixed / t * (2 if local > 1 else 1)
     narrow = blocks * u * h * share
     starts = [start * max(gpu.forward_operators - 5, 0), start * max(gpu.backward_operators - 9, 0)]
@@ -298,7 +300,9 @@ def plain_layer(model, gpu, runtime, strategy):
     repeated = {0: 0.0, 1: 0.0 if fused else attention[0], 2: forward}[recompute]
     full = 1 if recompute == 2 else 0
     links = {"tensor": tensor_links, "context": context_links, "expert": expert_links}
-    logits = sum(plain_product(gpu, *shape) for shape in ((u, V / t, h), (u, h, V / t), (h, V / t, u)))
+    logits = plain_product(gpu, u, V / t, h) + plain_product(gpu, u, h, V / t)
+    added = 2 if runtime.eager else 2 * runtime.accumulation_bytes
+    logits += plain_product(gpu, h, V / t, u, weights=False, result_bytes=added)
     logits_link = times(2, gather)
     gathered = not sliced and runtime.scatter_gather
     kept = plain_kept(model, gpu, runtime, strategy, mixed, recompute)
@@ -316,7 +320,7 @@ def plain_layer(model, gpu, runtime, strategy):
     }
     return {
         "parts": parts,
-        "compute": sum(parts[name] for name in ("linear", "attention", "elementwise", "recompute", "host")),
+        "compute": sum(parts[name] for name in ("linear", "attention", "elementwise", "recompute")),
         "links": {name: plus(times(1 + full, first), then) for name, (first, then) in links.items()},
         "forward": forward,
         "backward": backward + repeated,
@@ -334,7 +338,11 @@ def plain_layer(model, gpu, runtime, strategy):
 
 def plain_kept(model, gpu, runtime, strategy, mixed, recompute):
     b, t, c, sliced = (strategy[name] for name in ("micro_batch", "tensor", "context", "sequence_parallel"))
-    u, share, copies = model.sequence_length * b / c, 1 / t if sliced else 1.0, model.top_k * model.imbalance
+    u, share, copies = (
+        model.sequence_length * b / c,
+        1 / t if sliced else 1.0,
+        model.top_k * (runtime.capacity or model.imbalance),
+    )
     inputs = 2 * u * model.hidden * share
     if recompute == 2:
         return inputs

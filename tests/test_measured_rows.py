@@ -5,8 +5,7 @@ import re
 import pandas as pd
 import pytest
 
-from railcore.facts import files
-from railcore.training.layer_time import RUNTIMES
+from railcore.facts import catalog, files
 from railcore.training.transformer import RECOMPUTE, SHARDING
 
 ROWS = pd.read_csv(files.data("measured/iterations.csv"), keep_default_na=False)
@@ -43,7 +42,7 @@ def test_columns_hold_known_names():
         "precision": {"bf16", "fp8", "mxfp8", "nvfp4"},
         "recompute": RECOMPUTE,
         "sharding": SHARDING,
-        "runtime": RUNTIMES,
+        "runtime": catalog.names("runtimes"),
         "dispatch": {"", "dropless", "drop"},
         "dispatcher": {"", "alltoall", "allgather", "deepep", "hybridep"},
         "expert_overlap": {"", "0", "1"},

@@ -198,7 +198,7 @@ def iteration_setting(machine: Machine, runtime: Runtime, offload: tuple[str, ..
 def layer_records(costs: LayerCosts) -> Any:
     """Costs of layers as records of LAYER_ROW."""
     rows = np.zeros(costs.forward_s.shape, LAYER_ROW)
-    rows["compute_s"] = sum(costs.seconds[name] for name in COMPUTE_PARTS)
+    rows["compute_s"] = sum(costs.seconds[name] for name in COMPUTE_PARTS if name != "host")
     busy = {"forward": costs.busy_forward, "backward": costs.busy_backward, "logits": costs.logits_links}
     busy["boundary"] = costs.boundary_gather
     for name, links in busy.items():

@@ -6,7 +6,7 @@ Compute by kind, communication as link time and exposed time, and activations. S
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -106,7 +106,7 @@ def layer_costs(
         backward_s=backward_s + again,
         busy_forward=busy_forward,
         busy_backward=_sum([backward for _, backward in links.values()]).plus(busy_forward.times(full)),
-        logits_s=_logits_time(machine, at) + logits.time_s,
+        logits_s=_logits_time(machine, runtime, at) + logits.time_s,
         logits_links=logits,
         boundary_bytes=ELEMENT_BYTES * at.u * model.hidden / (at.t if runtime.scatter_gather else at.sliced_by),
         boundary_gather=gather.times(np.where(at.sliced, 0.0, 1.0) * runtime.scatter_gather),
@@ -119,7 +119,10 @@ def layer_costs(
 def _kept_bytes(machine: Machine, runtime: Runtime, at: "_Slices", level: Any) -> Any:
     """Activations that a layer keeps; what only products need, their inputs, has one byte an element in fp8."""
     fused = {"fused_attention": runtime.fused_attention, "dropout": runtime.dropout}
-    kinds = at.model.layer_activation_bytes(at.b, at.t, at.c, at.sliced, level, mixture_share=at.mixed, **fused)
+    model = (
+        replace(at.model, imbalance=at.copies / at.model.top_k) if runtime.capacity and at.model.experts else at.model
+    )
+    kinds = model.layer_activation_bytes(at.b, at.t, at.c, at.sliced, level, mixture_share=at.mixed, **fused)
     if machine.precision == "fp8":
         matrices = at.model.ffn_matrices
         shares = {"inputs": 0.75, "feed-forward": (2 * matrices - 1) / (2 * matrices)}
@@ -313,7 +316,8 @@ def _elementwise(machine: Machine, runtime: Runtime, at: _Slices) -> PassTimes:
     mixture = model.expert_hidden * at.copies + model.shared_hidden
     wide = (model.ffn_hidden + (mixture - model.ffn_hidden) * at.mixed) / t
     ordered = 8 * model.hidden * at.copies * at.mixed / t * np.where(at.local > 1, 2, 1)
-    turned = 0 if model.positions else 4 * model.head_dim * (model.heads + model.kv_heads) / t
+    rotary = model.rope_dim * (model.heads + 1) if model.kv_rank else model.head_dim * (model.heads + model.kv_heads)
+    turned = 0 if model.positions else 4 * rotary / t
     joined = model.head_dim * (model.heads + 2 * model.kv_heads) / t
     outputs = joined + (model.ffn_matrices - 1) * wide + norms * model.hidden
     m, dropout, eager = model.ffn_matrices, runtime.dropout, runtime.eager
@@ -414,11 +418,12 @@ def _exchange(machine: Machine, runtime: Runtime, at: _Slices, element_bytes: in
     inside = np.gcd(x, ranks)
     sizes = (tokens, model.hidden, model.experts, model.top_k, ranks, inside)
     nic_bytes, hb_bytes = dispatch_bytes(*sizes, "nodes", element_bytes, model.expert_groups, model.token_groups)
-    return machine.routed_links(hb_bytes, nic_bytes, x, y)
+    busiest = at.copies / model.top_k  # rank's rows over the mean
+    return machine.routed_links(busiest * hb_bytes, busiest * nic_bytes, x, y)
 
 
-def _logits_time(machine: Machine, at: _Slices) -> Any:
-    """Compute of logits and loss."""
+def _logits_time(machine: Machine, runtime: Runtime, at: _Slices) -> Any:
+    """Compute of logits and loss, in bf16."""
     columns = at.model.vocabulary / at.t
-    products = sum(product_passes(machine, at.u, columns, at.model.hidden))
-    return products + _LOSS_BYTES * at.u * columns / machine.hbm_Bps
+    products = product_passes(machine, at.u, columns, at.model.hidden, gradient_bytes=runtime.gradient_result_bytes)
+    return sum(products) + _LOSS_BYTES * at.u * columns / machine.hbm_Bps
