@@ -112,21 +112,22 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     railonly2025, Iteration Time Modeling; Narayanan et al. 2021, arXiv:2104.04473, Section 2.2.
     """
     n, m = stage.layers, np.ceil(batch / (d * b))
+    per_layer, per_chunk = 1 / n, 1 / v  # divisions are what a search spends most of its time on
     forward, backward = n * layer.forward_s, n * layer.backward_s
     forward_nic, backward_nic = n * layer.forward_nic_s, n * layer.backward_nic_s
     forward_hb, backward_hb = n * layer.forward_hb_s, n * layer.backward_hb_s
     slowed = setting.interference
     # Exchanges of every pass, hidden behind all but one of its layers.
-    window = setting.overlap_data * (n - 1) / n
+    window = setting.overlap_data * (n - 1) * per_layer
     data_forward = larger(
-        larger(stage.in_forward_s - window * forward, stage.in_forward_s / n),
+        larger(stage.in_forward_s - window * forward, stage.in_forward_s * per_layer),
         larger(
             stage.in_forward_nic_s - window * (forward - forward_nic),
             stage.in_forward_hb_s - window * (forward - forward_hb),
         ),
     )
     data_backward = larger(
-        larger(stage.in_backward_s - window * backward, stage.in_backward_s / n),
+        larger(stage.in_backward_s - window * backward, stage.in_backward_s * per_layer),
         larger(
             stage.in_backward_nic_s - window * (backward - backward_nic),
             stage.in_backward_hb_s - window * (backward - backward_hb),
@@ -152,8 +153,9 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     nic, hb = nic + stage.hop_on_nic * on_link + 2 * v * several * layer.boundary_nic_s, hb + hop_hb
     steady = passes + hops - hidden
     # Exchanges once an iteration, at the rate that the others leave.
-    free_nic, free_hb = 1 - nic / steady, 1 - hb / steady
-    grown = (1 + (v - 1) * smaller(p, m)) / v
+    per_pass = 1 / steady
+    free_nic, free_hb = 1 - nic * per_pass, 1 - hb * per_pass
+    grown = (1 + (v - 1) * smaller(p, m)) * per_chunk
     window = setting.overlap_data * steady / passes  # hops that are not hidden lengthen the passes
     after = _exposed(
         stage.after_s,
@@ -163,8 +165,8 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
         free_nic,
         window * pass_backward,
         grown,
-        v,
-        n,
+        per_chunk,
+        per_layer,
     )
     before = _exposed(
         stage.before_s,
@@ -174,27 +176,30 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
         free_nic,
         window * pass_forward,
         grown,
-        v,
-        n,
+        per_chunk,
+        per_layer,
     )
     once = after + before
     once = once + slowed * (stage.after_s + stage.before_s - once)
-    logits = larger(layer.logits_s - stage.edge_layers * passes / n, 0.0)
+    logits = larger(layer.logits_s - stage.edge_layers * passes * per_layer, 0.0)
     counted = m * logits / layer.logits_s  # micro-batches whose logits lengthen the path
     hiding = setting.overlap_pipeline * (v > 1) * several
-    bubble = stage.other_stages * passes / v + hops * (hiding * (p - 1 / v) + (1 - hiding) * stage.other_stages / v)
-    straggler = stage.spread * (m * (n * layer.compute_s + logits) + stage.other_stages / v * n * layer.compute_s)
+    others = stage.other_stages * per_chunk
+    bubble = others * passes + hops * (hiding * (p - per_chunk) + (1 - hiding) * others)
+    straggler = stage.spread * (m * (n * layer.compute_s + logits) + others * n * layer.compute_s)
     total = m * (steady + logits) + bubble + once + stage.optimizer_s + stage.offload_s + stage.once_s + straggler
     # Micro-batches in flight: p on the first stage, one less on the next, 1 on the last one; of v chunks (p - 1) / v
     # more, (p - 3) / v more, and p - (p - 1) / v. A rest of the micro-batches joins a group of p, and waits with it.
     chunked = 1.0 * (v > 1)
-    rest = (m - p * np.floor(m / p)) * (v - 1) / v
+    rest = (m - p * np.floor(m / p)) * (v - 1) * per_chunk
     slot = LAYERS_IN_MEMORY * layer.kept_bytes * setting.offload_activations
     stays = (1 - setting.offload_activations) * layer.kept_bytes
     at_edge = (n - stage.edge_layers) * stays
-    first = smaller(p + chunked * (p - 1) / v + rest, m) * at_edge + slot + stage.first_bytes
-    middle = (p > 2) * (smaller(p - 1 + chunked * (1 + (p - 3) / v) + rest, m) * n * stays + slot + stage.middle_bytes)
-    last = smaller(p - (p - 1) / v + rest, m) * at_edge + slot + layer.logits_bytes + stage.last_bytes
+    first = smaller(p + chunked * (p - 1) * per_chunk + rest, m) * at_edge + slot + stage.first_bytes
+    middle = (p > 2) * (
+        smaller(p - 1 + chunked * (1 + (p - 3) * per_chunk) + rest, m) * n * stays + slot + stage.middle_bytes
+    )
+    last = smaller(p - (p - 1) * per_chunk + rest, m) * at_edge + slot + layer.logits_bytes + stage.last_bytes
     most = larger(first, larger(middle, last))
     on_first, on_last = 1.0 * (first >= most), 1.0 * (first < most) * (last >= most)
     states = on_first * stage.first_bytes + on_last * stage.last_bytes + (1 - on_first - on_last) * stage.middle_bytes
@@ -223,9 +228,20 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
 
 @Arithmetic
 def _exposed(
-    link_s: Any, hb_s: Any, nic_s: Any, free_hb: Any, free_nic: Any, pass_s: Any, grown: Any, v: Any, n: Any
+    link_s: Any,
+    hb_s: Any,
+    nic_s: Any,
+    free_hb: Any,
+    free_nic: Any,
+    pass_s: Any,
+    grown: Any,
+    per_chunk: Any,
+    per_layer: Any,
 ) -> Any:
-    """What is exposed of an exchange once an iteration; see `critical_path`. pass_s: t_b or t_f of a micro-batch."""
+    """What is exposed of an exchange once an iteration; see `critical_path`.
+
+    pass_s: t_b or t_f of a micro-batch. grown: (1 + (v - 1) q) / v. per_chunk, per_layer: 1 / v and 1 / n.
+    """
     rate = smaller(1 - (hb_s > 0) * (1 - free_hb), 1 - (nic_s > 0) * (1 - free_nic))
     hides = rate * pass_s
-    return larger(larger((link_s - hides) / v, link_s - hides * grown), link_s / n)
+    return larger(larger((link_s - hides) * per_chunk, link_s - hides * grown), link_s * per_layer)
