@@ -284,7 +284,7 @@ def plain_layer(model, gpu, runtime, strategy):
 
     kinds = ((linear[0], linear[1] + linear[2]), attention, elementwise, tensor, context, expert)
     forward, backward = (sum(kind[i] for kind in kinds) for i in (0, 1))
-    host, dropless = [0.0, 0.0], E > 0 and not runtime.capacity and not runtime.graphs
+    host, dropless = [0.0, 0.0], E > 0 and not runtime.capacity and not runtime.host_ahead
     if runtime.eager or dropless:
         operators_of_host = [gpu.forward_operators, gpu.backward_operators]
         if E:
@@ -385,10 +385,12 @@ def plain_stage(model, gpu, runtime, strategy, offload):
         "middle": (n * inner / t, n * experts),
         "last": (((n - ends) * inner + last) / t, (n - ends) * experts),
     }
+    sizes = [held[stage] for stage in ("first", "last", "middle")[: 3 if p > 2 else 2]]
+    fullest = tuple(max(parts) for parts in zip(*sizes, strict=True))
     replicas = c * d
     same = max(replicas * (t if whole else 1) // e, 1)
-    states, updated = {}, 0.0
-    for stage, (shared, own) in held.items():
+    states = {}
+    for stage, (shared, own) in (held | {"fullest": fullest}).items():
         everything, shard = shared + own, shared / replicas + own / same
         passing = min(2, n) / n * everything if replicas > 1 else 0.0
         gradients = everything
@@ -397,21 +399,23 @@ def plain_stage(model, gpu, runtime, strategy, offload):
         if level >= 2:
             gradients = min(shard + passing, everything)
         states[stage] = {
-            "weights": 2 * (shard + passing if level == 3 else everything),
+            "weights": 2 * (shard if level == 3 else everything),
+            "passing": 2 * passing * (level == 3),
             "gradients": runtime.accumulation_bytes * gradients,
             "optimizer": 12 * (shard if level else everything),
         }
-        if stage != "middle":
-            updated = max(updated, shard if level else everything)
-    streamed = states["first"]["weights"] if "weights" in offload else 0.0
+    updated = states["fullest"]["optimizer"] / 12
+    streamed = states.pop("fullest")["weights"] if "weights" in offload else 0.0
+    states.pop("fullest", None)
     for kept in states.values():
         if "optimizer" in offload:
             kept["optimizer"] = 0.0
-        if "weights" in offload:
-            kept["weights"] *= min(2 / n, 1)
+        passing = kept.pop("passing")
+        own = kept["weights"]
+        kept["weights"] = max(own * min(2 / n, 1), passing) if "weights" in offload else own + passing
 
     def exchange(size):
-        shared, own = held["first"]
+        shared, own = fullest
         found = plain_gather(gpu, size * shared, groups["replica"], n)
         return plus(found, plain_gather(gpu, size * own, groups["same experts"], n)) if own else found
 
@@ -424,8 +428,7 @@ def plain_stage(model, gpu, runtime, strategy, offload):
         3: (NO_TIME, NO_TIME, weights, plus(gradients, weights)),
     }[level]
     ranks = t * c * d * p
-    (gap,) = [1 if not groups["pipeline"] else groups["pipeline"][0][1]]
-    far = p * gap > gpu.hb_domain_size
+    far = plain_spread(gpu, groups["pipeline"])[1] > 1
     host = (runtime.gradient_bytes + 2) / gpu.host_Bps + 46 / gpu.host_memory_Bps
     most = round(NormalDist().inv_cdf((ranks - 3 / 8) / (ranks + 1 / 4)), 6)
     return {
@@ -436,7 +439,7 @@ def plain_stage(model, gpu, runtime, strategy, offload):
         "far": far,
         "optimizer": 0.0 if "optimizer" in offload else (92 if runtime.eager else 46) * updated / hbm,
         "offload": host * updated if "optimizer" in offload else 0.0,
-        "copies": 8 * sum(held["first"]) / hbm if runtime.eager and level >= 2 else 0.0,
+        "copies": 8 * sum(fullest) / hbm if runtime.eager and level >= 2 else 0.0,
         "once": 4 * plain_gather(gpu, 0.0, [(ranks, 1)])[0] + gpu.iteration_host_s,
         "spread": gpu.rank_spread * most,
         "streamed": streamed,

@@ -205,12 +205,13 @@ def test_uneven_layers_take_the_time_of_the_fullest_stage():
     assert found.breakdown["bubble_s"] < full.breakdown["bubble_s"]
 
 
+@pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("order", ORDERS.values())
-def test_each_order_of_ranks_has_its_groups_where_the_critical_path_takes_them(order):
+def test_each_order_of_ranks_has_its_groups_where_the_critical_path_takes_them(order, whole):
     """Ranks of a group in an HB domain, at worst over all groups, as counted rank by rank."""
     from railcore.training.rank_order import group_levels
 
-    strategy = Strategy(4, context=2, pipeline=2, data=4, expert=4, order=order)
+    strategy = Strategy(4, context=2, pipeline=2, data=4, expert=4, order=order, whole_experts=whole)
     levels = group_levels({name: np.asarray(value) for name, value in strategy.columns(8).items()})
     for size in (2, 4, 8, 16, 32):
         for kind, group in levels.items():

@@ -146,10 +146,3 @@ def test_a_host_that_is_slower_sets_the_pace_and_waits_add_up():
     assert dispatch.host_bound_time(3, 4, 1) == 7
     with pytest.raises(ValueError, match="serial"):
         dispatch.host_bound_time(1, 1, 2)
-
-
-def test_an_exchange_is_hidden_but_for_a_chunk():
-    assert dispatch.exposed_exchange_time(6, 10) == 6
-    assert dispatch.exposed_exchange_time(6, 10, [2, 3]) == pytest.approx([3, 2])
-    assert dispatch.exposed_exchange_time(10, 6, 2) == pytest.approx(7)
-    assert dispatch.exposed_exchange_time(10, 0, 5) == pytest.approx(10)

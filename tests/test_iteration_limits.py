@@ -282,7 +282,7 @@ def test_tokens_on_their_way_in_fp8_save_a_quarter_of_a_forward_exchange():
 
 def test_the_host_binds_dropless_layers_and_graphs_or_a_capacity_free_them():
     plan, slow = Strategy(data=16, expert=2), replace(H100, launch_s=1e-3)
-    dropless = replace(MODERN, graphs=False)
+    dropless = replace(MODERN, host_ahead=False)
     bound = parts(MIXTURE, plan, slow, dropless)
     assert bound["host_s"] > 0
     for runtime in (MODERN, replace(dropless, capacity=1.25)):

@@ -57,7 +57,6 @@ class CriticalPath(NamedTuple):
     nic_s: Any
     fullest: Any
     activation_bytes: Any
-    state_bytes: Any
 
 
 def _larger_number(a: Any, b: Any) -> Any:
@@ -222,7 +221,6 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
         nic_s=m * nic + counted * layer.logits_nic_s + stage.after_nic_s + stage.before_nic_s,
         fullest=2 * on_last + (1 - on_first - on_last),
         activation_bytes=most - states + layer.working_bytes,
-        state_bytes=states,
     )
 
 

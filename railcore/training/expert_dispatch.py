@@ -278,15 +278,3 @@ def host_bound_time(gpu_s: ArrayLike, host_s: ArrayLike, serial: ArrayLike = 0.0
     """
     gpu, host = at_least("gpu_s", gpu_s), at_least("host_s", host_s)
     return np.maximum(gpu, host) + share("serial", serial) * np.minimum(gpu, host)
-
-
-def exposed_exchange_time(link_s: ArrayLike, window_s: ArrayLike, chunks: ArrayLike = 1) -> Floats:
-    """Exchange that is not hidden: link_s / n + (1 - 1 / n) max(link_s - window_s, 0), with n equal chunks.
-
-    One chunk is exposed at least, and with n = 1 all. Within a layer chunks are parts of its tokens and the window is
-    its experts' compute; with the exchange behind another micro-batch's compute, chunks are the layers and
-    micro-batches that a stage works on one after the other, and both times are those of all of them.
-    Source: DeepSeek-AI 2024, arXiv:2412.19437, 3.2.1 (DualPipe); Megatron-Core, overlap_moe_expert_parallel_comm.
-    """
-    link, window, n = at_least("link_s", link_s), at_least("window_s", window_s), whole("chunks", chunks)
-    return link / n + (1 - 1 / n) * np.maximum(link - window, 0.0)

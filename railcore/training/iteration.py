@@ -18,7 +18,7 @@ from railcore.training.critical_path import LAYER_ROW, MEMORY, NETWORK, SETTING,
 from railcore.training.layer_time import COMPUTE_PARTS, LAYER_COLUMNS, LAYER_PARTS, LINK_KINDS, LayerCosts, layer_costs
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy, indivisible
-from railcore.training.rank_order import PLACEMENTS
+from railcore.training.rank_order import PLACEMENTS, GroupLevels, group_levels
 from railcore.training.runtime import MODERN, OFFLOADS, Runtime, as_runtime
 from railcore.training.stage_costs import STAGE_COLUMNS, STAGES, StageCosts, stage_costs
 from railcore.training.transformer import LEVELS, Transformer, as_model
@@ -32,6 +32,7 @@ STRATEGY_RANGES |= {name: (0, len(levels) - 1) for name, levels in (LEVELS | {"p
 _RANK_PARTS = ("logits", "pipeline", "bubble", "data", "optimizer", "offload", "once", "straggler")
 TIME_PARTS = tuple(f"{name}_s" for name in (*LAYER_PARTS, *_RANK_PARTS))
 OBSTACLES = ("heads", "layers", "batch", "interleave", "sequence", "experts", "network", "memory")
+_WARNED = {"tensor": "tensor", "context": "context", "expert": "expert", "data": "replica"}  # kinds of groups by name
 Columns = dict[str, np.ndarray]
 
 
@@ -264,16 +265,24 @@ def _shaped(estimate: IterationEstimate, shape: tuple[int, ...]) -> IterationEst
     return IterationEstimate(**fields)
 
 
+def _lies_unevenly(machine: Machine, group: GroupLevels) -> np.ndarray:
+    """Whether some groups of a kind have more ranks in an HB domain than others; runs apart count by themselves."""
+    together = group.outer_stride == group.inner * group.inner_stride
+    ranks = group.inner * np.where(together, group.outer, 1)
+    apart = ~together & machine.lies_unevenly(group.outer, group.outer_stride)
+    return machine.lies_unevenly(ranks, group.inner_stride) | apart
+
+
 def _placement_warnings(machine: Machine, columns: Columns) -> tuple[str, ...]:
     """Which groups of ranks lie unevenly in HB domains, and what that does to the time."""
-    t, c, e, d = (columns[name] for name in ("tensor", "context", "expert", "data"))
-    groups = {"tensor": (t, np.ones_like(t)), "context": (c, t), "expert": (e, t), "data": (c * d, t)}
-    uneven = {name: machine.lies_unevenly(*group) for name, group in groups.items()}
+    groups = group_levels(columns)
+    groups = {name: groups[kind] for name, kind in _WARNED.items()}
+    uneven = {name: _lies_unevenly(machine, group) for name, group in groups.items()}
     names = [name for name, found in uneven.items() if found.any()]
     if not names:
         return ()
     K, some = machine.hb_domain_size, "" if np.logical_or.reduce(list(uneven.values())).all() else " in some strategies"
-    fewest = all((K % stride[uneven[name]] == 0).all() for name, (_, stride) in groups.items())
+    fewest = all((K % group.inner_stride[uneven[name]] == 0).all() for name, group in groups.items())
     what = (
         "the one with the fewest ranks in a domain sets the time of all, which is too long rather than too short."
         if fewest

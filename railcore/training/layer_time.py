@@ -152,6 +152,8 @@ def _copies(model: Transformer, runtime: Runtime) -> float:
     """Rows that the experts of the busiest rank compute, over its own tokens; padded to the capacity where it drops."""
     if not model.experts:
         return 1.0
+    if runtime.capacity > model.experts:
+        raise ValueError(f"capacity is {runtime.capacity:g}: give at most experts {model.experts} of {model.name}")
     capacity = runtime.capacity or math.inf
     return float(capacity_copies(model.top_k, capacity, model.imbalance, padded=bool(runtime.capacity)))
 
@@ -222,7 +224,7 @@ def _host_waits(machine: Machine, runtime: Runtime, at: _Slices, forward: Any, b
     Eager, the longer of both times counts. So it does for mixture layers without capacity (dropless) and graphs, where
     the host waits for the numbers of tokens and cannot run ahead; of the shorter time dropless_serial_share adds to it.
     """
-    dropless = bool(at.model.experts) and not runtime.capacity and not runtime.graphs
+    dropless = bool(at.model.experts) and not runtime.capacity and not runtime.host_ahead
     if not (runtime.eager or dropless):
         return PassTimes(0 * forward, 0 * backward)
     operators = [machine.forward_operators + 0 * at.u, machine.backward_operators + 0 * at.u]

@@ -204,11 +204,11 @@ class Machine:
         -------
         Seconds.
         """
-        bandwidths, latencies = self._links
+        bandwidths, latencies = self.links
         return gather_links(message_bytes, inside, domains, bandwidths, latencies, calls, self.two_phase_collectives)
 
     @property
-    def _links(self) -> tuple[tuple[float, float], tuple[float, float]]:
+    def links(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """Bandwidths that collectives reach, and latencies, of HB interconnect and NIC."""
         return (self.collective_hb_Bps, self.collective_nic_Bps), (self.hb_latency_s, self.nic_latency_s)
 
@@ -240,7 +240,7 @@ class Machine:
         is not for the rank's own rail passes the HB interconnect, (x - 1) / x.
         """
         x, y = np.asarray(inside), np.asarray(domains)
-        (hb, nic), (hb_latency, nic_latency) = self._links
+        (hb, nic), (hb_latency, nic_latency) = self.links
         across = (self.routing, self.oversubscription)
         time = expert_all_to_all_time(message_bytes, x * y, x, hb, nic, *across, pipelined=self.pipelined)
         sent = np.asarray(message_bytes, float)
@@ -264,7 +264,7 @@ class Machine:
         -------
         Seconds.
         """
-        (hb, nic), (hb_latency, nic_latency) = self._links
+        (hb, nic), (hb_latency, nic_latency) = self.links
         within, beyond = np.asarray(hb_bytes, float) / hb, np.asarray(nic_bytes, float) / nic
         time = np.maximum(within, beyond) if self.pipelined else within + beyond
         start = (np.asarray(inside) > 1) * hb_latency + (np.asarray(domains) > 1) * nic_latency
@@ -355,7 +355,7 @@ def catalog_machine(
         "hb_latency_s": common["hb_latency"],
         "nic_Bps": box["nic_bandwidth"],
         "nic_latency_s": common["nic_latency"],
-        "host_Bps": gpu["pcie_bandwidth"],
+        "host_Bps": gpu.get("cpu_bandwidth", gpu["pcie_bandwidth"]),
         "host_memory_Bps": common["host_memory_bandwidth"],
     }
     links = {"hb_domain_size": hb_domain_size, "nic_Bps": nic_Bps}

@@ -3,7 +3,8 @@
 Symbols: t tensor, c context, p pipeline, d data, e expert parallel ranks; v interleave, the model chunks of a device.
 N = t c p d GPUs. A rank's number is its place in the grid of these four, the first of `order` varying fastest.
 Expert parallel ranks are no dimension of their own: the c d ranks that hold the same layers and tensor slice (the group
-"replica") are cut into runs of e, each of which holds every expert once. So e must divide c d.
+"replica") are cut into runs of e, each of which holds every expert once. So e must divide c d; with whole experts the
+tensor ranks are cut too, and e must divide t c d.
 """
 
 from collections.abc import Mapping, Sequence
@@ -227,7 +228,7 @@ class Strategy:
         ranks = whole("rank", rank, 0, self.gpus - 1)
         found = dict(zip(reversed(self.order), np.unravel_index(ranks, self._shape()), strict=True))
         replica, size = np.zeros_like(ranks), 1
-        for name in self._dimensions("replica"):
+        for name in self._dimensions("expert"):
             replica, size = replica + found[name] * size, size * getattr(self, name)
         return {name: np.asarray(found[name]) for name in DIMENSIONS} | {"expert": replica % self.expert}
 
@@ -257,14 +258,16 @@ class Strategy:
     def _dimensions(self, kind: str) -> list[str]:
         """Dimensions that a kind of group spans, the fastest first."""
         one_of("kind", kind, GROUP_KINDS)
-        return [kind] if kind in DIMENSIONS else [name for name in self.order if name in ("context", "data")]
+        whole = kind.startswith("expert") and self.whole_experts
+        spread = ("tensor", "context", "data") if whole else ("context", "data")
+        return [kind] if kind in DIMENSIONS else [name for name in self.order if name in spread]
 
     def groups(self, kind: str) -> NDArray[np.int64]:
         """Ranks of every group of a kind [groups, members], members in their order within the group.
 
         tensor, context, pipeline, data: the ranks that differ in that alone. replica: the c d ranks that hold the same
-        weights (their gradients are summed). expert: its runs of e ranks that hold each expert once; expert_replica:
-        the c d / e ranks that hold the same experts. Every rank is in one group of each kind.
+        weights (their gradients are summed). expert: runs of e ranks that hold each expert once (of t c d ranks with
+        whole experts); expert_replica: the ranks that hold the same experts. Every rank is in one group of each kind.
         """
         grid, names = np.arange(self.gpus).reshape(self._shape()), list(reversed(self.order))
         spanned = self._dimensions(kind)[::-1]

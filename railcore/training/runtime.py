@@ -5,9 +5,9 @@ from typing import Any, get_type_hints
 
 from railcore.facts import catalog, checks
 from railcore.facts.arguments import checked
+from railcore.training.expert_dispatch import DISPATCHERS
 from railcore.training.machine import ATTENTION_KERNELS, Machine
 
-DISPATCHERS = ("copies", "nodes")
 OFFLOADS = ("none", "optimizer", "activations", "weights")
 
 
@@ -24,10 +24,11 @@ class Runtime:
     overlap_data: gradients and sharded weights are exchanged behind backward and forward passes.
     gradient_bytes, accumulation_bytes: of a gradient on its way, and in memory. sharded_gradients: sharding
     "optimizer" keeps a share of the gradients.
-    overlap_expert: tokens travel to their experts behind another micro-batch's compute. dispatcher: a token goes to
+    overlap_expert: tokens travel behind another micro-batch's compute. dispatcher: a token goes to
     each of its experts ("copies"), or once to each HB domain with one of them ("nodes"). dispatch_bytes: an element's
-    on the way to the experts (2 on the way back). capacity: most tokens of an expert over the mean, the rest are
-    dropped; 0 drops none, and the host waits for their numbers (dropless). graphs: the GPU never waits for the host.
+    on the way to the experts (2 on the way back). capacity: most tokens of an expert over the mean, to which
+    every expert is filled up; the rest are dropped. 0 drops none, and the host waits for their numbers (dropless).
+    host_ahead: the GPU never waits for the host, as with CUDA graphs.
     attention: the kernel, one of ATTENTION_KERNELS, "best", or "unfused", which stores the scores. dropout: after
     attention and feed-forward. fp8_weights: sharded weights are gathered in fp8 where linear layers compute in it.
     eager: every operator is a kernel of its own, gradients of a sharded layer are copied into one array and scaled, and
@@ -51,7 +52,7 @@ class Runtime:
     dispatcher: str = "copies"
     dispatch_bytes: int = 2
     capacity: float = 0.0
-    graphs: bool = True
+    host_ahead: bool = True
     attention: str = "best"
     dropout: bool = False
     fp8_weights: bool = False

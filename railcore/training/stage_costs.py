@@ -64,33 +64,36 @@ def stage_costs(
     places = model.layers + 2 * columns["ends_as_layers"]
     layers = np.ceil(places / p)
     held = _held_parameters(model, columns, layers)
-    states = {stage: _state_bytes(runtime, columns, layers, held[stage]) for stage in STAGES}
-    updated = np.maximum(*(states[stage]["optimizer"] for stage in ("first", "last"))) / OPTIMIZER_BYTES
+    inner = np.where(p > 2, 1.0, 0.0)  # pipelines of two stages have none between their ends
+    by_size = zip(*(held[name] for name in ("first", "last", "middle")), strict=True)
+    most = tuple(np.maximum(np.maximum(first, last), inner * middle) for first, last, middle in by_size)
+    on_host = "weights" in offload
+    states = {stage: _state_bytes(runtime, columns, layers, held[stage], on_host) for stage in STAGES}
+    fullest = _state_bytes(runtime, columns, layers, most, on_host)
+    updated = fullest["optimizer"] / OPTIMIZER_BYTES
     rows = np.zeros(shape, STAGE_ROW)
     rows["layers"], rows["other_stages"], rows["edge_layers"] = layers, places / layers - 1, columns["ends_as_layers"]
-    hop = groups["pipeline"]
-    rows["hop_Bps"], rows["hop_latency_s"] = machine.neighbour_link(hop.inner, hop.inner_stride)
-    rows["hop_on_nic"] = hop.inner * hop.inner_stride > machine.hb_domain_size
-    for name, links in _data_links(machine, runtime, groups, layers, held["first"], level).items():
+    near = groups["pipeline"].in_domains(machine.hb_domain_size)[1] == 1
+    (hb, nic), (hb_latency, nic_latency) = machine.links
+    rows["hop_Bps"], rows["hop_latency_s"] = np.where(near, hb, nic), np.where(near, hb_latency, nic_latency)
+    rows["hop_on_nic"] = ~near
+    for name, links in _data_links(machine, runtime, groups, layers, most, level).items():
         rows[f"{name}_s"], rows[f"{name}_hb_s"], rows[f"{name}_nic_s"] = links
     away = "optimizer" in offload
     host_s = (runtime.gradient_bytes + WEIGHT_BYTES) / machine.host_Bps + _UPDATE_BYTES / machine.host_memory_Bps
     update_bytes = _EAGER_UPDATE_BYTES if runtime.eager else _UPDATE_BYTES
     rows["optimizer_s"] = 0.0 if away else update_bytes / machine.hbm_Bps * updated
-    rows["copies_s"] = runtime.eager * (level >= 2) * _COPY_BYTES / machine.hbm_Bps * sum(held["first"])
+    rows["copies_s"] = runtime.eager * (level >= 2) * _COPY_BYTES / machine.hbm_Bps * sum(most)
     rows["offload_s"] = host_s * updated if away else 0.0
     ranks = np.prod([columns[name] for name in ("tensor", "context", "data", "pipeline")], axis=0)
     everyone = GroupLevels(ranks, 1, 1, 1).in_domains(machine.hb_domain_size)
-    rows["once_s"] = 2 * _ONCE_CALLS * machine.gather_links(0.0, *everyone).time_s + getattr(
-        machine, "iteration_host_s", 0.0
-    )
+    rows["once_s"] = 2 * _ONCE_CALLS * machine.gather_links(0.0, *everyone).time_s + machine.iteration_host_s
     rows["spread"] = machine.rank_spread * _expected_maximum(ranks)
-    rows["streamed_bytes"] = states["first"]["weights"] if "weights" in offload else 0.0
+    rows["streamed_bytes"] = fullest.pop("streamed")
     for stage in STAGES:
+        states[stage].pop("streamed")
         if away:
             states[stage]["optimizer"] = 0.0 * states[stage]["optimizer"]
-        if "weights" in offload:
-            states[stage]["weights"] = states[stage]["weights"] * np.minimum(_WHOLE_LAYERS / layers, 1.0)
         rows[f"{stage}_bytes"] = sum(states[stage].values())
     return StageCosts(rows, states)
 
@@ -126,12 +129,17 @@ def _held_parameters(
 
 
 def _state_bytes(
-    runtime: Runtime, columns: Mapping[str, np.ndarray], layers: np.ndarray, held: tuple[np.ndarray, np.ndarray]
+    runtime: Runtime,
+    columns: Mapping[str, np.ndarray],
+    layers: np.ndarray,
+    held: tuple[np.ndarray, ...],
+    weights_on_host: bool,
 ) -> dict[str, np.ndarray]:
-    """Bytes of weights, gradients and optimizer states of a rank.
+    """Bytes of weights, gradients and optimizer states of a rank, and of weights that come from the host in each pass.
 
     A parameter has 2 bytes of weights, `accumulation_bytes` of gradients, 12 of optimizer. A sharded state is the
-    rank's share, and for weights gathered and gradients not yet scattered _WHOLE_LAYERS layers besides.
+    rank's share, and for weights gathered and gradients not yet scattered _WHOLE_LAYERS layers besides. Weights on the
+    host leave those layers alone on the GPU.
 
     References
     ----------
@@ -148,10 +156,13 @@ def _state_bytes(
     sharded = np.minimum(share + transient, everything)
     kept_share = share if runtime.sharded_gradients else everything
     gradients = np.select([level >= 2, level == 1], [sharded, kept_share], everything)
+    own, gathered = np.where(level >= 3, share, everything), np.where(level >= 3, transient, 0.0)
+    at_work = np.maximum(own * np.minimum(_WHOLE_LAYERS / layers, 1.0), gathered)
     return {
-        "weights": WEIGHT_BYTES * np.where(level >= 3, share + transient, everything),
+        "weights": WEIGHT_BYTES * (at_work if weights_on_host else own + gathered),
         "gradients": runtime.accumulation_bytes * gradients,
         "optimizer": OPTIMIZER_BYTES * np.where(level >= 1, share, everything),
+        "streamed": WEIGHT_BYTES * own * weights_on_host,
     }
 
 
@@ -160,7 +171,7 @@ def _data_links(
     runtime: Runtime,
     groups: Mapping[str, GroupLevels],
     layers: np.ndarray,
-    held: tuple[np.ndarray, np.ndarray],
+    held: tuple[np.ndarray, ...],
     level: np.ndarray,
 ) -> dict[str, LinkTimes]:
     """Link times of gradients and weights: after and before an iteration's passes, in each forward and backward pass.

@@ -28,7 +28,8 @@ def stage_memory(
     """Peak memory of a GPU on each pipeline stage, a row a stage.
 
     Activations are those of the micro-batches in flight (`in_flight`, of v chunks counting 1/v each), of the layer that
-    is recomputed, and on the last stage of the logits. The fullest row is the memory of `iteration_times`.
+    is recomputed, and on the last stage of the logits. Where layers do not divide, each stage is taken to be as full as
+    the fullest. The fullest row is the memory of `iteration_times`.
 
     Parameters
     ----------

@@ -119,6 +119,9 @@ class StageProgram:
         options: StepOptions,
         runtime: Runtime,
     ) -> None:
+        for name in ("whole_experts", "ends_as_layers", "keep_gathered"):
+            if getattr(strategy, name):
+                raise ValueError(f"{name} is True: the simulated step does not have it, give False")
         self.model, self.machine, self.strategy, self.options = model, machine, strategy, options
         self.runtime, self.global_batch = runtime, global_batch
         self.operations: list[Operation] = []

@@ -164,7 +164,7 @@ def _runtime(row: Any) -> Runtime:
         changes |= {"gradient_bytes": size, "accumulation_bytes": size}
     if row.experts:
         changes |= {"dispatcher": "nodes" if row.dispatcher in ("deepep", "hybridep") else "copies"}
-        changes |= {"overlap_expert": str(row.expert_overlap) == "1", "graphs": str(row.graphs) == "1"}
+        changes |= {"overlap_expert": str(row.expert_overlap) == "1", "host_ahead": str(row.graphs) == "1"}
         changes |= {"capacity": float(row.capacity or 0)}
     return replace(as_runtime(row.runtime), **changes)
 
@@ -176,7 +176,7 @@ def _used_domains(machine: Machine, gpus: int) -> Machine:
 
 
 def predictions(table: pd.DataFrame, runtime: Mapping[str, Any] | None = None, **changes: Any) -> pd.DataFrame:
-    """The table with the model's iteration time of each run; all layers of a mixture are taken to have experts.
+    """The table with the model's iteration time of each run; all layers have experts unless `architecture` says more.
 
     runtime: fields of `Runtime` in place of the run's. changes: fields of `Machine` in place of the catalog's.
     Adds modelled_s; error = modelled / measured - 1; memory_bytes, fit_in_memory and limit ("feasible", or what would

@@ -32,6 +32,8 @@ _FIELDS = {  # of a machine, by parameters of the catalog's efficiencies that do
     "kernel_time": "kernel_s",
     **dict.fromkeys(("reserved_memory", *RESERVED), "reserved_bytes"),
     "host_memory_bandwidth": "host_memory_Bps",
+    "launch_time": "launch_s",
+    "iteration_host_time": "iteration_host_s",
 }
 
 
@@ -186,7 +188,7 @@ def uncertain_inputs(machine: Machine) -> list[tuple[catalog.Value, tuple[str, .
         if name not in catalog.names("efficiencies"):
             continue
         for row in catalog.item("efficiencies", name).rows:
-            if name == "all" and row.parameter in RESERVED:
+            if name == "all" and row.parameter in RESERVED and row.low is not None:
                 rest = machine.reserved_bytes - row.value
                 row = replace(row, low=max(rest + row.low, 0.0), high=rest + row.high)
             candidates = [_FIELDS.get(row.parameter, row.parameter), f"{row.parameter}_s"]
