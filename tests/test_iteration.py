@@ -227,7 +227,7 @@ def test_the_hb_domain_has_no_effect_where_it_holds_one_gpu_but_by_its_ceiling(f
 
 def test_without_a_pipeline_there_is_no_bubble(found):
     for _, _, strategies, *_, estimate in found:
-        alone = (strategies["pipeline"] == 1) & (strategies["sharding"] < 3)  # else gathered layers do not pass it
+        alone = strategies["pipeline"] == 1
         for times in (estimate.breakdown["bubble_s"], estimate.links["pipeline_link_s"]):
             assert np.all((times == 0) == alone)
         assert np.all(estimate.breakdown["pipeline_s"][alone] == 0)
@@ -402,9 +402,7 @@ def test_offload_trades_memory_for_the_way_to_the_host(found):
             m = np.ceil(strategies["global_batch"] / (strategies["data"] * strategies["micro_batch"]))
             if kind == "weights":  # they pass the link in each pass of each micro-batch
                 held = none.memory["weights_bytes"] * (np.ceil(1 / strategies["pipeline"]))
-                alone = (strategies["pipeline"] == 1) & (
-                    strategies["sharding"] < 3
-                )  # else gathered layers do not pass it
+                alone = (strategies["pipeline"] == 1) & (strategies["sharding"] < 3)  # gathered layers do not pass it
                 assert np.allclose(slow.total_s[alone], (2 * m * held / gpu.host_Bps * 1e6)[alone], rtol=1e-2)
 
 
