@@ -77,5 +77,9 @@ def test_layers_fill_the_stages(layout):
     assert (rows["layers"] == "".join(found).count("t")).all()
 
 
+def test_rows_left_aside_are_checked():
+    assert set(ROWS["aside"]) == {0, 1} and set(ROWS.loc[ROWS["aside"] == 1, "use"]) == {"check"}
+
+
 def test_outside_rows_say_why():
     assert (ROWS["note"].str.startswith("outside: ") == (ROWS["use"] == "outside")).all()

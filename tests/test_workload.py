@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from jobs import DENSE, FREE_LINKS, H100, MIXTURE, SOFTWARE, TIED, jobs, llama_8b
 from timelines import check
 
+from railcore.facts import catalog
 from railcore.training import transfers
 from railcore.training.layer_time import layer_costs
 from railcore.training.machine import catalog_machine
@@ -82,7 +83,7 @@ def test_bytes_of_the_llama_8b_run_equal_its_trace():
 
 
 @settings(max_examples=30)
-@given(jobs(), st.sampled_from(("modern", "megatron2021", "megatron2022")))
+@given(jobs(), st.sampled_from(catalog.names("runtimes")))
 def test_compute_of_a_rank_is_that_of_the_iteration(job, runtime):
     """In one HB domain all but hops and the exchange of weights is compute, as long as `iteration` says."""
     model, strategy, batch = job

@@ -122,9 +122,8 @@ def _batch_factor(result: Any, pair: Columns, sign: int) -> float:
 
 
 def _wins_text(change: str, below: float, above: float) -> str:
-    ways = [f"at {factor:.3g} times the {change} or {word}" for factor, word in ((below, "less"), (above, "more"))
-            if not math.isnan(factor)]  # fmt: skip
-    return " and ".join(ways) or f"never within 1/4 to 4 times the {change}"
+    ways = [f"{factor:.3g}" for factor in (below, above) if not math.isnan(factor)]
+    return f"at {' or '.join(ways)} times the {change}" if ways else f"never within 1/4 to 4 times the {change}"
 
 
 def robust(result: Any, n: int = 5) -> pd.DataFrame:
