@@ -116,22 +116,24 @@ def test_with_a_fixed_order_delays_never_help_and_provisioning_never_hurts(job, 
         before = {"asked": asked, "early": early}
 
 
-def crossing_step():
-    """A step in which a ReduceScatter and a hop ask for the same ports within a fraction of a millisecond."""
+@pytest.fixture(scope="module")
+def crossing():
+    """A step in which a ReduceScatter and a hop ask for the same ports within a fraction of a millisecond, and two
+    delays, short and long, between which first come first served orders them another way."""
     strategy = Strategy(tensor=4, pipeline=2, data=4, sharding="gradients")
-    return training_step(replace(DENSE, layers=4), replace(H100, nic_Bps=12.5e9), strategy, 8)
+    workload = training_step(replace(DENSE, layers=4), replace(H100, nic_Bps=12.5e9), strategy, 8)
+    delays = np.arange(500e-6, 900e-6, 8e-6).tolist()
+    drop = int(np.argmin(np.diff([simulate(workload, PhotonicCircuits(delay)).total_s for delay in delays])))
+    return workload, delays[drop], delays[drop + 1]
 
 
-SHORT, LONG = 688e-6, 696e-6  # delays between which first come first served orders them another way
-
-
-def test_first_come_first_served_a_longer_delay_can_make_a_shorter_iteration():
+def test_first_come_first_served_a_longer_delay_can_make_a_shorter_iteration(crossing):
     """What comes later lets the hop go first, and the next stage with it. With either order fixed it does not."""
-    workload = crossing_step()
-    short, long = (check(simulate(workload, PhotonicCircuits(delay))) for delay in (SHORT, LONG))
+    workload, *delays = crossing
+    short, long = (check(simulate(workload, PhotonicCircuits(delay))) for delay in delays)
     assert long.total_s < 0.95 * short.total_s
     for order in (learned_order(short), learned_order(long)):
-        times = [simulate(workload, PhotonicCircuits(delay, order=order)).total_s for delay in (SHORT, LONG)]
+        times = [simulate(workload, PhotonicCircuits(delay, order=order)).total_s for delay in delays]
         assert times[0] <= times[1]
 
 
@@ -227,12 +229,12 @@ def test_tiny_collectives_on_the_host_network_spare_circuits(llama):
 
 
 @pytest.mark.parametrize("provisioning", [False, True])
-def test_an_order_is_kept_on_every_lane(provisioning):
+def test_an_order_is_kept_on_every_lane(crossing, provisioning):
     """Here that of a run at another delay, which first come first served would not have."""
-    workload = crossing_step()
-    order = learned_order(simulate(workload, PhotonicCircuits(SHORT)))
-    assert learned_order(simulate(workload, PhotonicCircuits(LONG))) != order
-    timeline = check(simulate(workload, PhotonicCircuits(LONG, order=order, provisioning=provisioning)))
+    workload, short, long = crossing
+    order = learned_order(simulate(workload, PhotonicCircuits(short)))
+    assert learned_order(simulate(workload, PhotonicCircuits(long))) != order
+    timeline = check(simulate(workload, PhotonicCircuits(long, order=order, provisioning=provisioning)))
     lanes = {}
     for op in order:
         for need in timeline.network.needs(workload, op):
