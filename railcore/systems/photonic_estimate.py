@@ -119,7 +119,7 @@ def overhead_estimate(
 
     Against the simulation (data/derived/photonic_runs.csv): without interleaving and context ranks on the rails the
     electrical time is within 3%, and the overhead to a few percent of itself, but for sums of gradients in every pass
-    or longer than it (ZeRO-2, AllReduces: 0.5 to 2.2 times). Context ranks: 1 to 1.6 times. Interleaved, hops of other
+    or longer than it (ZeRO-2, AllReduces: 0.5 to 2.2 times). Context ranks: 1 to 1.5 times. Interleaved, hops of other
     micro-batches fall between AllGathers, which is estimated roughly: most within 2 times, some far below; simulate.
 
     Parameters

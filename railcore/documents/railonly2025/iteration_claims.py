@@ -31,12 +31,7 @@ _PLAIN = {"sharding": 0, "keep_gathered": 0, "ends_as_layers": 0}  # its dimensi
 FIG8_READINGS: Mapping[str, Mapping[str, Any]] = {
     "as the document describes it": {"phases": True, "runtime": _DESCRIBED, "interleave": 1, **_PLAIN},
     "rings with all NICs of a domain": {"phases": False, "runtime": _DESCRIBED, "interleave": 1, **_PLAIN},
-    "nothing hidden": {
-        "phases": True,
-        "runtime": catalog_runtime("megatron2021", **_IN_FP32),
-        "interleave": 1,
-        **_PLAIN,
-    },
+    "nothing hidden": {"phases": True, "runtime": _NOT_HIDDEN, "interleave": 1, **_PLAIN},
     "today's software": {"phases": False, "runtime": MODERN},
 }
 
@@ -53,7 +48,7 @@ def iteration_time_claims(llama: TrainingDuration, modelled: pd.DataFrame, left_
     errors = left_out["mean_absolute_error"]
     values = {_DAYS: days, _ERROR: float((errors * left_out["runs"]).sum() / left_out["runs"].sum())}
     reason = (
-        f"by this model the published mapping reaches {mfu:.1%} of the peak rate, layers padded to whole chunks; "
+        f"by this model the published mapping reaches {mfu:.1%} of the peak rate; "
         f"{published.low:.0%} to {published.high:.0%} are published, and the printed days need "
         f"{mfu * days / printed_days:.1%} for all tokens: they are the length of a part of the training"
     )

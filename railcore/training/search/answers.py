@@ -18,6 +18,7 @@ from railcore.training.iteration import Columns
 from railcore.training.machine import RESERVED, Machine
 from railcore.training.search.labels import with_strategy_labels
 
+KEPT_DESIGNS = 100  # best ones that a search keeps
 _CHANGES = {  # what a designer buys, and the fields of a machine that it scales
     "NIC bandwidth": ("nic_Bps",),
     "HB bandwidth": ("hb_Bps",),
@@ -58,7 +59,7 @@ def _leading(result: Any, n: int) -> Columns:
     most = len(result.leaders["part"])
     if not most:
         result.strategy()  # says why there is none
-    checks.whole("n", n, 1, 100)
+    checks.whole("n", n, 1, KEPT_DESIGNS)
     return {name: values[:n] for name, values in result.leaders.items()}
 
 

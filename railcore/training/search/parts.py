@@ -24,8 +24,9 @@ from railcore.training.iteration import (
 from railcore.training.layer_time import layer_costs
 from railcore.training.machine import Machine, as_machine
 from railcore.training.runtime import MODERN, Runtime, as_runtime
+from railcore.training.search.answers import KEPT_DESIGNS
 from railcore.training.search.kernel import MEMORY, TIME, TOTAL, Kept, Tables, empty_kept, grown, sweep
-from railcore.training.search.result import KEPT_DESIGNS, SearchResult
+from railcore.training.search.result import SearchResult
 from railcore.training.search.space import Allowed, Space, allowed_values, exact_splits, space_of, splits_at_most
 from railcore.training.stage_costs import stage_costs
 from railcore.training.transformer import Transformer, as_model

@@ -15,13 +15,13 @@ from railcore.training.iteration import STRATEGY_COLUMNS, Columns, IterationEsti
 from railcore.training.machine import Machine
 from railcore.training.runtime import Runtime
 from railcore.training.search import answers
+from railcore.training.search.answers import KEPT_DESIGNS
 from railcore.training.search.kernel import TIME_EDGES_S
 from railcore.training.search.labels import strategy_label, with_strategy_labels
 from railcore.training.search.space import DESIGN, KEY, divisors, exact_splits
 from railcore.training.transformer import Transformer
 
 NUMBERS = ("sequence_s", "total_s", "memory_bytes")
-KEPT_DESIGNS = 100
 _TRIED_DOMAINS = 200  # HB domains more or less, for a number of GPUs that divides
 _CLEARLY_FASTER = 1.05  # times as fast: worth a warning
 _ROW = (*STRATEGY_COLUMNS, *NUMBERS, "part")
