@@ -52,7 +52,6 @@ def exchanged(timetable, direction, link_s):
         if direction == "backward":
             passes = [(row.start_s, row.end_s) for row in stage.groupby("chunk").tail(1).itertuples()]
         else:
-            end -= stage["start_s"].min() * 0
             passes = [(end - row.end_s, end - row.start_s) for row in stage.groupby("chunk").head(1).itertuples()]
         free = 0.0
         for start, stop in sorted(passes):
@@ -61,25 +60,16 @@ def exchanged(timetable, direction, link_s):
     return max(late)
 
 
+@pytest.mark.parametrize(("direction", "place"), [("backward", "after"), ("forward", "before")])
 @settings(max_examples=60, deadline=None)
 @given(SIZES, st.floats(0.05, 30.0))
-def test_gradients_hide_as_in_the_timetable(sizes, link_s):
-    """exposed = max((L - b) / v, L - b (1 + (v - 1) p) / v), to the last digit, on the stage that ends last."""
+def test_gradients_and_weights_hide_as_in_the_timetable(direction, place, sizes, link_s):
+    """exposed = max((L - b) / v, L - b (1 + (v - 1) p) / v), to the last digit, on the stage that is worst off."""
     p, v, groups = sizes
     m = p * groups
     timetable = schedule("interleaved", p, m, 1.0, 2.0, chunks=v)
-    found = pipeline(p, v, m, after_s=link_s, after_nic_s=link_s)
-    assert found.data_once_s == pytest.approx(max(exchanged(timetable, "backward", link_s), 0.0), abs=1e-6)
-
-
-@settings(max_examples=60, deadline=None)
-@given(SIZES, st.floats(0.05, 30.0))
-def test_weights_come_as_in_the_timetable(sizes, link_s):
-    p, v, groups = sizes
-    m = p * groups
-    timetable = schedule("interleaved", p, m, 1.0, 2.0, chunks=v)
-    found = pipeline(p, v, m, before_s=link_s, before_nic_s=link_s)
-    assert found.data_once_s == pytest.approx(max(exchanged(timetable, "forward", link_s), 0.0), abs=1e-6)
+    found = pipeline(p, v, m, **{f"{place}_s": link_s, f"{place}_nic_s": link_s})
+    assert found.data_once_s == pytest.approx(max(exchanged(timetable, direction, link_s), 0.0), abs=1e-6)
 
 
 @settings(max_examples=60, deadline=None)

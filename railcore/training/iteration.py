@@ -244,7 +244,7 @@ def _links(layers: LayerCosts, layer_of: np.ndarray, stage: Any, path: CriticalP
 
 
 def _memory(stages: StageCosts, stage_of: np.ndarray, path: CriticalPath, machine: Machine) -> Columns:
-    fullest = np.choose(np.asarray(path.fullest, np.int64), [0, 1, 2])
+    fullest = np.asarray(path.fullest, np.int64)
     kinds = stages.states["first"]
     found = {
         f"{kind}_bytes": np.choose(fullest, [stages.states[stage][kind][stage_of] for stage in STAGES])

@@ -90,7 +90,7 @@ def layer_costs(
     at = _Slices(model, runtime, columns)
     work = _passes(machine, runtime, at)
     gather = _input_gather(machine, at)
-    forward_s, backward_s = sum(kind.forward for kind in work.values()), sum(kind.backward for kind in work.values())
+    forward_s, backward_s = _both_passes(work)
     full, selective = at.recompute == 2, (at.recompute == 1) & (not runtime.fused_attention)
     again = np.select([full, selective], [forward_s, work["attention"].forward], 0.0)
     kept, whole = (_kept_bytes(machine, runtime, at, level) for level in (at.recompute, 0))

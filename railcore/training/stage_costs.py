@@ -11,7 +11,8 @@ from railcore.training.link_times import NO_LINK, LinkTimes
 from railcore.training.machine import Machine
 from railcore.training.rank_order import GroupLevels, group_levels
 from railcore.training.runtime import Runtime
-from railcore.training.transformer import OPTIMIZER_BYTES, WEIGHT_BYTES, Transformer
+from railcore.training.transformer import Transformer
+from railcore.training.transformer_memory import OPTIMIZER_BYTES, WEIGHT_BYTES, WHOLE_LAYERS, sharded_parameters
 
 STAGE_COLUMNS = (
     *("tensor", "context", "expert", "pipeline", "data", "interleave", "sharding"),
@@ -21,7 +22,6 @@ STAGES = ("first", "middle", "last")
 _UPDATE_BYTES = 46  # of Adam in fp32 a parameter: 16 read, 14 written, 16 to norm, clip and clear the gradient
 _EAGER_UPDATE_BYTES = 92  # of Adam an operator at a time: 80 in eight kernels, 12 to norm and clip the gradient
 _COPY_BYTES = 8  # of bf16 gradients a parameter: 4 to join those of a layer, 4 to scale them before they are reduced
-_WHOLE_LAYERS = 2  # that a rank holds whole at a time where states are sharded: the one at work and the next
 _ONCE_CALLS = 2  # AllReduces of a number over all ranks: the gradients' norm, and the loss
 
 
@@ -137,31 +137,23 @@ def _state_bytes(
 ) -> dict[str, np.ndarray]:
     """Bytes of weights, gradients and optimizer states of a rank, and of weights that come from the host in each pass.
 
-    A parameter has 2 bytes of weights, `accumulation_bytes` of gradients, 12 of optimizer. A sharded state is the
-    rank's share, and for weights gathered and gradients not yet scattered _WHOLE_LAYERS layers besides. Weights on the
-    host leave those layers alone on the GPU.
-
-    References
-    ----------
-    Rajbhandari et al. 2020, arXiv:1910.02054, ZeRO stages 1 to 3; Zhao et al. 2023, arXiv:2304.11277 (FSDP).
+    A parameter has 2 bytes of weights, `accumulation_bytes` of gradients, 12 of optimizer, sharded as
+    `sharded_parameters`. Weights on the host leave WHOLE_LAYERS layers on the GPU.
     """
     t, c, d, e, level, whole = (
         columns[name] for name in ("tensor", "context", "data", "expert", "sharding", "whole_experts")
     )
-    shared, experts = held
     replicas = c * d
-    everything = shared + experts
-    share = shared / replicas + experts / np.maximum(replicas * np.where(whole, t, 1) // e, 1)
-    transient = np.where(replicas > 1, np.minimum(_WHOLE_LAYERS, layers) * everything / layers, 0.0)
-    sharded = np.minimum(share + transient, everything)
-    kept_share = share if runtime.sharded_gradients else everything
-    gradients = np.select([level >= 2, level == 1], [sharded, kept_share], everything)
-    own, gathered = np.where(level >= 3, share, everything), np.where(level >= 3, transient, 0.0)
-    at_work = np.maximum(own * np.minimum(_WHOLE_LAYERS / layers, 1.0), gathered)
+    expert_replicas = np.maximum(replicas * np.where(whole, t, 1) // e, 1)
+    found = sharded_parameters(
+        held, replicas, expert_replicas, layers, level, sharded_gradients=runtime.sharded_gradients
+    )
+    own, gathered = found["own"], found["gathered"]
+    at_work = np.maximum(own * np.minimum(WHOLE_LAYERS / layers, 1.0), gathered)
     return {
         "weights": WEIGHT_BYTES * (at_work if weights_on_host else own + gathered),
-        "gradients": runtime.accumulation_bytes * gradients,
-        "optimizer": OPTIMIZER_BYTES * np.where(level >= 1, share, everything),
+        "gradients": runtime.accumulation_bytes * found["gradients"],
+        "optimizer": OPTIMIZER_BYTES * found["optimizer"],
         "streamed": WEIGHT_BYTES * own * weights_on_host,
     }
 

@@ -341,7 +341,6 @@ class Transformer:
         return 2 * self.kv_heads_of_rank(tensor) * self.head_dim
 
     layer_activation_bytes = transformer_memory.layer_activation_bytes
-    stage_layers = transformer_memory.stage_layers
     rank_parameters = transformer_memory.rank_parameters
     state_bytes = transformer_memory.state_bytes
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 WEIGHT_BYTES, GRADIENT_BYTES, OPTIMIZER_BYTES = 2, 4, 12
+WHOLE_LAYERS = 2  # that a rank holds whole at a time where states are sharded: the one at work and the next
 
 
 def layer_activation_bytes(
@@ -85,11 +86,6 @@ def _attention_bytes(model: Any, tokens: Any, t: Any, share: Any) -> Any:
     return 2 * tokens * (latent + 2 * (model.query_dim + model.value_dim) * model.heads / t)
 
 
-def stage_layers(model: Any, pipeline: Any, interleave: Any = 1) -> Any:
-    """Layers of a pipeline stage, L / p rounded up to whole chunks."""
-    return np.ceil(model.layers / (pipeline * interleave)) * interleave
-
-
 def rank_parameters(model: Any, tensor: Any, pipeline: Any, expert: Any = 1) -> tuple[Any, Any]:
     """Parameters on one rank of the fullest stage.
 
@@ -111,6 +107,56 @@ def rank_parameters(model: Any, tensor: Any, pipeline: Any, expert: Any = 1) -> 
     return (inner / pipeline + ends) / tensor, model.expert_parameters / (pipeline * tensor * expert)
 
 
+def sharded_parameters(
+    held: tuple[Any, ...],
+    replicas: Any,
+    expert_replicas: Any,
+    layers: Any,
+    sharding: Any,
+    whole_layers: int = WHOLE_LAYERS,
+    sharded_gradients: bool = False,
+) -> dict[str, Any]:
+    """Parameters of which a rank has weights of its own, weights gathered for a while, gradients, optimizer states.
+
+    A sharded state is the rank's share, and for weights gathered and gradients not yet scattered the layers that it
+    holds whole for a while besides; gradients are never more than all of the stage.
+
+    Parameters
+    ----------
+    held
+        Of the stage on one rank, shared by all tokens and of routed experts.
+    replicas, expert_replicas
+        Ranks that hold the same of each.
+    layers, sharding
+        Of the stage, and index in SHARDING.
+    whole_layers
+        Layers that a rank holds whole at a time: the one at work and the next. 0: the shares alone.
+    sharded_gradients
+        Whether sharding "optimizer" keeps a share of the gradients.
+
+    Returns
+    -------
+    own, gathered, gradients, optimizer, arrays of one shape.
+
+    References
+    ----------
+    Rajbhandari et al. 2020, arXiv:1910.02054, ZeRO stages 1 to 3; Zhao et al. 2023, arXiv:2304.11277 (FSDP).
+    """
+    shared, experts = held
+    everything = shared + experts
+    share = shared / replicas + experts / expert_replicas
+    transient = np.where(replicas > 1, np.minimum(whole_layers, layers) * everything / layers, 0.0)
+    level_1 = share if sharded_gradients else everything
+    return {
+        "own": np.where(sharding >= 3, share, everything),
+        "gathered": np.where(sharding >= 3, transient, 0.0),
+        "gradients": np.select(
+            [sharding >= 2, sharding == 1], [np.minimum(share + transient, everything), level_1], everything
+        ),
+        "optimizer": np.where(sharding >= 1, share, everything),
+    }
+
+
 def state_bytes(
     model: Any,
     tensor: ArrayLike = 1,
@@ -119,14 +165,12 @@ def state_bytes(
     sharding: ArrayLike = 0,
     expert: ArrayLike = 1,
     interleave: ArrayLike = 1,
-    whole_layers: int = 2,
+    whole_layers: int = WHOLE_LAYERS,
 ) -> dict[str, np.ndarray]:
     """Bytes of weights, gradients and optimizer states on one rank of the stage that holds most parameters.
 
     Per parameter 2 bytes of weights, 4 of gradients (summed in fp32), 12 of optimizer (fp32 copy and two moments).
-    P / (t p) parameters without the embeddings, and those on the first stage on top. A sharded state is the rank's
-    share of it, and besides the layers that it holds whole for a while: weights gathered for a pass, gradients
-    not yet scattered (with these never more than all of the stage).
+    P / (t p) parameters without the embeddings, and those on the first stage on top; sharded as `sharded_parameters`.
 
     Parameters
     ----------
@@ -139,24 +183,18 @@ def state_bytes(
     sharding
         Index in SHARDING.
     whole_layers
-        Layers that a rank holds whole at a time: the one at work and the next. 0: the shares alone.
+        As for `sharded_parameters`.
 
     Returns
     -------
     weights, gradients, optimizer [bytes], each of the arguments' shape.
-
-    References
-    ----------
-    Rajbhandari et al. 2020, arXiv:1910.02054, ZeRO stages 1 to 3; Zhao et al. 2023, arXiv:2304.11277 (FSDP).
     """
     t, p, n, e, v = (np.asarray(value, float) for value in (tensor, pipeline, replicas, expert, interleave))
-    level = np.asarray(sharding)
-    shared, experts = model.rank_parameters(t, p, e)
-    all_of_stage, share = shared + experts, shared / n + experts / np.maximum(n // e, 1)
-    layers = model.stage_layers(p, v)
-    whole = np.where(n > 1, np.minimum(whole_layers, layers) * all_of_stage / layers, 0)
+    layers = np.ceil(model.layers / (p * v)) * v
+    held = model.rank_parameters(t, p, e)
+    found = sharded_parameters(held, n, np.maximum(n // e, 1), layers, np.asarray(sharding), whole_layers)
     return {
-        "weights": WEIGHT_BYTES * np.where(level >= 3, share + whole, all_of_stage),
-        "gradients": GRADIENT_BYTES * np.where(level >= 2, np.minimum(share + whole, all_of_stage), all_of_stage),
-        "optimizer": OPTIMIZER_BYTES * np.where(level >= 1, share, all_of_stage),
+        "weights": WEIGHT_BYTES * (found["own"] + found["gathered"]),
+        "gradients": GRADIENT_BYTES * found["gradients"],
+        "optimizer": OPTIMIZER_BYTES * found["optimizer"],
     }
