@@ -1,9 +1,13 @@
+import ast
 import errno
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from railcore.facts import files
+from railcore.workbench.driver.publish import published_parameters
 
 
 def test_writes_text_and_bytes_whole(tmp_path):
@@ -125,3 +129,36 @@ def test_a_users_numbers_are_told_from_the_documents(monkeypatch, name):
     assert not files.parameterized()
     monkeypatch.setenv(name, "1")
     assert files.parameterized()
+
+
+def hold_parameters(monkeypatch, notebook, **edited):
+    """Names as a kernel holds them that has run a notebook's parameters cell."""
+    published = {name: ast.literal_eval(value) for name, value in published_parameters(notebook).items()}
+    for name, value in (published | edited).items():
+        monkeypatch.setattr(sys.modules["__main__"], name, value, raising=False)
+
+
+@pytest.mark.parametrize("notebook", ["01_network_cost", "11_scale_out_networks", "15_photonic_cost"])
+def test_a_kernel_with_other_parameters_has_the_users_numbers(monkeypatch, notebook):
+    hold_parameters(monkeypatch, notebook)
+    assert not files.parameterized()
+    hold_parameters(monkeypatch, notebook, gpus=12288)
+    assert files.parameterized()
+    monkeypatch.setenv("RAILCORE_NOTEBOOK", notebook)  # the driver knows what it has given
+    assert not files.parameterized()
+
+
+@pytest.mark.parametrize(
+    ("edited", "own"),
+    [
+        ({"oversubscription": 4}, False),
+        ({"gpu_counts": np.array([1024, 2048])}, True),
+        ({"hb_domain_sizes": [72]}, True),
+        ({"price_book": "street2025"}, True),
+        ({"ownership": "5  years"}, True),  # judged as a text
+        ({"another": 1}, False),
+    ],
+)
+def test_parameters_of_a_kernel_are_compared_as_values(monkeypatch, edited, own):
+    hold_parameters(monkeypatch, "01_network_cost", **edited)
+    assert files.parameterized() == own

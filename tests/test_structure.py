@@ -7,6 +7,7 @@ import importlib
 import json
 import re
 import runpy
+import symtable
 import tomllib
 from itertools import chain
 
@@ -200,6 +201,24 @@ def test_other_scripts_import_what_is_there():
                 for alias in node.names:
                     there = hasattr(module, alias.name) or f"{node.module}.{alias.name}" in map(name_of, MODULES)
                     assert there, f"{path}: {node.module} has no {alias.name}"
+
+
+def bound_names(path):
+    """Names that a notebook's cells bind: its parameters cell, and the others."""
+    found = {True: set(), False: set()}
+    for cell in json.loads(path.read_text())["cells"]:
+        table = symtable.symtable("".join(cell["source"]) if cell["cell_type"] == "code" else "", path.stem, "exec")
+        names = {name.get_name() for name in table.get_symbols() if name.is_assigned() or name.is_imported()}
+        found["parameters" in cell["metadata"].get("tags", [])] |= names
+    return found[True], found[False]
+
+
+def test_the_names_of_a_kernel_tell_its_notebook_and_its_parameters():
+    given = {path.stem: bound_names(path) for path in NOTEBOOKS}
+    for name, (mine, others) in given.items():
+        assert not mine & others, f"{name}: keep parameters as the reader gave them"
+        for other, (theirs, _) in given.items():
+            assert name == other or len(theirs) < len(mine) or not theirs <= mine | others, f"{name} looks like {other}"
 
 
 def requirements():

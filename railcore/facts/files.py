@@ -1,10 +1,15 @@
-"""Where data, figures and build are, and writing a file whole."""
+"""Where data, figures and build are, whose numbers a run uses, and writing a file whole."""
 
+import ast
 import errno
 import os
+import sys
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+from railcore.facts.tables import read_csv
 
 PACKAGE = Path(__file__).resolve().parents[1]
 INSTALLED = (PACKAGE / "data").is_dir()  # pip packs data/ into the package, and neither notebooks/ nor figures/
@@ -50,8 +55,33 @@ def output_folder() -> Path:
 
 
 def parameterized() -> bool:
-    """True in a run whose numbers are the user's and not the documents': results then carry no verdict."""
-    return bool(os.environ.get("RAILCORE_PARAMETERIZED") or os.environ.get("RAILCORE_CATALOG"))
+    """True in a run whose numbers are the user's and not the documents': results then carry no verdict.
+
+    The driver tells its kernels by the variable RAILCORE_PARAMETERIZED. In any other kernel, such as JupyterLab's, what
+    the names of the parameters cell hold tells it: figures/parameters.csv has other values.
+    """
+    if os.environ.get("RAILCORE_PARAMETERIZED") or os.environ.get("RAILCORE_CATALOG"):
+        return True
+    return "RAILCORE_NOTEBOOK" not in os.environ and _holds_own_parameters(vars(sys.modules["__main__"]))
+
+
+def _holds_own_parameters(names: Mapping[str, object]) -> bool:
+    """True where names of a kernel hold other values than the published parameters of its notebook.
+
+    Its notebook is the one with the most parameters of all whose parameters are all among the names.
+    """
+    published: dict[str, dict[str, str]] = defaultdict(dict)
+    for row in read_csv(FIGURES / "parameters.csv"):
+        published[row["notebook"]][row["parameter"]] = row["value"]
+    here = max((each for each in published.values() if each.keys() <= names.keys()), key=len, default={})
+    return any(not _is_value(names[name], text) for name, text in here.items())
+
+
+def _is_value(value: object, literal: str) -> bool:
+    try:
+        return bool(value == ast.literal_eval(literal))
+    except (ValueError, SyntaxError):  # an array in place of a list, or a damaged record
+        return False
 
 
 def check_owner(notebook: str, what: str) -> None:

@@ -26,6 +26,7 @@ import pytest
 from railcore.facts import files
 from railcore.workbench.driver import kernel_environment
 from railcore.workbench.driver.lab import refresh
+from railcore.workbench.driver.run import load_notebook
 
 psutil = pytest.importorskip("psutil", reason="the browser tests need psutil: pip install -e '.[dev]'")
 
@@ -360,3 +361,25 @@ def test_sliders_of_a_notebook_change_its_picture(copy, page):
 
     assert len(set(seen)) == len(seen), "a slider moved and the picture stayed"
     assert page.locator(ERRORS).all_inner_texts() == []
+
+
+def test_an_edited_parameter_changes_the_answer_and_nothing_stops(copy, page):
+    open_notebook(page, copy, NOTEBOOK)
+    (source,) = (
+        cell["source"]
+        for cell in load_notebook(NOTEBOOK.removesuffix(".ipynb"))["cells"]
+        if "parameters" in cell["metadata"].get("tags", [])
+    )
+    edited = source.replace("gpus: int = 65536", "gpus: int = 12288")
+    edited = edited.replace("hb_domain_size: int = 256", "hb_domain_size: int = 72")
+    page.locator(".jp-CodeCell", has_text="gpus: int =").first.locator(".cm-content").click()
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text(edited)  # it is run as it stands there, and not saved
+    run_all(page)
+    assert page.locator(ERRORS).all_inner_texts() == []
+    answer = page.locator(".jp-OutputArea-output", has_text="A rail-only network of 12,288 GPUs").first
+    assert "HB domains of 72" in answer.inner_text()
+    compared = page.locator(".jp-OutputArea-output", has_text="Computed with your numbers").first
+    assert "differs" not in compared.locator("table").first.inner_text()
+    answer.scroll_into_view_if_needed()
+    shoot(page, "edited")
