@@ -181,6 +181,18 @@ def test_a_notebook_keeps_the_rules(path):
     assert not re.search(r"\./shared|(^|[^\w.])/(home|tmp|root|Users)/", words)
 
 
+@pytest.mark.parametrize("path", [*NOTEBOOKS, *sorted(files.FIGURES.rglob("*.md"))], ids=lambda path: path.stem)
+def test_no_amount_in_dollars_becomes_a_formula(path):
+    texts = [path.read_text()]
+    if path.suffix == ".ipynb":
+        cells = json.loads(texts[0])["cells"]
+        words = [cell["source"] for cell in cells if cell["cell_type"] == "markdown"]
+        made = [output.get("data", {}).get("text/markdown", "") for cell in cells for output in cell.get("outputs", [])]
+        assert not any("$" in line for text in made for line in text), "show it by MarkdownText or a table"
+        texts = map("".join, words)
+    assert not any(text.count("$") > 1 for text in texts), "two bare $ in one text are a formula"
+
+
 def test_a_notebook_links_to_the_index_and_to_its_neighbours():
     for before, path, after in zip([None, *NOTEBOOKS[:-1]], NOTEBOOKS, [*NOTEBOOKS[1:], None], strict=True):
         first = "".join(json.loads(path.read_text())["cells"][0]["source"])

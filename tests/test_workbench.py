@@ -9,6 +9,7 @@ from matplotlib.collections import LineCollection, PathCollection
 
 from railcore.__main__ import main
 from railcore.facts import files
+from railcore.facts.tables import MarkdownText, markdown_table
 from railcore.network.topology import PhotonicRails, fat_tree, rail_optimized
 from railcore.workbench import drawing, explore, outputs, plotting
 from railcore.workbench.charts import bars, curves, heatmaps
@@ -125,12 +126,38 @@ def links(shown):
     return re.findall(r'(?:\]\(|src=")\.\./(.*?)[")]', shown.text)
 
 
-def test_the_gallery_links_what_is_there():
+def test_the_gallery_shows_every_picture_and_lists_every_table():
     text = outputs.gallery().text
-    shown = {name for name, item in outputs.items().items() if item["kind"] != "answer"}
-    assert shown == {line.split(" | ")[0].strip("| ") for line in text.splitlines()[2:]}
-    assert links(outputs.gallery())
+    pictures, folded = text.split("<details>")
+    listed = [item for item in outputs.items().values() if item["kind"] != "answer"]
+    for item in listed:
+        place = f"../figures/{item['document']}/{item['item']}"
+        assert (f'<img src="{place}.png"' in pictures) == ("png" in item["files"]), item["id"]
+        assert f"[csv]({place}.csv)" in (pictures if "png" in item["files"] else folded), item["id"]
+        assert item["must_show"].replace("$", "<span>&#36;</span>") in text.replace("\u00a0", " ")
+    assert f"<summary>{sum('png' not in item['files'] for item in listed)} tables</summary>" in folded
+    assert "**Fig. 13-6** [19](19_rail_designs.ipynb)" in pictures and "railonly2025, Table 1 |" in folded
     assert all((files.ROOT / target).is_file() for target in links(outputs.gallery()))
+
+
+def test_the_gallery_says_what_is_not_there_yet(index):
+    text = outputs.gallery().text
+    assert "<img" not in text and "](../figures" not in text and "**Fig. 1** not\u00a0yet<br>network cost (USD)" in text
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        lambda text: MarkdownText(text).text,
+        lambda text: markdown_table([{"a": text, "b": text}]),
+        lambda text: MarkdownText(markdown_table([{text: text}])).text,
+        lambda text: outputs.answer(text, "railonly2025.fig1").text,
+        lambda text: outputs.show_table(pd.DataFrame({"claim": [text]})).text,
+    ],
+)
+def test_amounts_in_dollars_are_no_formula(shown):
+    text = shown("from $1B to $1T")
+    assert "from <span>&#36;</span>1B to <span>&#36;</span>1T" in text and "$" not in text
 
 
 @pytest.fixture

@@ -10,13 +10,22 @@ from pathlib import Path
 from railcore.facts import units
 
 _AMOUNT = re.compile(r"(?<=\d) ((?:[kMGTPE] )?)([^\s,;:.)|]+)")  # what may be a unit, behind a digit
+_DOLLAR = "<span>&#36;</span>"  # JupyterLab and GitHub typeset what is between two bare ones, and between two of "\\$"
+
+
+def markdown_words(text: str) -> str:
+    """Words with amounts such as $100B as Markdown that shows them: what is between two bare $ would be a formula."""
+    return text.replace("$", _DOLLAR)
 
 
 @dataclass(frozen=True)
 class MarkdownText:
-    """Markdown that Jupyter and GitHub render as the result of a cell."""
+    """Markdown that Jupyter and GitHub render as the result of a cell; amounts in dollars are escaped."""
 
     text: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", markdown_words(self.text))
 
     def _repr_markdown_(self) -> str:
         return self.text
@@ -52,7 +61,11 @@ def markdown_table(rows: Sequence[Mapping]) -> str:
     columns = list(rows[0])
     right = [all(_numeric(row[column]) for row in rows) for column in columns]
     lines = [columns, ["---:" if flag else ":---" for flag in right], *([row[c] for c in columns] for row in rows)]
-    return "".join(f"| {' | '.join(_unbroken(str(cell).replace('|', '/')) for cell in cells)} |\n" for cells in lines)
+    return "".join(f"| {' | '.join(map(_cell_text, cells))} |\n" for cells in lines)
+
+
+def _cell_text(cell: object) -> str:
+    return _unbroken(markdown_words(str(cell).replace("|", "/")))
 
 
 def _unbroken(text: str) -> str:

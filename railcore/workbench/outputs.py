@@ -4,6 +4,7 @@ import io
 import re
 from datetime import datetime
 from functools import cache
+from itertools import zip_longest
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ MIN_WIDTH_PX = 1200
 MAX_SVG_B = 1_000_000
 DPI = 160
 _THUMBNAIL_PX = 240
+_GRID = ("", " ", "  ")  # columns of the gallery, without a heading
 _WARNINGS = "warnings.txt"  # of a run; at the top of its folder, so that it is not published
 _COLUMN_UNITS = {"usd": "USD", "w": "W", "Bps": "bps", "bytes": "B", "s": "s", "m": "m", "kg": "t"}
 
@@ -99,8 +101,9 @@ def answer(text: str, picture: str) -> MarkdownText:
         raise ValueError(f"{picture!r} has no PNG: name a figure")
     link = f"../{item['document']}/{item['item']}.png"
     path = files.output_folder() / "extra" / f"{item['notebook'][:2]}_answer.md"
-    files.write_whole(path, f"{text}\n\n[![{picture}]({link})]({link})\n")
-    return MarkdownText(text)
+    shown = MarkdownText(text)
+    files.write_whole(path, f"{shown.text}\n\n[![{picture}]({link})]({link})\n")
+    return shown
 
 
 def show_warnings(*texts: str) -> None:
@@ -138,16 +141,49 @@ def answers() -> MarkdownText:
 
 
 def gallery() -> MarkdownText:
-    """Figures and tables with links to the files that are in figures/, those that are there first."""
-    rows, missing = [], "not\u00a0yet"
-    for item_id, item in items().items():
-        place, notebook = f"{item['document']}/{item['item']}", item["notebook"]
-        found = [end for end in item["files"].split() if (files.FIGURES / f"{place}.{end}").exists()]
-        links = "\u00a0".join(f"[{end}](../figures/{place}.{end})" for end in found) or missing
-        name = f"[{notebook[:2]}]({notebook}.ipynb)" if found else notebook[:2]
+    """Every picture in a grid by document, small, with its name, its notebook and a line; tables below, folded away."""
+    listed: dict[str, list[dict[str, str]]] = {}
+    for item in items().values():
         if item["kind"] != "answer":  # these are shown above the gallery
-            rows.append({"item": item_id, "shows": item["must_show"], "notebook": name, "files": links})
-    return MarkdownText(markdown_table(sorted(rows, key=lambda row: row["files"] == missing)))
+            listed.setdefault(item["document"] if "png" in item["files"].split() else "tables", []).append(item)
+    tables, lines = [_table_row(item) for item in listed.pop("tables")], []
+    for document, pictures in listed.items():
+        tiles = [_tile(item) for item in pictures]
+        starts = range(0, len(tiles), len(_GRID))
+        rows = [dict(zip_longest(_GRID, tiles[i : i + len(_GRID)], fillvalue="")) for i in starts]
+        lines += [f"### {'Beyond the documents' if document == 'extra' else document}\n", markdown_table(rows)]
+    count = units.counted(len(tables), "tables")
+    folded = f"<details><summary>{count}</summary>\n\n{markdown_table(tables)}\n</details>"
+    return MarkdownText("\n".join([*lines, folded]))
+
+
+def _tile(item: dict[str, str]) -> str:
+    """A picture of the gallery that leads to itself in full size, its name, its files and what it shows."""
+    place = f"{item['document']}/{item['item']}.png"
+    image = f'<img src="../figures/{place}" width="{_THUMBNAIL_PX}" alt="{item["id"]}">'
+    image = f'<a href="../figures/{place}">{image}</a><br>' if (files.FIGURES / place).is_file() else ""
+    return f"{image}**{_item_name(item)}** {_item_links(item)}<br>{item['must_show']}"
+
+
+def _table_row(item: dict[str, str]) -> dict[str, str]:
+    name = "" if item["document"] == "extra" else f"{item['document']}, "
+    return {"table": f"{name}{_item_name(item)}", "shows": item["must_show"], "files": _item_links(item)}
+
+
+def _item_links(item: dict[str, str]) -> str:
+    """Notebook and files of an item, as far as they are in figures/."""
+    place, notebook = f"{item['document']}/{item['item']}", item["notebook"]
+    found = [end for end in item["files"].split() if (files.FIGURES / f"{place}.{end}").is_file()]
+    links = [f"[{notebook[:2]}]({notebook}.ipynb)", *(f"[{end}](../figures/{place}.{end})" for end in found)]
+    return "\u00a0".join(links) if found else "not\u00a0yet"
+
+
+def _item_name(item: dict[str, str]) -> str:
+    """ "Fig. 13-6" of "fig13_6", "Table 1" of "table1", "saving map" of "01_saving_map"."""
+    printed = re.fullmatch(r"(fig|table)(\w+)", item["item"])
+    if not printed:
+        return units.words(item["item"][3:])
+    return f"{'Fig.' if printed[1] == 'fig' else 'Table'} {printed[2].replace('_', '-')}"
 
 
 def show_table(table: "pd.DataFrame") -> MarkdownText:

@@ -288,7 +288,8 @@ def test_index_shows_pictures_and_opens_those_of_its_gallery(lab, page):
     shoot_pages(page, "index")
     assert page.locator(ERRORS).all_inner_texts() == []
     widths = page.locator(".jp-RenderedMarkdown img").evaluate_all("images => images.map(image => image.naturalWidth)")
-    assert len(widths) > 10 and min(widths) >= 1200
+    assert len(widths) > 100 and min(widths) >= 1200
+    assert page.locator(".jp-RenderedMarkdown mjx-container").count() == 0  # amounts in dollars are no formulas
     page.locator(".jp-RenderedMarkdown td").get_by_role("link", name="png", exact=True).first.click()
     image = page.locator(".jp-ImageViewer img")
     image.wait_for()
