@@ -13,7 +13,7 @@ RUN = .venv/bin/python
 SETUP = .venv/.stamp
 endif
 # Given to make, never taken from the environment.
-$(foreach name,PUBLISH FORCE KEEP DISCARD,$(if $(filter command,$(origin $(name))),,$(eval $(name) =)))
+$(foreach name,PUBLISH FORCE KEEP DISCARD NAME,$(if $(filter command,$(origin $(name))),,$(eval $(name) =)))
 yes = $(filter 1 yes true,$($(1)))
 NBVAL_OUT = $(CURDIR)/build/nbval
 
@@ -22,8 +22,8 @@ NBVAL_OUT = $(CURDIR)/build/nbval
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1: /p' Makefile | awk -F': ' '{ printf "  make %-13s %s\n", $$1, $$2 }'
 
-figures: $(SETUP) ## Run the notebooks that changed; regenerate figures/ [NB=01_network_cost PARAMS="-p gpus 100000"] [PUBLISH=1]
-	@$(RUN) -m railcore figures $(NB) $(PARAMS) $(if $(call yes,PUBLISH),--publish)
+figures: $(SETUP) ## Run the notebooks that changed; regenerate figures/ [NB=01 PARAMS="-p gpus 100000" NAME=mine] [PUBLISH=1]
+	@$(RUN) -m railcore figures $(NB) $(PARAMS) $(if $(NAME),--name '$(NAME)') $(if $(call yes,PUBLISH),--publish)
 
 test: $(SETUP) ## Check every notebook's outputs and pictures, then the unit tests
 	@rm -rf "$(NBVAL_OUT)"; failed=0; \
@@ -40,7 +40,7 @@ check: $(SETUP) ## Lint, format, types, floors, catalog sources
 	$(RUN) -m mypy
 	$(RUN) -m pytest tests/test_structure.py tests/test_catalog.py
 
-lab: $(SETUP) ## Open JupyterLab on copies of the notebooks [KEEP=01_network_cost or DISCARD=01_network_cost, of an edited copy]
+lab: $(SETUP) ## Open JupyterLab on copies of the notebooks [KEEP=01 or DISCARD=01, of an edited copy]
 	@$(RUN) -m railcore lab $(if $(KEEP),--keep $(KEEP)) $(if $(DISCARD),--discard $(DISCARD)) $(if $(call yes,FORCE),--force)
 
 bench: $(SETUP) ## Measure the speed targets

@@ -17,10 +17,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"railcore {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     figures = commands.add_parser("figures", help="run the notebooks that changed and publish what they made")
-    figures.add_argument("notebook", nargs="?", help="the one notebook to run, such as 01_network_cost")
+    figures.add_argument("notebook", nargs="?", help="the one notebook to run, such as 01_network_cost or 01")
     figures.add_argument("-p", nargs=2, action="append", metavar=("NAME", "VALUE"), dest="given", help="a parameter")
     publish = "make parameters edited in notebooks the published ones"
     figures.add_argument("--publish", action="store_true", help=publish)
+    figures.add_argument("--name", help="of a run with your own numbers; by default made of what was changed")
     claim = commands.add_parser("claim", help="what a document claims, what comes out, and where it is computed")
     claim.add_argument("id", help="of data/claims.csv, or words and values to look for, such as 70.5%%")
     listing = commands.add_parser("list", help="what the catalog has: models, platforms, gpus, switches, books, ...")
@@ -60,7 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _figures(options) -> int:
     from railcore.workbench import driver
 
-    return driver.make_figures(options.notebook, options.given, options.publish)
+    return driver.make_figures(options.notebook, options.given, options.publish, options.name)
 
 
 def _claim(options) -> int:

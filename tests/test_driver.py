@@ -7,7 +7,7 @@ import sys
 import project
 import pytest
 
-from railcore.workbench.driver import parameters
+from railcore.workbench.driver import parameters, run
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_second_run_does_nothing_and_a_forced_one_gives_the_same_bytes(suite):
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        ("railcore/facts/units.py", {project.FIRST, project.SECOND}),
+        ("railcore/facts/catalog.py", {project.FIRST, project.SECOND}),
         ("railcore/network/reliability.py", set()),
         ("data/catalog/gpus.csv", set()),
         ("data/figures.csv", {project.FIRST, project.SECOND}),
@@ -197,16 +197,52 @@ def test_a_broken_constant_fails_nbval_and_the_comparison_of_files(suite):
 def test_parameters_of_the_user_stay_in_build(suite):
     before = project.snapshot(suite)
     status, printed = project.run(suite, project.FIRST, "-p", "tiers", "5")
-    assert status == 0 and f"are in build/custom/{project.FIRST} until" in printed
+    assert status == 0 and f"are in build/custom/{project.FIRST}/tiers-5 until" in printed
     assert project.snapshot(suite) == before
-    recorded = suite / "build" / "custom" / project.FIRST / "claims" / f"{project.FIRST}.csv"
-    assert recorded.read_text().splitlines()[1].startswith("railonly2025.text.r64_tiers_rail_only,5,")
+    assert recorded(suite, "tiers-5").startswith("railonly2025.text.r64_tiers_rail_only,5,")
+
+
+def recorded(suite, run):
+    lines = (suite / "build" / "custom" / project.FIRST / run / "claims" / f"{project.FIRST}.csv").read_text()
+    return lines.splitlines()[1]
+
+
+def test_runs_of_several_names_stand_side_by_side(suite):
+    for tiers, name in (("5", ["--name", "mine"]), ("6", []), ("7", ["--name", "other_1"])):
+        status, printed = project.run(suite, "01", "-p", "tiers", tiers, *name)
+        where = f"build/custom/{project.FIRST}/{name[-1] if name else 'tiers-6'}"
+        assert status == 0 and f"are in {where} until the next run of that name" in printed
+    assert [recorded(suite, run).split(",")[1] for run in ("mine", "tiers-6", "other_1")] == ["5", "6", "7"]
+
+
+@pytest.mark.parametrize(
+    ("given", "own_catalog", "name"),
+    [
+        ({"gpus": 12288, "nic": "800 Gbps"}, "", "gpus-12288_nic-800-Gbps"),
+        ({"share": 0.5}, "/somewhere/mine/", "catalog-mine_share-0-5"),
+        ({}, "", "edited"),
+    ],
+)
+def test_a_run_is_named_by_what_was_changed(monkeypatch, given, own_catalog, name):
+    monkeypatch.setenv("RAILCORE_CATALOG", own_catalog)
+    assert run._run_name("01_network_cost", given) == name
+
+
+def test_long_names_of_runs_are_short_and_their_own():
+    names = {run._run_name("01_network_cost", {"gpu_counts": [*range(50), last]}) for last in range(3)}
+    assert len(names) == 3 and all(run._RUN_NAME.fullmatch(name) for name in names)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("01_network_costs",), "notebook '01_network_costs' does not exist: the nearest are '01_network_cost'"),
+        (("0",), "notebook '0' does not exist: the nearest are '00_index', '01_network_cost', '02_topologies'"),
+        (
+            ("01", "-p", "tiers", "3", "--name", "../mine"),
+            "NAME is '../mine': write up to 100 letters",
+        ),
+        (("01", "--name", "mine"), "NAME is for results with your own numbers, and none are given: add PARAMS"),
         ((project.FIRST, "-p", "tier", "3"), "'tier' does not exist: the nearest are 'tiers'"),
         ((project.FIRST, "-p", "tiers", "2.5"), "parameter 'tiers' is '2.5': give a whole number"),
         ((project.SECOND, "-p", "speed", "3 GB"), "parameter 'speed' is '3 GB': write a quantity such as '400 Gbps'"),

@@ -50,6 +50,15 @@ class MissingRow(UnknownName):
         KeyError.__init__(self, f"{name!r} of {family} has no row {parameter!r}{use}{there}{rows}")
 
 
+def known_name(what: str, name: str, known: Iterable[str]) -> str:
+    """The known name that is given, whole or by how it alone begins: "01" of "01_network_cost". Raises UnknownName."""
+    names = list(known)
+    found = [name] if name in names else [entry for entry in names if entry.startswith(name)]
+    if len(found) != 1:
+        raise UnknownName(what, name, names)
+    return found[0]
+
+
 def nearest_names(name: object, known: Iterable[str]) -> str:
     """The names nearest to one that is not there, quoted."""
     names, text = sorted(known), str(name).lower()

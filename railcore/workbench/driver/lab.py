@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from railcore.facts import files
-from railcore.facts.catalog import UnknownName
+from railcore.facts.catalog import known_name
 from railcore.workbench.driver.kernels import kernel_environment
 from railcore.workbench.driver.run import load_notebook
 
@@ -30,10 +30,10 @@ def start() -> NoReturn:
         print(line)
     sys.stdout.flush()
     files.write_whole(_SETTINGS / "overrides.json", json.dumps(_VIEWERS))
-    index = str(_COPIES / "00_index.ipynb")
     # The root is the project: the server shows no picture behind a link that leads out of its root.
-    command = [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1", f"--ServerApp.root_dir={files.ROOT}", index]
-    command.append(f"--ServerApp.preferred_dir={_COPIES}")
+    command = [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1", f"--ServerApp.root_dir={files.ROOT}"]
+    command.append(f"--FileContentsManager.preferred_dir={_COPIES}")
+    command.append(f"--LabApp.default_url=/lab/tree/{_relative(_COPIES)}/00_index.ipynb")  # also in what it prints
     command.append(f"--FileCheckpoints.checkpoint_dir={files.BUILD / 'checkpoints'}")
     command.append(f"--LabApp.app_settings_dir={_SETTINGS}")
     if os.geteuid() == 0:
@@ -71,7 +71,8 @@ def keep(name: str, forced: bool = False) -> str:
     Raises ValueError for an unknown notebook, a copy that is no notebook, and, unless forced, where the notebook has
     changed since it was copied.
     """
-    target, copy = _known(name)
+    name = known_name("notebook", name, _notebooks())
+    target, copy = (folder / f"{name}.ipynb" for folder in (files.NOTEBOOKS, _COPIES))
     if not is_edited(name):
         return f"{name}: its copy in build/lab has the sources of notebooks/{target.name}: nothing to bring back"
     if not _is_base(name) and not forced:
@@ -100,10 +101,10 @@ def discard(name: str) -> str:
 
     The copy of a notebook that is gone goes too.
     """
-    if name in set(_copied()) - set(_notebooks()):
+    name = known_name("notebook", name, {*_copied(), *_notebooks()})
+    if name not in _notebooks():
         _forget(name)
         return f"{name}: its copy in build/lab is gone, as its notebook is"
-    _known(name)
     _copy(name)
     return f"{name}: its copy in build/lab is that of notebooks/ again"
 
@@ -130,13 +131,6 @@ def _is_base(name: str) -> bool:
 
 def _notebooks() -> list[str]:
     return sorted(path.stem for path in files.NOTEBOOKS.glob("[!.]*.ipynb"))
-
-
-def _known(name: str) -> tuple[Path, Path]:
-    if name not in _notebooks():
-        raise UnknownName("notebook", name, _notebooks())
-    target, copy = (folder / f"{name}.ipynb" for folder in (files.NOTEBOOKS, _COPIES))
-    return target, copy
 
 
 def _sources(name: str, folder: Path) -> str:

@@ -114,6 +114,15 @@ def parameter_changes(name: str, notebook: Mapping) -> str:
     return f"its parameters differ from the published ones ({', '.join(changed)})" if changed else ""
 
 
+def own_parameters(name: str, notebook: Mapping) -> dict[str, str]:
+    """Parameters of a notebook that are not the published ones, as literals of Python; none if it has published none.
+
+    Raises ValueError for a parameters cell that cannot be read.
+    """
+    known, rows = published_parameters(name), _parameter_rows(name, notebook)
+    return {row["parameter"]: row["value"] for row in rows if known and known.get(row["parameter"]) != row["value"]}
+
+
 def owners() -> dict[str, str]:
     """Notebook of every published file that is there, by path relative to figures/.
 
@@ -352,13 +361,13 @@ def _figures_files() -> list[str]:
     return sorted(str(path) for path in seen if path.name != "MANIFEST.csv")
 
 
-def stamp_path(name: str, custom: bool = False) -> Path:
-    """Where a notebook's stamp is kept; custom: that of its run with parameters that are not the published ones."""
-    return files.BUILD / ("custom_stamps" if custom else "stamps") / f"{name}.json"
+def stamp_path(name: str, run_name: str | None = None) -> Path:
+    """Where a notebook's stamp is kept; run_name: that of a run whose results went to build/custom."""
+    return files.BUILD / (f"custom_stamps/{name}/{run_name}.json" if run_name else f"stamps/{name}.json")
 
 
 def write_stamp(
-    name: str, notebook: Mapping, report: Mapping, published: Mapping[str, str], custom: bool = False
+    name: str, notebook: Mapping, report: Mapping, published: Mapping[str, str], run_name: str | None = None
 ) -> None:
     """Stamp a notebook.
 
@@ -370,8 +379,8 @@ def write_stamp(
         What its kernel reported (modules, data), and `before`, the hashes of all files when the run began.
     published
         Hash of everything that it published, by path.
-    custom
-        For a run whose results went to build/custom.
+    run_name
+        Of a run whose results went to build/custom.
 
     Returns
     -------
@@ -379,20 +388,20 @@ def write_stamp(
     """
     stamp = {"modules": report["modules"], "data": report["data"], "published": dict(published)}
     stamp["used"] = _used_hash(name, notebook, report, report["before"])
-    files.write_whole(stamp_path(name, custom), json.dumps(stamp, indent=1))
+    files.write_whole(stamp_path(name, run_name), json.dumps(stamp, indent=1))
 
 
-def read_stamp(name: str, custom: bool = False) -> dict[str, Any]:
+def read_stamp(name: str, run_name: str | None = None) -> dict[str, Any]:
     """A notebook's stamp, {} where there is none of the shape that `write_stamp` gives."""
     try:
-        stamp = json.loads(stamp_path(name, custom).read_text(encoding="utf-8"))
+        stamp = json.loads(stamp_path(name, run_name).read_text(encoding="utf-8"))
         texts = [stamp["used"], *stamp["modules"], *stamp["data"], *stamp["published"], *stamp["published"].values()]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
     return stamp if all(isinstance(text, str) for text in texts) else {}
 
 
-def up_to_date(name: str, notebook: Mapping, rows: Mapping[str, str], custom: bool = False) -> bool:
+def up_to_date(name: str, notebook: Mapping, rows: Mapping[str, str], run_name: str | None = None) -> bool:
     """True when nothing that the last run used has changed and everything that it made is still there.
 
     Parameters
@@ -401,14 +410,14 @@ def up_to_date(name: str, notebook: Mapping, rows: Mapping[str, str], custom: bo
         Of the suite, and its sources.
     rows
         Hash of the notebook's rows in each shared table as they stand.
-    custom
-        For the last run whose results went to build/custom: it has no such rows.
+    run_name
+        Of a run whose results went to build/custom: it has no such rows.
 
     Returns
     -------
     Whether a run would give what is there.
     """
-    stamp, rows = read_stamp(name, custom), {} if custom else rows
+    stamp, rows = read_stamp(name, run_name), {} if run_name else rows
     if not stamp:
         return False
     there = {path: sha256(files.ROOT / path) for path in stamp["published"] if path not in rows}

@@ -1,8 +1,10 @@
 """The main job: run the notebooks that changed, side by side, with a line of progress each and a summary."""
 
 import fcntl
+import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -18,6 +20,7 @@ from railcore.facts import catalog, claims, files, units
 from railcore.workbench import outputs
 from railcore.workbench.driver import kernels, parameters, publish
 
+_RUN_NAME, _LONG = re.compile(r"[A-Za-z0-9_-]{1,100}"), 60
 _publishing, _pending = False, 0
 
 
@@ -96,21 +99,28 @@ def _refuse_renamed(suite: list[str]) -> None:
             )
 
 
-def make_figures(only: str | None = None, given: list[list[str]] | None = None, publishing: bool = False) -> int:
+def make_figures(
+    only: str | None = None,
+    given: list[list[str]] | None = None,
+    publishing: bool = False,
+    run_name: str | None = None,
+) -> int:
     """Bring notebooks, figures and ledger up to date; gives the exit status.
 
-    Results of a run with `given` or with RAILCORE_CATALOG stay in build/custom, and so do those of a notebook whose
-    parameters are not the published ones.
-    Raises ValueError for an unknown notebook or a parameter that does not fit, before anything runs.
+    Results of a run with `given` or with RAILCORE_CATALOG stay in build/custom/<notebook>/<name of the run>, and so do
+    those of a notebook whose parameters are not the published ones.
+    Raises ValueError for an unknown notebook, a parameter or a name that does not fit, before anything runs.
 
     Parameters
     ----------
     only
-        Name of the one notebook to run.
+        Name of the one notebook to run, or how it alone begins, such as "01".
     given
         Pairs of parameter and value, for a run of that notebook.
     publishing
         The parameters that stand in the notebooks become the published ones.
+    run_name
+        Of a run with own numbers: letters, digits, - and _. By default made of what was changed.
 
     Returns
     -------
@@ -118,8 +128,10 @@ def make_figures(only: str | None = None, given: list[list[str]] | None = None, 
     """
     suite = notebook_names()
     _refuse_renamed(suite)
-    if only is not None and only not in suite:
-        raise claims.UnknownName("notebook", only, suite)
+    if only is not None:
+        only = catalog.known_name("notebook", only, suite)
+    if run_name is not None and not _RUN_NAME.fullmatch(run_name):
+        raise ValueError(f"NAME is {run_name!r}: write up to 100 letters, digits, - and _")
     if given and only is None:
         raise ValueError("parameters need one notebook: add NB=<name>")
     if publishing and (given or files.parameterized()):
@@ -143,19 +155,39 @@ def make_figures(only: str | None = None, given: list[list[str]] | None = None, 
                 signal.signal(ending, _stop)
         wanted = [only] if only else suite
         own = bool(values) or files.parameterized()
-        custom = set(wanted) if own else _say_edited(wanted, publishing)
+        own_runs = {name: run_name or _run_name(name, values) for name in wanted}
+        custom = own_runs if own else {name: own_runs[name] for name in _edited(wanted, own_runs, publishing)}
+        if run_name and not custom:
+            raise ValueError(
+                "NAME is for results with your own numbers, and none are given: add PARAMS or leave it out"
+            )
         if only and not custom:
             publish.refuse_lost_rows(set(suite) - {only})
         kernels.open_sockets()
         try:
-            return _run(wanted, _Plan(values, own, publishing, frozenset(custom)))
+            return _run(wanted, _Plan(values, own, publishing, custom))
         finally:
             kernels.kill_all()
 
 
-def _say_edited(wanted: list[str], publishing: bool) -> set[str]:
+def _run_name(name: str, given: Mapping[str, object]) -> str:
+    """Name of a notebook's run by what differs from the published one, such as "gpus-12288_nic-800-Gbps".
+
+    A long one is cut, with a hash of the whole behind it.
+    """
+    changed: dict[str, object] = {}
+    if own_catalog := os.environ.get("RAILCORE_CATALOG"):
+        changed["catalog"] = Path(own_catalog).name
+    with suppress(OSError, ValueError):  # a notebook that cannot be read: its run will say so
+        changed |= publish.own_parameters(name, load_notebook(name))
+    whole = "_".join(f"{key}-{value}" for key, value in (changed | dict(given)).items()) or "edited"
+    short = re.sub(r"[^A-Za-z0-9_]+", "-", whole).strip("-")
+    return short if len(short) <= _LONG else f"{short[:_LONG]}-{hashlib.sha256(whole.encode()).hexdigest()[:8]}"
+
+
+def _edited(wanted: list[str], own_runs: Mapping[str, str], publishing: bool) -> list[str]:
     """After a line about each notebook whose parameters are not the published ones: those not to be published."""
-    found = set()
+    found = []
     for name in wanted:
         with suppress(OSError, ValueError):  # a notebook that cannot be read: its run will say so
             if not (why := publish.parameter_changes(name, load_notebook(name))):
@@ -163,9 +195,9 @@ def _say_edited(wanted: list[str], publishing: bool) -> set[str]:
             if publishing:
                 print_line(f"{name}: {why}: those in the notebook become the published ones")
                 continue
-            found.add(name)
+            found.append(name)
             remedy = f"make figures NB={name} PUBLISH=1 makes them the published ones"
-            print_line(f"{name}: {why}: results go to {_relative(_folder(name, True))}; {remedy}")
+            print_line(f"{name}: {why}: results go to {_relative(_folder(name, own_runs[name]))}; {remedy}")
     return found
 
 
@@ -190,13 +222,14 @@ class _Plan:
     """What becomes of a run's results.
 
     values: given for its one notebook; own: it uses numbers that stand neither in notebooks nor in data/; publishing:
-    parameters that stand in notebooks become the published ones; custom: notebooks whose results stay in build/custom.
+    parameters that stand in notebooks become the published ones; custom: notebooks whose results stay in build/custom,
+    with the names of their runs.
     """
 
     values: Mapping[str, object]
     own: bool
     publishing: bool
-    custom: frozenset[str]
+    custom: Mapping[str, str]
 
 
 def _run(wanted: list[str], plan: _Plan) -> int:
@@ -204,13 +237,13 @@ def _run(wanted: list[str], plan: _Plan) -> int:
     failed: dict[str, Exception] = {}
     ran: set[str] = set()
     new = 0
-    published = not plan.custom.issuperset(wanted)
+    published = not plan.custom.keys() >= set(wanted)
     if published:
         _tidy()
     with ThreadPoolExecutor(_cores()) as pool:
         for group in filter(None, _groups(wanted)):
             rows = publish.rows_hashes(group)
-            due = [name for name in group if plan.own or not _up_to_date(name, rows[name], name in plan.custom)]
+            due = [name for name in group if plan.own or not _up_to_date(name, rows[name], plan.custom.get(name))]
             running = {pool.submit(_execute, name, plan): name for name in due}
             while running:
                 done, _ = wait(running, return_when=FIRST_COMPLETED)
@@ -220,7 +253,7 @@ def _run(wanted: list[str], plan: _Plan) -> int:
                         new += _finish(name, future, plan)
                     except Exception as error:
                         failed[name] = error
-                        _say_failed(name, error, _folder(name, name in plan.custom))
+                        _say_failed(name, error, _folder(name, plan.custom.get(name)))
     if published:
         counts = Counter(row["verdict"] for row in claims.ledger(publish.published_rows()))
         verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in claims.VERDICTS)
@@ -228,8 +261,8 @@ def _run(wanted: list[str], plan: _Plan) -> int:
         what = what if ran else "nothing to do: every notebook is up to date"
         print_line(f"{what}, {time.monotonic() - started:.1f} s; claims: {verdicts}")
     if made := [name for name in wanted if name in plan.custom and name not in failed]:
-        where = ", ".join(_relative(_folder(name, True)) for name in made)
-        state = "until the next such run" if ran & plan.custom else "and up to date"
+        where = ", ".join(_relative(_folder(name, plan.custom[name])) for name in made)
+        state = "until the next run of that name" if ran & plan.custom.keys() else "and up to date"
         print_line(f"results with your own numbers are in {where} {state}; what is published of them is untouched")
     if failed:
         half = [name for name, error in failed.items() if isinstance(error, files.HalfWritten)]
@@ -259,16 +292,16 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _up_to_date(name: str, rows: dict[str, str], custom: bool) -> bool:
+def _up_to_date(name: str, rows: dict[str, str], run_name: str | None) -> bool:
     try:
-        return publish.up_to_date(name, load_notebook(name), rows, custom)
+        return publish.up_to_date(name, load_notebook(name), rows, run_name)
     except (OSError, ValueError):  # no notebook: its run will say so
         return False
 
 
-def _folder(name: str, custom: bool) -> Path:
-    """Where a run writes: build/custom with the user's own numbers, else build/run."""
-    return files.BUILD / ("custom" if custom else "run") / name
+def _folder(name: str, run_name: str | None) -> Path:
+    """Where a run writes: below build/custom, by its name, with the user's own numbers, else below build/run."""
+    return files.BUILD / "custom" / name / run_name if run_name else files.BUILD / "run" / name
 
 
 def _relative(path: Path) -> str:
@@ -276,7 +309,7 @@ def _relative(path: Path) -> str:
 
 
 def _execute(name: str, plan: _Plan) -> tuple:
-    folder = _folder(name, name in plan.custom)
+    folder = _folder(name, plan.custom.get(name))
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     print_line(f"{name}: started")
@@ -315,7 +348,8 @@ def _finish(name: str, future: Future, plan: _Plan) -> int:
         made = [path for path in folder.rglob("*.*") if path.is_file()]
         published = {path.relative_to(folder).as_posix(): "" for path in made}
         if not plan.own:  # a stamp knows all that it used
-            publish.write_stamp(name, notebook, report, {_relative(path): publish.sha256(path) for path in made}, True)
+            hashes = {_relative(path): publish.sha256(path) for path in made}
+            publish.write_stamp(name, notebook, report, hashes, plan.custom[name])
     elif load_notebook(name) != notebook or (not plan.publishing and publish.parameter_changes(name, notebook)):
         raise ValueError("it was edited while this run was under way: nothing is published, run it again")
     else:
