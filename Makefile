@@ -78,7 +78,7 @@ clean: ## Remove build/ and .venv/, which can be made again, unless build/lab ho
 
 .venv/.stamp: constraints.txt
 	@set -e; found=; \
-	for python in python3.13 python3.12 python3.11 python3; do \
+	for python in python3 python3.13 python3.12 python3.11; do \
 	  if $$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' >/dev/null 2>&1; \
 	  then found=`$$python -c 'import sys; print(sys.executable)'`; break; fi; \
 	done; \

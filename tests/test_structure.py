@@ -5,6 +5,7 @@ import csv
 import hashlib
 import importlib
 import json
+import os
 import re
 import runpy
 import symtable
@@ -16,6 +17,7 @@ import pytest
 import yaml
 from matplotlib import image
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from railcore.facts import files
 from railcore.workbench import outputs
@@ -257,6 +259,15 @@ def test_the_lock_satisfies_pyproject_and_names_no_address():
         locked[entry.name.replace("_", "-").lower()] = next(iter(entry.specifier)).version
     for entry in map(Requirement, requirements()[0]):
         assert entry.specifier.contains(locked[entry.name.lower()]), entry
+
+
+def test_the_workflow_runs_the_checks_on_the_oldest_and_the_newest_python():
+    (path,) = (files.ROOT / ".github" / "workflows").glob("*.yml")
+    job = yaml.safe_load(path.read_text())["jobs"]["checks"]
+    supported = [f"3.{minor}" for minor in range(30) if SpecifierSet(requirements()[1]).contains(f"3.{minor}")]
+    assert job["strategy"]["matrix"]["python"] == [supported[0], supported[-1]]
+    assert [step["run"] for step in job["steps"] if "run" in step][-1] == ".ci/run"
+    assert os.access(files.ROOT / ".ci" / "run", os.X_OK)
 
 
 def manifest():

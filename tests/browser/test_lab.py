@@ -273,7 +273,7 @@ def test_lab_command_listens_on_loopback_and_asks_for_its_token(lab):
     assert lab.listening() == {"127.0.0.1"}
     assert lab.get(f"{index}?token={lab.token}").status == 200
     start = lab.get("", Authorization=f"token {lab.token}")  # where the address that it prints leads, too
-    assert start.status == 302 and start.headers["Location"].endswith(f"/{index}")
+    assert start.status == 302 and start.headers["Location"].rstrip("?").endswith(f"/{index}")
     answer = lab.get(contents, Authorization=f"token {lab.token}")
     assert answer.status == 200
     assert json.loads(answer.text)["content"]["cells"]
