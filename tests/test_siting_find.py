@@ -1,5 +1,7 @@
 """The one-call search for places, ways to place a demand by name, and the values of the claims on siting."""
 
+import ast
+import json
 from dataclasses import replace
 from itertools import combinations
 
@@ -11,15 +13,16 @@ from hypothesis import strategies as st
 
 from railcore.documents.flops2024 import siting_claims, specification
 from railcore.documents.flops2024.siting_claims import EAST_AND_WEST, sitings_with_pair
-from railcore.facts import catalog, claims
+from railcore.facts import catalog, claims, files, units
+from railcore.facts.catalog import UnknownName
 from railcore.facts.units import GW, km
 from railcore.network.wide_area import great_circle_distance
 from railcore.systems.siting.authorities import authority_caps
-from railcore.systems.siting.candidates import candidates, candidates_by_radius
+from railcore.systems.siting.candidates import candidates, candidates_by_radius, room_for
 from railcore.systems.siting.grid import PowerGrid, load_grid
 from railcore.systems.siting.split import find_places, nearest_to_anchors, sitings_by_objective
 from railcore.systems.siting.split_problem import OBJECTIVES, site_options
-from railcore.systems.siting.supply import RULES, feeds_demand
+from railcore.systems.siting.supply import AFTER_LOAD, RULES, feeds_demand
 
 # Gas plants: near Washington twice, at Celilo, Phoenix and Austin [latitude, longitude, GW, state, authority]
 PLANTS = [
@@ -194,6 +197,9 @@ def account(single=0, city=2, **others) -> pd.DataFrame:
     return pd.DataFrame({"rule": list(RULES)} | columns).assign(**others)
 
 
+REAL = account(range(10, 15), range(30, 35), western_candidates=range(50, 55), plants="a user")
+
+
 def sensitivity_rows(exact=(True, False)) -> pd.DataFrame:
     return pd.DataFrame(
         {
@@ -210,7 +216,7 @@ def test_values_are_those_of_every_claim_of_the_ledger_s_notebook():
     found = siting_claims.siting_values(LOW, HIGH, RULE, account())
     assert set(found) == {name for name, row in claims.claims().items() if row.notebook == "12_power_siting"}
     assert all(found[name] is None for name in claims.ids("flops2024.table1"))
-    reasons = siting_claims.siting_reasons(RULE, account(), sensitivity_rows())
+    reasons = siting_claims.siting_reasons(RULE, account(), sensitivity_rows(), REAL)
     assert set(reasons) <= set(found) and {name for name, value in found.items() if value is None} <= set(reasons)
 
 
@@ -239,21 +245,22 @@ def test_values_by_hand():
 
 
 def test_reasons_say_what_other_rules_and_real_plants_give_and_what_is_implied():
-    reasons = siting_claims.siting_reasons(RULE, account(), sensitivity_rows())
+    reasons = siting_claims.siting_reasons(RULE, account(), sensitivity_rows(), REAL)
     single, near = reasons[siting_claims.SINGLE_SITE], reasons[siting_claims.NEAR_WASHINGTON]
     assert single.startswith("places at that radius by rule: installed 0, ") and "by rule: installed 2, " in near
-    real = siting_claims.real_account().set_index("rule")
     for text, column in ((single, "single_places"), (near, "washington_places")):
         assert "0 at 5 km, at least 31 at 100 km" in text and "97" not in text
-        assert f"on the plants of EIA-860M of May 2023 installed {real[column]['installed']}, " in text
-    exact = siting_claims.siting_reasons(RULE, account(), sensitivity_rows((True, True)))
+        assert f"on the plants of a user installed {REAL[column][0]}, " in text
+    bare = siting_claims.siting_reasons(RULE, account(), sensitivity_rows(), REAL[:0])
+    assert bare.keys() == reasons.keys() and not any("a user" in text for text in bare.values())
+    exact = siting_claims.siting_reasons(RULE, account(), sensitivity_rows((True, True)), REAL)
     assert "0 at 5 km, 31 at 100 km" in exact[siting_claims.SINGLE_SITE]
     implied = siting_claims.demand_side(siting_claims.printed_powers()).set_index("authority")["implied_over_capacity"]
     for code in ("PJM", "NEVP"):
         assert f"{implied[code]:.0%} of the capacity" in reasons[f"flops2024.table1.{code.lower()}"]
     assert (
         "idle fuelled 3, " in reasons[siting_claims.NORTHWEST_HALF]
-        and "idle fuelled 0, " in reasons[siting_claims.NORTHWEST_HALF]
+        and "idle fuelled 53, " in reasons[siting_claims.NORTHWEST_HALF]
     )
 
 
@@ -281,3 +288,70 @@ def test_a_count_agrees_with_its_verb():
     assert siting_claims.that_have(0, "place") == "no place has"
     assert siting_claims.that_have(1.0, "place", " near it") == "1 place near it has"
     assert siting_claims.that_have(3.0, "centre") == "3 centres have"
+    assert siting_claims.that_have(1459, "place", exact=False) == "at least 1,459 places have"
+
+
+# A demand of one's own
+
+
+def city_of_two(load_gw=100.0) -> PowerGrid:
+    """`small` where people near Washington and Baltimore take all of the power."""
+    loads = pd.DataFrame({"latitude": [38.9, 39.3], "longitude": [-77.0, -76.6], "load_w": load_gw * GW})
+    return replace(SMALL, loads=loads)
+
+
+def test_a_demand_of_one_s_own_is_answered_after_load_and_the_document_s_by_its_rule():
+    assert siting_claims.answering_rule("", "") == siting_claims.DOCUMENT_RULE == RULE
+    assert siting_claims.answering_rule("", "30 MW") == AFTER_LOAD
+    for name in RULES:  # one that the user names counts
+        assert siting_claims.answering_rule(name, "30 MW") == siting_claims.answering_rule(name, "") == name
+    with pytest.raises(UnknownName, match="rule 'idle fueled' does not exist: the nearest are"):
+        siting_claims.answering_rule("idle fueled", "")
+
+
+def test_the_roomiest_place_has_what_the_load_leaves():
+    found = candidates(city_of_two(), 30 * km, 2.0)
+    rooms = {rule: room_for(found, 2 * GW, rule) for rule in RULES}
+    after, document = rooms[AFTER_LOAD], rooms[RULE]
+    assert [after.best_w, after.after_load_w] == pytest.approx([5.9 * GW] * 2) and after.near.endswith(", AZ")
+    assert (after.places, after.exact) == (3, True)  # Celilo, Phoenix, Austin
+    assert document.best_w == pytest.approx(9 * GW * IDLE) and document.after_load_w == 0
+    assert siting_claims.roomiest(after) == f"{after.near} (30 km around it: 5.9 GW)"
+    assert siting_claims.roomiest(document).endswith("(30 km around it: 5.23 GW, after the load nearby 0 W)")
+    counts = siting_claims.counts_by_rule(found, 2 * GW)
+    assert {rule: room.places for rule, room in rooms.items()} == counts
+    assert (
+        room_for(found, 9 * GW, AFTER_LOAD).places == 0 and room_for(found, 9 * GW, AFTER_LOAD).best_w == after.best_w
+    )
+    with pytest.raises(ValueError, match="demand_w is 0"):
+        room_for(found, 0.0, AFTER_LOAD)
+
+
+def test_no_city_is_found_whose_load_leaves_nothing():
+    grid = city_of_two()
+    by_load = find_places(grid, 2 * GW, 30 * km, step_deg=2.0)
+    named = find_places(grid, 2 * GW, 30 * km, RULE, step_deg=2.0)
+    assert by_load.rule == AFTER_LOAD and by_load.places["authority"].tolist() == ["SRP"] and not by_load.warnings
+    assert "after load" not in str(by_load).partition("rule '")[0]
+    assert named.places["authority"].tolist() == ["PJM"] and "(0 W left of 2 GW)" in named.warnings[0]
+    row = str(named).splitlines()[2]
+    assert "left after load" in str(named) and row.split()[-2:] == ["0", "W"] and "5.229 GW" in row
+
+
+def test_training_is_told_only_where_the_racks_hold_the_model():
+    rows = [("a", 1, 1.0), ("a", 2, 1.2), ("a", 3, np.nan), ("b", 1, 1.0), ("b", 2, np.nan), ("b", 3, np.nan)]
+    sited = pd.DataFrame([*rows, *[("c", k, np.nan) for k in (1, 2, 3)]], columns=["model", "datacenters", "slowdown"])
+    assert siting_claims.training_words(sited, 55, "20 Gbps") == (
+        "Several places slow training by at most 20.0% (a, up to 2 places), at 20 Gbps of wide area a GPU. "
+        "55 racks cannot hold b in more than one place. 55 racks cannot hold c in even one place."
+    )
+    alone = sited[sited["datacenters"] == 1]
+    assert siting_claims.training_words(alone, 55, "1 Gbps") == "55 racks cannot hold c in even one place."
+    assert siting_claims.training_words(alone[alone["model"] != "c"], 55, "1 Gbps") == ""
+
+
+def test_the_panel_s_slider_goes_down_to_10_mw():
+    notebook = json.loads(next(files.NOTEBOOKS.glob("12_*.ipynb")).read_text())
+    calls = ast.walk(ast.parse("".join(notebook["cells"][-1]["source"])))
+    slider = next(each.value for each in calls if isinstance(each, ast.keyword) and each.arg == "demand_GW")
+    assert min(ast.literal_eval(slider.elts[1])) * GW == pytest.approx(units.parse("10 MW", "W"))

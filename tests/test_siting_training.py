@@ -1,3 +1,4 @@
+import warnings
 from dataclasses import fields, replace
 from itertools import combinations
 from typing import NamedTuple
@@ -193,6 +194,17 @@ def test_a_place_without_a_replica_is_not_a_number():
     assert table.drop(columns=["model", "datacenters", "one_way_delay_s", "wan_Bps"]).isna().all(axis=None)
     with pytest.raises(ValueError, match="rack_shares has"):
         multisite_times(CASES, 2, 10 * ms, rack_shares=[[1.0]])
+
+
+def test_racks_that_hold_no_model_are_not_a_number():
+    """As many racks as 10 MW feed: fewer than the dense model has layers."""
+    few = training_cases(NAMES, replace(MACHINE, racks=55), **DOCUMENT)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        table = multisite_times(few, [1, 2], 10 * ms)
+    assert table[["slowdown", "time_s", "exposed_share"]].isna().all(axis=None) and len(table) == 4
+    best = training_by_siting(few, PLACES, POWER, SITINGS, 4.19 * GW)
+    assert not best["best"].any() and best["slowdown"].isna().all()
 
 
 def test_more_micro_batches_hide_the_exchange_in_more_work():

@@ -154,13 +154,25 @@ def accounts():
     return {each.radius_m: siting.siting_account(each, near, groups, need, 150 * km) for each in points}
 
 
+def counted(**changes):
+    """Parameters of notebook 12 as it stands, by the names of `siting_claims.COUNTED_WITH`."""
+    given = defaults("12")
+    lengths = {"radius_m": "radius", "point_radius_m": "point_radius", "anchors_m": "intertie_reach"}
+    found = {name: units.parse(given[text], "m") for name, text in lengths.items()}
+    found |= {name: given[name] for name in ("oil", "coal_basis", "most_coal", "reserve")}
+    return (
+        found | {"demand_w": float(SIZED.total_w.min()), "grid": load_grid().name, "step_deg": given["step"]} | changes
+    )
+
+
 def sited(accounts, rule, radius_m):
     return siting.siting_values(*SIZED.total_w[[0, -1]], rule, accounts[radius_m])
 
 
 def test_one_claim_chooses_rule_and_radius_and_the_verdicts_that_turn_are_declared(accounts):
     row = calibration("flops2024.siting.single_site")
-    chosen = defaults("12")["rule"], units.parse(defaults("12")["point_radius"], "m")
+    given = defaults("12")
+    chosen = siting.answering_rule(given["rule"], given["demand"]), units.parse(given["point_radius"], "m")
     every = {(rule, radius): sited(accounts, rule, radius) for rule in RULES for radius in accounts}
     meeting = [key for key, found in every.items() if readings.claim_verdicts(found)[row.used[0]] == "reproduced"]
     assert meeting == [chosen] and len(row.used) == 1 and row.free == 2
@@ -172,28 +184,70 @@ def test_one_claim_chooses_rule_and_radius_and_the_verdicts_that_turn_are_declar
 def test_readings_of_places_name_the_real_plants_the_nodes_and_the_other_pue(accounts):
     rule, found = "idle fuelled", accounts[5 * km]
     ours, high = sited(accounts, rule, 5 * km), SIZED.total_w[-1]
-    read = siting.siting_readings(ours, high, rule, found)
+    real = siting.real_account(counted())
+    read = siting.siting_readings(ours, high, rule, found, real)
     assert set(read) == {siting.NEAR_WASHINGTON, siting.DATACENTERS, siting.NORTHWEST_HALF}
-    real = siting.real_account().set_index("rule").loc[rule]
-    for text in (f"plants of {real.plants}: 1 site", "densest first: 0 sites", "complete linkage: 1 site"):
+    bare = siting.siting_readings(ours, high, rule, found, siting.real_account(counted(demand_w=30e6)))
+    assert bare[siting.NEAR_WASHINGTON] and "EIA-860M" not in bare[siting.NEAR_WASHINGTON]
+    for text in (f"plants of {real.plants.iloc[0]}: 1 site", "densest first: 0 sites", "complete linkage: 1 site"):
         assert text in read[siting.NEAR_WASHINGTON]
     assert "the highest: 3 sites" in read[siting.DATACENTERS] and "Table 1: 1 site" in read[siting.DATACENTERS]
     assert "the highest: 0 authorities" in read[siting.NORTHWEST_HALF]
 
 
 def test_the_stored_account_of_real_plants_has_the_form_of_ours(accounts):
-    ours, real = accounts[5 * km], siting.real_account()
+    ours, real = accounts[5 * km], siting.real_account(counted())
     assert [*real] == ["plants", *ours, "source", "as_of"] and list(real["rule"]) == list(RULES)
     assert real["demand_w"].tolist() == pytest.approx(ours["demand_w"].tolist())
-    both = siting.beside_real(ours, "own")
+    both = siting.beside_real(ours, "own", real)
     assert len(both) == 2 * len(RULES) and list(both["plants"].unique()) == ["own", *real["plants"].unique()]
     own = both[both["plants"] == "own"].set_index("rule").western_candidates
     assert own["idle fuelled"] == 3 and real.set_index("rule").western_candidates["idle fuelled"] == 0
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"demand_w": 30e6},
+        {"demand_w": 4.186e9},  # prints alike
+        {"grid": "my grid"},
+        {"grid": f"{load_grid().name}, plants of your own"},
+        {"radius_m": 75e3},
+        {"point_radius_m": 10e3},
+        {"anchors_m": 200e3},
+        {"step_deg": 0.5},
+        {"oil": False},
+        {"coal_basis": "energy"},
+        {"most_coal": 0.4},
+        {"reserve": "site"},
+    ],
+)
+def test_stored_counts_stand_only_beside_those_of_the_same_parameters(accounts, change):
+    assert set(counted()) == set(siting.COUNTED_WITH) >= set(change)
+    same, other = siting.real_account(counted()), siting.real_account(counted(**change))
+    assert len(same) == len(RULES) and other.empty
+    ours = accounts[5 * km]
+    assert siting.beside_real(ours, "own", other)["plants"].tolist() == ["own"] * len(RULES)
+    shown, left_out = (siting.counts_on_real(real, "installed") for real in (same, other))
+    assert shown["single_places"] == " (3 on the plants of EIA-860M of May 2023)"
+    assert shown.keys() == left_out.keys() and set(left_out.values()) == {""}
+
+
+def test_stored_counts_rest_on_the_project_s_fuels_and_need_every_parameter(tmp_path, monkeypatch):
+    lacking = {name: value for name, value in counted().items() if name != "oil"}
+    with pytest.raises(ValueError, match="counted lacks 'oil': give every one of demand_w, grid"):
+        siting.real_account(lacking)
+    monkeypatch.setenv("RAILCORE_CATALOG", str(tmp_path))
+    head, *rows = (files.DATA / "catalog" / "fuels.csv").read_text().splitlines()
+    (tmp_path / "gpus.csv").write_text((files.DATA / "catalog" / "gpus.csv").read_text())
+    assert len(siting.real_account(counted())) == len(RULES)
+    (tmp_path / "fuels.csv").write_text(f"{head}\n{rows[0]}\n")
+    assert siting.real_account(counted()).empty
+
+
 @pytest.mark.skipif(not FOLDER.is_dir(), reason="RAILCORE_EIA_DIR names no folder with EIA's files")
 def test_the_stored_account_is_that_of_the_real_plants():
-    real, stored = load_grid().with_plants(eia.plants(FOLDER / "plants.csv.gz")), siting.real_account()
+    real, stored = load_grid().with_plants(eia.plants(FOLDER / "plants.csv.gz")), siting.real_account(counted())
     point, near = candidates.candidates_by_radius(real, [5 * km, 100 * km], [True])
     groups = [nodes.power_nodes(real, 100 * km, method) for method in nodes.METHODS]
     found = siting.siting_account(point, near, groups, float(SIZED.total_w.min()), 150 * km)

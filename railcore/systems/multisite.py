@@ -139,7 +139,7 @@ def _times(case: TrainingCase, racks: tuple[np.ndarray, ...], m: int) -> dict[st
         "time_s": time_s,
         "iteration_s": time_s + (laid.layers - 1) * (t.forward_s + t.backward_s + 2 * t.waits_s),
         "tokens": done,
-        "slowdown": time_s / done / _seconds_per_token_alone(case, m),
+        "slowdown": time_s / np.where(done > 0, done, np.nan) / _seconds_per_token_alone(case, m),
         "least_wan_Bps": needed,
         "least_site_Bps": needed * laid.gpus_here,
         "fibre_pairs": np.ceil(needed * laid.gpus_here / catalog.item("wide_area", "fibre pair")["capacity"]),
@@ -149,7 +149,9 @@ def _times(case: TrainingCase, racks: tuple[np.ndarray, ...], m: int) -> dict[st
 
 
 def _seconds_per_token_alone(case: TrainingCase, m: int) -> float:
-    """Time of a token of a layer in one datacenter with all the racks [s]."""
+    """Time of a token of a layer in one datacenter with all the racks [s], NaN where they hold no replica."""
+    if case.site.racks < np.ceil(case.layer.layers):
+        return np.nan
     one = case.changed(site={"datacenters": 1, "one_way_delay_s": 0.0, "wan_Bps": 1.0})
     return float(one.times.steady_s(one.rule, m) / (m * exposed.tokens_per_micro_batch(one.layer, one.layout)))
 

@@ -9,15 +9,16 @@ import pandas as pd
 
 from railcore.documents.readings import Entries, verdict_readings
 from railcore.facts import catalog, claims, files, units
+from railcore.facts.catalog import UnknownName
 from railcore.systems.siting.authorities import MAX_PARTS, authority_row, authority_table, feeders_of_parts
-from railcore.systems.siting.candidates import Candidates, Region, most_disjoint
+from railcore.systems.siting.candidates import Candidates, Region, Room, most_disjoint
 from railcore.systems.siting.geometry import distance_to_place
 from railcore.systems.siting.grid import PowerGrid
 from railcore.systems.siting.nodes import PowerNodes
 from railcore.systems.siting.placement import nearest_direct_line, places_near_line
 from railcore.systems.siting.split import nearest_to_anchors, sitings_by_objective
 from railcore.systems.siting.split_problem import SiteOptions
-from railcore.systems.siting.supply import RULES, feeds_demand
+from railcore.systems.siting.supply import AFTER_LOAD, RULES, feeds_demand
 
 WASHINGTON, CELILO = "flops2024 east", "flops2024 west"  # of the catalog's wide_area
 EAST_AND_WEST = "east and west"
@@ -34,7 +35,22 @@ REGIONS: dict[str, Region] = {
 SINGLE_SITE, NEAR_WASHINGTON = "flops2024.siting.single_site", "flops2024.siting.near_washington_100km"
 DATACENTERS, NORTHWEST_HALF = "flops2024.siting.datacenters", "flops2024.siting.northwest_half"
 TABLE_1, VIABLE_AUTHORITIES = "flops2024.table1", "flops2024.infra.viable_authorities"
+DOCUMENT_RULE = "idle fuelled"  # calibrated, see data/calibrations.csv
+COUNTED_WITH = tuple(
+    "demand_w grid radius_m point_radius_m anchors_m step_deg oil coal_basis most_coal reserve".split()
+)
 _NODE_COLUMN = "washington_nodes_"  # and the method, with underscores
+
+
+def answering_rule(rule: str, demand: str) -> str:
+    """The rule that is asked for; for "" that of the document's datacenter, or of a demand of one's own.
+
+    The document's rule leaves out what the load nearby takes, which a datacenter of one's own cannot.
+    Raises UnknownName for a rule.
+    """
+    if rule not in ("", *RULES):
+        raise UnknownName("rule", rule, list(RULES))
+    return rule or (AFTER_LOAD if demand else DOCUMENT_RULE)
 
 
 def intertie(grid: PowerGrid) -> pd.Series:
@@ -141,15 +157,37 @@ def siting_account(
     return pd.DataFrame(columns)
 
 
-def real_account() -> pd.DataFrame:
-    """`siting_account` on real plants as stored, with plants (whose) before it, source and as_of behind it."""
-    return pd.read_csv(files.data("measured/siting_real_plants.csv"))
+def real_account(counted: Mapping[str, Any]) -> pd.DataFrame:
+    """Stored rows of `siting_account` on real plants that were counted with the parameters of a run, else no rows.
+
+    counted: the run's parameters by the names of `COUNTED_WITH`; grid is the name of the grid whose lines and loads
+    serve. Rows of your own in the catalog's fuels or places (wide_area) are other parameters too.
+    Columns of `siting_account`, with plants (whose) before them, source and as_of behind. Raises ValueError for a
+    parameter that is not given.
+    """
+    if missing := [name for name in COUNTED_WITH if name not in counted]:
+        raise ValueError(f"counted lacks {missing[0]!r}: give every one of {', '.join(COUNTED_WITH)}")
+    stored = pd.read_csv(files.data("measured/siting_real_plants.csv"))
+    same = not any(catalog.own_version(family)[0] for family in ("fuels", "wide_area"))
+    for name in COUNTED_WITH:
+        given, was = counted[name], stored[name]
+        same &= np.isclose(was, given, rtol=1e-9, atol=0) if isinstance(given, int | float) else was == given
+    return stored[same].drop(columns=[name for name in COUNTED_WITH if name != "demand_w"])
 
 
-def beside_real(found: pd.DataFrame, name: str) -> pd.DataFrame:
+def beside_real(found: pd.DataFrame, name: str, real: pd.DataFrame) -> pd.DataFrame:
     """`siting_account` on plants of this name above `real_account`."""
-    real = real_account()
     return pd.concat([found.assign(plants=name, source="", as_of=""), real], ignore_index=True)[list(real)]
+
+
+def counts_on_real(real: pd.DataFrame, rule: str) -> dict[str, str]:
+    """Words to put behind each count of the account: " (0 on the plants of X)", "" where `real_account` has no rows."""
+    columns = ("single_places", "washington_places", "western_candidates")
+    if real.empty:
+        return dict.fromkeys(columns, "")
+    row = real.set_index("rule").loc[rule]
+    whose = (f"the plants of {row.plants}", "those plants", "those plants")
+    return {column: f" ({row[column]} on {plants})" for column, plants in zip(columns, whose, strict=True)}
 
 
 def printed_regions() -> dict[str, str]:
@@ -261,7 +299,9 @@ def siting_values(low_w: float, high_w: float, rule: str, found: pd.DataFrame) -
     }
 
 
-def siting_readings(ours: Mapping[str, float | None], high_w: float, rule: str, found: pd.DataFrame) -> dict[str, str]:
+def siting_readings(
+    ours: Mapping[str, float | None], high_w: float, rule: str, found: pd.DataFrame, real: pd.DataFrame
+) -> dict[str, str]:
     """Claims whose verdict turns on a reading of the text or on the grid, with what the others give.
 
     Parameters
@@ -270,13 +310,15 @@ def siting_readings(ours: Mapping[str, float | None], high_w: float, rule: str, 
         `siting_values`.
     high_w, rule, found
         As in `siting_values`.
+    real
+        `real_account`.
 
     Returns
     -------
     Texts by claim, for `claims.record`.
     """
-    own, real = (table.set_index("rule").loc[rule] for table in (found, real_account()))
-    others = {f"plants of {real.plants}": {NEAR_WASHINGTON: float(real.washington_places)}}
+    own, stored = found.set_index("rule").loc[rule], real[real["rule"] == rule]
+    others = {f"plants of {row.plants}": {NEAR_WASHINGTON: float(row.washington_places)} for row in stored.itertuples()}
     for column in own.index[own.index.str.startswith(_NODE_COLUMN)]:
         words = column.removeprefix(_NODE_COLUMN).replace("_", " ")
         others[f"power nodes by {words}"] = {NEAR_WASHINGTON: float(own[column])}
@@ -290,18 +332,32 @@ def siting_readings(ours: Mapping[str, float | None], high_w: float, rule: str, 
     )
 
 
-def siting_reasons(rule: str, found: pd.DataFrame, table: pd.DataFrame) -> dict[str, str]:
-    """Why a claim comes out as it does. found: `siting_account`. table: of `siting_sensitivity`, for one oil."""
+def siting_reasons(rule: str, found: pd.DataFrame, table: pd.DataFrame, real: pd.DataFrame) -> dict[str, str]:
+    """Why a claim comes out as it does.
+
+    Parameters
+    ----------
+    rule, found
+        As in `siting_values`.
+    table
+        Of `siting_sensitivity`, for one oil.
+    real
+        `real_account`.
+
+    Returns
+    -------
+    Texts by claim.
+    """
     country = table[(table["region"] == "whole country") & (table["rule"] == rule)]
     by_radius = ", ".join(
         f"{'' if row.exact else 'at least '}{row.places} at {row.radius_m / units.km:g} km"
         for row in country.itertuples()
     )
-    own, real = (each.set_index("rule") for each in (found, real_account()))
-    beside = {
-        column: f"{_listed(own[column])}; on the plants of {real.plants.iloc[0]} {_listed(real[column])}"
-        for column in ("single_places", "washington_places", "western_candidates")
-    }
+    beside = {column: _listed(found, column) for column in ("single_places", "washington_places", "western_candidates")}
+    for plants, rows in real.groupby("plants"):
+        beside = {
+            column: f"{text}; on the plants of {plants} {_listed(rows, column)}" for column, text in beside.items()
+        }
     result = {
         SINGLE_SITE: f"places at that radius by rule: {beside['single_places']}; by the rule {rule!r} {by_radius}, "
         "which share no plant",
@@ -321,14 +377,16 @@ def siting_reasons(rule: str, found: pd.DataFrame, table: pd.DataFrame) -> dict[
     return result
 
 
-def siting_entries(low_w: float, high_w: float, rule: str, found: pd.DataFrame, table: pd.DataFrame) -> Entries:
+def siting_entries(
+    low_w: float, high_w: float, rule: str, found: pd.DataFrame, table: pd.DataFrame, real: pd.DataFrame
+) -> Entries:
     """Values, reasons and readings of the claims.
 
     Parameters
     ----------
     low_w, high_w, rule, found
         As in `siting_values`.
-    table
+    table, real
         As in `siting_reasons`.
 
     Returns
@@ -336,13 +394,66 @@ def siting_entries(low_w: float, high_w: float, rule: str, found: pd.DataFrame, 
     For `claims.record`.
     """
     ours = siting_values(low_w, high_w, rule, found)
-    return Entries(ours, siting_reasons(rule, found, table), siting_readings(ours, high_w, rule, found))
+    return Entries(ours, siting_reasons(rule, found, table, real), siting_readings(ours, high_w, rule, found, real))
 
 
-def _listed(found: pd.Series) -> str:
-    return ", ".join(f"{name} {count}" for name, count in found.items())
+def _listed(found: pd.DataFrame, column: str) -> str:
+    return ", ".join(f"{name} {count}" for name, count in zip(found["rule"], found[column], strict=True))
 
 
-def that_have(count: float, noun: str, where: str = "") -> str:
-    """Subject and verb of a sentence: "no place has", "1 place has", "3 places have"; where: words between the two."""
-    return f"{count:.0f} {noun}s{where} have" if count > 1 else f"{'1' if count else 'no'} {noun}{where} has"
+def that_have(count: float, noun: str, where: str = "", exact: bool = True) -> str:
+    """Subject and verb of a sentence: "no place has", "1 place has", "3 places have".
+
+    Parameters
+    ----------
+    count, noun
+        How many of what.
+    where
+        Words between subject and verb.
+    exact
+        Whether the count is exact, or the least that there are.
+
+    Returns
+    -------
+    The words.
+    """
+    words = f"{units.number(count)} {noun}s{where} have" if count > 1 else f"{'1' if count else 'no'} {noun}{where} has"
+    return words if exact else f"at least {words}"
+
+
+def roomiest(room: Room) -> str:
+    """The place of a `Room` with its power by the rule, and what the load nearby leaves where that is less."""
+    most, left = (units.show(power, "W", 3) for power in (room.best_w, room.after_load_w))
+    after = f", after the load nearby {left}" if room.after_load_w < room.best_w * (1 - 1e-9) else ""
+    return f"{room.near} ({units.show(room.radius_m, 'm')} around it: {most}{after})"
+
+
+def training_words(sited: pd.DataFrame, racks: int, wan: str) -> str:
+    """How much several places slow the training of each model, and which ones the racks cannot hold.
+
+    Parameters
+    ----------
+    sited
+        Of `multisite.training_by_siting`.
+    racks, wan
+        That train, and wide-area capacity of a GPU, as words have it.
+
+    Returns
+    -------
+    Sentences, "" where no siting has several places and one place holds every model.
+    """
+    slower: list[str] = []
+    few: dict[str, list[str]] = {"more than one place": [], "even one place": []}
+    for model, rows in sited.groupby("model"):
+        fit, asked = rows[rows["slowdown"].notna()], rows["datacenters"].max()
+        most = fit["datacenters"].max() if len(fit) else 0
+        if most > 1:
+            share = fit.loc[fit["datacenters"] > 1, "slowdown"].max() - 1
+            up_to = f", up to {most} places" if most < asked else ""
+            slower.append(f"{share:{'.1%' if share < 1 else ',.0%'}} ({model}{up_to})")
+        elif most < asked:
+            few["more than one place" if most else "even one place"].append(model)
+    found = [f"Several places slow training by at most {' and '.join(slower)}, at {wan} of wide area a GPU."]
+    cannot = f"{units.counted(racks, 'racks')} cannot hold"
+    found = found * bool(slower) + [f"{cannot} {' and '.join(them)} in {where}." for where, them in few.items() if them]
+    return " ".join(found)

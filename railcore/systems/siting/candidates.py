@@ -13,7 +13,14 @@ from scipy.sparse import csr_array
 from railcore.facts import checks
 from railcore.systems.siting.geometry import unit_vectors, within_radii
 from railcore.systems.siting.grid import PowerGrid, nearest_city, state_of, state_outlines
-from railcore.systems.siting.supply import RULES, Supply, available_power_w, counted_plants, supply_of_groups
+from railcore.systems.siting.supply import (
+    AFTER_LOAD,
+    RULES,
+    Supply,
+    available_power_w,
+    counted_plants,
+    supply_of_groups,
+)
 
 Centres = tuple[np.ndarray, np.ndarray, np.ndarray]  # latitude, longitude, state
 _MOST_EXACT_ROWS = 110  # up to which the most disjoint rows are counted exactly
@@ -253,6 +260,49 @@ def siting_sensitivity(
                 passed = (int(passing.sum()), *counted[key], float(power[mask].max(initial=0.0)))
                 rows.append((each.radius_m, rule, each.oil, name, *passed))
     return pd.DataFrame(rows, columns="radius_m rule oil region centres places exact best_w".split())
+
+
+@dataclass(frozen=True)
+class Room:
+    """Places of a radius [m] that have a demand by a rule: how many, and the one with most power.
+
+    places: that share no plant; exact: whether `places` is exact or a lower bound (see `most_disjoint`). near: city
+    nearest to the candidate with most power; best_w: its power by the rule; after_load_w: what AFTER_LOAD leaves [W].
+    """
+
+    radius_m: float
+    places: int
+    exact: bool
+    near: str
+    best_w: float
+    after_load_w: float
+
+
+def room_for(found: Candidates, demand_w: float, rule: str, most_coal: float = 0.5, reserve: str = "unit") -> Room:
+    """How many candidates have a demand by a rule, and which one has most.
+
+    Parameters
+    ----------
+    found, demand_w
+        Candidates, and the power asked for [W].
+    rule, most_coal, reserve
+        As in `supply.available_power_w`.
+
+    Returns
+    -------
+    `Room`.
+
+    Raises
+    ------
+    ValueError
+        As in `supply.feeds_demand`.
+    """
+    checks.positive("demand_w", demand_w, "watts")
+    power, left = (available_power_w(found.supply, name, most_coal, reserve) for name in (rule, AFTER_LOAD))
+    best = [int(power.argmax())]
+    near = str(nearest_city(found.latitude[best], found.longitude[best])[0])
+    count = most_disjoint(found.plants[np.flatnonzero(power >= demand_w)])
+    return Room(found.radius_m, *count, near, float(power[best[0]]), float(left[best[0]]))
 
 
 def best_by_rule(found: Candidates, most_coal: float = 0.5, reserve: str = "unit") -> pd.DataFrame:

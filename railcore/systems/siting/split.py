@@ -228,8 +228,11 @@ class FoundPlaces:
             "latitude": self.places["latitude"].map("{:.2f}".format),
             "longitude": self.places["longitude"].map("{:.2f}".format),
             "carries": [units.show(power, "W", 4) for power in self.places["power_w"]],
-            "could": [units.show(power, "W", 4) for power in self.places["usable_w"]],
+            "has by the rule": [units.show(power, "W", 4) for power in self.places["usable_w"]],
         }
+        if self.rule != AFTER_LOAD:
+            after_w = _after_load_w(self.candidates, self.places)
+            shown["left after load"] = [units.show(power, "W", 4) for power in after_w]
         lines = [self.summary, pd.DataFrame(shown).to_string(index=False)]
         if len(self.ways):
             far = self.ways.loc[self.ways["distance_m"].idxmax()]
@@ -244,7 +247,7 @@ def find_places(
     grid: PowerGrid,
     demand_w: Quantity,
     radius_m: Quantity,
-    rule: str,
+    rule: str = AFTER_LOAD,
     k: int = 1,
     asked: Mapping[str, Any] | None = None,
     oil: bool = True,
@@ -267,7 +270,8 @@ def find_places(
     demand_w, radius_m
         Power of all places together [W], and how far a plant may lie from its place [m].
     rule, asked
-        Requirement rule, one of `supply.RULES`; most_coal and reserve of `supply.eligible`.
+        Requirement rule, one of `supply.RULES`, by default what the load nearby leaves; most_coal and reserve of
+        `supply.eligible`.
     k
         Number of places.
     oil, step_deg, coal_basis
@@ -308,9 +312,14 @@ def find_places(
     return FoundPlaces(rule, area, every, chosen, table, ways, warnings)
 
 
+def _after_load_w(every: Candidates, places: pd.DataFrame) -> np.ndarray:
+    """What the load within the radius leaves of the firm power of places [W]."""
+    return np.maximum(RULES[AFTER_LOAD].power(every.supply[places["place"].to_numpy()]), 0.0)
+
+
 def _load_warnings(every: Candidates, places: pd.DataFrame, rule: str) -> tuple[str, ...]:
     """A text for places that cannot carry their part once the load within the radius has its power."""
-    after_w = np.maximum(RULES[AFTER_LOAD].power(every.supply[places["place"].to_numpy()]), 0.0)
+    after_w = _after_load_w(every, places)
     short = after_w < places["power_w"].to_numpy() * (1 - 1e-9)
     if rule == AFTER_LOAD or not short.any():
         return ()
