@@ -18,7 +18,7 @@ from railcore.facts.arguments import checked
 from railcore.facts.checks import one_of, whole
 from railcore.facts.units import Gbps, number
 from railcore.network.cost import network_total
-from railcore.network.price_books import PriceBook, price_book
+from railcore.network.price_books import PriceBook, book_of_links, price_book
 from railcore.network.topology.clos import Parts, clos_reach, ideal_clos_parts, rail_parts
 
 COUNT_METHODS = ("smooth", "rounded", "whole")
@@ -47,13 +47,25 @@ def chip_modes(chip: str, nic_Bps: float) -> dict[int, int]:
 class Equipment:
     """What networks are built of: a switch chip of the catalog, and ports and transceivers of the NIC's speed.
 
-    nic_Bps: bandwidth of a GPU's NIC, one direction [bytes/s]; prices [USD] and peak powers [W] of parts of that speed.
+    nic_Bps: bandwidth of a GPU's NIC, one direction [bytes/s]. prices [USD] and peak powers [W]: scaled to that speed
+    (`book_of_links`).
+
+    Raises ValueError for a book whose link rate is not known.
     """
 
     chip: str
     nic_Bps: float
     prices: PriceBook
     powers: PriceBook
+
+    def __post_init__(self) -> None:
+        for family in ("prices", "powers"):
+            object.__setattr__(self, family, book_of_links(family, getattr(self, family), self.nic_Bps))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Texts where a book is scaled from another link rate."""
+        return (*self.prices.warnings, *self.powers.warnings)
 
     @property
     def modes(self) -> dict[int, int]:
@@ -83,7 +95,7 @@ class Equipment:
 
 @checked
 def catalog_equipment(chip: str, nic_Bps: float, book: str, optic: str) -> Equipment:
-    """Equipment at catalog prices and powers, in proportion to the speed.
+    """Equipment at catalog prices and powers: prices by the catalog's rule, powers in proportion to the speed.
 
     Parameters
     ----------
@@ -101,7 +113,7 @@ def catalog_equipment(chip: str, nic_Bps: float, book: str, optic: str) -> Equip
     switch, module = catalog.item("switches", chip), catalog.item("transceivers", optic)
     watts = nic_Bps * switch["power"] / switch["capacity"], nic_Bps * module["power"] / module["bandwidth"]
     powers = PriceBook(*watts, name=f"{chip} and {optic}", rate_Bps=nic_Bps, unit="W")
-    return Equipment(chip, nic_Bps, price_book(book).at_rate(nic_Bps), powers)
+    return Equipment(chip, nic_Bps, price_book(book), powers)
 
 
 def network_parts(
