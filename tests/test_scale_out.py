@@ -88,11 +88,19 @@ def test_equipment_of_the_catalog_is_in_proportion_to_the_speed(times):
 
 def test_equipment_scales_its_books_to_the_nic(monkeypatch, tmp_path):
     head = "name,parameter,value,low,high,unit,kind,source,as_of,note"
-    (tmp_path / "prices.csv").write_text(f"{head}\nscaling,rate_exponent,0.8,,,1,measured,ours,2026,\n")
+    for family, exponent in (("prices", 0.8), ("powers", 0.7)):
+        text = f"{head}\nscaling,rate_exponent,{exponent},,,1,measured,ours,2026,\n"
+        (tmp_path / f"{family}.csv").write_text(text)
     monkeypatch.setenv("RAILCORE_CATALOG", str(tmp_path))
     slow, book = scale_out.catalog_equipment("51.2T", NIC / 2, "flops2024", "800G DR8"), price_book("flops2024")
     assert slow.prices.port == pytest.approx(book.port / 2**0.8)
-    assert slow.warnings == ("Prices of flops2024 are of 800 Gbps links: they are scaled to 400 Gbps.",)
+    full = scale_out.catalog_equipment("51.2T", NIC, "flops2024", "800G DR8")
+    assert slow.powers.transceiver == pytest.approx(full.powers.transceiver / 2**0.7)
+    assert slow.powers.port * slow.chip_ports == pytest.approx(full.powers.port * full.chip_ports)  # the chip's
+    assert slow.warnings == (
+        "Prices of flops2024 are of 800 Gbps links: they are scaled to 400 Gbps.",
+        "Powers of 51.2T and 800G DR8 are of 800 Gbps links: they are scaled to 400 Gbps.",
+    )
     assert EQUIPMENT.warnings == ()
     again = replace(slow, nic_Bps=NIC)
     assert again.prices.port == pytest.approx(book.port) and again.prices.label() == "flops2024"

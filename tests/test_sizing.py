@@ -156,6 +156,19 @@ def test_a_documents_own_rows_replace_the_catalogs():
     assert size(rate_format="bf16").gpu_dense_flops == ours.gpu_dense_flops / 4
 
 
+@pytest.mark.parametrize("budget", [855e6, 1e11])
+def test_a_book_of_ones_own_takes_the_documents_place(budget):
+    """Without the document, and with another book than its own, it is the catalog's datacenter."""
+    assert document_size(budget, document="") == datacenter.size(budget)
+    assert document_size(budget, price_book="street2025") == datacenter.size(budget, price_book="street2025")
+    shares = document_size(budget, document="", price_book="flops2024")
+    assert shares == datacenter.size(budget, price_book="flops2024") and shares.rack_w == datacenter.size(budget).rack_w
+    own = specification.book_of_document("flops2024")
+    assert own == specification.book_of_document("flops2024", "flops2024") == ("flops2024", "flops2024")
+    assert specification.book_of_document("") == ("", "street2025")
+    assert document_size(budget).price_book == "flops2024" and np.shape(document_size(budget).pue) == (2,)
+
+
 def test_a_sizing_names_its_book_and_its_number_format():
     ours, theirs = datacenter.size(1e9, "DGX H200"), datacenter.size(1e9, "DGX H200", "flops2024", rate_format="bf16")
     assert "price_book='street2025', rate_format='fp8'" in repr(ours)
@@ -182,7 +195,7 @@ def test_a_rate_names_the_format_that_a_machine_runs_in():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"budget_usd": 4.2e6}, "4,285,715 USD|4,285,714 USD"),
+        ({"budget_usd": 4.2e6}, "give at least 5,000,000 USD for one"),
         ({"budget_usd": [1e9, 1.0]}, "buys no rack"),
         ({"budget_usd": -1}, "budget_usd is -1"),
         ({"compute_share": 0}, "compute_share is 0"),
@@ -193,7 +206,7 @@ def test_a_rate_names_the_format_that_a_machine_runs_in():
         ({"pue": 0.99}, "pue is 0.99"),
         ({"pue": [1.1, math.nan]}, "pue is"),
         ({"rack_w": 0}, "rack_w is 0"),
-        ({"power_w": 1e5}, "power_w is 100000.0, which feeds no rack: give at least 172.8 kW for one"),
+        ({"power_w": 1e5}, "power_w is 100000.0, which feeds no rack: give at least 165.6 kW for one"),
         ({"power_w": [1e9, 1.0]}, "feeds no rack"),
         ({"power_w": 0}, "power_w is 0"),
         ({"gpus": 71}, "most_gpus is 71, which fills no rack: give gpus for one, 72"),

@@ -7,7 +7,7 @@ Planes share front ports and wires: a box holds P chips, and P links of 1/P of t
 
 import math
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -95,7 +95,7 @@ class Equipment:
 
 @checked
 def catalog_equipment(chip: str, nic_Bps: float, book: str, optic: str) -> Equipment:
-    """Equipment at catalog prices and powers: prices by the catalog's rule, powers in proportion to the speed.
+    """Equipment at catalog prices and powers, those of another link rate scaled by the catalog's rule.
 
     Parameters
     ----------
@@ -111,8 +111,8 @@ def catalog_equipment(chip: str, nic_Bps: float, book: str, optic: str) -> Equip
     Equipment; a port draws its share of the chip's power.
     """
     switch, module = catalog.item("switches", chip), catalog.item("transceivers", optic)
-    watts = nic_Bps * switch["power"] / switch["capacity"], nic_Bps * module["power"] / module["bandwidth"]
-    powers = PriceBook(*watts, name=f"{chip} and {optic}", rate_Bps=nic_Bps, unit="W")
+    optics = PriceBook(0, module["power"], name=f"{chip} and {optic}", rate_Bps=module["bandwidth"], unit="W")
+    powers = replace(optics.at_rate(nic_Bps), port=nic_Bps * switch["power"] / switch["capacity"])
     return Equipment(chip, nic_Bps, price_book(book), powers)
 
 
