@@ -52,9 +52,10 @@ assumptions: $(SETUP) ## List what the catalog assumes, with bounds and source
 grid: $(SETUP) ## Rebuild data/grid from the packages it comes from, and compare
 	@$(RUN) data/grid/rebuild.py
 
-slow: $(SETUP) ## Rebuild data/derived and compare, stop the driver many times, change the last bits of every result
+slow: $(SETUP) ## Rebuild data/derived, stop the driver often, run notebooks with foreign books, change all results' last bits
 	$(RUN) data/derived/rebuild.py
 	RAILCORE_STOPS=40 $(RUN) -m pytest tests/test_stops.py
+	$(RUN) -m pytest -m slow tests
 	for seed in 1 2; do RAILCORE_ULP=$$seed $(RUN) -m pytest -n auto --dist loadfile tests \
 	  -k "not (driver or publishing or stops or browser)" || exit 1; done
 

@@ -25,8 +25,9 @@ from railcore.training.parallelism import Strategy, megatron_run
 from railcore.training.runtime import MODERN
 from railcore.training.search import best_times, search, strategy_blocks
 
-PRICES = price_books.PriceBook(600, 400, dac=100, circuit_port=500)
-POWERS = price_books.PriceBook(20, 10, dac=0.1, circuit_port=0.4)
+PRICES = price_books.PriceBook(600, 400, dac=100, circuit_port=500, rate_Bps=5e10)
+POWERS = price_books.PriceBook(20, 10, dac=0.1, circuit_port=0.4, rate_Bps=5e10)
+LIMITS = {"power_w": 1e9, "gpus": 72_000, "racks": 1000}
 MODEL, BOX = transformer.catalog_model("Llama-3 70B"), machine.catalog_machine("DGX H100")
 STRATEGY = Strategy(tensor=8, pipeline=4, data=2)
 LAW = scaling_laws.scaling_law("Hoffmann 2")
@@ -372,7 +373,7 @@ FUZZED = {
     "warnings": (LAW.warnings, {"compute": 1e25}),
     "Sizing": (
         type(dc.size(1e10)),
-        {**{name: value for name, value in vars(dc.size(1e10, power_w=1e9)).items() if name != "binding"}},
+        {name: value for name, value in vars(dc.size(1e10, "GB200 NVL72", **LIMITS)).items() if name != "binding"},
     ),
     "size": (
         dc.size,
@@ -382,7 +383,7 @@ FUZZED = {
             "price_book": "street2025",
             "variant": "",
             "rate_format": "fp8",
-            "power_w": 1e9,
+            **LIMITS,
             "pue": 1.2,
         },
     ),

@@ -156,6 +156,9 @@ def test_prices_are_ports_transceivers_and_cables():
         table.loc["management", "transceivers"] == table.loc["storage", "cables"] == 0
     )  # one tier: all are host links
     assert table["share"].sum() == pytest.approx(1) and not table.attrs["warnings"]
+    assert table.loc["frontend", "price_book"] == "ours (scaled from 400 Gbps to 100 Gbps)"
+    with pytest.raises(ValueError, match="book 'mine' has no rate_Bps"):
+        cluster_network_parts(cluster, price_books.PriceBook(80, 20, 5, name="mine"))
 
 
 def test_a_port_costs_its_share_of_the_interface():

@@ -492,7 +492,7 @@ def test_what_8192_gpus_on_nvl72_can_have():
     assert rows.cost_saved_over_any_to_any["rail-only"] == pytest.approx(0.566, abs=0.001)
     assert rows.cheapest[rows.cheapest != ""].to_dict() == {"Clos": "any-to-any", "rail-only": "of all"}
     assert rows.across_rails[rows.share_across_rails == 0].to_dict() == {"rail-only": "through the HB domain"}
-    assert rows.price_book.unique() == ["given"] and rows.power_book.unique() == ["street2025"]
+    assert rows.price_book.unique() == ["given"] and rows.power_book.unique() == ["street2025 (400 Gbps)"]
     assert cost.cluster_networks(8192, 72, 128, 4.0, prices, powers).attrs["warnings"] == domain_warnings(8192, 72)
 
 
@@ -578,8 +578,9 @@ def test_a_book_of_ones_own_without_powers_and_copper(own_catalog):
     assert powers == default[1]
     rows = cost.ownership_costs(**OWNED, prices=prices, powers=powers, electricity_price=2e-8, pue=1.2)
     copper = rows.set_index("host_links").price_book
-    assert set(copper["optics"]) == {"ours"} and set(copper["copper"]) == {"ours, copper of street2025"}
-    assert set(rows.power_book) == {"street2025"}
+    assert set(copper["optics"]) == {"ours (400 Gbps)"}
+    assert set(copper["copper"]) == {"ours (400 Gbps), copper of street2025"}
+    assert set(rows.power_book) == {"street2025 (400 Gbps)"}
     cluster = cost.cluster_networks(4096, 16, 32, 4, prices, powers).set_index("network").cost_usd
     bought = rows[rows.host_links == "optics"].set_index("network").purchase_usd
     assert bought["rail-optimized"] == cluster["rail-optimized"] and bought["rail-only"] == cluster["rail-only"]
@@ -595,8 +596,11 @@ def test_powers_of_another_link_rate_are_scaled_and_say_so(own_catalog):
     default = price_books.power_book(price_books.DEFAULT_BOOK)
     assert (powers.port, powers.transceiver) == (2 * default.port, 2 * default.transceiver)
     assert prices.dac == 2 * price_books.price_book(price_books.DEFAULT_BOOK).dac
-    assert powers.label() == "street2025 at 800 Gbps" and prices.label() == "ours"
-    assert prices.label(copper=True) == "ours, copper of street2025 at 800 Gbps"
+    scaled = "street2025 (scaled from 400 Gbps to 800 Gbps)"
+    assert powers.label() == scaled and prices.label() == "ours" and prices.label(rate=True) == "ours (800 Gbps)"
+    assert prices.label(copper=True) == f"ours, copper of {scaled}"
+    assert powers.warnings == ("Powers of street2025 are of 400 Gbps links: they are scaled to 800 Gbps.",)
+    assert prices.warnings == ()
     rows = price_books.book_rows("ours")
     assert rows["port_power"].value == powers.port and rows["port_power"].low == 20
     assert rows["port_price"].value == prices.port and rows["port_price"].low is None
@@ -616,7 +620,7 @@ def test_powers_without_a_link_rate_are_at_that_of_the_prices(own_catalog):
     assert (powers.port, powers.rate_Bps, powers.label()) == (600, prices.rate_Bps, "ours")
     assert powers.dac == 2 * price_books.power_book(price_books.DEFAULT_BOOK).dac
     curve = cost.link_rate_costs([4096], 8, [(5e10, 64)], prices, powers, (1, 1))
-    assert curve.power_book.tolist() == ["ours at 400 Gbps"]
+    assert curve.power_book.tolist() == ["ours (scaled from 800 Gbps to 400 Gbps)"]
     own_catalog("powers", "\n".join([head, rate, *rows]))
     assert price_books.matching_books("street2025", "ours")[1].port == 300
 
@@ -678,37 +682,79 @@ def test_books_in_each_others_place_are_refused():
         price_books.PriceBook("6 W", 1, unit="USD")
 
 
-def test_powers_of_another_link_rate_than_the_prices_are_a_warning():
+TABLES_OF_A_CLUSTER = [
+    lambda *books: cost.cluster_networks(4096, 16, 32, 4, *books),
+    lambda *books: cost.cluster_breakdown(4096, 16, 32, 4, *books),
+    lambda *books: cost.compare_rail_networks(4096, 16, 32, *books),
+    lambda *books: cost.oversubscription_costs(4096, 16, 32, [2], *books),
+    lambda *books: cost.ownership_costs(**OWNED, prices=books[0], powers=books[1], electricity_price=0, pue=1),
+]
+
+
+def test_powers_of_another_link_rate_than_the_prices_are_refused():
     prices, powers = (
-        price_books.PriceBook(900, 700, 90, name="mine", rate_Bps="800 Gbps"),
+        price_books.PriceBook(900, 700, 90, name="mine", rate_Bps="800 Gbps", unit="USD"),
         price_books.power_book("street2025"),
     )
-    cluster = (4096, 16, 32)
-    tables = [
-        lambda *books: cost.cluster_networks(*cluster, 4, *books),
-        lambda *books: cost.cluster_breakdown(*cluster, 4, *books),
-        lambda *books: cost.compare_rail_networks(*cluster, *books),
-        lambda *books: cost.oversubscription_costs(*cluster, [2], *books),
-        lambda *books: cost.ownership_costs(**OWNED, prices=books[0], powers=books[1], electricity_price=0, pue=1),
-    ]
-    for table in tables:
-        (text,) = table(prices, powers).attrs["warnings"]
-        assert "Prices of mine are of 800 Gbps links, powers of street2025 of 400 Gbps links" in text
-        assert "matching_books" in text
-        for fine in (powers.at_rate(prices.rate_Bps), price_books.PriceBook(20, 10, 0.1)):
-            assert table(prices, fine).attrs["warnings"] == ()
+    for table in (*TABLES_OF_A_CLUSTER, lambda *books: cost.part_totals(rail_only(512, 8, 16).parts, *books)):
+        with pytest.raises(ValueError, match="prices of mine are of 800 Gbps links, powers of street2025 of 400 Gbps"):
+            table(prices, powers)
+        table(prices, price_books.PriceBook(20, 10, 0.1))
+    for table in TABLES_OF_A_CLUSTER:
+        scaled = table(prices, powers.at_rate("800 Gbps"))
+        assert scaled.attrs["warnings"] == ("Powers of street2025 are of 400 Gbps links: they are scaled to 800 Gbps.",)
+        assert set(scaled.price_book) == {"mine (800 Gbps)"}
+        assert all(text.startswith("street2025 (scaled from 400 Gbps to 800 Gbps)") for text in scaled.power_book)
+
+
+def test_books_for_links_of_another_rate_follow_the_catalogs_rule(own_catalog):
+    head = "name,parameter,value,low,high,unit,kind,source,as_of,note\n"
+    own_catalog("prices", f"{head}scaling,rate_exponent,0.8,,,1,measured,ours,2026,\n")
+    dear, (prices, powers) = (
+        price_books.matching_books("flops2024"),
+        price_books.matching_books("flops2024", rate_Bps="400 Gbps"),
+    )
+    for part in ("port", "transceiver"):
+        assert getattr(prices, part) == pytest.approx(getattr(dear[0], part) / 2**0.8)
+        assert getattr(powers, part) == getattr(price_books.power_book("street2025"), part)
+    assert prices == price_books.book_of_links("prices", dear[0], 5e10) == dear[0].at_rate("400 Gbps")
+    for table in TABLES_OF_A_CLUSTER[:3]:
+        full, half = (table(*books).filter(like="cost_usd").to_numpy() for books in (dear, (prices, powers)))
+        assert half == pytest.approx(full / 2**0.8)
+    said = cost.cluster_networks(4096, 16, 32, 4, prices, powers)
+    assert set(said.price_book) == {"flops2024 (scaled from 800 Gbps to 400 Gbps)"}
+    assert said.attrs["warnings"] == ("Prices of flops2024 are of 800 Gbps links: they are scaled to 400 Gbps.",)
+    rows = price_books.book_rows("flops2024", rate_Bps="400 Gbps")
+    assert rows["port_price"].value == prices.port and rows["port_power"].value == powers.port
+
+
+def test_a_book_that_cannot_be_scaled_is_refused():
+    plain = price_books.PriceBook(2, 4, name="mine")
+    with pytest.raises(ValueError, match="book 'mine' has no rate_Bps, and links are of 400 Gbps"):
+        price_books.book_of_links("prices", plain, 5e10)
+    assert price_books.book_of_links("prices", plain) is plain
+    with pytest.raises(ValueError, match="rate_Bps is 'fast': give"):
+        price_books.price_book("street2025").at_rate("fast")
+    of_no_unit = price_books.PriceBook(2, 4, name="mine", rate_Bps=5e10)
+    with pytest.raises(ValueError, match=r"book 'mine' is of 400 Gbps links.*give its unit, 'USD' or 'W'"):
+        of_no_unit.at_rate(1e11)
+    for family, port in (("prices", 4), ("powers", 4)):  # its place tells
+        assert price_books.book_of_links(family, of_no_unit, 1e11).port == port
 
 
 def test_a_scaled_book_says_so():
-    book = price_books.PriceBook(2, 4, name="mine", rate_Bps=5e10)
+    book = price_books.PriceBook(2, 4, name="mine", rate_Bps=5e10, unit="USD")
     assert book.scaled(0.5).label() == "mine x 0.5" and book.scaled(1) is book
-    assert (book.at_rate(1e11).port, book.at_rate(1e11).label()) == (4, "mine at 800 Gbps")
+    faster = book.at_rate(1e11)
+    assert (faster.port, faster.label()) == (4, "mine (scaled from 400 Gbps to 800 Gbps)")
     assert book.at_rate(2e11, 0.5).transceiver == 8 and book.at_rate(5e10) is book
-    assert book.at_rate(1e11).at_rate(2e11).label() == "mine at 1.6 Tbps"
+    assert faster.at_rate(2e11).label() == "mine (scaled from 400 Gbps to 1.6 Tbps)"
+    assert (faster.at_rate(5e10).label(), faster.at_rate(5e10).warnings) == ("mine", ())
     flops = price_books.price_book("flops2024")
-    assert flops.label(copper=True) == "flops2024, copper of street2025 at 800 Gbps"
-    slower = flops.at_rate(5e10)
-    assert slower.dac == 120 and slower.label(copper=True) == "flops2024 at 400 Gbps, copper of street2025 at 400 Gbps"
+    assert flops.label(copper=True) == "flops2024, copper of street2025 (scaled from 400 Gbps to 800 Gbps)"
+    slower = flops.at_rate(5e10)  # copper at the rate that it is listed at
+    assert slower.dac == 120
+    assert slower.label(copper=True) == "flops2024 (scaled from 800 Gbps to 400 Gbps), copper of street2025"
 
 
 def tables_of_a_run(folder, **variables):
@@ -732,8 +778,8 @@ def test_the_recipe_of_readme_has_one_book(tmp_path, monkeypatch):
     assert 'RAILCORE_CATALOG=mine make figures NB=01_network_cost PARAMS="-p price_book ours"' in text
     monkeypatch.setenv("RAILCORE_CATALOG", "mine")
     tables, printed = tables_of_a_run(tmp_path, price_book="ours", gpus=8192, hb_domain_size=72, radix=128)
-    books = [set(table.price_book.str.split(" at ").str[0]) for table in tables.values() if "price_book" in table]
-    assert books and set.union(*books) == {"ours", "ours, copper of street2025"}
+    books = pd.concat(table.price_book for table in tables.values() if "price_book" in table)
+    assert set(books.str.replace(r" \(.*?\)", "", regex=True)) == {"ours", "ours, copper of street2025"}
     assert all(set(table.power_book.str[:10]) == {"street2025"} for table in tables.values() if "power_book" in table)
     cluster = tables["01_cluster"].set_index("network")
     owned = tables["01_ownership"].query("host_links == 'optics'").set_index("network")

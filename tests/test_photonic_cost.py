@@ -73,10 +73,12 @@ def test_savings_are_those_of_the_totals():
 
 
 def test_warnings_and_books_are_carried():
-    prices, powers = price_books.price_book("flops2024"), price_books.power_book("street2025")
+    prices, powers = price_books.matching_books("flops2024")
     table = photonic_cost.photonic_network_costs(100, 8, 64, prices, powers)
-    assert set(table["price_book"]) == {"flops2024, circuit ports of street2025"}
-    assert "do not fill HB domains" in table.attrs["warnings"][0] and "800 Gbps" in table.attrs["warnings"][1]
+    assert set(table["price_book"]) == {"flops2024 (800 Gbps), circuit ports of street2025"}
+    assert "do not fill HB domains" in table.attrs["warnings"][0] and "to 800 Gbps" in table.attrs["warnings"][1]
+    with pytest.raises(ValueError, match="prices of flops2024 are of 800 Gbps links, powers of street2025 of 400 Gbps"):
+        photonic_cost.photonic_network_costs(100, 8, 64, prices, POWERS)
     with pytest.raises(ValueError, match="prices is book 'street2025', which is in W"):
         photonic_cost.photonic_network_costs(64, 8, 64, POWERS, PRICES)
     with pytest.raises(ValueError, match="book 'mine' has no circuit_port"):
@@ -135,7 +137,8 @@ def test_rows_of_a_book_without_circuit_ports_are_the_default_ones():
     assert rows["port_price"].high == pytest.approx(2 * 714.1)
     default = catalog.item("prices", "street2025").row("circuit_port_price")
     assert (rows["circuit_port_price"].low, rows["circuit_port_price"].high) == (default.low, default.high)
-    assert rows["circuit_port_price"].name == "railonly2025 at 800 Gbps, circuit ports of street2025"
+    scaled = "railonly2025 (scaled from 400 Gbps to 800 Gbps)"
+    assert rows["circuit_port_price"].name == f"{scaled}, circuit ports of street2025"
 
 
 def test_plans_of_switches_that_are_no_longer_than_their_rails():
@@ -177,6 +180,18 @@ def test_wirings_with_the_same_circuit_ports_cost_the_same():
     assert table["ring_Bps"].tolist() == [2.5e10, 5e10, 5e10, 2.5e10]
     assert table["rings"].tolist() == [1, 1, 1, 2]
     assert (table["cost_saved"][[(1, 8), (2, 4)]] < 0).all() and (table["cost_saved"][[(2, 1), (1, 2)]] > 0.7).all()
+
+
+def test_wirings_are_paid_at_the_rate_of_the_links():
+    where = ([(2, 1)], 5e10, 4096, 8, 64, 576)
+    books = price_books.matching_books("flops2024")
+    table = photonic_cost.wiring_costs(*where, *books)
+    same = photonic_cost.wiring_costs(*where, *(book.at_rate(5e10) for book in books))
+    assert table.equals(same) and "from 800 Gbps to 400 Gbps" in table["price_book"][0]
+    assert table["gpu_cost_usd"][0] == 2 * PRICES.circuit + 500  # ports of circuit switches, half a transceiver
+    assert table.attrs["warnings"] == books[0].at_rate(5e10).warnings
+    with pytest.raises(ValueError, match="book 'mine' has no rate_Bps"):
+        photonic_cost.wiring_costs(*where, price_books.PriceBook(1, 1, circuit_port=1, name="mine"), POWERS)
 
 
 # photonic2025

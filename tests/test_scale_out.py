@@ -20,7 +20,7 @@ from railcore.network.topology import RailFabric, fat_tree, faults, graph, ideal
 from railcore.workbench.charts import bars
 
 NIC = 800 * Gbps
-PRICES, POWERS = PriceBook(800, 1000), PriceBook(17, 15)
+PRICES, POWERS = PriceBook(800, 1000, rate_Bps=NIC), PriceBook(17, 15, rate_Bps=NIC)
 EQUIPMENT = Equipment("51.2T", NIC, PRICES, POWERS)
 
 
@@ -82,8 +82,30 @@ def test_equipment_of_the_catalog_is_in_proportion_to_the_speed(times):
     assert found.powers.transceiver == pytest.approx(times * catalog.item("transceivers", "800G DR8")["power"])
     book = price_book("flops2024")
     one = book.scaled(times * NIC / book.rate_Bps)
-    assert found.prices.label() == ("flops2024" if times == 1 else "flops2024 at 1.6 Tbps")
+    assert found.prices.label() == ("flops2024" if times == 1 else "flops2024 (scaled from 800 Gbps to 1.6 Tbps)")
     assert (found.prices.port, found.prices.transceiver) == pytest.approx((one.port, one.transceiver))
+
+
+def test_equipment_scales_its_books_to_the_nic(monkeypatch, tmp_path):
+    head = "name,parameter,value,low,high,unit,kind,source,as_of,note"
+    for family, exponent in (("prices", 0.8), ("powers", 0.7)):
+        text = f"{head}\nscaling,rate_exponent,{exponent},,,1,measured,ours,2026,\n"
+        (tmp_path / f"{family}.csv").write_text(text)
+    monkeypatch.setenv("RAILCORE_CATALOG", str(tmp_path))
+    slow, book = scale_out.catalog_equipment("51.2T", NIC / 2, "flops2024", "800G DR8"), price_book("flops2024")
+    assert slow.prices.port == pytest.approx(book.port / 2**0.8)
+    full = scale_out.catalog_equipment("51.2T", NIC, "flops2024", "800G DR8")
+    assert slow.powers.transceiver == pytest.approx(full.powers.transceiver / 2**0.7)
+    assert slow.powers.port * slow.chip_ports == pytest.approx(full.powers.port * full.chip_ports)  # the chip's
+    assert slow.warnings == (
+        "Prices of flops2024 are of 800 Gbps links: they are scaled to 400 Gbps.",
+        "Powers of 51.2T and 800G DR8 are of 800 Gbps links: they are scaled to 400 Gbps.",
+    )
+    assert EQUIPMENT.warnings == ()
+    again = replace(slow, nic_Bps=NIC)
+    assert again.prices.port == pytest.approx(book.port) and again.prices.label() == "flops2024"
+    with pytest.raises(ValueError, match="book 'given' has no rate_Bps"):
+        Equipment("51.2T", NIC, PriceBook(800, 1000), POWERS)
 
 
 def test_cost_is_the_cost_of_the_parts_at_full_speed():

@@ -10,7 +10,7 @@ from railcore.network.price_books import PriceBook
 from railcore.systems import datacenter as dc
 
 NIC, NVL72 = 800 * Gbps, "GB200 NVL72"
-EQUIPMENT = scale_out.Equipment("51.2T", NIC, PriceBook(8, 10), PriceBook(1, 1))
+EQUIPMENT = scale_out.Equipment("51.2T", NIC, PriceBook(8, 10, rate_Bps=NIC), PriceBook(1, 1, rate_Bps=NIC))
 
 
 def job(gpus=835_000, datacenters=2):

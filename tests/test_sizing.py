@@ -54,7 +54,8 @@ def test_the_lesser_of_budget_and_power_binds(budget, power, share, others, pue)
     assert both.racks == min(bought.racks, fed.racks)
     assert both.total_w <= power * (1 + 1e-9) and both.total_usd <= budget * (1 + 1e-9)
     assert (bought.binding, fed.binding) == ("budget", "power")
-    assert both.binding == ("budget" if bought.racks < fed.racks else "power" if fed.racks < bought.racks else "both")
+    least = "budget" if bought.racks < fed.racks else "power" if fed.racks < bought.racks else "budget and power"
+    assert both.binding == least
     less = fed if both.binding == "power" else bought
     assert (both.total_usd, both.network_usd) == (less.total_usd, less.network_usd)
     one_more = (fed.racks + 1) * BASE["rack_w"] * (1 + others) * pue
@@ -81,7 +82,42 @@ def test_limits_broadcast_and_each_element_says_which_binds():
         assert (binds, found.racks[i, j], found.total_usd[i, j]) == (alone.binding, alone.racks, alone.total_usd)
     rack = datacenter.size(1e10)
     exact = datacenter.size(10 * rack.rack_usd / rack.compute_share, power_w=10 * rack.total_w / rack.racks)
-    assert exact.binding == "both" and exact.racks == 10
+    assert exact.binding == "budget and power" and exact.racks == 10
+
+
+def test_gpus_and_racks_limit_as_budget_and_power_do():
+    for count in (1, 7, 1000):  # each alone: racks x GPUs per rack
+        by_gpus, by_racks = datacenter.size(gpus=72 * count), datacenter.size(racks=count)
+        assert by_gpus.racks == by_racks.racks == count and by_gpus.gpus == by_racks.gpus == 72 * count
+        assert (by_gpus.binding, by_racks.binding) == ("gpus", "racks")
+        assert by_gpus.total_usd == by_racks.total_usd == pytest.approx(by_racks.racks_usd / by_racks.compute_share)
+        assert datacenter.size(gpus=72 * count + 71).racks == count  # what does not fill a rack is left out
+        bought = datacenter.size(by_racks.total_usd)  # the budget that the racks imply buys them
+        assert bought.racks == count and bought.network_usd == pytest.approx(by_racks.network_usd)
+    servers = datacenter.size(gpus=16_384, platform="DGX H100")
+    assert servers.racks == 2048 and servers.gpus == 16_384
+
+
+@given(BUDGET, st.floats(2e6, 1e12), st.integers(72, 10**7), st.integers(1, 10**6))
+def test_the_least_of_all_limits_binds(budget, power, gpus, racks):
+    limits = {"budget_usd": budget, "power_w": power, "gpus": gpus, "racks": racks}
+    alone = {name.partition("_")[0]: datacenter.size(**{name: limit}).racks for name, limit in limits.items()}
+    found = datacenter.size(**limits)
+    assert found.racks == min(alone.values())
+    assert found.binding.split(" and ") == [name for name, most in alone.items() if most == found.racks]
+    assert found.gpus <= gpus and found.total_w <= power * (1 + 1e-9) and found.racks_usd <= budget * (1 + 1e-9)
+    in_budget = "budget" in found.binding
+    assert found.total_usd == (budget if in_budget else pytest.approx(found.racks_usd / found.compute_share))
+
+
+def test_limits_of_gpus_and_racks_sweep():
+    gpus, racks = np.array([72, 720, 7200]), np.array([[5], [50]])
+    found = datacenter.size(1e10, gpus=gpus, racks=racks)
+    assert found.racks.tolist() == [[1, 5, 5], [1, 10, 50]]
+    assert found.binding.tolist() == [["gpus", "racks", "racks"], ["gpus", "gpus", "racks"]]
+    assert found.total_usd.shape == (2, 3)
+    tied = datacenter.size(gpus=360, racks=5)
+    assert tied.binding == "gpus and racks"
 
 
 def test_bare_machine_is_the_limit_of_no_other_costs():
@@ -120,6 +156,19 @@ def test_a_documents_own_rows_replace_the_catalogs():
     assert size(rate_format="bf16").gpu_dense_flops == ours.gpu_dense_flops / 4
 
 
+@pytest.mark.parametrize("budget", [855e6, 1e11])
+def test_a_book_of_ones_own_takes_the_documents_place(budget):
+    """Without the document, and with another book than its own, it is the catalog's datacenter."""
+    assert document_size(budget, document="") == datacenter.size(budget)
+    assert document_size(budget, price_book="street2025") == datacenter.size(budget, price_book="street2025")
+    shares = document_size(budget, document="", price_book="flops2024")
+    assert shares == datacenter.size(budget, price_book="flops2024") and shares.rack_w == datacenter.size(budget).rack_w
+    own = specification.book_of_document("flops2024")
+    assert own == specification.book_of_document("flops2024", "flops2024") == ("flops2024", "flops2024")
+    assert specification.book_of_document("") == ("", "street2025")
+    assert document_size(budget).price_book == "flops2024" and np.shape(document_size(budget).pue) == (2,)
+
+
 def test_a_sizing_names_its_book_and_its_number_format():
     ours, theirs = datacenter.size(1e9, "DGX H200"), datacenter.size(1e9, "DGX H200", "flops2024", rate_format="bf16")
     assert "price_book='street2025', rate_format='fp8'" in repr(ours)
@@ -146,7 +195,7 @@ def test_a_rate_names_the_format_that_a_machine_runs_in():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"budget_usd": 4.2e6}, "4,285,715 USD|4,285,714 USD"),
+        ({"budget_usd": 4.2e6}, "give at least 5,000,000 USD for one"),
         ({"budget_usd": [1e9, 1.0]}, "buys no rack"),
         ({"budget_usd": -1}, "budget_usd is -1"),
         ({"compute_share": 0}, "compute_share is 0"),
@@ -157,9 +206,14 @@ def test_a_rate_names_the_format_that_a_machine_runs_in():
         ({"pue": 0.99}, "pue is 0.99"),
         ({"pue": [1.1, math.nan]}, "pue is"),
         ({"rack_w": 0}, "rack_w is 0"),
-        ({"power_w": 1e5}, "power_w is 100000.0, which feeds no rack: give at least 172.8 kW for one"),
+        ({"power_w": 1e5}, "power_w is 100000.0, which feeds no rack: give at least 165.6 kW for one"),
         ({"power_w": [1e9, 1.0]}, "feeds no rack"),
         ({"power_w": 0}, "power_w is 0"),
+        ({"gpus": 71}, "most_gpus is 71, which fills no rack: give gpus for one, 72"),
+        ({"gpus": [144, 71]}, "fills no rack"),
+        ({"gpus": 100.5}, "gpus is 100.5: give whole numbers"),
+        ({"racks": 0}, "racks is 0: give whole numbers of at least 1"),
+        ({"racks": -1}, "racks is -1"),
         ({"rate_format": "fp5"}, "rate_format is 'fp5'"),
         ({"platform": "GH200"}, "no row 'price', needed for datacenter size"),
         ({"platform": "GB400"}, "does not exist"),
@@ -170,8 +224,8 @@ def test_bad_input_is_named(changes, message):
         size(**changes)
 
 
-def test_neither_budget_nor_power_is_refused():
-    with pytest.raises(ValueError, match="budget_usd and power_w are None: give one of them"):
+def test_no_limit_is_refused():
+    with pytest.raises(ValueError, match="budget_usd, power_w, gpus and racks are None: give one of them"):
         datacenter.size()
 
 

@@ -1,4 +1,8 @@
-"""Parts times prices and powers: purchase, power, what each network saves and gives, redundancy, energy over years."""
+"""Parts times prices and powers: purchase, power, what each network saves and gives, redundancy, energy over years.
+
+Links are of the rate of the books, which tables name. `price_books.matching_books` and `PriceBook.at_rate` give books
+for other links. Prices and powers of unlike link rates are refused.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +15,7 @@ from railcore.facts import catalog, units
 from railcore.facts.arguments import checked
 from railcore.facts.checks import at_least, share, whole
 from railcore.facts.sensitivity import tornado_table
-from railcore.network.price_books import PriceBook
+from railcore.network.price_books import PriceBook, check_books
 from railcore.network.topology.clos import Parts, checked_oversubscription, rail_parts
 from railcore.network.topology.rails import RailFabric, domain_warnings, most_rails_per_switch
 
@@ -19,7 +23,7 @@ from railcore.network.topology.rails import RailFabric, domain_warnings, most_ra
 def with_book_names(
     table: pd.DataFrame, prices: PriceBook, powers: PriceBook | None, copper: bool = False, circuits: bool = False
 ) -> pd.DataFrame:
-    """A table of costs with the names of its books, and a warning where they are of unlike link rates.
+    """A table of costs with the names and link rates of its books, and their warnings.
 
     Parameters
     ----------
@@ -32,27 +36,19 @@ def with_book_names(
 
     Returns
     -------
-    The table with columns price_book and power_book. Raises ValueError for books in each other's place.
+    The table with columns price_book and power_book. Raises as `check_books`.
     """
+    check_books(prices, powers)
     for column, book in (("price_book", prices), ("power_book", powers)):
         if book is not None:
-            table[column] = book.label(copper, circuits)
-    table.attrs["warnings"] = (*table.attrs.get("warnings", ()), *_book_warnings(prices, powers))
+            table[column] = book.label(copper, circuits, rate=True)
+    return _with_book_warnings(table, prices, powers)
+
+
+def _with_book_warnings(table: pd.DataFrame, prices: PriceBook, powers: PriceBook | None) -> pd.DataFrame:
+    scaled = (*prices.warnings, *(powers.warnings if powers else ()))
+    table.attrs["warnings"] = tuple(dict.fromkeys((*table.attrs.get("warnings", ()), *scaled)))
     return table
-
-
-def _book_warnings(prices: PriceBook, powers: PriceBook | None) -> tuple[str, ...]:
-    """A text where prices and powers are of unlike link rates. Raises ValueError for books in each other's place."""
-    for name, book, unit in (("prices", prices, "USD"), ("powers", powers, "W")):
-        if book is not None and book.unit not in ("", unit):
-            raise ValueError(f"{name} is book {book.name!r}, which is in {book.unit}: give one in {unit}")
-    if powers is None or None in (prices.rate_Bps, powers.rate_Bps) or prices.rate_Bps == powers.rate_Bps:
-        return ()
-    rates = [units.show(rate, "bps") for rate in (prices.rate_Bps, powers.rate_Bps) if rate]
-    return (
-        f"Prices of {prices.name} are of {rates[0]} links, powers of {powers.name} of {rates[1]} links: "
-        "price_books.matching_books gives both at one rate.",
-    )
 
 
 @checked
@@ -73,9 +69,9 @@ def network_total(parts: Parts, book: PriceBook, copper_tiers: int = 0) -> np.nd
 def part_totals(parts: Parts, prices: PriceBook, powers: PriceBook) -> dict[str, np.ndarray]:
     """Columns tiers, switches, ports, links, transceivers, cost_usd, power_w of networks, an entry for each.
 
-    Raises ValueError for prices and powers in each other's place.
+    Raises as `check_books`.
     """
-    _book_warnings(prices, powers)
+    check_books(prices, powers)
     counts = {name: getattr(parts, name) for name in ("tiers", "switches", "ports", "links", "transceivers")}
     return counts | {"cost_usd": network_total(parts, prices), "power_w": network_total(parts, powers)}
 
@@ -216,7 +212,7 @@ def cluster_networks(
     cheapest ("any-to-any", "of all", both or none); share_same_rail and share_across_rails (of its NIC's bandwidth that
     a GPU has at worst while all send at once: `RailFabric.nic_shares`); across_rails ("over the network",
     "through the HB domain"); price_book, power_book. attrs["warnings"]: texts where the GPUs do not fill HB domains,
-    and where prices and powers are of unlike link rates.
+    and where a book is scaled from another link rate.
     """
     fabrics = _contenders(gpus, hb_domain_size, radix, oversubscription)
     rows = [{"network": name, **_network_row(fabric, prices, powers)} for name, fabric in fabrics.items()]
@@ -364,6 +360,7 @@ def link_rate_costs(
         frame = pd.DataFrame(table | {name: totals[name] for name in ("cost_usd", "power_w")})
         frames.append(with_book_names(frame, scaled[0], scaled[1]))
     table = pd.concat(frames, ignore_index=True)
+    table.attrs["warnings"] = ()  # rows of scaled books are what was asked for
     return with_domain_warnings(table, table["gpus"], hb_domain_size)
 
 
@@ -498,16 +495,18 @@ def ownership_costs(
     attrs["warnings"]: texts where the GPUs do not fill HB domains, and where a book has no copper and its rows are left
     out.
     """
+    check_books(prices, powers)
     rows, without = [], [book.name for book in (prices, powers) if book.dac is None]
     for name, layer in (("rail-optimized", 1), ("rail-only", np.inf)):
         parts = rail_parts(gpus, hb_domain_size, radix, layer, rails_per_switch=None)
         for links, copper in (("optics", 0),) if without else (("optics", 0), ("copper", 1)):
             power = network_total(parts, powers, copper)
             costs = total_cost(network_total(parts, prices, copper), power, years, electricity_price, pue)
-            books = {"price_book": prices.label(copper > 0), "power_book": powers.label(copper > 0)}
+            books = {"price_book": prices.label(copper > 0, rate=True)}
+            books["power_book"] = powers.label(copper > 0, rate=True)
             rows.append({"network": name, "host_links": links, "power_w": power, **costs, **books})
     table = with_domain_warnings(pd.DataFrame(rows).astype({"purchase_usd": float}), gpus, hb_domain_size)
-    table.attrs["warnings"] += _book_warnings(prices, powers)
+    table = _with_book_warnings(table, prices, powers)
     if without:
         text = f"No copper to the hosts: book {' and '.join(map(repr, without))} has no dac, the number of a cable."
         table.attrs["warnings"] += (text,)

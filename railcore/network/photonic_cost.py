@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, units
 from railcore.facts.arguments import checked
-from railcore.facts.checks import whole
+from railcore.facts.checks import positive, whole
 from railcore.facts.sensitivity import tornado_table
 from railcore.network.cost import part_totals, share_saved, total_cost, with_book_names, with_domain_warnings
-from railcore.network.price_books import PriceBook
+from railcore.network.price_books import PriceBook, book_of_links
 from railcore.network.topology.clos import rail_parts
 from railcore.network.topology.photonic import CircuitParts, circuit_parts, circuit_reach, ring_lengths
 
@@ -70,7 +70,7 @@ def photonic_network_costs(
     -------
     Columns network, gpus, hb_domain_size, tiers, switches, ports, transceivers, cost_usd, power_w, those of
     `photonic_savings`, price_book, power_book; NaN where rails do not fit into a circuit switch. attrs["warnings"]:
-    texts where the GPUs of a row do not fill HB domains, and where prices and powers are of unlike link rates.
+    texts where the GPUs of a row do not fill HB domains, and where a book is scaled from another link rate.
     """
     radices = np.ones(1, np.int64) if ocs_ports is None else whole("ocs_ports", ocs_ports)
     asked = {"gpus": gpus, "hb_domain_size": hb_domain_size, "radix": radix}
@@ -177,7 +177,7 @@ def price_sensitivity(
         table = tornado_table(ends, partial(saved, network), centre[network])
         table["input"] = [f"{units.words(name)} [{ranges[name].unit}]" for name in table["input"]]
         tables.append(table.assign(over=network))
-    table = pd.concat(tables, ignore_index=True).assign(price_book=prices.label(circuits=True))
+    table = pd.concat(tables, ignore_index=True).assign(price_book=prices.label(circuits=True, rate=True))
     return table[["over", *(name for name in table if name != "over")]]
 
 
@@ -270,7 +270,7 @@ def wiring_costs(
     radix, ocs_ports
         Ports of a packet switch, and of a circuit switch.
     prices, powers
-        Books of prices [USD] and of peak powers [W], with circuit ports.
+        Books of prices [USD] and of peak powers [W], with circuit ports; scaled to nic_Bps (`book_of_links`).
 
     Returns
     -------
@@ -279,6 +279,8 @@ def wiring_costs(
     one of them, in one direction), gpu_cost_usd, gpu_power_w (of ports in use), cost_saved and power_saved (of
     rail-optimized's), price_book, power_book.
     """
+    rate = positive("nic_Bps", nic_Bps, "bytes/s").item()
+    prices, powers = book_of_links("prices", prices, rate), book_of_links("powers", powers, rate)
     rows = []
     for ports, fibres in wirings:
         wiring = {"nic_ports": ports, "fibres_per_port": fibres, "transceivers_per_gpu": 1}

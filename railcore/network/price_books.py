@@ -20,7 +20,7 @@ class PriceBook:
     dac: None where the book has no copper. circuit_port: of an optical circuit switch, the same at any link rate; None
     where the book has none. name, copper_name, circuit_name: whose numbers they are, and whose copper's and circuit
     port's are where they are another's; tables show them. rate_Bps: link rate of the parts, one direction [bytes/s], or
-    None.
+    None. source_Bps, copper_source_Bps: link rate whose numbers were scaled to it, None where none were.
 
     Raises ValueError for what is below 0.
     """
@@ -33,6 +33,8 @@ class PriceBook:
     copper_name: str = field(default="", kw_only=True)
     circuit_name: str = field(default="", kw_only=True)
     rate_Bps: Quantity | None = field(default=None, kw_only=True)
+    source_Bps: Any = field(default=None, kw_only=True)
+    copper_source_Bps: Any = field(default=None, kw_only=True)
     unit: str = field(default="", kw_only=True)
     made_by = "PriceBook(port=..., transceiver=...), price_book(name) or power_book(name)"
 
@@ -68,32 +70,102 @@ class PriceBook:
             )
         return self.circuit_port
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """A text where the numbers are scaled from those of another link rate."""
+        if self.source_Bps in (None, self.rate_Bps):
+            return ()
+        what = {"USD": "Prices", "W": "Powers"}.get(self.unit, "Numbers")
+        links = f"{_rate_text(self.source_Bps)} links: they are scaled to {_rate_text(self.rate_Bps)}."
+        return (f"{what} of {self.name} are of {links}",)
+
     def scaled(self, factor: float) -> "PriceBook":
         """The book for parts that cost or draw `factor` times as much; its name says so."""
-        if factor == 1:
+        return self if factor == 1 else replace(self._times(factor), name=f"{self.name} x {units.number(factor, 4)}")
+
+    def at_rate(self, rate_Bps: Quantity, exponent: float | None = None) -> "PriceBook":
+        """The book for links of another rate: all times (rate / the book's) ** exponent; `label` and `warnings` say so.
+
+        exponent: by default the catalog's, row rate_exponent of `scaling` in prices or powers. Light passes a circuit
+        switch at any rate: its port stays what it is. Raises ValueError for a book without a rate, and for one that
+        says neither USD nor W where the exponent is not given.
+        """
+        rate = positive("rate_Bps", si("rate_Bps", rate_Bps, "400 Gbps"), "bytes/s").item()
+        if self.rate_Bps is None:
+            raise ValueError(
+                f"book {self.name!r} has no rate_Bps, and links are of {_rate_text(rate)}: give it the link "
+                "rate of its parts, one direction"
+            )
+        if rate == self.rate_Bps:
             return self
+        scaled = self._times((rate / self.rate_Bps) ** (self._rate_exponent if exponent is None else exponent))
+        sources: dict[str, Any] = {"source_Bps": self.source_Bps or self.rate_Bps, "circuit_port": self.circuit_port}
+        return replace(scaled, rate_Bps=rate, copper_source_Bps=self.copper_source_Bps or self.rate_Bps, **sources)
+
+    @property
+    def _rate_exponent(self) -> float:
+        """How prices or powers rise with the link rate, as the catalog declares it."""
+        for family, (_, unit) in catalog.BOOKS.items():
+            if unit == self.unit:
+                return catalog.item(family, "scaling")["rate_exponent"]
+        raise ValueError(
+            f"book {self.name!r} is of {_rate_text(self.rate_Bps)} links, and prices scale otherwise than "
+            "powers: give its unit, 'USD' or 'W', or the exponent"
+        )
+
+    def _times(self, factor: float) -> "PriceBook":
         numbers = {part: getattr(self, part) for part in ("port", "transceiver", "dac", "circuit_port")}
         scaled: dict[str, Any] = {part: None if number is None else number * factor for part, number in numbers.items()}
-        return replace(self, **scaled, name=f"{self.name} x {units.number(factor, 4)}")
+        return replace(self, **scaled)
 
-    def at_rate(self, rate_Bps: float, exponent: float = 1.0) -> "PriceBook":
-        """The book for links of another rate: all times (rate / the book's) ** exponent; its names say so.
+    def label(self, copper: bool = False, circuits: bool = False, rate: bool = False) -> str:
+        """Name for a table or picture, and what it is scaled from.
 
-        Light passes a circuit switch at any rate: its port stays what it is. Raises ValueError without a rate.
+        copper, circuits: of a table with copper cables, with circuit switches too. rate: with the link rate.
         """
-        if self.rate_Bps is None:
-            raise ValueError(f"book {self.name!r} has no rate_Bps: give the link rate of its parts, one direction")
-        if rate_Bps == self.rate_Bps:
-            return self
-        before, now = (f" at {units.show(rate, 'bps')}" for rate in (self.rate_Bps, rate_Bps))
-        name, copper = (text and text.removesuffix(before) + now for text in (self.name, self.copper_name))
-        scaled = self.scaled((rate_Bps / self.rate_Bps) ** exponent)
-        return replace(scaled, rate_Bps=rate_Bps, name=name, copper_name=copper, circuit_port=self.circuit_port)
+        sources = {self.name: self.source_Bps}
+        if copper and self.copper_name:
+            sources[f"copper of {self.copper_name}"] = self.copper_source_Bps
+        own = _rate_text(self.rate_Bps) if self.rate_Bps else ""
+        texts = []
+        for name, source in sources.items():
+            scaled = f"scaled from {_rate_text(source)} to {own}" if source not in (None, self.rate_Bps) else ""
+            said = scaled or (own if rate and name == self.name else "")
+            texts.append(f"{name} ({said})" if said else name)
+        if circuits and self.circuit_name:
+            texts.append(f"circuit ports of {self.circuit_name}")
+        return ", ".join(texts)
 
-    def label(self, copper: bool = False, circuits: bool = False) -> str:
-        """Name for a table; copper, circuits: of a table with copper cables, with circuit switches too."""
-        others = {"copper": copper and self.copper_name, "circuit ports": circuits and self.circuit_name}
-        return ", ".join([self.name, *(f"{part} of {name}" for part, name in others.items() if name)])
+
+def book_of_links(family: str, book: PriceBook, rate_Bps: Quantity | None = None) -> PriceBook:
+    """A book of prices or of powers for links of a rate, scaled by the catalog's rule where it is of another one.
+
+    family: "prices" or "powers", as which it is given. rate_Bps: of the links, one direction [bytes/s]; None where it
+    is not known: then that of the book counts. Raises ValueError for prices in the place of powers or the other way
+    round, and for a book whose link rate is unknown where that of the links is known.
+    """
+    _, unit = catalog.BOOKS[family]
+    if book.unit not in ("", unit):
+        raise ValueError(f"{family} is book {book.name!r}, which is in {book.unit}: give one in {unit}")
+    return book if rate_Bps is None else replace(book, unit=unit).at_rate(rate_Bps)
+
+
+def check_books(prices: PriceBook, powers: PriceBook | None) -> None:
+    """Refuse books for one network that are in each other's place, or of unlike link rates. Raises ValueError."""
+    book_of_links("prices", prices)
+    if powers is None:
+        return
+    book_of_links("powers", powers)
+    if None not in (prices.rate_Bps, powers.rate_Bps) and prices.rate_Bps != powers.rate_Bps:
+        rates = [_rate_text(book.rate_Bps) for book in (prices, powers)]
+        raise ValueError(
+            f"prices of {prices.name} are of {rates[0]} links, powers of {powers.name} of {rates[1]} links: give both "
+            f"at the rate of the links, such as book.at_rate({rates[0]!r}) or matching_books(prices, powers, rate_Bps)"
+        )
+
+
+def _rate_text(rate_Bps: Any) -> str:
+    return units.show(rate_Bps, "bps")
 
 
 @checked
@@ -112,17 +184,19 @@ def power_book(name: str) -> PriceBook:
 
 
 @checked
-def matching_books(prices: str, powers: str | None = None) -> tuple[PriceBook, PriceBook]:
-    """Prices [USD] and peak powers [W] for one network, powers at the link rate of the prices.
+def matching_books(
+    prices: str, powers: str | None = None, rate_Bps: float | None = None
+) -> tuple[PriceBook, PriceBook]:
+    """Prices [USD] and peak powers [W] for the links of one network, as of `book_of_links`.
 
     prices, powers: books of the catalog. Without `powers` they are those of the same name, or `DEFAULT_BOOK`'s where
-    the catalog has none of that name. Powers without a link rate are at that of the prices. Raises as `price_book`.
+    the catalog has none of that name. Powers without a link rate are at that of the prices. rate_Bps: of the links, one
+    direction [bytes/s], by default that of the prices. Raises as `price_book`.
     """
-    bought = price_book(prices)
-    drawn = _book("powers", _power_name(prices, powers), bought.rate_Bps)
-    if bought.rate_Bps is None or drawn.rate_Bps == bought.rate_Bps:
-        return bought, drawn
-    return bought, drawn.at_rate(bought.rate_Bps, catalog.item("powers", "scaling")["rate_exponent"])
+    listed = price_book(prices)
+    bought = book_of_links("prices", listed, rate_Bps)
+    drawn = _book("powers", _power_name(prices, powers), listed.rate_Bps)
+    return bought, book_of_links("powers", drawn, bought.rate_Bps)
 
 
 def books_text(prices: PriceBook, powers: PriceBook, circuits: bool = False) -> str:
@@ -133,11 +207,12 @@ def books_text(prices: PriceBook, powers: PriceBook, circuits: bool = False) -> 
     return f"prices of {whose[0]}, powers of {whose[1]}"
 
 
-def book_rows(prices: str, powers: str | None = None) -> dict[str, catalog.Value]:
+@checked
+def book_rows(prices: str, powers: str | None = None, rate_Bps: float | None = None) -> dict[str, catalog.Value]:
     """Catalog rows of `matching_books`, port_price to transceiver_power, with electricity price and PUE."""
     rows: dict[str, catalog.Value] = {}
     names = (prices, _power_name(prices, powers))
-    for family, name, book in zip(catalog.BOOKS, names, matching_books(prices, powers), strict=True):
+    for family, name, book in zip(catalog.BOOKS, names, matching_books(prices, powers, rate_Bps), strict=True):
         rows |= part_rows(family, name, book, ("port", "transceiver"))
     return rows | {key: catalog.item("prices", "energy").row(key) for key in ("electricity_price", "pue")}
 
@@ -166,7 +241,7 @@ def part_rows(family: str, name: str, book: PriceBook, parts: Iterable[str]) -> 
         factor = getattr(book, part) / row.value if row.value else 1.0
         ends = {end: getattr(row, end) for end in ("value", "low", "high")}
         ends = {end: value if value is None else value * factor for end, value in ends.items()}
-        rows[parameter] = replace(row, **ends, name=book.label(part == "dac", part == "circuit_port"))
+        rows[parameter] = replace(row, **ends, name=book.label(part == "dac", part == "circuit_port", rate=True))
     return rows
 
 
@@ -214,7 +289,7 @@ def _with_default_copper(book: PriceBook, family: str, dac: str) -> PriceBook:
     """The book with `DEFAULT_BOOK`'s copper at its own link rate."""
     rows = (family, DEFAULT_BOOK, dac), ("prices", DEFAULT_BOOK, "bandwidth"), (family, "scaling", "rate_exponent")
     number, rate, exponent = (_unused_value(*row) for row in rows)
-    copper = PriceBook(0, 0, number, name=DEFAULT_BOOK, rate_Bps=rate)
+    copper = PriceBook(0, 0, number, rate_Bps=rate)
     if book.rate_Bps is not None:
         copper = copper.at_rate(book.rate_Bps, exponent)
-    return replace(book, dac=copper.dac, copper_name=copper.name)
+    return replace(book, dac=copper.dac, copper_name=DEFAULT_BOOK, copper_source_Bps=copper.source_Bps)

@@ -7,7 +7,7 @@ Planes share front ports and wires: a box holds P chips, and P links of 1/P of t
 
 import math
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,7 @@ from railcore.facts.arguments import checked
 from railcore.facts.checks import one_of, whole
 from railcore.facts.units import Gbps, number
 from railcore.network.cost import network_total
-from railcore.network.price_books import PriceBook, price_book
+from railcore.network.price_books import PriceBook, book_of_links, price_book
 from railcore.network.topology.clos import Parts, clos_reach, ideal_clos_parts, rail_parts
 
 COUNT_METHODS = ("smooth", "rounded", "whole")
@@ -47,13 +47,25 @@ def chip_modes(chip: str, nic_Bps: float) -> dict[int, int]:
 class Equipment:
     """What networks are built of: a switch chip of the catalog, and ports and transceivers of the NIC's speed.
 
-    nic_Bps: bandwidth of a GPU's NIC, one direction [bytes/s]; prices [USD] and peak powers [W] of parts of that speed.
+    nic_Bps: bandwidth of a GPU's NIC, one direction [bytes/s]. prices [USD] and peak powers [W]: scaled to that speed
+    (`book_of_links`).
+
+    Raises ValueError for a book whose link rate is not known.
     """
 
     chip: str
     nic_Bps: float
     prices: PriceBook
     powers: PriceBook
+
+    def __post_init__(self) -> None:
+        for family in ("prices", "powers"):
+            object.__setattr__(self, family, book_of_links(family, getattr(self, family), self.nic_Bps))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Texts where a book is scaled from another link rate."""
+        return (*self.prices.warnings, *self.powers.warnings)
 
     @property
     def modes(self) -> dict[int, int]:
@@ -83,7 +95,7 @@ class Equipment:
 
 @checked
 def catalog_equipment(chip: str, nic_Bps: float, book: str, optic: str) -> Equipment:
-    """Equipment at catalog prices and powers, in proportion to the speed.
+    """Equipment at catalog prices and powers, those of another link rate scaled by the catalog's rule.
 
     Parameters
     ----------
@@ -99,9 +111,9 @@ def catalog_equipment(chip: str, nic_Bps: float, book: str, optic: str) -> Equip
     Equipment; a port draws its share of the chip's power.
     """
     switch, module = catalog.item("switches", chip), catalog.item("transceivers", optic)
-    watts = nic_Bps * switch["power"] / switch["capacity"], nic_Bps * module["power"] / module["bandwidth"]
-    powers = PriceBook(*watts, name=f"{chip} and {optic}", rate_Bps=nic_Bps, unit="W")
-    return Equipment(chip, nic_Bps, price_book(book).at_rate(nic_Bps), powers)
+    optics = PriceBook(0, module["power"], name=f"{chip} and {optic}", rate_Bps=module["bandwidth"], unit="W")
+    powers = replace(optics.at_rate(nic_Bps), port=nic_Bps * switch["power"] / switch["capacity"])
+    return Equipment(chip, nic_Bps, price_book(book), powers)
 
 
 def network_parts(

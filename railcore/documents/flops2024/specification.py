@@ -1,7 +1,7 @@
 """The datacenter that flops2024 specifies, and what the document prints of it, by its claims' names.
 
 Prices, powers, memory and speeds of its own stand in place of the catalog's. In notebooks the parameter `document`
-names whose rows these are; empty for the catalog's alone.
+names whose rows these are; empty for the catalog's alone. Its price book counts with them: `book_of_document`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, claims
 from railcore.facts.units import Gbps
+from railcore.network.price_books import DEFAULT_BOOK
 from railcore.systems.datacenter.exposed import TrainingCase, least_wan_Bps
 from railcore.systems.datacenter.layouts import Layer, Precision, layer, layout, layout_summary, tensor_degree_memory
 from railcore.systems.datacenter.layouts import precision as precision_of
@@ -23,8 +24,22 @@ PLATFORM = "GB200 NVL72"
 Cases = Mapping[str, TrainingCase]  # by name, such as "dense" and "moe"
 
 
+def book_of_document(document: str, price_book: str | None = None) -> tuple[str, str]:
+    """Whose own rows of a platform count, and which price book.
+
+    Without a price book the document's own, or `DEFAULT_BOOK` without a document. Another book than the document's puts
+    the catalog's rows in place of its prices and powers.
+    """
+    book = price_book or document or DEFAULT_BOOK
+    return (document if book == document else ""), book
+
+
 def document_size(
-    budget_usd: ArrayLike | None = None, platform: str = PLATFORM, document: str = DOCUMENT, **changes: Any
+    budget_usd: ArrayLike | None = None,
+    platform: str = PLATFORM,
+    document: str = DOCUMENT,
+    price_book: str | None = None,
+    **changes: Any,
 ) -> Sizing:
     """`sizing.size` of the document's budget and platform, with its lowest and highest PUE as an array of two.
 
@@ -34,8 +49,9 @@ def document_size(
         By default the document's [USD].
     platform
         Of the catalog's platforms.
-    document
-        Whose own rows replace the catalog's where it has some, "" for none.
+    document, price_book
+        Whose own rows replace the catalog's where it has some, "" for none; and the price book, as in
+        `book_of_document`.
     **changes
         As in `sizing.size`: rate_format, and fields of a `Sizing`.
 
@@ -43,11 +59,12 @@ def document_size(
     -------
     A `Sizing`.
     """
-    if document and "pue" not in changes:
+    whose, book = book_of_document(document, price_book)
+    if whose and "pue" not in changes:
         energy = catalog.item("prices", "energy")
-        changes["pue"] = np.array([energy[f"pue_{end}_{document}"] for end in ("low", "high")])
+        changes["pue"] = np.array([energy[f"pue_{end}_{whose}"] for end in ("low", "high")])
     budget = catalog.item("prices", DOCUMENT)["datacenter_price"] if budget_usd is None else budget_usd
-    return size(budget, platform, DOCUMENT, document, **changes)
+    return size(budget, platform, book, whose, **changes)
 
 
 def document_site(
@@ -74,7 +91,7 @@ def document_site(
 
 
 def memory_chart_arguments(
-    model: str, one: Layer, budget_usd: float, platform: str, datacenters: int
+    model: str, one: Layer, budget_usd: float, platform: str, datacenters: int, price_book: str | None = None
 ) -> dict[str, Any]:
     """Memory of a GPU by tensor-parallel degree on the racks that a budget buys, by the catalog's own rows.
 
@@ -84,12 +101,14 @@ def memory_chart_arguments(
         Name and layer of a model.
     budget_usd, platform, datacenters
         Of the whole datacenter [USD]; of the catalog; that share the racks.
+    price_book
+        Of the catalog, by default `DEFAULT_BOOK`.
 
     Returns
     -------
     Arguments of `charts.tradeoffs.memory_by_degree`: data, limit_bytes and title.
     """
-    machine = document_size(budget_usd, platform, "")
+    machine = document_size(budget_usd, platform, "", price_book)
     where = document_site(int(machine.racks), platform, "", datacenters=datacenters)
     return {
         "data": tensor_degree_memory({model: one}, where.rack_gpus),

@@ -21,7 +21,7 @@ from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import one_of, positive, whole
 from railcore.facts.units import show
 from railcore.network.cost import network_total
-from railcore.network.price_books import PriceBook
+from railcore.network.price_books import PriceBook, book_of_links
 from railcore.network.topology.clos import Parts
 from railcore.network.topology.rails import HBDomains, RailFabric
 from railcore.network.topology.segments import SwitchModel, switch_model
@@ -407,9 +407,9 @@ def cluster_network_parts(
     """Parts and price of each network's switches; host links of the management network are copper, all others optical.
 
     A port costs its share of its interface, a transceiver or cable what its link rate asks for: the book's numbers are
-    scaled to both rates. NICs and scale-up links come with the servers and are not priced. book: of all networks but
-    those of `books`, by name. A network whose links are slower than a sixteenth of the book's has no price, and
-    table.attrs["warnings"] says so.
+    scaled to both rates (`book_of_links`). NICs and scale-up links come with the servers and are not priced. book: of
+    all networks but those of `books`, by name. A network whose links are slower than a sixteenth of the book's has no
+    price, and table.attrs["warnings"] says so. Raises ValueError for a book whose link rate is not known.
     Columns network, switch, tiers, switches, ports, links, transceivers, cables, cost_usd, share, price_book.
     """
     rows, warnings = [], []
@@ -423,7 +423,7 @@ def cluster_network_parts(
         row = {"network": name, "switch": network.switch.name, **counts}
         row |= {"transceivers": 2 * (counts["links"] - cables), "cables": cables, "cost_usd": math.nan}
         if own.rate_Bps is None or network.port_Bps >= _LEAST_SHARE * own.rate_Bps:
-            priced = _book_of_links(network, own)
+            priced = _book_of_network(network.port_Bps, network.switch, own)
             row |= {"cost_usd": float(network_total(parts, priced, copper)), "price_book": priced.label(bool(copper))}
         else:
             rates = f"{show(network.port_Bps, 'bps')} links, book {own.name} of {show(own.rate_Bps, 'bps')} ones"
@@ -435,10 +435,7 @@ def cluster_network_parts(
     return table
 
 
-def _book_of_links(network: ClusterNetwork, book: PriceBook) -> PriceBook:
+def _book_of_network(port_Bps: float, switch: SwitchModel, book: PriceBook) -> PriceBook:
     """A book at the rate of a network's links; its ports at that of their share of the switch's interface."""
-    if book.rate_Bps is None or network.switch is None:
-        return book
-    exponent = catalog.item("prices", "scaling")["rate_exponent"]
-    interface = network.switch.port_Bps / network.switch.ports_of_interface(network.port_Bps)
-    return replace(book.at_rate(network.port_Bps, exponent), port=book.at_rate(interface, exponent).port)
+    interface = book_of_links("prices", book, switch.port_Bps / switch.ports_of_interface(port_Bps))
+    return replace(book_of_links("prices", book, port_Bps), port=interface.port)

@@ -1,6 +1,7 @@
 """What a budget buys and a power feeds: racks, GPUs, FLOP/s, memory; and the machine as a layer sees it."""
 
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -19,20 +20,22 @@ _DEFAULT_PLATFORM = "GB200 NVL72"  # of the catalog
 @checked
 @dataclass(frozen=True)
 class Sizing:
-    """A budget, a power or both, and what racks cost, draw and compute; any field may be an array, all that broadcast.
+    """What limits a datacenter, and what racks cost, draw and compute; any field may be an array, all that broadcast.
 
-    budget_usd: of the whole datacenter, None where power alone limits the racks; compute_share, network_share: of it
-    for racks and for the network. rack_usd, rack_w, rack_gpus: price, power at full load and GPUs of a rack or server.
+    Limits, of which one at least is given and the others are None: budget_usd, of the whole datacenter; power_w, that
+    the facility may draw, PUE x IT [W]; most_gpus; most_racks.
+    compute_share, network_share: of the budget for racks and for the network. rack_usd, rack_w, rack_gpus: price, power
+    at full load and GPUs of a rack or server.
     gpu_dense_flops, gpu_sparse_flops: peak rate of a GPU without and with 2:4 sparsity [FLOP/s], NaN where unknown.
     gpu_memory_bytes: of a GPU. other_power_share: power of network and storage over that of the racks.
     pue: power usage effectiveness, facility power over IT power.
-    power_w: that the facility may draw, PUE x IT [W]; None for as much as the budget's racks do.
     price_book, rate_format: whose shares of the budget these are, and the number format of the peak rates; "" where the
     numbers were given themselves.
-    binding: which of the two leaves fewer whole racks, "budget" or "power"; "both" where they leave as many.
+    binding: the limit that leaves the fewest whole racks, "budget", "power", "gpus" or "racks"; such as "budget and
+    power" where several leave as many.
 
-    Raises ValueError naming the argument that is out of range; for a budget or a power too small for one rack it says
-    what one needs.
+    Raises ValueError naming the argument that is out of range; for a limit too small for one rack it says what one
+    needs.
     """
 
     budget_usd: Any
@@ -47,34 +50,46 @@ class Sizing:
     other_power_share: Any = 0.0
     pue: Any = 1.0
     power_w: Any = None
+    most_gpus: Any = None
+    most_racks: Any = None
     price_book: str = ""
     rate_format: str = ""
     binding: Any = field(init=False)
 
     def __post_init__(self) -> None:
-        if self.budget_usd is None and self.power_w is None:
-            raise ValueError("budget_usd and power_w are None: give one of them, such as '10 GUSD' or '1 GW', or both")
+        if all(getattr(self, name) is None for name in ("budget_usd", "power_w", "most_gpus", "most_racks")):
+            raise ValueError(
+                "budget_usd, power_w, gpus and racks are None: give one of them, such as '10 GUSD', '1 GW' or 9216 GPUs"
+            )
         for name in ("rack_usd", "rack_w", "rack_gpus", "gpu_dense_flops", "gpu_memory_bytes"):
             checks.positive(name, getattr(self, name))
         for name in ("budget_usd", "power_w"):
             if getattr(self, name) is not None:
                 checks.positive(name, getattr(self, name))
+        for name in ("most_gpus", "most_racks"):
+            if getattr(self, name) is not None:
+                checks.whole(name, getattr(self, name))
         checks.share("compute_share", self.compute_share, above_0=True)
         checks.share("network_share", self.network_share)
         checks.at_least("other_power_share", self.other_power_share)
         checks.at_least("pue", self.pue, 1)
         if np.any(np.asarray(self.compute_share) + self.network_share > 1 + 1e-12):
             raise ValueError(f"network_share is {self.network_share!r}: with compute_share it is more than the budget")
-        bought, fed = self._most_racks
-        if np.any(bought < 1):
+        most = self._most_racks
+        if np.any(most["budget"] < 1):
             least = float(np.max(np.asarray(self.rack_usd) / self.compute_share))
             raise ValueError(
                 f"budget_usd is {self.budget_usd!r}, which buys no rack: give at least {least:,.0f} USD for one"
             )
-        if np.any(fed < 1):
+        if np.any(most["power"] < 1):
             needed = show(float(np.max(self._rack_total_w)), "W")
             raise ValueError(f"power_w is {self.power_w!r}, which feeds no rack: give at least {needed} for one")
-        binding = np.select([bought < fed, fed < bought], ["budget", "power"], "both")
+        if np.any(most["gpus"] < 1):
+            of_rack = float(np.max(self.rack_gpus))
+            raise ValueError(f"most_gpus is {self.most_gpus!r}, which fills no rack: give gpus for one, {of_rack:,.0f}")
+        binds = np.stack(np.broadcast_arrays(*(racks == self.racks for racks in most.values())), axis=-1)
+        texts = [" and ".join(compress(most, row)) for row in binds.reshape(-1, len(most))]
+        binding = np.reshape(texts, binds.shape[:-1])
         object.__setattr__(self, "binding", binding if binding.ndim else binding.item())
 
     @property
@@ -83,16 +98,23 @@ class Sizing:
         return np.asarray(self.rack_w) * (1 + np.asarray(self.other_power_share)) * np.asarray(self.pue)
 
     @property
-    def _most_racks(self) -> tuple[Any, Any]:
-        """Whole racks that the budget buys and that the power feeds, infinite without the one or the other."""
-        bought = np.inf if self.budget_usd is None else np.asarray(self.budget_usd) * self.compute_share / self.rack_usd
-        fed = np.inf if self.power_w is None else np.asarray(self.power_w) / self._rack_total_w
-        return np.floor(bought * (1 + 1e-12)), np.floor(fed * (1 + 1e-12))
+    def _most_racks(self) -> dict[str, Any]:
+        """Whole racks that each limit leaves, infinite where it is not given."""
+        limits: dict[str, tuple[Any, Any]] = {  # and what a rack takes of it
+            "budget": (self.budget_usd, np.asarray(self.rack_usd) / self.compute_share),
+            "power": (self.power_w, self._rack_total_w),
+            "gpus": (self.most_gpus, self.rack_gpus),
+            "racks": (self.most_racks, 1),
+        }
+        return {
+            name: np.inf if limit is None else np.floor(np.asarray(limit) / rack * (1 + 1e-12))
+            for name, (limit, rack) in limits.items()
+        }
 
     @property
     def racks(self) -> Any:
-        """Whole racks: floor(min(budget x compute share / price, power / power of the facility for a rack))."""
-        return np.minimum(*self._most_racks)
+        """Whole racks: floor of the least of budget x compute share / price, power / that of a rack, GPUs / its own."""
+        return np.minimum.reduce(np.broadcast_arrays(*self._most_racks.values()))
 
     @property
     def gpus(self) -> Any:
@@ -136,9 +158,11 @@ class Sizing:
 
     @property
     def total_usd(self) -> Any:
-        """Cost of the datacenter [USD]: the budget, or where the power binds what its racks' share of one implies."""
+        """Cost of the datacenter [USD]: the budget, or where others bind what its racks' share of one implies."""
         implied = self.racks_usd / np.asarray(self.compute_share)
-        return implied if self.budget_usd is None else np.where(self.binding == "power", implied, self.budget_usd)[()]
+        if self.budget_usd is None:
+            return implied
+        return np.where(self._most_racks["budget"] > self.racks, implied, self.budget_usd)[()]
 
     @property
     def network_usd(self) -> Any:
@@ -168,14 +192,18 @@ def size(
     variant: str = "",
     rate_format: str = "",
     power_w: ArrayLike | None = None,
+    gpus: ArrayLike | None = None,
+    racks: ArrayLike | None = None,
     **changes: Any,
 ) -> Sizing:
-    """A datacenter of catalog racks: size("10 GUSD"), size(power_w="1 GW"), or the lesser of both; arrays are sweeps.
+    """A datacenter of catalog racks: size("10 GUSD"), size(power_w="1 GW"), size(gpus=9216) or the least of several.
+
+    Arrays are sweeps.
 
     Parameters
     ----------
     budget_usd
-        Of the whole datacenter [USD]; None where power_w alone limits the racks.
+        Of the whole datacenter [USD]; None where it does not limit the racks.
     platform
         Of the catalog's platforms, with a price and a power.
     price_book
@@ -186,6 +214,8 @@ def size(
         "fp4", "fp8" or "bf16", by default the GPU's narrowest.
     power_w
         That the facility may draw, cooling and all (PUE x IT) [W].
+    gpus, racks
+        At most so many; GPUs that do not fill a rack are left out.
     **changes
         Any field of `Sizing`, in place of the catalog's.
 
@@ -198,8 +228,11 @@ def size(
     UnknownName
         For names or rows that the catalog lacks.
     ValueError
-        As `Sizing`: neither budget nor power, or too little of one for a rack.
+        As `Sizing`: no limit, or too little of one for a rack.
     """
+    for name, count in (("gpus", gpus), ("racks", racks)):
+        if count is not None:
+            checks.whole(name, count)
     if price_book not in catalog.names("prices"):
         books = [name for name in catalog.names("prices") if "compute_share" in catalog.item("prices", name)]
         raise catalog.UnknownName("price_book", price_book, books, catalog.rows_to_add("prices", price_book))
@@ -220,7 +253,8 @@ def size(
     }
     read_values = {name: read() for name, read in known.items() if name not in changes}
     names = {"price_book": price_book, "rate_format": "" if "gpu_dense_flops" in changes else narrowest}
-    return Sizing(budget_usd, power_w=power_w, **names, **read_values, **changes)
+    limits: dict[str, Any] = {"power_w": power_w, "most_gpus": gpus, "most_racks": racks}
+    return Sizing(budget_usd, **limits, **names, **read_values, **changes)
 
 
 @checked
