@@ -91,9 +91,9 @@ def test_no_other_book_stays_behind(name, suite, tmp_path):
     defaults = book_parameters(name)
     write_foreign_books(tmp_path / "own", defaults)
     words = [word for parameter in defaults for word in ("-p", parameter, foreign_name(parameter))]
-    status, printed = project.run(suite, name, *words, RAILCORE_CATALOG=str(tmp_path / "own"))
+    status, printed = project.run(suite, name, *words, "--name", "foreign", RAILCORE_CATALOG=str(tmp_path / "own"))
     assert status == 0, printed
-    texts = saved_texts(suite / "build" / "custom" / name)
+    texts = saved_texts(suite / "build" / "custom" / name / "foreign")
     documents = {key.partition(".")[0] for key in claims.claims()}
     others = {HIDDEN, *(book for books in BOOKS.values() for book in books if book not in documents)}
     for word in sorted(others):
