@@ -244,7 +244,9 @@ def map_label(
     halo = [effects.withStroke(linewidth=2.2, foreground="white")]
     shown = ax.annotate(text, (0, 0), (0, 0), textcoords="offset points", path_effects=halo, zorder=9, **style)
     inside = ax.get_window_extent()
-    sides = _SIDES[np.argsort(-_SIDES @ np.asarray(away, float), kind="stable")] * reach
+    way = np.asarray(away, float) / (np.abs(away).max() or 1.0)
+    towards = np.round(_SIDES @ way, 9)  # of sides that are as good the first
+    sides = _SIDES[np.argsort(-towards, kind="stable")] * reach
     for point in at:
         for x, y in np.concatenate([step * sides for step in steps]) if reach else [(0, 0)]:
             shown.xy, shown.xyann = point, (x, y)
