@@ -126,6 +126,8 @@ def test_larger_clusters_and_slower_switches_cost_more_of_the_same_strategy():
     switches = pd.DataFrame({"circuit_switch": ["a", "b"], "reconfiguration_s": [1e-3, 1e-1], "reach": [600, 10**6]})
     found = largest_clusters(table, switches, [0.03, 100.0]).set_index("circuit_switch")
     assert found.loc["a", 100.0] == 512 and found.loc["b", 100.0] == 1024 and found.loc["b", 0.03] == 0
+    read = switches.assign(reconfiguration_s=np.nextafter(switches["reconfiguration_s"], 0))
+    pd.testing.assert_frame_equal(found, largest_clusters(table, read, [0.03, 100.0]).set_index("circuit_switch"))
 
 
 @pytest.fixture(scope="module")
