@@ -255,7 +255,7 @@ def map_label(
             within = inside.x0 <= box.x0 and box.x1 <= inside.x1 and inside.y0 <= box.y0 and box.y1 <= inside.y1
             if within and not any(box.overlaps(other) for other in taken):
                 taken.append(box)
-                if np.hypot(x, y) > _FAR_LABEL:
+                if np.hypot(x, y) > _FAR_LABEL * (1 + 1e-9):
                     end = ax.transData.inverted().transform(
                         ax.transData.transform(point) + np.array([x, y]) * ax.figure.dpi / 72
                     )
