@@ -147,6 +147,8 @@ def test_cheapest_is_what_a_loop_finds():
     assert marks["cheapest"] == min(alone, key=lambda shape: (alone[shape], *shape))
     whole = {shape: cost for shape, cost in alone.items() if 4 % shape[0] == 0}
     assert marks["cheapest that divides a rack"] == min(whole, key=lambda shape: (whole[shape], *shape))
+    alike = costs.assign(cost_usd=1e9 + 1e-6 * np.arange(len(costs))[::-1])  # equal but for the last bits
+    assert scale_out.notable_shapes(alike, 4, 12, 2, EQUIPMENT)["cheapest"] == (1, 1)
 
 
 def test_arrays_equal_the_scalars():

@@ -34,6 +34,9 @@ def test_an_end_without_a_result_leaves_the_swing_of_the_other():
 def test_inputs_of_equal_swing_keep_their_order():
     table = tornado_table({name: (0, 1) for name in "zyx"}, lambda name, value: value, 0)
     assert list(table.input) == ["z", "y", "x"]
+    swings = {"z": 0.1 + 0.2, "y": 0.3, "x": math.nextafter(0.1 + 0.2, 1.0)}  # equal but for the last bit
+    table = tornado_table(dict.fromkeys(swings, (0, 1)), lambda name, value: value * swings[name], 0)
+    assert list(table.input) == ["z", "y", "x"]
 
 
 def test_an_input_without_both_ends_is_refused():

@@ -1,7 +1,5 @@
 """The packet model beside published runs of a public simulator: what is compared, the rules, and the stored runs."""
 
-import io
-import runpy
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -9,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from railcore.facts import files
 from railcore.network.transport import reference
 from railcore.network.transport.cases import TransportCase, run_case, without_idle_hosts
 from railcore.network.transport.runs import runs_of_cases
@@ -159,37 +156,6 @@ def test_published_slowdowns_meet_their_own_rules():
     assert told.startswith("0 of 9") and "RoCEv2 at 128 hosts, mean 2.35 (ours 3.06 to 3.06)" in told
 
 
-REBUILD = runpy.run_path(str(files.DATA / "derived/rebuild.py"))
-
-
-def test_finished_cases_are_not_run_again(tmp_path, monkeypatch):
-    ran = []
-
-    def run(case):
-        ran.append(case)
-        if case == 3 and len(ran) == 3:
-            raise KeyboardInterrupt
-        return pd.DataFrame({"case": [case], "twice": [2 * case]})
-
-    table = SimpleNamespace(CODE=(), __file__=__file__, run=run, key=str)
-    monkeypatch.setitem(REBUILD["TABLES"], "mine", table)
-    monkeypatch.setattr(files, "BUILD", tmp_path)
-    with pytest.raises(KeyboardInterrupt):
-        list(REBUILD["finished"]("mine", [1, 2, 3]))
-    found = list(REBUILD["finished"]("mine", [1, 2, 3]))
-    assert ran == [1, 2, 3, 3] and [kept for _, _, kept in found] == [True, True, False]
-    assert [rows["twice"].item() for _, rows, _ in found] == [2, 4, 6]
-
-
-def test_words_do_not_count_as_code(tmp_path):
-    one, two, three = (tmp_path / name for name in ("a.py", "b.py", "c.py"))
-    one.write_text('def f(x):\n    """Twice."""\n    return 2 * x\n')
-    two.write_text('def f(x):\n    """Two times."""\n    return 2 * x  # so\n')
-    three.write_text("def f(x):\n    return 3 * x\n")
-    texts = [REBUILD["_without_words"](path) for path in (one, two, three)]
-    assert texts[0] == texts[1] != texts[2]
-
-
 def simulated(rows, **changes):
     """Runs of some published rows of Ultra Ethernet, beside them."""
     found = []
@@ -234,15 +200,6 @@ def test_receivers_that_slow_their_credits_send_less_again():
     assert paced["last_s"] < 1.3 * plain["last_s"]
 
 
-STORED = REBUILD["TABLES"]["transport_runs"]
-
-
-def test_stored_runs_are_those_of_todays_inputs():
-    stored = pd.read_csv(files.data("derived/transport_runs.csv"))
-    assert files.data("derived/transport_runs.sha256").read_text().strip() == REBUILD["inputs_hash"]("transport_runs")
-    assert len(stored) == len(STORED.cases())
-
-
 def test_stored_runs_meet_the_rules_but_for_these():
     compared, uec = reference.compare_with_reference(), reference.compare_with_uec()
     missed = compared[compared["within"].eq(False)]
@@ -259,11 +216,3 @@ def test_stored_runs_meet_the_rules_but_for_these():
     ]
     met = rules_met(compared, uec)["met"].astype(bool)
     assert set(met.index[~met]) == {"permutations: one draw, in our range", "incast, from 8 senders"}
-
-
-@pytest.mark.parametrize("place", [0, 40, 80, 120])
-def test_stored_runs_come_out_again(place):
-    """Some of the smallest; `make slow` has them all."""
-    stored = pd.read_csv(files.data("derived/transport_runs.csv"))[place : place + 1]
-    new = pd.read_csv(io.StringIO(REBUILD["csv_text"](pd.DataFrame([run_case(STORED.cases()[place])]))))
-    assert REBUILD["as_stored"](new, stored)

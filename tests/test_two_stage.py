@@ -70,6 +70,20 @@ def test_the_minimum_of_equation_1(width, b, k, n):
     assert times[0] < min(times[1:])
 
 
+@pytest.mark.parametrize("power", range(1, 9))
+def test_halfway_between_two_powers_the_last_bits_do_not_choose(power):
+    model = replace(MODEL, group_rule="minimiser", group_rounding="power of two")
+    b = (
+        2
+        * 4096
+        * model.block_bytes
+        / (model.collective_rounds * model.hidden * model.element_bytes)
+        / 2 ** (2 * power + 1)
+    )
+    assert model.best_group_size(4096, b) == pytest.approx(2 ** (power + 0.5))
+    assert len({float(model.group_size(4096, b * (1 + each), 4096)) for each in (-4e-14, 0, 4e-14)}) == 1
+
+
 @given(st.floats(1e4, 1e9), st.sampled_from(two_stage.GROUP_SIZE_RULES))
 def test_rounding_takes_the_better_neighbour(b, rule):
     n = k = 4096

@@ -146,3 +146,9 @@ def test_a_noun_follows_its_count():
     singular = ["switch", "authority", "address", "node", "GPU", "rank"]
     nouns = ["switches", "authorities", "addresses", "nodes", "GPUs", "rank"]
     assert [units.counted(1, noun) for noun in nouns] == [f"1 {noun}" for noun in singular]
+
+
+@given(st.lists(SIGNED.map(lambda value: float(f"{value:.11g}")), min_size=1))
+def test_numbers_that_differ_in_the_last_bits_are_one(values):
+    found = units.distinct([*np.nextafter(values, np.inf), *np.nextafter(values, -np.inf), *values])
+    assert found == sorted(set(values))

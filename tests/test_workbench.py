@@ -284,6 +284,16 @@ def test_a_tornado_has_the_widest_bar_on_top():
     plt.close("all")
 
 
+@pytest.mark.parametrize("towards", [0.75, 0.0, 1.0])
+def test_a_tornado_does_not_hang_on_the_last_bit(towards):
+    data = pd.DataFrame({"input": ["one", "other"], "low": ["1", "2"], "high": ["3", "4"]})
+    data = data.assign(at_low=[0.25, 0.25], at_high=[np.nextafter(0.75, towards), 0.75], centre=0.5)
+    ax = bars.tornado_chart(data, plt.subplots()[1], "share")
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["one", "other"]
+    assert [text.get_text() for text in ax.texts] == ["1", "3", "2", "4"]  # of equal bars the low one first
+    plt.close("all")
+
+
 def test_a_tornado_with_both_ends_on_one_side_shows_both_bars_and_texts():
     data = pd.DataFrame({"input": ["sites"], "low": ["one"], "high": ["four"], "at_low": 0.3, "at_high": 0.6})
     ax = bars.tornado_chart(data.assign(centre=0.2), plt.subplots()[1], "share")

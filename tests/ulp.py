@@ -68,6 +68,10 @@ def off(value, name, seed):
 class Rewrite(ast.NodeTransformer):
     """a ** b and a @ b, and the functions above of np, math and scipy.special, go through the hook."""
 
+    def visit_FunctionDef(self, node):
+        compiled = {"njit", "inlined"} & {getattr(each, "id", "") for each in node.decorator_list}
+        return node if compiled else self.generic_visit(node)  # Numba cannot call the hook
+
     def visit_BinOp(self, node):
         self.generic_visit(node)
         name = {ast.Pow: "**", ast.MatMult: "@"}.get(type(node.op))

@@ -60,6 +60,12 @@ def cases() -> list[Case]:
     return found
 
 
+def size(case: Case) -> int:
+    """Passes of micro-batches through the chunks of a replica; micro-batches have one sequence each."""
+    *_, p, d, v, sequences = case
+    return p * v * sequences // d
+
+
 def key(case: Case) -> tuple:
     """What the rows of a case are computed from, but the code."""
     return case, as_machine(PLATFORM), DELAYS_S, as_model(case[0]), STEP_SOFTWARE[case[1]]

@@ -1,10 +1,10 @@
 """Rebuild data/derived, which takes longer than a notebook may, and compare it with what is stored.
 
-python data/derived/rebuild.py [--write] [--jobs N] [TABLE ...]
+python data/derived/rebuild.py [--write] [--jobs N] [--smallest N] [TABLE ...]
 
-A table is a module beside this file, with its cases and what a case gives; TABLE.csv has the rows of all cases, and
-TABLE.sha256 the hash of its inputs. Each finished case is kept in build/derived: a run that was stopped goes on where
-it was, until code or inputs change.
+A table is a module beside this file, with its cases, how large a case is and what rows it gives; TABLE.csv has the rows
+of all cases, and TABLE.sha256 the hash of its inputs. Each finished case is kept in build/derived: a run that was
+stopped goes on where it was, until code or inputs change.
 
 Exit status 0 where stored and new agree, 1 where they do not.
 """
@@ -44,8 +44,14 @@ def inputs_hash(table: str) -> str:
 
 
 def code_hash(table: str) -> str:
-    """Hash of the code that a table is computed by, without comments and docstrings."""
+    """Hash of the code that a table is computed by, without comments and docstrings.
+
+    Raises ValueError for a path of it that does not exist.
+    """
     paths = [files.ROOT / path for path in TABLES[table].CODE]
+    for named, path in zip(TABLES[table].CODE, paths, strict=True):
+        if not path.exists():
+            raise ValueError(f"CODE of {table} has {named!r}, which does not exist: write where that code is now")
     found = [each for path in paths for each in (sorted(path.rglob("*.py")) if path.is_dir() else [path])]
     return digest(*map(_without_words, [*found, Path(TABLES[table].__file__ or "")]))
 
@@ -78,6 +84,12 @@ def as_stored(new: pd.DataFrame, old: pd.DataFrame) -> bool:
     return True
 
 
+def smallest(table: str, count: int | None = None) -> list[int]:
+    """Places of so many of the smallest cases of a table, in its order; by default of all."""
+    cases = TABLES[table].cases()
+    return sorted(sorted(range(len(cases)), key=lambda place: TABLES[table].size(cases[place]))[:count])
+
+
 def finished(table: str, cases: list[Any], jobs: int = 1) -> Iterator[tuple[int, pd.DataFrame, bool]]:
     """Place and rows of each case, and whether they were kept from an earlier run; those come first."""
     code = code_hash(table)
@@ -99,26 +111,29 @@ def _computed(table: ModuleType, cases: list[Any], left: list[int], jobs: int) -
         yield from ((waiting[each], each.result()) for each in as_completed(waiting))
 
 
-def rebuild(table: str, write: bool, jobs: int) -> bool:
-    """Compute a table, and store or compare it. True where what is stored is what comes out."""
-    cases = TABLES[table].cases()
+def rebuild(table: str, write: bool, jobs: int, count: int | None = None) -> bool:
+    """Compute a table, or so many of its smallest cases, and store or compare it. True where it is what is stored."""
+    recipe, places = TABLES[table], smallest(table, count)
+    every = recipe.cases()
+    cases = [every[place] for place in places]
     path, hashed = files.DATA / f"derived/{table}.csv", files.DATA / f"derived/{table}.sha256"
     parts: dict[int, pd.DataFrame] = {}
     began = time.monotonic()
-    for place, rows, kept in finished(table, cases, jobs):
-        parts[place] = rows
+    for number, rows, kept in finished(table, cases, jobs):
+        parts[number] = rows
         if not kept:
             took = f"{time.monotonic() - began:.0f} s"
-            print(
-                f"{table}, {len(parts)} of {len(cases)}, {took}: {TABLES[table].named(cases[place])}", file=sys.stderr
-            )
-    new = pd.concat([parts[place] for place in range(len(cases))], ignore_index=True)
+            print(f"{table}, {len(parts)} of {len(cases)}, {took}: {recipe.named(cases[number])}", file=sys.stderr)
+    new = pd.concat([parts[number] for number in range(len(cases))], ignore_index=True)
     if write:
         files.write_all({path: csv_text(new), hashed: inputs_hash(table) + "\n"})
-    elif not path.is_file() or not as_stored(new, pd.read_csv(path)):
+        return True
+    old = pd.read_csv(path) if path.is_file() else pd.DataFrame()
+    wanted = [place * recipe.ROWS + row for place in places for row in range(recipe.ROWS)]
+    if len(old) != len(every) * recipe.ROWS or not as_stored(new, old.iloc[wanted]):
         print(f"{path.name} is not what comes out: find out why, then give --write")
         return False
-    elif hashed.read_text(encoding="utf-8").strip() != inputs_hash(table):
+    if hashed.read_text(encoding="utf-8").strip() != inputs_hash(table):
         print(f"{hashed.name} is of other inputs, with the same results: give --write")
         return False
     return True
@@ -130,11 +145,16 @@ def main() -> int:
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"of {', '.join(TABLES)}; all by default")
     parser.add_argument("--write", action="store_true", help="replace what is stored")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes, 1 by default")
+    parser.add_argument("--smallest", type=int, metavar="N", help="compare the N smallest cases alone")
     given = parser.parse_args()
+    if given.smallest is not None and (given.write or given.smallest < 1):
+        parser.error(f"--smallest {given.smallest}: give 1 or more, without --write, which stores all cases")
     for table in given.tables:
         if table not in TABLES:
             parser.error(f"no table {table!r}: give {', '.join(TABLES)}")
-    return 0 if all([rebuild(table, given.write, given.jobs) for table in given.tables or TABLES]) else 1
+    return (
+        0 if all([rebuild(table, given.write, given.jobs, given.smallest) for table in given.tables or TABLES]) else 1
+    )
 
 
 if __name__ == "__main__":

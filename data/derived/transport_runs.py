@@ -7,20 +7,20 @@ from railcore.network.transport import reference, studies
 from railcore.network.transport.cases import TransportCase, run_case
 from railcore.network.transport.transports import Transport
 
-CODE = (
-    "railcore/network/transport/kernel",
-    *(
-        f"railcore/network/transport/{name}.py"
-        for name in ("cases", "compiled", "fabric", "flows", "hashing", "optimum", "packets", "transports")
-    ),
-)
+CODE = ("railcore/facts", "railcore/network")
+ROWS = 1  # of a case
 
 
 def cases() -> list[TransportCase]:
     """All that is simulated: each case once, in the order of their packet hops."""
     asked = [case for study in studies.STUDIES.values() for case in study()]
     every = [*reference.reference_cases(), *reference.uec_cases(), *transport_cases.document_runs(), *asked]
-    return sorted(dict.fromkeys(every), key=lambda case: (case.packet_hops, repr(case)))
+    return sorted(dict.fromkeys(every), key=lambda case: (size(case), repr(case)))
+
+
+def size(case: TransportCase) -> int:
+    """Hops of all packets."""
+    return case.packet_hops
 
 
 def key(case: TransportCase) -> tuple[TransportCase, Transport]:

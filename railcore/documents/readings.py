@@ -193,7 +193,7 @@ def reading_scores(tried: pd.DataFrame, values: pd.DataFrame, document: str, **o
     """
     paper, tolerance = _printed(values, document)
     off = (values / paper - 1).abs()
-    table = values.assign(claims_met=(off <= tolerance).sum(axis=1), mean_deviation=off.mean(axis=1))
+    table = values.assign(claims_met=(off <= tolerance).sum(axis=1), mean_deviation=off.mean(axis=1).round(12))
     order = table.sort_values(["claims_met", "mean_deviation"], ascending=[False, True], kind="stable").index
     order = values.loc[order].round(6).drop_duplicates().index
     changed = tried.ne(tried.iloc[0])

@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from railcore.facts.units import number
+from railcore.facts.units import number, significant
 
 
 def tornado_table(
@@ -45,4 +45,5 @@ def tornado_table(
     table = pd.DataFrame(rows, columns=["input", "low", "high", "at_low", "at_high"]).assign(centre=float(centre))
     results = table[["at_low", "at_high", "centre"]]
     table["swing"] = results.max(axis=1) - results.min(axis=1)
-    return table.sort_values("swing", ascending=False, kind="stable", ignore_index=True)
+    by_swing = {"key": lambda swing: swing.map(lambda value: significant(value, 9)), "ignore_index": True}
+    return table.sort_values("swing", ascending=False, kind="stable", **by_swing)

@@ -6,6 +6,7 @@ USD. Bits, hours, kWh and prefixes exist at the edges only, through this module.
 
 import math
 import re
+from collections.abc import Iterable
 from decimal import Decimal
 
 kilo, mega, giga, tera, peta, exa = 1e3, 1e6, 1e9, 1e12, 1e15, 1e18
@@ -151,6 +152,15 @@ def significant(value: float, digits: int = 12) -> float:
     from them the one reads 6,487 and the other 6,488.
     """
     return float(f"{value:.{digits}g}")
+
+
+def distinct(values: Iterable[float], digits: int = 12) -> list[float]:
+    """Numbers in rising order, rounded to so many significant digits, each once.
+
+    Numbers that are meant to be the same may differ in the last bits, and do on one machine but not on another: 1e-5 as
+    read and as a power of ten is one number here, and one or two in a set.
+    """
+    return sorted({significant(value, digits) for value in values})
 
 
 def number(value: float, digits: int = 6) -> str:

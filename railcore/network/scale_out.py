@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from railcore.facts import catalog
 from railcore.facts.arguments import checked
 from railcore.facts.checks import one_of, whole
-from railcore.facts.units import Gbps, number
+from railcore.facts.units import Gbps, number, significant
 from railcore.network.cost import network_total
 from railcore.network.price_books import PriceBook, book_of_links, price_book
 from railcore.network.topology.clos import Parts, clos_reach, ideal_clos_parts, rail_parts
@@ -423,8 +423,8 @@ def notable_shapes(
     """
     fewest = int(fewest_rails(table["gpus"].iloc[0], equipment.radix(planes), planes, 2))
     dividing = [r for r in range(1, hb_domain_size + 1) if hb_domain_size % r == 0]
-    by_cost = table.sort_values(["cost_usd", "rails", "planes"])[["rails", "planes"]]
-    cheapest = list(by_cost.itertuples(index=False, name=None))
+    by_cost = table.assign(cost_usd=table["cost_usd"].map(significant)).sort_values(["cost_usd", "rails", "planes"])
+    cheapest = list(by_cost[["rails", "planes"]].itertuples(index=False, name=None))
     found = {
         "cheapest": cheapest[0],
         "cheapest that divides a rack": next(shape for shape in cheapest if shape[0] in dividing),

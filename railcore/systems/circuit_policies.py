@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts.checks import at_least
+from railcore.facts.units import distinct
 from railcore.systems.photonics import GRANULARITIES, PhotonicCircuits, electrical_twin, learned_order
 from railcore.training.simulation import StaticPartition, StepTimeline, simulate
 from railcore.training.workload import LINKS, Workload
@@ -46,8 +47,8 @@ def times_by_order(
     -------
     Columns seed, order (one of ORDERS), reconfiguration_s, iteration_s, fell (it is shorter than at the time before).
     """
-    delays = np.unique(at_least("reconfiguration_s", reconfiguration_s))
-    switches = [replace(network, reconfiguration_s=float(each), provisioning=False, order=None) for each in delays]
+    delays = distinct(np.atleast_1d(at_least("reconfiguration_s", reconfiguration_s)))
+    switches = [replace(network, reconfiguration_s=each, provisioning=False, order=None) for each in delays]
     learnt = [learned_order(simulate(workload, each)) for each in switches]
     rows = []
     for seed in seeds:

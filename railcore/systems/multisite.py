@@ -237,7 +237,7 @@ def training_by_siting(
 def _best_and_pareto(table: pd.DataFrame, tolerance: float) -> pd.DataFrame:
     """Columns best and pareto of the sitings of one model."""
     fits = table[table["meets"] & table["slowdown"].notna()]
-    spare, slow = fits["spare_w"].to_numpy(), fits["slowdown"].round(9).to_numpy()
+    spare, slow = fits["spare_w"].round(3).to_numpy(), fits["slowdown"].round(9).to_numpy()
     more, slower = spare[:, None] - spare, slow[:, None] - slow  # of the row against the column
     beaten = ((more >= 0) & (slower <= 0) & ((more > 0) | (slower < 0))).any(axis=0)
     fast = slow <= slow.min(initial=np.inf) * (1 + tolerance)

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 from railcore.facts.arguments import checked
 from railcore.facts.checks import Floats, at_least, one_of, whole
+from railcore.facts.units import significant
 from railcore.training.iteration import STRATEGY_COLUMNS, iteration_times
 from railcore.training.layer_time import layer_costs
 from railcore.training.machine import Machine, as_machine
@@ -424,7 +425,9 @@ def largest_clusters(overheads: pd.DataFrame, switches: pd.DataFrame, limits: Se
     -------
     Columns circuit_switch, reconfiguration_s, reach, model, software, then GPUs for each limit; 0 where no cluster.
     """
-    table = switches[["circuit_switch", "reconfiguration_s", "reach"]].merge(overheads, on="reconfiguration_s")
+    both = (switches[["circuit_switch", "reconfiguration_s", "reach"]], overheads)
+    each, every = (table.assign(reconfiguration_s=table["reconfiguration_s"].map(significant)) for table in both)
+    table = each.merge(every, on="reconfiguration_s")  # a time read and the same computed are one
     table = table[table["gpus"] <= table["reach"]]
     for limit in limits:
         table[limit] = table["gpus"].where(table["overhead"] < limit, 0)

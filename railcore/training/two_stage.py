@@ -104,7 +104,8 @@ class TwoStage:
         )
         x = _pick("group_rule", self.group_rule, dict(zip(GROUP_SIZE_RULES, rules, strict=True)))
         low = np.floor(x)
-        rounded = (x, np.where(x * x > low * (low + 1), low + 1, low), np.ldexp(1.0, np.rint(np.log2(x)).astype(int)))
+        power = np.rint(np.round(np.log2(x), 9))  # the same of two that are as near, wherever log2 rounds
+        rounded = (x, np.where(x * x > low * (low + 1), low + 1, low), np.ldexp(1.0, power.astype(int)))
         x = _pick("group_rounding", self.group_rounding, dict(zip(GROUP_SIZE_ROUNDINGS, rounded, strict=True)))
         return np.clip(x, 1.0, positive("most", most))
 

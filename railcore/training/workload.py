@@ -254,7 +254,7 @@ def _collective_sizes(operation: Operation, machine: Machine, strategy: Strategy
     else:
         sent = float(steps_and_bytes(operation.operation, "ring", D, x * y)[1])
         around, twice = sent / x, 2 if operation.operation == "all_reduce" else 1
-        steps = (twice * int(np.ceil(np.log2(y))), twice * (y - 1))
+        steps = (twice * (y - 1).bit_length(), twice * (y - 1))
         return _Sizes(LINKS.index("rail"), 0.0, sent / machine.collective_hb_Bps, around, around, *steps)
     return _Sizes(LINKS.index("rail"), 0.0, sent / machine.collective_hb_Bps, sent, around, *steps)
 

@@ -355,7 +355,8 @@ def _ranges(rules: pd.DataFrame, model: str) -> tuple[str, str]:
 
 def _least_and_most(rows: pd.DataFrame) -> str:
     """Least and most of a column value, with the readings that give them."""
-    least, most = rows.loc[rows.value.idxmin()], rows.loc[rows.value.idxmax()]
+    value = rows.value.round(12)  # the first of equal ones
+    least, most = rows.loc[value.idxmin()], rows.loc[value.idxmax()]
     if np.isclose(least.value, most.value, rtol=1e-6):
         return f"{least.value:.1%}{_SAME}"
     return f"{least.value:.1%} ({least.reading}) to {most.value:.1%} ({most.reading})"

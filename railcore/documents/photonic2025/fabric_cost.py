@@ -253,7 +253,8 @@ def serving_switches(plans: pd.DataFrame, nic_ports: int) -> str:
         (1, "with one switch for each rail or for several"),
         (nic_ports, "with a switch for each port"),
     ):
-        fits = plans[plans["switches"].notna() & (plans["planes"] == planes)].sort_values("cost_usd")
+        fits = plans[plans["switches"].notna() & (plans["planes"] == planes)]
+        fits = fits.sort_values("cost_usd", kind="stable", key=lambda costs: costs.map(units.significant))
         if len(fits):
             costs = [f"{named[row.Index]} for {units.show(row.cost_usd, 'USD', 3)}" for row in fits.itertuples()]
             none = "" if planes == 1 else "no circuit switch of Table 3 serves a whole rail; "

@@ -13,7 +13,7 @@ import pandas as pd
 
 from railcore.facts.arguments import checked, si
 from railcore.facts.checks import at_least, one_of
-from railcore.facts.units import Gbps, number
+from railcore.facts.units import Gbps, number, significant
 from railcore.network.addressing.port_map import interface_texts, lanes_of
 from railcore.network.addressing.subnets import AddressPlan
 from railcore.network.cabling import COPPER, link_media
@@ -102,7 +102,7 @@ def link_medium(fabric: SegmentFabric, kind: str, length_m: float | None = None)
             f"lengths_m of {kind} is {length_m}: no medium of {number(speed / Gbps)} Gbps reaches that far, give a "
             "shorter one or add a row to the catalog's transceivers"
         )
-    return min(found, key=lambda medium: (medium.link_usd, medium.text))
+    return min(found, key=lambda medium: (significant(medium.link_usd), medium.text))
 
 
 def _reaching(speed_Bps: float, length_m: float | None, copper: bool) -> list[tuple[str, float, int, float]]:

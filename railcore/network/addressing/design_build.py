@@ -7,7 +7,7 @@ import pandas as pd
 
 from railcore.facts.arguments import checked
 from railcore.facts.checks import whole
-from railcore.facts.units import counted
+from railcore.facts.units import counted, significant
 from railcore.network.addressing.cables import CABLE_KINDS
 from railcore.network.addressing.design_cost import cost_of_parts
 from railcore.network.addressing.part_counts import design_parts, design_power
@@ -224,5 +224,5 @@ def design_cost_by_part(built: BuiltDesign) -> pd.Series:
 def largest_cost_difference(one: BuiltDesign, other: BuiltDesign) -> tuple[str, float]:
     """The part whose cost by GPU differs most between two designs, in words, and by how much the other's is more."""
     difference = design_cost_by_part(other).sub(design_cost_by_part(one), fill_value=0.0)
-    part = difference.abs().idxmax()
+    part = difference.abs().map(significant).idxmax()
     return str(part), float(difference[part])

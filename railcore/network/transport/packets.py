@@ -58,7 +58,7 @@ def _slots(time_s: Any, slot_s: float) -> Any:
 
 
 def _room(needed: float) -> int:
-    return 1 << max(6, math.ceil(math.log2(needed)))
+    return 1 << max(6, (math.ceil(needed) - 1).bit_length())
 
 
 @checked

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from railcore.facts.units import MB, Gbps
+from railcore.facts.units import MB, Gbps, significant
 from railcore.network.transport.cases import TransportCase
 from railcore.network.transport.fabric import hop_latencies
 from railcore.network.transport.optimum import Framing
@@ -157,5 +157,5 @@ def explored_case(transport: str, hosts: int, load: float, flow_bytes: float, li
     -------
     The case.
     """
-    per_leaf = 2 ** round(np.log2(hosts / 2) / 2)
+    per_leaf = 2 ** round(significant(np.log2(hosts / 2) / 2))
     return TransportCase(transport, hosts, per_leaf, link_Bps, flow_bytes, load=load, **hop_latencies(link_Bps))

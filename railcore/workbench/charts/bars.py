@@ -9,7 +9,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import Patch
 
 from railcore.facts import units
-from railcore.facts.units import GB, number
+from railcore.facts.units import GB, number, significant
 from railcore.workbench import plotting
 from railcore.workbench.plotting import COLOURS, MARKERS, legend_below, percent, percent_axis, text_beside
 
@@ -42,11 +42,14 @@ def tornado_chart(data: pd.DataFrame, ax: plt.Axes, label: str) -> plt.Axes:
 
     Columns input, low, high (texts at the ends of the bars), at_low, at_high, centre.
     """
-    data = data.assign(width=(data["at_high"] - data["at_low"]).abs()).sort_values("width", kind="stable")
+    data = data.assign(**{name: data[name].map(significant) for name in ("at_low", "at_high", "centre")})
+    data["width"] = [significant(abs(high - low), 9) for high, low in zip(data["at_high"], data["at_low"], strict=True)]
+    data = data.sort_values("width", kind="stable")
     for i, row in enumerate(data.itertuples()):
         both = ((row.at_low, row.low, _LOW), (row.at_high, row.high, _HIGH))
         one_side = (row.at_low - row.centre) * (row.at_high - row.centre) > 0
-        for shorter, (value, text, colour) in enumerate(sorted(both, key=lambda end: -abs(end[0] - row.centre))):
+        by_length = sorted(both, key=lambda end: -significant(abs(end[0] - row.centre), 9))
+        for shorter, (value, text, colour) in enumerate(by_length):
             ax.barh(i, value - row.centre, left=row.centre, color=colour, height=0.6)
             rightward = value > row.centre or (value == row.centre and colour == _HIGH)
             if one_side and shorter:  # its text would be lost in the longer bar

@@ -281,7 +281,7 @@ def overhead_map(
     figure, axes = plt.subplots(*shape, figsize=size, squeeze=False, sharex=True, sharey=True)
     levels = [-np.inf, *limits, np.inf]
     colours = heat_colours()(np.linspace(0, 1, len(levels) - 1))
-    low, high = data["reconfiguration_s"].min(), data["reconfiguration_s"].max()
+    low, high = data["reconfiguration_s"].min() * (1 - 1e-9), data["reconfiguration_s"].max() * (1 + 1e-9)
     halo = [withStroke(linewidth=2.5, foreground="white")]
     shown = technologies[technologies["reconfiguration_s"].between(low, high)].sort_values("reconfiguration_s")
     times = shown["reconfiguration_s"].to_numpy()

@@ -244,7 +244,9 @@ def map_label(
     halo = [effects.withStroke(linewidth=2.2, foreground="white")]
     shown = ax.annotate(text, (0, 0), (0, 0), textcoords="offset points", path_effects=halo, zorder=9, **style)
     inside = ax.get_window_extent()
-    sides = _SIDES[np.argsort(-_SIDES @ np.asarray(away, float), kind="stable")] * reach
+    way = np.asarray(away, float) / (np.abs(away).max() or 1.0)
+    towards = np.round(_SIDES @ way, 9)  # of sides that are as good the first
+    sides = _SIDES[np.argsort(-towards, kind="stable")] * reach
     for point in at:
         for x, y in np.concatenate([step * sides for step in steps]) if reach else [(0, 0)]:
             shown.xy, shown.xyann = point, (x, y)
@@ -253,7 +255,7 @@ def map_label(
             within = inside.x0 <= box.x0 and box.x1 <= inside.x1 and inside.y0 <= box.y0 and box.y1 <= inside.y1
             if within and not any(box.overlaps(other) for other in taken):
                 taken.append(box)
-                if np.hypot(x, y) > _FAR_LABEL:
+                if np.hypot(x, y) > _FAR_LABEL * (1 + 1e-9):
                     end = ax.transData.inverted().transform(
                         ax.transData.transform(point) + np.array([x, y]) * ax.figure.dpi / 72
                     )

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.colors import LinearSegmentedColormap
 
-from railcore.facts.units import number
+from railcore.facts.units import distinct, number
 from railcore.workbench.plotting import COLOURS, legend_below, panel_title, percent
 
 _LOST, _LEFT = COLOURS[1], "#E8E8E8"
@@ -44,7 +44,7 @@ def designs_by_size(
         some = values.to_numpy(float)
         some = some[~np.isnan(some)]
         log = some.max() > 30 * some[some > 0].min() if (some > 0).any() else False
-        floor = 0.3 * 10 ** np.floor(np.log10(some[some > 0].min())) if log else 0.0
+        floor = 0.3 * 10 ** np.floor(np.log10(some[some > 0].min()) + 1e-9) if log else 0.0
         for i, design in enumerate(designs):
             x, height = at + (i - (len(designs) - 1) / 2) * width, values[design].to_numpy(float)
             ax.bar(x, np.maximum(height, floor), width, color=COLOURS[i], label=design, hatch=("", "//", "..")[i % 3])
@@ -91,7 +91,7 @@ def nics_of_a_rail_switch(shares: Mapping[str, np.ndarray], titles: Mapping[str,
         ax.tick_params(length=0, labelsize=8)
         panel_title(ax, f"{design}\n{titles.get(design, '')}", left=True)
     axes[0, 0].set_ylabel("server of the segment")
-    levels = sorted({float(share) for lost in shares.values() for share in np.unique(lost)})
+    levels = distinct(share for lost in shares.values() for share in np.unique(lost))
     handles = [plt.Rectangle((0, 0), 1, 1, facecolor=colours(share), label=percent(share)) for share in levels]
     figure.legend(
         handles=handles, title="bandwidth of the NIC that is lost", loc="outside lower center", ncols=len(levels)

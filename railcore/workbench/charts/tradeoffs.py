@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from railcore.facts.units import ms, number
+from railcore.facts.units import distinct, ms, number
 from railcore.workbench import plotting
 from railcore.workbench.plotting import COLOURS, legend_below, line_style, log_axis, percent, percent_axis, text_beside
 
@@ -59,7 +59,7 @@ def oversubscribed_costs(data: pd.DataFrame) -> plt.Figure:
     log_axis(left.yaxis, [10, 20, 50, 100, 200])
     left.set(ylabel="traffic leaving [NICs at full rate]", title="(a) traffic that leaves the busiest leaf")
     right.set(ylabel="cost [billion USD]", title="(b) cost; marked: most oversubscription", ylim=0)
-    shown = sorted(ratio for ratio in one["oversubscription"] if ratio == int(ratio))
+    shown = [ratio for ratio in distinct(one["oversubscription"]) if ratio == int(ratio)]
     for ax in (left, right):
         plotting.ratio_axis(ax, shown, "oversubscription of the leaves, bandwidth down : up")
     legend_below(figure, left, 5)
