@@ -569,7 +569,10 @@ def test_nothing_that_fits_is_an_answer():
     assert len(found.best) == len(found.pareto) == found.histogram.sum() == 0
     assert found.counts["memory"] == found.evaluated > 0
     need = f"{units.show(found.least_memory_bytes, 'B', 4)} of a GPU's 1 MB"
-    for ask in (found.strategy, found.designs, found.runner_up_wins, found.robust):
+    empty, full = found.designs(), search(DENSE, A100, 16, 8).designs()
+    assert len(empty) == 0 and {"strategy", *ROW, "times_best"} <= {*empty}
+    assert list(empty) == [name for name in full if name in {*empty}]
+    for ask in (found.strategy, found.runner_up_wins, found.robust):
         with pytest.raises(ValueError, match=f"dense fits no strategy of 16 GPUs: the least needs {need}"):
             ask()
     enough = replace(A100, memory_bytes=found.least_memory_bytes)
