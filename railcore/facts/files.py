@@ -49,8 +49,11 @@ def output_folder() -> Path:
     return Path(os.environ.get("RAILCORE_OUT") or BUILD / "local")
 
 
-def parameterized() -> bool:
-    """True in a run whose numbers are the user's and not the documents': results then carry no verdict."""
+def parameterized(notebook: str | None = None) -> bool:
+    """True in a run whose numbers are the user's and not the documents': results then carry no verdict.
+
+    notebook: that runs, such as "01_network_cost".
+    """
     return bool(os.environ.get("RAILCORE_PARAMETERIZED") or os.environ.get("RAILCORE_CATALOG"))
 
 

@@ -154,7 +154,10 @@ def show_table(table: "pd.DataFrame") -> MarkdownText:
 
 def in_percent(table: "pd.DataFrame", *columns: str) -> "pd.DataFrame":
     """A table to show, its columns of shares as "6.48%"."""
-    shares = {name: [f"{units.number(100 * share, 3)}%" for share in table[name]] for name in columns}
+    texts = {"nan": "–", "inf": "∞"}
+    shares = {
+        name: [texts.get(f"{share}", f"{units.number(100 * share, 3)}%") for share in table[name]] for name in columns
+    }
     return table.assign(**shares)
 
 
