@@ -28,6 +28,7 @@ from railcore.training.search import (
     search_parts,
     strategy_blocks,
     strategy_label,
+    strategy_words,
 )
 from railcore.training.search.space import KEY
 from railcore.training.transformer import Transformer
@@ -679,6 +680,27 @@ def test_labels_name_all_that_differs():
     assert len(set(labels)) == len(labels) > 50
     row = dict.fromkeys(STRATEGY_COLUMNS, 1) | {"tensor": 8, "placement": 1, "interleave": 2, "recompute": 2}
     assert strategy_label(row) == "t8 sp kg v2 b1 full zero1 ends whole pipeline near"
+
+
+def test_words_tell_apart_what_labels_do():
+    rows = found_in(3, top=1000).best.to_dict("records")
+    words, labels = ([name(row) for row in rows] for name in (strategy_words, strategy_label))
+    assert len(set(words)) == len(set(labels)) > 50
+    row = dict.fromkeys(STRATEGY_COLUMNS, 1) | {
+        "tensor": 8,
+        "data": 1024,
+        "sharding": 3,
+        "recompute": 2,
+        "placement": 1,
+    }
+    assert strategy_words(row) == (
+        "8 tensor ranks and 1,024 data ranks, with micro-batches of 1 sequence, sequence parallelism, gathered inputs "
+        "kept for the backward pass, all layers recomputed, optimizer states, gradients and weights shared by data "
+        "ranks (FSDP), embedding and loss in the place of a layer each, whole experts on each tensor rank and ranks placed "
+        "pipeline near"
+    )
+    alone = dict.fromkeys(STRATEGY_COLUMNS, 0) | dict.fromkeys(["tensor", "context", "expert", "pipeline", "data"], 1)
+    assert strategy_words(alone | {"interleave": 1, "micro_batch": 2}) == "one rank, with micro-batches of 2 sequences"
 
 
 def test_a_bar_is_shown_where_it_is_asked_for_and_the_search_is_long(monkeypatch, capsys):

@@ -1,3 +1,4 @@
+import math
 import re
 
 import matplotlib as mpl
@@ -420,6 +421,12 @@ def test_readable_tables_write_hours_and_what_is_not_known():
     hours = pd.to_datetime(["2023-01-21 02:00", None])
     table = tables.readable(pd.DataFrame({"peak_at": hours, "rank": pd.array([2, None], dtype="Int64")}))
     assert table.to_dict("list") == {"peak at": ["2023-01-21 02:00", "–"], "rank": ["2", "–"]}
+
+
+def test_shares_in_percent_write_what_is_not_known_and_what_is_without_bound():
+    table = pd.DataFrame({"share": [0.0648, math.nan, math.inf, 0.0], "gpus": [1, 2, 3, 4]})
+    shown = outputs.in_percent(table, "share")
+    assert shown["share"].tolist() == ["6.48%", "–", "∞", "0%"] and shown["gpus"].tolist() == [1, 2, 3, 4]
 
 
 def test_a_claim_is_shown_with_settings_and_inputs_and_found_by_words(capsys):

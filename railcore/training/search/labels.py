@@ -8,6 +8,7 @@ from railcore.training.rank_order import PLACEMENTS
 
 _SHARDING = ("ZeRO-1", "ZeRO-2", "FSDP")
 
+
 def strategy_label(row: Mapping) -> str:
     """A strategy in few letters, such as "t8 p4 d16 sp kg v2 b1 full zero1 ends pipeline near".
 
