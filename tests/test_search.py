@@ -696,8 +696,8 @@ def test_words_tell_apart_what_labels_do():
     assert strategy_words(row) == (
         "8 tensor ranks and 1,024 data ranks, with micro-batches of 1 sequence, sequence parallelism, gathered inputs "
         "kept for the backward pass, all layers recomputed, optimizer states, gradients and weights shared by data "
-        "ranks (FSDP), embedding and loss in the place of a layer each, whole experts on each tensor rank and ranks placed "
-        "pipeline near"
+        "ranks (FSDP), embedding and loss in the place of a layer each, whole experts on each tensor rank and ranks "
+        "placed pipeline near"
     )
     alone = dict.fromkeys(STRATEGY_COLUMNS, 0) | dict.fromkeys(["tensor", "context", "expert", "pipeline", "data"], 1)
     assert strategy_words(alone | {"interleave": 1, "micro_batch": 2}) == "one rank, with micro-batches of 2 sequences"
