@@ -1,8 +1,12 @@
 """What a person types: quantities with their unit and names of the catalog; what is wrong is refused by its name."""
 
+import ast
+import importlib
 import inspect
 import math
 import re
+import textwrap
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -10,7 +14,7 @@ import pandas as pd
 import pytest
 from numpy.typing import ArrayLike
 
-from railcore.facts import catalog
+from railcore.facts import catalog, files
 from railcore.facts.arguments import Quantity, checked
 from railcore.network import cost, photonic_cost, price_books, scale_out
 from railcore.network.topology import fat_tree, faults, rail_only, rail_optimized
@@ -22,7 +26,7 @@ from railcore.systems.siting.split import NoPlaces, find_places
 from railcore.training import machine, scaling_laws, transformer
 from railcore.training.iteration import iteration_times
 from railcore.training.parallelism import Strategy, megatron_run
-from railcore.training.runtime import MODERN
+from railcore.training.runtime import MODERN, Runtime, catalog_runtime
 from railcore.training.search import best_times, search, strategy_blocks
 
 PRICES = price_books.PriceBook(600, 400, dac=100, circuit_port=500, rate_Bps=5e10)
@@ -211,6 +215,40 @@ def test_what_is_checked_looks_the_same():
     assert list(inspect.signature(rail_only).parameters)[:3] == ["gpus", "hb_domain_size", "radix"]
     assert list(inspect.signature(find_places).parameters)[:2] == ["grid", "demand_w"]
     assert "Raises" in (search.__doc__ or "") and search.__name__ == "search"
+
+
+def test_help_shows_annotations_in_few_letters():
+    """Of every function of railcore that README's examples name: signatures were up to 2,300 letters long."""
+    text = (files.ROOT / "README.md").read_text(encoding="utf-8")
+    lengths = {}
+    for block in re.findall(r"^ *```python\n(.*?)^ *```", text, re.M | re.S):
+        tree = ast.parse(textwrap.dedent(block))
+        named = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        for line in (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)):
+            if not (line.module or "").startswith("railcore"):
+                continue
+            package = importlib.import_module(line.module)
+            for alias in line.names:
+                found = getattr(package, alias.name, None) or importlib.import_module(f"{line.module}.{alias.name}")
+                inside = [getattr(found, name, None) for name in sorted(named)] if inspect.ismodule(found) else [found]
+                for each in filter(inspect.isfunction, inside):
+                    lengths[each.__qualname__] = len(str(inspect.signature(each)))
+    assert "search" in lengths and "compare_rail_networks" in lengths
+    assert max(lengths.values()) < 500, lengths
+    shown = str(inspect.signature(search))
+    assert shown.startswith(
+        "(model: Transformer | str, machine: Machine | str, gpus: int, global_batch: int | Sequence[int], "
+    )
+    assert "runtime: Runtime | str | Sequence = Runtime('modern')" in shown
+    assert "gpus: ArrayLike" in str(inspect.signature(cost.compare_rail_networks))
+    assert "nic_Bps: Quantity = DGX H100's" in str(inspect.signature(RailFabric))
+
+
+def test_a_runtime_shows_what_it_is_made_of():
+    eager = replace(MODERN, name="ours", eager=True, attention="unfused")
+    assert repr(eager) == "Runtime('ours', attention='unfused', eager=True)"
+    for each in (MODERN, eager, catalog_runtime("megatron2022")):
+        assert eval(repr(each), {"Runtime": Runtime}) == each
 
 
 def test_a_number_of_a_quantity_stays_what_it_is():

@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from railcore.facts import catalog
+from railcore.facts.units import show
 from railcore.network.reliability import cluster_failures
 from railcore.network.topology import PhotonicRails, domain_warnings, fat_tree, rail_only, rail_optimized
 from railcore.training.iteration import iteration_times
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
-from railcore.training.search import best_times, search, slowdown_by_sustained_rate, strategy_label
+from railcore.training.search import best_times, search, slowdown_by_sustained_rate
 from railcore.training.transformer import catalog_model
 
 LLAMA, GPT3, MACHINE = catalog_model("Llama-3 8B"), catalog_model("GPT-3"), catalog_machine("GB200 NVL72")
@@ -91,9 +93,8 @@ def test_a_search_says_so_and_which_groups_of_the_best_strategy_straddle():
     box = catalog_machine("GB200 NVL72")
     found = search(LLAMA, box, 128, 128)
     first, *others = found.warnings
-    assert (first,) == domain_warnings(128, 72)
-    uneven = iteration_times(LLAMA, box, found.best.head(1)).warnings
-    assert tuple(others[-len(uneven) :]) == uneven
+    assert first.startswith("128 GPUs do not fill HB domains of 72: the last of 2 has 56. ")
+    assert tuple(others) == iteration_times(LLAMA, box, found.best.head(1)).warnings
     whole = search(LLAMA, box, 144, 144, tensor=16, pipeline=1)
     assert whole.warnings[0].startswith("Groups of tensor and data ranks lie unevenly in HB domains of 72:")
     assert search(LLAMA, box, 144, 144, tensor=[1, 2], pipeline=1).warnings == ()
@@ -113,24 +114,75 @@ def test_an_estimate_says_where_groups_straddle_and_what_that_does():
     assert text.startswith("Groups of tensor and data ranks lie") and text.endswith("perhaps too short.")
 
 
-def test_numbers_that_fill_but_split_no_model_are_replaced_by_some_that_do():
-    """8,136 and 8,208 GPUs fill racks of 72, but have factors 113 and 19."""
-    first, second, *_ = search(GPT3, MACHINE, 8192, 1536, top=1, tensor=8).warnings
-    assert first.endswith("8,136 or 8,208 do.")
-    numbers = [int(text.replace(",", "")) for text in re.findall(r"\d+,\d+", second)]
-    assert numbers == [8064, 8352] and "split GPT-3 and its batch" in second
-    for gpus in numbers:
-        found = search(GPT3, MACHINE, gpus, 1536, top=1, tensor=8)
-        assert found.evaluated and not [text for text in found.warnings if "fill" in text]
+def calls(found):
+    """Searches that the warnings print as calls, and their texts."""
+    texts = [text for text in found.warnings if text.startswith("search(")]
+    return [(eval(text.partition(": ")[0], {"search": search}), text) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("model", "gpus", "batch", "limits"),
+    [
+        ("Llama-3 405B", 12288, 1536, {}),
+        ("GPT-3", 8192, [1536, 3072], {"tensor": 8, "recompute": ["none", "full"], "micro_batch": [1, 2]}),
+        ("GPT-3", 8192, 1536, {"runtime": ["modern", "nemo2025"], "offload": ["none", ("optimizer",)], "tensor": [4]}),
+    ],
+)
+def test_what_a_search_advises_works_as_printed_and_says_what_it_costs(model, gpus, batch, limits):
+    """Each number once, and none of GPUs that fill HB domains but have no strategies, or only slow ones."""
+    found = search(model, "GB200 NVL72", gpus, batch, top=1, **limits)
+    first, advised = found.warnings[0], calls(found)
+    assert re.findall(r"[\d,]*\d", first) == [f"{gpus:,}", "72", f"{-(-gpus // 72)}", f"{gpus % 72}"]
+    assert {other.machine.hb_domain_size for other, _ in advised} == {64, 72}
+    assert len({(other.gpus, other.machine.hb_domain_size) for other, _ in advised}) == len(advised)
+    rack_usd = catalog.item("platforms", "GB200 NVL72")["price"]
+    for other, text in advised:
+        K, mine, theirs = other.machine.hb_domain_size, found.best.iloc[0], other.best.iloc[0]
+        racks, more = other.gpus // K, other.gpus // K - -(-gpus // 72)
+        assert other.gpus % K == 0 and other.limits == found.limits
+        assert show(theirs["total_s"], "s", 3) in text
+        speed = mine["sequence_s"] / theirs["sequence_s"]
+        assert f"{speed:.3g} times as fast, on {racks} HB domains" in text and speed * 1.1 >= other.gpus / gpus
+        usd = show(abs(more) * rack_usd, "USD", 3)
+        assert text.endswith(f"({abs(more)} {'more' if more > 0 else 'fewer'}, {usd} by the catalog).")
+
+
+def test_numbers_that_are_named_are_the_nearest_that_train_as_well():
+    """8,136 and 8,208 GPUs fill racks of 72, but have factors 113 and 19, so that GPT-3 trains badly on them."""
+    found = search("GPT-3", "GB200 NVL72", 8192, 1536, top=1)
+    numbers = [other.gpus for other, _ in calls(found) if other.gpus != 8192]
+    assert numbers == [8064, 9216]
+    for gpus in (8208, 8352):
+        other = search("GPT-3", "GB200 NVL72", gpus, 1536, top=1).best["sequence_s"].min()
+        assert gpus * other > 1.1 * 8192 * found.best["sequence_s"].min()
+    assert search(GPT3, MACHINE, 8136, 1536, top=1).evaluated == 0
+
+
+def test_what_the_catalog_has_not_is_named_as_the_argument():
+    own, box = replace(GPT3, name="ours"), replace(MACHINE, nic_Bps=51e9)
+    found = search(own, box, 8192, 1536, top=1)
+    texts = [text for text in found.warnings if text.startswith("search(model, machine, gpus=")]
+    assert texts and "hb_domain_size=64" in texts[-1]
+    for text in texts:
+        other = eval(text.partition(": ")[0], {"search": search, "model": own, "machine": box})
+        assert show(other.best["total_s"].iloc[0], "s", 3) in text
 
 
 def test_no_number_is_advised_where_none_does():
     """Llama-3 70B has no factor of 3 in its heads or batch of 2,048, and is not allowed any in its stages."""
     stages = [1, 2, 4, 5, 8, 10, 16, 20, 40, 80]
     found = search("Llama-3 70B", MACHINE, 8192, 2048, top=1, tensor=8, interleave=1, micro_batch=1, pipeline=stages)
-    assert found.warnings[1].startswith("No number of GPUs within 200 HB domains of these fills them and splits")
-    assert "take another batch" in found.warnings[1]
+    assert found.warnings[0].endswith("No number from half to twice as many fills them and trains about as well a GPU.")
+    assert {other.machine.hb_domain_size for other, _ in calls(found)} <= {64}
     assert not search("Llama-3 70B", MACHINE, 8136, 2048, top=1, tensor=8).evaluated  # 113 divides nothing
+
+
+def test_where_no_split_divides_the_call_that_is_advised_works():
+    found = search("Llama-3 405B", "GB200 NVL72", 12312, 2048)
+    with pytest.raises(ValueError, match="of 12312 GPUs divides Llama-3 405B and its batch") as caught:
+        found.strategy()
+    other = eval(str(caught.value).rpartition("idle: ")[2], {"search": search})
+    assert other.gpus == 12312 and other.strategy()
 
 
 def test_failures_and_sustained_rates_say_so():
@@ -138,22 +190,28 @@ def test_failures_and_sustained_rates_say_so():
     found = slowdown_by_sustained_rate(
         ["Llama-3 8B"], "DGX H100", [64], 24, [0.5, 1.0], batches={"Llama-3 8B": [64]}, tensor=8
     )
-    assert found.attrs["warnings"] == domain_warnings(64, 24)
+    assert found.attrs["warnings"][0].startswith("64 GPUs do not fill HB domains of 24: ")
 
 
 def test_a_search_tells_of_fewer_gpus_of_each_domain_where_that_is_faster():
     """Racks of 72 hold no even groups of 16; 64 of their GPUs do, and 128 such racks are as many GPUs."""
     found = search("Llama-3 405B", MACHINE, 8192, 2048)
-    fewer = search("Llama-3 405B", replace(MACHINE, hb_domain_size=64), 8192, 2048)
-    text = found.warnings[-1]
-    assert "64 of the 72 GPUs of each HB domain in use (128 HB domains in place of 114)" in text
-    times = found.best["total_s"].iloc[0] / fewer.best["total_s"].iloc[0]
-    assert times > 1.1 and f"{times:.3g} times as fast" in text
-    assert strategy_label(fewer.strategy()) in text and text.endswith("hb_domain_size=64.")
-    assert fewer.warnings == ()
-    assert not [text for text in search(LLAMA, MACHINE, 73, 73).warnings if "as fast" in text]  # 73 has no divisors
+    fewer, text = calls(found)[-1]
+    assert "on 128 HB domains, 64 of the 72 GPUs of each in use (14 more, 42 M USD by the catalog)." in text
+    assert found.best["total_s"].iloc[0] / fewer.best["total_s"].iloc[0] > 1.1
+    assert fewer.warnings == () and fewer.machine == replace(MACHINE, hb_domain_size=64)
+    assert not [text for text in search(LLAMA, MACHINE, 73, 73).warnings if " in use" in text]  # 73 has no divisors
+
+
+def test_a_search_takes_the_gpus_in_use_of_a_domain():
+    one, other = (search(LLAMA, *at, 64, 64).best for at in (["DGX H100"], [catalog_machine("DGX H100")]))
+    some = search(LLAMA, "DGX H100", 64, 64, hb_domain_size=4)
+    assert one.equals(other) and some.machine == catalog_machine("DGX H100", hb_domain_size=4)
+    with pytest.raises(ValueError, match="hb_domain_size is 0"):
+        search(LLAMA, "DGX H100", 64, 64, hb_domain_size=0)
 
 
 def test_a_table_of_best_times_says_so():
     table = best_times({"Llama-3 8B": LLAMA}, catalog_machine("DGX H100"), [64], [8, 24], {"Llama-3 8B": [64]})
-    assert table.attrs["warnings"] == domain_warnings(64, 24)
+    (text,) = table.attrs["warnings"]
+    assert text.startswith("64 GPUs do not fill HB domains of 24: the last of 3 has 16. ") and "search" in text

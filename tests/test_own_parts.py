@@ -188,6 +188,9 @@ def test_a_new_gpu_takes_two_attempts(own, tmp_path, monkeypatch):
     assert (box.gpu, box.hb_domain_size, box.linear_rate) == ("B400", 72, 5e15)
     assert datacenter.size(1e10, "HGX B400", "flops2024").racks == 2333
     assert degraded.platform_fabric("HGX B400", 144, 64).hb_domain_size == 72
+    fewer = machine.catalog_machine("GB200 NVL72", hb_domain_size=64, nic_Bps="800 Gbps")
+    fabric = degraded.platform_fabric("GB200 NVL72", 128, 64, fewer)
+    assert (fabric.hb_domain_size, fabric.nic_Bps, fabric.hb_switches) == (64, 1e11, 18) and not fabric.warnings
 
 
 def test_what_is_missing_of_a_platform_its_gpu_and_its_efficiencies_is_said_at_once(own):

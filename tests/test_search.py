@@ -28,6 +28,7 @@ from railcore.training.search import (
     search_parts,
     strategy_blocks,
     strategy_label,
+    strategy_words,
 )
 from railcore.training.search.space import KEY
 from railcore.training.transformer import Transformer
@@ -569,7 +570,10 @@ def test_nothing_that_fits_is_an_answer():
     assert len(found.best) == len(found.pareto) == found.histogram.sum() == 0
     assert found.counts["memory"] == found.evaluated > 0
     need = f"{units.show(found.least_memory_bytes, 'B', 4)} of a GPU's 1 MB"
-    for ask in (found.strategy, found.designs, found.runner_up_wins, found.robust):
+    empty, full = found.designs(), search(DENSE, A100, 16, 8).designs()
+    assert len(empty) == 0 and {"strategy", *ROW, "times_best"} <= {*empty}
+    assert list(empty) == [name for name in full if name in {*empty}]
+    for ask in (found.strategy, found.runner_up_wins, found.robust):
         with pytest.raises(ValueError, match=f"dense fits no strategy of 16 GPUs: the least needs {need}"):
             ask()
     enough = replace(A100, memory_bytes=found.least_memory_bytes)
@@ -676,6 +680,27 @@ def test_labels_name_all_that_differs():
     assert len(set(labels)) == len(labels) > 50
     row = dict.fromkeys(STRATEGY_COLUMNS, 1) | {"tensor": 8, "placement": 1, "interleave": 2, "recompute": 2}
     assert strategy_label(row) == "t8 sp kg v2 b1 full zero1 ends whole pipeline near"
+
+
+def test_words_tell_apart_what_labels_do():
+    rows = found_in(3, top=1000).best.to_dict("records")
+    words, labels = ([name(row) for row in rows] for name in (strategy_words, strategy_label))
+    assert len(set(words)) == len(set(labels)) > 50
+    row = dict.fromkeys(STRATEGY_COLUMNS, 1) | {
+        "tensor": 8,
+        "data": 1024,
+        "sharding": 3,
+        "recompute": 2,
+        "placement": 1,
+    }
+    assert strategy_words(row) == (
+        "8 tensor ranks and 1,024 data ranks, with micro-batches of 1 sequence, sequence parallelism, gathered inputs "
+        "kept for the backward pass, all layers recomputed, optimizer states, gradients and weights shared by data "
+        "ranks (FSDP), embedding and loss in the place of a layer each, whole experts on each tensor rank and ranks "
+        "placed pipeline near"
+    )
+    alone = dict.fromkeys(STRATEGY_COLUMNS, 0) | dict.fromkeys(["tensor", "context", "expert", "pipeline", "data"], 1)
+    assert strategy_words(alone | {"interleave": 1, "micro_batch": 2}) == "one rank, with micro-batches of 2 sequences"
 
 
 def test_a_bar_is_shown_where_it_is_asked_for_and_the_search_is_long(monkeypatch, capsys):

@@ -1,3 +1,4 @@
+import math
 import re
 
 import matplotlib as mpl
@@ -8,7 +9,7 @@ from matplotlib import pyplot as plt
 from matplotlib.collections import LineCollection, PathCollection
 
 from railcore.__main__ import main
-from railcore.facts import files
+from railcore.facts import files, tables
 from railcore.facts.tables import MarkdownText, markdown_table
 from railcore.network.topology import PhotonicRails, fat_tree, rail_optimized
 from railcore.workbench import drawing, explore, outputs, plotting
@@ -449,14 +450,20 @@ def test_no_link_crosses_the_label_of_another_node(fabric):
 
 
 def test_columns_that_differ_in_their_unit_alone_both_stay():
-    table = outputs.readable(pd.DataFrame({"best": ["t8"], "best_s": [2.5], "size_bytes": [3e9]}))
+    table = tables.readable(pd.DataFrame({"best": ["t8"], "best_s": [2.5], "size_bytes": [3e9]}))
     assert table.to_dict("records") == [{"best": "t8", "best s": "2.5 s", "size": "3 GB"}]
 
 
 def test_readable_tables_write_hours_and_what_is_not_known():
     hours = pd.to_datetime(["2023-01-21 02:00", None])
-    table = outputs.readable(pd.DataFrame({"peak_at": hours, "rank": pd.array([2, None], dtype="Int64")}))
+    table = tables.readable(pd.DataFrame({"peak_at": hours, "rank": pd.array([2, None], dtype="Int64")}))
     assert table.to_dict("list") == {"peak at": ["2023-01-21 02:00", "–"], "rank": ["2", "–"]}
+
+
+def test_shares_in_percent_write_what_is_not_known_and_what_is_without_bound():
+    table = pd.DataFrame({"share": [0.0648, math.nan, math.inf, 0.0], "gpus": [1, 2, 3, 4]})
+    shown = outputs.in_percent(table, "share")
+    assert shown["share"].tolist() == ["6.48%", "–", "∞", "0%"] and shown["gpus"].tolist() == [1, 2, 3, 4]
 
 
 def test_a_claim_is_shown_with_settings_and_inputs_and_found_by_words(capsys):

@@ -1,6 +1,7 @@
 """Arguments as a person types them: a text with its unit becomes an SI number, another kind of thing is refused."""
 
 import inspect
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import wraps
 from types import NoneType, UnionType
@@ -42,10 +43,11 @@ def checked(target: T) -> T:
 
     Numbers and arrays may be texts with a unit, such as nic_Bps="400 Gbps", where the last word of the name tells the
     dimension; what else is of another kind than annotated is refused, and so is an unknown name. Ranges are checked
-    where the values are used.
+    where the values are used. help() shows the annotations in few letters.
     """
     function: Any = target.__init__ if isinstance(target, type) else target  # type: ignore[misc]
-    parameters = inspect.signature(function).parameters
+    signature = inspect.signature(function)
+    parameters = signature.parameters
     kinds = {name: _kinds(each.annotation) for name, each in parameters.items()}
     any_name = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
     names, unknown = list(kinds), frozenset({Any})
@@ -58,6 +60,7 @@ def checked(target: T) -> T:
         options = {name: _read(name, value, kinds.get(name, unknown)) for name, value in named.items()}
         return function(*placed, *args[len(placed) :], **options)
 
+    setattr(reading, "__signature__", _in_few_letters(signature))  # noqa: B010
     if not isinstance(target, type):
         return reading  # type: ignore[return-value]
     setattr(target, "__init__", reading)  # noqa: B010
@@ -80,10 +83,42 @@ def si(name: str, value: Any, example: str) -> Any:
     return float(found[0]) if isinstance(value, str) else found
 
 
+class _AsWritten(str):
+    """An annotation that help() shows without quotes."""
+
+    __repr__ = str.__str__
+
+
+def _in_few_letters(signature: inspect.Signature) -> inspect.Signature:
+    """A signature whose annotations name no modules, and ArrayLike in place of its some ten members."""
+    empty = inspect.Parameter.empty
+    given = [*(each.annotation for each in signature.parameters.values()), signature.return_annotation]
+    *texts, result = (each if each is empty else _AsWritten(_written(each)) for each in given)
+    parameters = [
+        each.replace(annotation=text) for each, text in zip(signature.parameters.values(), texts, strict=True)
+    ]
+    return signature.replace(parameters=parameters, return_annotation=result)
+
+
+def _written(annotation: Any) -> str:
+    if annotation == Quantity:
+        return "Quantity"
+    members = _members(annotation)
+    numbers = {*members} >= _NUMBERS
+    texts = ["ArrayLike"] if numbers else []
+    texts += [inspect.formatannotation(each) for each in members if not (numbers and each in _NUMBERS)]
+    return re.sub(r"\b(?:\w+\.)+(?=\w)", "", " | ".join(texts)).replace("NoneType", "None")
+
+
+def _members(annotation: Any) -> tuple:
+    """The members of a union in order, or the annotation alone."""
+    union = isinstance(annotation, UnionType) or get_origin(annotation) is Union
+    return get_args(annotation) if union else (annotation,)
+
+
 def _kinds(annotation: Any) -> frozenset:
     """What an annotation allows, brackets left out: ndarray for numbers of any shape, Sequence for lists."""
-    union = isinstance(annotation, UnionType) or get_origin(annotation) is Union
-    members = frozenset(get_args(annotation) if union else [annotation])
+    members = frozenset(_members(annotation))
     if members >= _NUMBERS:
         members = members - _NUMBERS | {np.ndarray}
     plain = {get_origin(each) or each for each in members}

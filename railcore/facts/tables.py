@@ -1,14 +1,21 @@
-"""Rows as CSV and Markdown text, and a table that a notebook shows without an index and with text to the left."""
+"""Rows as CSV and Markdown text, and tables as people read them: `readable`."""
 
 import csv
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from numbers import Integral
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from railcore.facts import units
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+_COLUMN_UNITS = {"usd": "USD", "w": "W", "Bps": "bps", "bytes": "B", "s": "s", "m": "m", "kg": "t"}
 _AMOUNT = re.compile(r"(?<=\d) ((?:[kMGTPE] )?)([^\s,;:.)|]+)")  # what may be a unit, behind a digit
 _DOLLAR = "<span>&#36;</span>"  # JupyterLab and GitHub typeset what is between two bare ones, and between two of "\\$"
 
@@ -98,3 +105,28 @@ def _numeric(cell: object) -> bool:
     except ValueError:
         return False
     return len(words) <= 3
+
+
+def readable(table: "pd.DataFrame", digits: int = 6) -> "pd.DataFrame":
+    """Every cell as text with so many significant digits at most, counts whole; a unit of the column in each cell.
+
+    "cost_usd" becomes "cost" with cells such as "305.2 M USD", "hb_domain_size" becomes "HB domain size". To be printed
+    with `print(readable(table).to_string())`, or `.T.to_string()` for columns as rows.
+    """
+    columns = {}
+    for name, column in table.items():
+        stem, _, suffix = str(name).rpartition("_")
+        unit = _COLUMN_UNITS.get(suffix, "") if stem and not stem.startswith("share") else ""
+        label = units.words(stem if unit else str(name))
+        columns[label if label not in columns else units.words(str(name))] = [
+            cell if isinstance(cell, str) else _cell(cell, unit, digits) for cell in column
+        ]
+    return type(table)(columns)
+
+
+def _cell(value: Any, unit: str, digits: int) -> str:
+    special = {"nan": "–", "NaT": "–", "<NA>": "–", "inf": "∞", "True": "yes", "False": "no"}
+    if isinstance(value, datetime):
+        return special.get(f"{value}") or f"{value:%Y-%m-%d %H:%M}"
+    digits = 4 if unit else 12 if isinstance(value, Integral) else digits  # a count is exact
+    return special.get(f"{value}") or units.show(value, unit, digits)

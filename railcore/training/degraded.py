@@ -32,11 +32,27 @@ from railcore.training.transformer import Transformer, as_model
 
 
 @checked
-def platform_fabric(platform: str, gpus: int, radix: int) -> RailFabric:
-    """The rail-only network of a cluster of a catalog platform, its HB domains and bandwidths from there."""
+def platform_fabric(platform: str, gpus: int, radix: int, machine: Machine | None = None) -> RailFabric:
+    """The rail-only network of a cluster of a catalog platform, its HB domains and bandwidths from there.
+
+    Parameters
+    ----------
+    platform
+        Of the catalog.
+    gpus, radix
+        Of the cluster; ports of a switch.
+    machine
+        Whose HB domains and bandwidths stand in place of the platform's.
+
+    Returns
+    -------
+    The fabric.
+    """
     box = catalog.item("platforms", platform)
-    links = {"nic_Bps": box["nic_bandwidth"], "hb_Bps": box["hb_bandwidth"], "hb_switches": int(box["hb_switches"])}
-    return rail_only(gpus, int(box["gpus"]), radix, **links)
+    size, nic_Bps, hb_Bps = (box[name] for name in ("gpus", "nic_bandwidth", "hb_bandwidth"))
+    if machine:
+        size, nic_Bps, hb_Bps = machine.hb_domain_size, machine.nic_Bps, machine.hb_Bps
+    return rail_only(gpus, int(size), radix, nic_Bps=nic_Bps, hb_Bps=hb_Bps, hb_switches=int(box["hb_switches"]))
 
 
 def rail_only_and_optimized(fabric: RailFabric) -> dict[str, RailFabric]:

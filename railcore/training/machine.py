@@ -49,7 +49,7 @@ class Machine:
     step. host_Bps: to the CPU's memory; host_memory_Bps: of that memory, a GPU's share.
     two_phase_collectives: collectives beyond an HB domain run as two phases, one after the other. routing, pipelined:
     of tokens to their experts, see `experts`. oversubscription: of the any-to-any layer over the rails, which only
-    "direct" routing uses; math.inf is rail-only.
+    "direct" routing uses; math.inf is rail-only. platform: of the catalog, from which the values are, "" for none.
 
     Raises ValueError naming the argument that is out of range.
     """
@@ -92,6 +92,7 @@ class Machine:
     overlap_slowdown: float = 1.0
     attention_ramp: float = 0.0
     attention_kernels: tuple[tuple[str, float], ...] = ()
+    platform: str = ""
     made_by = "catalog_machine(platform, precision), or the name of a platform in the catalog"
 
     def __post_init__(self) -> None:
@@ -330,6 +331,7 @@ def catalog_machine(
     name = str(box["gpu"])
     gpu, share, common = (catalog.item(*of) for of in (("gpus", name), ("efficiencies", name), ("efficiencies", "all")))
     values: dict[str, Any] = {
+        "platform": platform,
         "gpu": name,
         "precision": precision,
         "linear_rate": gpu[f"{precision}_dense_rate"],

@@ -72,6 +72,12 @@ class Runtime:
                 "drop none"
             )
 
+    def __repr__(self) -> str:
+        """The name, and what is not as by default: short enough for help()."""
+        values = ((field, getattr(self, field.name)) for field in fields(self)[1:])
+        own = [f"{field.name}={value!r}" for field, value in values if value != field.default]
+        return f"Runtime({', '.join([repr(self.name), *own])})"
+
     @property
     def fused_attention(self) -> bool:
         """Whether scores are never stored; then selective recompute changes nothing."""

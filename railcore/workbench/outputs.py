@@ -2,16 +2,14 @@
 
 import io
 import re
-from datetime import datetime
 from functools import cache
 from itertools import zip_longest
-from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from railcore.facts import files, units
 from railcore.facts.catalog import UnknownName
-from railcore.facts.tables import MarkdownText, markdown_table, read_csv
+from railcore.facts.tables import MarkdownText, markdown_table, read_csv, readable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +21,6 @@ DPI = 160
 _THUMBNAIL_PX = 240
 _GRID = ("", " ", "  ")  # columns of the gallery, without a heading
 _WARNINGS = "warnings.txt"  # of a run; at the top of its folder, so that it is not published
-_COLUMN_UNITS = {"usd": "USD", "w": "W", "Bps": "bps", "bytes": "B", "s": "s", "m": "m", "kg": "t"}
 
 
 @cache
@@ -191,25 +188,12 @@ def show_table(table: "pd.DataFrame") -> MarkdownText:
     return MarkdownText(markdown_table(readable(table).to_dict("records")))
 
 
-def readable(table: "pd.DataFrame", digits: int = 6) -> "pd.DataFrame":
-    """Every cell as text with so many significant digits at most, counts whole; a unit of the column in each cell.
-
-    "cost_usd" becomes "cost" with cells such as "305.2 M USD", "hb_domain_size" becomes "HB domain size".
-    """
-    columns = {}
-    for name, column in table.items():
-        stem, _, suffix = str(name).rpartition("_")
-        unit = _COLUMN_UNITS.get(suffix, "") if stem and not stem.startswith("share") else ""
-        label = units.words(stem if unit else str(name))
-        columns[label if label not in columns else units.words(str(name))] = [
-            cell if isinstance(cell, str) else _cell(cell, unit, digits) for cell in column
-        ]
-    return type(table)(columns)
-
-
 def in_percent(table: "pd.DataFrame", *columns: str) -> "pd.DataFrame":
     """A table to show, its columns of shares as "6.48%"."""
-    shares = {name: [f"{units.number(100 * share, 3)}%" for share in table[name]] for name in columns}
+    texts = {"nan": "–", "inf": "∞"}
+    shares = {
+        name: [texts.get(f"{share}", f"{units.number(100 * share, 3)}%") for share in table[name]] for name in columns
+    }
     return table.assign(**shares)
 
 
@@ -231,14 +215,6 @@ def in_megawatts(table: "pd.DataFrame") -> "pd.DataFrame":
     powers = {name: table[name] / units.MW for name in table if name.endswith("_w")}
     names = ours | printed
     return table.assign(**powers)[[*printed, *(name for name in table if name not in printed)]].rename(columns=names)
-
-
-def _cell(value, unit: str, digits: int) -> str:
-    special = {"nan": "–", "NaT": "–", "<NA>": "–", "inf": "∞", "True": "yes", "False": "no"}
-    if isinstance(value, datetime):
-        return special.get(f"{value}") or f"{value:%Y-%m-%d %H:%M}"
-    digits = 4 if unit else 12 if isinstance(value, Integral) else digits  # a count is exact
-    return special.get(f"{value}") or units.show(value, unit, digits)
 
 
 def _lay_out(figure: "Figure") -> None:

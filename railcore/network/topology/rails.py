@@ -28,6 +28,9 @@ class _Bandwidth:
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
+    def __repr__(self) -> str:
+        return f"{_DEFAULT_PLATFORM}'s"
+
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         if instance is None:
             return self
@@ -45,10 +48,11 @@ _NIC_BPS: Any = _Bandwidth("nic_bandwidth")
 _HB_BPS: Any = _Bandwidth("hb_bandwidth")
 
 
-def domain_warnings(gpus: int, hb_domain_size: int) -> tuple[str, ...]:
+def domain_warnings(gpus: int, hb_domain_size: int, advice: str = "") -> tuple[str, ...]:
     """A text where GPUs do not fill HB domains (scale-up or NVLink domains), with the nearest numbers that do.
 
-    gpus, hb_domain_size [GPUs]. Empty where they fill. Raises ValueError for what is no positive whole number.
+    gpus, hb_domain_size [GPUs]. advice: in place of those numbers. Empty where they fill.
+    Raises ValueError for what is no positive whole number.
     """
     count, size = int(whole("gpus", gpus)), int(whole("hb_domain_size", hb_domain_size))
     full, rest = divmod(count, size)
@@ -56,8 +60,8 @@ def domain_warnings(gpus: int, hb_domain_size: int) -> tuple[str, ...]:
         return ()
     more = (full + 1) * size
     if not full:
-        return (f"{count:,} GPUs do not fill an HB domain of {size:,}. {more:,} do.",)
-    last = f"the last of {full + 1:,} has {rest:,}. {full * size:,} or {more:,} do."
+        return (f"{count:,} GPUs do not fill an HB domain of {size:,}. {advice or f'{more:,} do.'}",)
+    last = f"the last of {full + 1:,} has {rest:,}. {advice or f'{full * size:,} or {more:,} do.'}"
     return (f"{count:,} GPUs do not fill HB domains of {size:,}: {last}",)
 
 

@@ -11,7 +11,7 @@ from railcore.training.search.hb_domains import (
     smallest_hb_domain_near_ideal,
 )
 from railcore.training.search.kernel import TIME_EDGES_S
-from railcore.training.search.labels import strategy_label, with_strategy_labels
+from railcore.training.search.labels import strategy_label, strategy_words, with_strategy_labels
 from railcore.training.search.parts import SearchPart, search, search_parts
 from railcore.training.search.result import SearchResult, pareto_front
 from railcore.training.search.space import divisors, strategy_blocks
@@ -31,5 +31,6 @@ __all__ = [
     "smallest_hb_domain_near_ideal",
     "strategy_blocks",
     "strategy_label",
+    "strategy_words",
     "with_strategy_labels",
 ]

@@ -39,12 +39,12 @@ _FIELDS = {  # of a machine, by parameters of the catalog's efficiencies that do
 
 
 def designs(result: Any, n: int = 5) -> pd.DataFrame:
-    """The best n designs in order of time, each by its fastest strategy.
+    """The best n designs in order of time, each by its fastest strategy; none where nothing fits.
 
     result: a `SearchResult`. Columns strategy, those of `SearchResult.best`, times_best (time over the best one's),
     parts of the time that any of them has [s], memory by kind [bytes], hb_utilization and nic_utilization.
     """
-    rows = _leading(result, n)
+    rows = _first(result, n)
     table = with_strategy_labels(result._table(rows))
     found = result._estimate(rows)
     parts = {name: values for name, values in (found.breakdown | found.memory).items() if values.max(initial=0) > 0}
@@ -54,13 +54,17 @@ def designs(result: Any, n: int = 5) -> pd.DataFrame:
     return table.assign(times_best=times, **parts, **busy)
 
 
-def _leading(result: Any, n: int) -> Columns:
+def _first(result: Any, n: int) -> Columns:
     """The best n designs as columns of strategies. Raises ValueError where n is out of range."""
-    most = len(result.leaders["part"])
-    if not most:
-        result.strategy()  # says why there is none
     checks.whole("n", n, 1, KEPT_DESIGNS)
     return {name: values[:n] for name, values in result.leaders.items()}
+
+
+def _leading(result: Any, n: int) -> Columns:
+    """The same. Raises ValueError too where there is none: what nothing fits has no answer."""
+    if not len(result.leaders["part"]):
+        result.strategy()  # says why there is none
+    return _first(result, n)
 
 
 def _times(result: Any, rows: Columns, **changes: Any) -> np.ndarray:

@@ -14,6 +14,8 @@ from railcore.training.search.labels import strategy_label
 from railcore.training.search.parts import search
 from railcore.training.transformer import Transformer, as_models
 
+_ADVICE = "The warnings of `search` compare numbers that do."
+
 
 @checked
 def best_times(
@@ -54,8 +56,8 @@ def best_times(
     nics = nics_Bps if len(nics_Bps) else (machine.nic_Bps,)
     for (name, model), n, nic in itertools.product(models.items(), gpus, nics):
         for batch, k in itertools.product(batches[name], [*(k for k in hb_domain_sizes if k < n), n]):
-            box = replace(machine, nic_Bps=nic, hb_domain_size=k)
-            best = search(model, box, n, batch, top=1, **options).best
+            box = replace(machine, nic_Bps=nic)
+            best = search(model, box, n, batch, top=1, hb_domain_size=k, **options).best
             strategy = strategy_label(best.iloc[0]) if len(best) else "none fits"
             rows.append((name, n, k, batch, nic, best["total_s"].min(), strategy))
     names = ["model", "gpus", "hb_domain_size", "batch", "nic_Bps", "iteration_s", "strategy"]
@@ -67,7 +69,7 @@ def best_times(
     table.insert(6, "ideal_s", ideal_s)
     table.insert(7, "slowdown", table["iteration_s"] / ideal_s - 1)
     pairs = table[["gpus", "hb_domain_size"]].drop_duplicates().itertuples(index=False)
-    table.attrs["warnings"] = tuple(text for pair in pairs for text in domain_warnings(*pair))
+    table.attrs["warnings"] = tuple(text for n, k in pairs for text in domain_warnings(n, k, _ADVICE))
     return table.assign(gain=gain.where(doubled))
 
 

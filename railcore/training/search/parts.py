@@ -156,13 +156,14 @@ def search_parts(
     top: int = 10,
     at_most: bool = False,
     shares: int = 1,
+    hb_domain_size: int | None = None,
     **limits: int | str | Sequence,
 ) -> list[SearchPart]:
     """The parts of a search, to run anywhere: SearchResult.merged([part.run() for part in parts]) is `search`.
 
     Parameters
     ----------
-    model, machine, gpus, global_batch, runtime, offload, top, at_most, limits
+    model, machine, gpus, global_batch, runtime, offload, top, at_most, hb_domain_size, limits
         As for `search`.
     shares
         Into how many the splits of each part are cut.
@@ -174,7 +175,8 @@ def search_parts(
     model, machine = as_model(model), as_machine(machine)
     allowed = allowed_values(global_batch, dict(limits))
     whole("gpus", gpus, most=STRATEGY_RANGES["data"][1])
-    K = machine.hb_domain_size
+    K = machine.hb_domain_size if hb_domain_size is None else int(whole("hb_domain_size", hb_domain_size))
+    machine = replace(machine, hb_domain_size=K)
     if gpus < K:
         raise ValueError(f"hb_domain_size is {K}, more than gpus {gpus}: give at most {gpus}")
     whole("top", top)
@@ -211,6 +213,7 @@ def search(
     at_most: bool = False,
     workers: int = 1,
     progress: bool | None = None,
+    hb_domain_size: int | None = None,
     **limits: int | str | Sequence,
 ) -> SearchResult:
     """Evaluate all strategies; keep the best, the Pareto front of time and memory, and counts by obstacle.
@@ -242,6 +245,8 @@ def search(
     progress
         Whether a search that takes over 2 s shows a bar (tqdm). By default only where errors are printed to a
         terminal: in a notebook it would be stored with the output, ask for it there.
+    hb_domain_size
+        GPUs in use of each HB domain (scale-up or NVLink domain), K; None for all that the machine's has.
     limits
         The values allowed of any name in STRATEGY_COLUMNS, as for `strategy_blocks`.
 
@@ -257,6 +262,7 @@ def search(
     whole("workers", workers)
     shares = 1 if workers == 1 else 4
     options: dict[str, Any] = {"runtime": runtime, "offload": offload, "top": top, "at_most": at_most, "shares": shares}
+    options |= {"hb_domain_size": hb_domain_size}
     parts = search_parts(model, machine, gpus, global_batch, **(options | limits))
     with _Bar(sys.stderr.isatty() if progress is None else progress) as bar:
         results = _in_processes(parts, workers, bar.add) if workers > 1 else [part.run(bar.add) for part in parts]

@@ -1,6 +1,5 @@
 """What a search found: the best strategies, the Pareto front, counts, designs, and merging the results of parts."""
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -10,20 +9,17 @@ import numpy as np
 import pandas as pd
 
 from railcore.facts.units import show
-from railcore.network.topology import domain_warnings
 from railcore.training.iteration import STRATEGY_COLUMNS, Columns, IterationEstimate, iteration_times
 from railcore.training.machine import Machine
 from railcore.training.runtime import Runtime
-from railcore.training.search import answers
+from railcore.training.search import advice, answers
 from railcore.training.search.answers import KEPT_DESIGNS
 from railcore.training.search.kernel import TIME_EDGES_S
-from railcore.training.search.labels import strategy_label, with_strategy_labels
-from railcore.training.search.space import DESIGN, KEY, divisors, exact_splits
+from railcore.training.search.labels import with_strategy_labels
+from railcore.training.search.space import DESIGN, KEY
 from railcore.training.transformer import Transformer
 
 NUMBERS = ("sequence_s", "total_s", "memory_bytes")
-_TRIED_DOMAINS = 200  # HB domains more or less, for a number of GPUs that divides
-_CLEARLY_FASTER = 1.05  # times as fast: worth a warning
 _ROW = (*STRATEGY_COLUMNS, *NUMBERS, "part")
 
 
@@ -140,53 +136,12 @@ class SearchResult:
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """Where GPUs do not fill HB domains or groups of the best lie unevenly in them, and what would be faster."""
+        """Where GPUs do not fill HB domains or groups of the best lie unevenly in them, and searches to compare with.
+
+        Of these each is a call, with what it costs in HB domains and the time that it finds.
+        """
         uneven = self._estimate(_some(self.fastest, [0])).warnings if len(self.best) else ()
-        if self.parts[0].at_most:
-            return uneven
-        ragged = (*domain_warnings(self.gpus, self.machine.hb_domain_size), *self._better_numbers(), *uneven)
-        return (*ragged, *self._faster_with_fewer_of_a_domain()) if ragged else ()
-
-    def _better_numbers(self) -> tuple[str, ...]:
-        """Nearest numbers of GPUs that fill HB domains and divide the model, where the nearest that fill do not."""
-        K = self.machine.hb_domain_size
-        full, rest = divmod(self.gpus, K)
-        ways = range(full, 0, -1)[:_TRIED_DOMAINS], range(full + 1, full + 1 + _TRIED_DOMAINS)
-        allowed = self.parts[0].allowed
-        splits = ((n * K for n in way if len(exact_splits(self.model, n * K, allowed)[0])) for way in ways)
-        found = [gpus for gpus in (next(some, None) for some in splits) if gpus] if rest else []
-        if not rest or {full * K, (full + 1) * K} <= set(found):
-            return ()
-        if not found:
-            tried = f"No number of GPUs within {_TRIED_DOMAINS} HB domains of these"
-            remedy = "take another batch, model or HB domain"
-            return (f"{tried} fills them and splits {self.model.name} and its batch: {remedy}.",)
-        numbers = " and ".join(f"{gpus:,}" for gpus in found)
-        return (f"Nearest numbers of GPUs that fill HB domains and split {self.model.name} and its batch: {numbers}.",)
-
-    def _faster_with_fewer_of_a_domain(self) -> tuple[str, ...]:
-        """The best with as many GPUs of each HB domain in use as divide the cluster, where it is clearly faster."""
-        K = self.machine.hb_domain_size
-        smaller = divisors(self.gpus)[1:]
-        smaller = smaller[smaller < K]
-        if self.best.empty or not smaller.size:
-            return ()
-        size = int(smaller[-1])
-        fewer = SearchResult.merged(
-            replace(part, machine=replace(part.machine, hb_domain_size=size)).run() for part in self.parts
-        ).best
-        if fewer.empty:
-            return ()
-        row = fewer.iloc[0]
-        times = self.best["sequence_s"].iloc[0] / row["sequence_s"]
-        if times < _CLEARLY_FASTER:
-            return ()
-        domains = f"{self.gpus // size:,} HB domains in place of {math.ceil(self.gpus / K):,}"
-        return (
-            f"The time is too long where GPUs may stay idle. With {size:,} of the {K:,} GPUs of each HB domain in use "
-            f"({domains}) the best strategy takes {show(row['total_s'], 's', 3)}, {strategy_label(row)}: "
-            f"{times:.3g} times as fast. Search with a machine of hb_domain_size={size}.",
-        )
+        return uneven if self.parts[0].at_most else advice.warnings(self, uneven)
 
     @property
     def evaluated(self) -> int:
@@ -200,7 +155,8 @@ class SearchResult:
         if not self.evaluated:
             raise ValueError(
                 f"no split of {self.gpus} GPUs divides {self.model.name} and its batch (splits by what stops them: "
-                f"{self.splits}): change the GPUs or the batch, or search with at_most=True"
+                f"{self.splits}): change the GPUs or the batch, or leave GPUs idle: "
+                f"{advice.call_text(self, self.machine, at_most=True)}"
             )
         raise ValueError(
             f"{self.model.name} fits no strategy of {self.gpus} GPUs: the least needs "
