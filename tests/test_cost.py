@@ -775,7 +775,7 @@ def test_the_recipe_of_readme_has_one_book(tmp_path, monkeypatch):
     recipe = re.search(r"```\n(  name,parameter.*?)  ```", text, re.DOTALL)[1]
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "prices.csv").write_text(textwrap.dedent(recipe))
-    assert 'RAILCORE_CATALOG=mine make figures NB=01_network_cost PARAMS="-p price_book ours"' in text
+    assert 'RAILCORE_CATALOG=mine make figures NB=01 PARAMS="-p price_book ours"' in text
     monkeypatch.setenv("RAILCORE_CATALOG", "mine")
     tables, printed = tables_of_a_run(tmp_path, price_book="ours", gpus=8192, hb_domain_size=72, radix=128)
     books = pd.concat(table.price_book for table in tables.values() if "price_book" in table)
