@@ -375,8 +375,10 @@ def test_list_of_no_family_lists_them_and_an_unknown_one_is_refused():
     status, out, _ = railcore("list")
     assert status == 0
     assert {line.split()[0] for line in out.splitlines()[1:]} == set(catalog_lists.listed_families())
-    status, _, err = railcore("list", "gpu")
-    assert status == 2 and err == "railcore: family 'gpu' does not exist: the nearest are 'gpus'\n"
+    assert railcore("list", "gpu") == railcore("list", "gpus")  # where one family alone begins so
+    status, _, err = railcore("list", "gpus_")
+    assert status == 2 and err == "railcore: family 'gpus_' does not exist: the nearest are 'fuels', 'gpus'\n"
+    assert railcore("list", "scaling")[2].startswith("railcore: family 'scaling' does not exist: the nearest are 'sc")
 
 
 def test_list_needs_no_notebooks_installed():

@@ -1,7 +1,7 @@
 """A GPU and its links: datasheet rates, the shares that kernels and collectives reach, and times of collectives."""
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -92,7 +92,7 @@ class Machine:
     overlap_slowdown: float = 1.0
     attention_ramp: float = 0.0
     attention_kernels: tuple[tuple[str, float], ...] = ()
-    platform: str = ""
+    platform: str = field(default="", repr=False, compare=False)  # a name: nothing is computed from it
     made_by = "catalog_machine(platform, precision), or the name of a platform in the catalog"
 
     def __post_init__(self) -> None:
@@ -102,7 +102,7 @@ class Machine:
             checks.whole(name, getattr(self, name))
         for name in ("collective_processors", "forward_operators", "backward_operators"):
             checks.whole(name, getattr(self, name), 0)
-        for name in (field.name for field in fields(self) if field.type in (float, Quantity)):
+        for name in (each.name for each in fields(self) if each.type in (float, Quantity)):
             value = getattr(self, name)
             if name == "oversubscription":
                 checked_oversubscription(value)
