@@ -247,7 +247,17 @@ def fig8_answer(
 
 
 def own_answer(at_full_rate: pd.DataFrame, job: str, delay_s: float, plane: ControlPlane, ranks: int) -> str:
-    """The answer for a job of one's own: parameters as of `fig8_answer`."""
+    """The answer for a job of one's own.
+
+    Parameters
+    ----------
+    at_full_rate, job, delay_s, plane, ranks
+        As of `fig8_answer`.
+
+    Returns
+    -------
+    Text.
+    """
     fast = at_full_rate[np.isclose(at_full_rate["reconfiguration_s"], delay_s, atol=0)].set_index("provisioning")
     return (
         f"With circuits that take {units.show(delay_s, 's')} to change, the step of {job} takes "
