@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from railcore.documents import rail_networks
 from railcore.documents.rail_networks import least_saving_radix, table_cases
 from railcore.documents.railonly2023 import table2
 from railcore.documents.railonly2025 import table1
@@ -795,3 +796,15 @@ def test_the_recipe_of_readme_has_one_book(tmp_path, monkeypatch):
     assert swept.cost_usd_rail_only == swept.ports_rail_only * 600 + swept.transceivers_rail_only * 400
     assert "Warning: 8,192 GPUs do not fill HB domains of 72" in printed
     assert "port price of ours" in printed
+
+
+@pytest.mark.parametrize("table", ["railonly2025.table1", "railonly2023.table2"])
+def test_the_documents_count_hb_domains_of_their_own_size(table):
+    """With it the switches are those printed, with a user's HB domains they are not."""
+    books = price_books.matching_books("railonly2025", None)
+
+    def off(hb_domain_size):
+        found = claims.table_values(table, rail_networks.savings_table(table, hb_domain_size, *books))
+        return sum(found[name] != claims.paper_value(name) for name in found if name.endswith("switches_rail_only"))
+
+    assert off(rail_networks.hb_domain_size()) == 0 < off(72)

@@ -302,3 +302,10 @@ def test_shares_are_shown_in_percent():
     table = pd.DataFrame({"added": [0.0648, -0.0362, 79.8], "changes": [8, 5, 1]})
     shown = outputs.in_percent(table, "added")
     assert shown["added"].tolist() == ["6.48%", "-3.62%", "7,980%"] and shown["changes"].tolist() == [8, 5, 1]
+
+
+def test_the_answer_for_a_job_of_ones_own_speaks_of_no_measured_run():
+    text = document.own_answer(SIMULATED, "ours on 16 GPUs", 0.1, control_plane.catalog_control_plane(), 2)
+    row = SIMULATED[np.isclose(SIMULATED["reconfiguration_s"], 0.1)].set_index("provisioning")
+    assert text.startswith("With circuits that take 100 ms to change, the step of ours on 16 GPUs takes ")
+    assert f"{100 * row['overhead'][False]:.3g}% on demand" in text and "measured" not in text and "authors" not in text

@@ -173,6 +173,11 @@ def test_a_notebook_keeps_the_rules(path):
         drawn = [i for i, text in enumerate(heads) if "outputs.save(" in text]
         assert max(recorded, default=0) < short < min(drawn), "record every claim, then answer, then draw"
         assert "outputs.answer(" in heads[short + 1], "give the answer below In short"
+        asked = re.findall(r"files\.parameterized\((.*?)\)", "\n".join(heads))
+        assert set(asked) <= {f'"{path.stem}"'}
+        assert asked or not re.search(r"papers|Fig\. \d|authors'|document's", heads[short + 1]), (
+            "with own parameters the answer speaks of those alone"
+        )
         first = heads[next(i for i, cell in enumerate(notebook["cells"]) if cell is code[0])].partition("\n#")[0]
         assert len(parameters.defaults({"cells": [{**code[0], "source": first}]})) <= 6, (
             "leave the rest below a comment"

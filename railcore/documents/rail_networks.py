@@ -67,6 +67,11 @@ def least_saving_radix(table: pd.DataFrame) -> int:
     return min(set.intersection(*worst), default=0)
 
 
+def hb_domain_size() -> int:
+    """GPUs of an HB domain (scale-up or NVLink domain) in both documents' tables: those of a GH200."""
+    return int(catalog.item("platforms", "GH200")["gpus"])
+
+
 def fault_survey(hb_domain_size: int) -> pd.DataFrame:
     """`faults.rail_switch_survey` of the cases of both documents' tables, each case once."""
     cases = pd.concat([table_cases("railonly2025.table1"), table_cases("railonly2023.table2")])

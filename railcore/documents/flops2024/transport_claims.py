@@ -171,23 +171,23 @@ def _from_printed_start(model: str, case: TrainingCase, extra_s: float) -> str:
     )
 
 
-def transport_answer(
-    times: pd.DataFrame, exposed: pd.DataFrame, loads: pd.DataFrame, network: Mapping[str, float]
-) -> str:
+def exposed_text(exposed: pd.DataFrame) -> str:
+    """What transports cost the document's training steps, in a sentence. exposed: of `exposed_by_transport`."""
+    shares = exposed.set_index(["model", "transport"])["share"]
+    cost = "; ".join(
+        f"{words} {shares[model, 'optimum']:.1%} with an ideal transport, {shares[model, 'single path']:.1%} with a "
+        f"single path, {shares[model, 'RoCEv2']:.1%} with RoCEv2"
+        for model, words in (("dense", "dense"), ("moe", "mixture"))
+        if (model, "optimum") in shares.index
+    )
+    return f"Exposed share of a training step: {cost}."
+
+
+def transport_answer(times: pd.DataFrame, loads: pd.DataFrame, network: Mapping[str, float]) -> str:
     """The answer in a few sentences.
 
-    Parameters
-    ----------
-    times, exposed
-        Of `last_flow_times` and of `exposed_by_transport`.
-    loads
-        Draws of the hash: column load, flows on the most loaded link.
-    network
-        Hosts, hosts_per_leaf, link_Bps and flow_bytes.
-
-    Returns
-    -------
-    Markdown.
+    times: of `last_flow_times`. loads: draws of the hash, column load: flows on the most loaded link. network: hosts,
+    hosts_per_leaf, link_Bps and flow_bytes.
     """
     rows = times.set_index("transport")
     shown = {name: show(row["median_s"], "s", 3) for name, row in rows.iterrows()}
@@ -198,17 +198,10 @@ def transport_answer(
         f"{name} {shown[name]} ({show(rows.loc[name, 'least_s'], 's', 3)} to {show(rows.loc[name, 'most_s'], 's', 3)})"
         for name in ("single path", "RoCEv2")
     )
-    shares = exposed.set_index(["model", "transport"])["share"]
-    cost = "; ".join(
-        f"{words} {shares[model, 'optimum']:.1%} with an ideal transport, {shares[model, 'single path']:.1%} with a "
-        f"single path, {shares[model, 'RoCEv2']:.1%} with RoCEv2"
-        for model, words in (("dense", "dense"), ("moe", "mixture"))
-        if (model, "optimum") in shares.index
-    )
     hosts, size, link = network["hosts"], show(network["flow_bytes"], "B", 3), show(network["link_Bps"], "bps")
     return (
         f"{hosts:,} hosts send {size} each over {link}. The last flow ends after {shown['optimum']} at best, and "
         f"{excess} later where packets are sprayed. With one path a flow it is a draw of the hash: {drawn}, median and "
         f"range of {int(rows.loc['single path', 'seeds'])} seeds. In half of {len(loads):,} draws the most loaded link "
-        f"has {number(loads['load'].median())} flows or more. Exposed share of a training step: {cost}."
+        f"has {number(loads['load'].median())} flows or more."
     )

@@ -246,6 +246,27 @@ def fig8_answer(
     )
 
 
+def own_answer(at_full_rate: pd.DataFrame, job: str, delay_s: float, plane: ControlPlane, ranks: int) -> str:
+    """The answer for a job of one's own.
+
+    Parameters
+    ----------
+    at_full_rate, job, delay_s, plane, ranks
+        As of `fig8_answer`.
+
+    Returns
+    -------
+    Text.
+    """
+    fast = at_full_rate[np.isclose(at_full_rate["reconfiguration_s"], delay_s, atol=0)].set_index("provisioning")
+    return (
+        f"With circuits that take {units.show(delay_s, 's')} to change, the step of {job} takes "
+        f"{units.show(fast['electrical_s'][False], 's', 3)} at the rates of the catalog, and grows by "
+        f"{_percent(fast['overhead'][False])} on demand and {_percent(fast['overhead'][True])} provisioned. The "
+        f"control plane comes on top: {units.show(plane.overhead_s(ranks), 's', 3)} a change with our latencies."
+    )
+
+
 def _percent(share: float) -> str:
     return f"{units.number(100 * share, 3)}%"
 
