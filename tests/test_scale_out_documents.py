@@ -33,11 +33,11 @@ def test_racks_of_the_job_are_the_users():
     document = scale_out_claims.job_racks(835_000, 72, 11_666)
     assert (document["racks"], document["racks_of"], document["difference"]) == (11_666, "budget", "-0.6%")
     mine = scale_out_claims.job_racks(83_952, 72, 11_666)
-    assert (mine["racks"], mine["racks_of"]) == (83_952 // 72, "datacenter_gpus")
+    assert (mine["racks"], mine["racks_of"]) == (83_952 // 72, "gpus")
 
 
 def test_a_job_without_room_says_what_to_change():
-    with pytest.raises(ValueError, match=r"gpus is 71, less than a rack.* Parameters for racks: datacenter_gpus"):
+    with pytest.raises(ValueError, match=r"gpus is 71, less than a rack.* Parameters for racks: gpus"):
         job(71)
 
 

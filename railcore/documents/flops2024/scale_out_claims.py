@@ -167,16 +167,16 @@ def job_racks(gpus: int, hb_domain_size: int, bought_racks: int) -> dict[str, An
     """Racks of a job's datacenter: those that a budget buys where they hold its GPUs within 1%, else the GPUs'.
 
     gpus: of the datacenter, perhaps a rounded number; hb_domain_size: GPUs of a rack; bought_racks: of one datacenter.
-    Keys bought_gpus; datacenter_gpus; difference (datacenter_gpus / bought_gpus - 1); racks; racks_of ("budget" or
-    "datacenter_gpus"). Raises ValueError for GPUs that fill no rack.
+    Keys bought_gpus; gpus; difference (gpus / bought_gpus - 1); racks; racks_of ("budget" or "gpus"). Raises ValueError
+    for GPUs that fill no rack.
     """
     n, k = int(whole("gpus", gpus)), int(whole("hb_domain_size", hb_domain_size))
     if n < k:
         raise ValueError(f"gpus is {n}, less than a rack: give at least {k}")
     bought = int(whole("bought_racks", bought_racks)) * k
     agree = abs(n / bought - 1) <= 0.01
-    found: dict[str, Any] = {"bought_gpus": bought, "datacenter_gpus": n, "difference": f"{n / bought - 1:+.1%}"}
-    return found | {"racks": bought // k if agree else n // k, "racks_of": "budget" if agree else "datacenter_gpus"}
+    found: dict[str, Any] = {"bought_gpus": bought, "gpus": n, "difference": f"{n / bought - 1:+.1%}"}
+    return found | {"racks": bought // k if agree else n // k, "racks_of": "budget" if agree else "gpus"}
 
 
 def rack_job(
@@ -214,7 +214,7 @@ def rack_job(
         layer = dc.layer(transformer.catalog_model(model), dc.precision(bytes_of))
         laid = dc.layout(layer, site)
     except ValueError as error:
-        hint = "Parameters for racks: datacenter_gpus, budget, datacenters; for memory: platform, model, bytes_of"
+        hint = "Parameters for racks: gpus, budget, datacenters; for memory: platform, model, bytes_of"
         raise ValueError(f"{error}. {hint}") from error
     steps = dc.layer_times(layer, laid, site).steps_bytes
     return RackJob(
