@@ -173,8 +173,7 @@ def test_a_notebook_keeps_the_rules(path):
         drawn = [i for i, text in enumerate(heads) if "outputs.save(" in text]
         assert max(recorded, default=0) < short < min(drawn), "record every claim, then answer, then draw"
         assert "outputs.answer(" in heads[short + 1], "give the answer below In short"
-        asked = re.findall(r"files\.parameterized\((.*?)\)", "\n".join(heads))
-        assert set(asked) <= {f'"{path.stem}"'}
+        asked = "files.parameterized()" in "\n".join(heads)
         assert asked or not re.search(r"papers|Fig\. \d|authors'|document's", heads[short + 1]), (
             "with own parameters the answer speaks of those alone"
         )
