@@ -507,7 +507,7 @@ def test_the_cheapest_is_the_cheapest(gpus, hb_domain_size, half, oversubscripti
     for name, among in (("of all", rows), ("any-to-any", full)):  # each that costs the least
         least = np.isclose(among.cost_usd, among.cost_usd.min())
         assert rows.network[rows.cheapest.str.contains(name)].tolist() == among.network[least].tolist()
-    assert (rows.cost_saved_over_any_to_any <= rows.cost_saved + 1e-9).all()
+    assert (rows.cost_saved_over_any_to_any.fillna(0) <= rows.cost_saved + 1e-9).all()  # NaN: over nothing
 
 
 @pytest.mark.parametrize("name", TABLES.values())
@@ -540,6 +540,9 @@ def test_a_cluster_of_one_hb_domain_needs_no_network():
     rows = cost.cluster_networks(8, 8, 4, 4.0, book, book).set_index("network")
     assert rows.share_same_rail.isna().all() and rows.cost_usd["rail-only"] == 0
     assert rows.across_rails["rail-only"] == "through the HB domain"
+    assert rows.attrs["warnings"][0].startswith("One HB domain holds all GPUs")
+    assert rows.cost_saved_over_any_to_any.dropna().to_dict() == {"rail-only": 0.0}  # all others are over nothing
+    assert not cost.cluster_networks(16, 8, 4, 4.0, book, book).attrs["warnings"]
 
 
 def test_networks_that_cost_the_same_are_both_the_cheapest():

@@ -197,7 +197,7 @@ def test_a_broken_constant_fails_nbval_and_the_comparison_of_files(suite):
 def test_parameters_of_the_user_stay_in_build(suite):
     before = project.snapshot(suite)
     status, printed = project.run(suite, project.FIRST, "-p", "tiers", "5")
-    assert status == 0 and f"are in build/custom/{project.FIRST}/tiers-5 until" in printed
+    assert status == 0 and f"are in build/custom/{project.FIRST}/tiers-5; the next" in printed
     assert project.snapshot(suite) == before
     assert recorded(suite, "tiers-5").startswith("railonly2025.text.r64_tiers_rail_only,5,")
 
@@ -211,7 +211,7 @@ def test_runs_of_several_names_stand_side_by_side(suite):
     for tiers, name in (("5", ["--name", "mine"]), ("6", []), ("7", ["--name", "other_1"])):
         status, printed = project.run(suite, "01", "-p", "tiers", tiers, *name)
         where = f"build/custom/{project.FIRST}/{name[-1] if name else 'tiers-6'}"
-        assert status == 0 and f"are in {where} until the next run of that name" in printed
+        assert status == 0 and f"are in {where}; the next run of that name replaces them" in printed
     assert [recorded(suite, run).split(",")[1] for run in ("mine", "tiers-6", "other_1")] == ["5", "6", "7"]
 
 

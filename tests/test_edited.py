@@ -48,13 +48,13 @@ def test_edited_parameters_are_run_but_not_published(suite):
         f"{project.FIRST}: its parameters differ from the published ones (tiers 2 -> 5): results go to {where}; "
         f"make figures NB={project.FIRST} PUBLISH=1 makes them the published ones\n"
     ) in printed
-    assert f"results with your own numbers are in {where} until" in printed
+    assert f"results with your own numbers are in {where}; the next" in printed
     assert but(project.snapshot(suite), notebook) == but(before, notebook)
     assert recorded(suite, "tiers-5") == "5"
     (suite / "build" / "stamps" / f"{project.SECOND}.json").unlink()
     status, printed = project.run(suite)
     assert status == 0 and project.ran(printed) == {project.SECOND} and "1 notebook run, 0 files changed" in printed
-    assert "(tiers 2 -> 5)" in printed and f"are in {where} and up to date" in printed
+    assert "(tiers 2 -> 5)" in printed and f"are in {where}, up to date; " in printed
     edit_first(suite, 7)
     assert project.ran(project.run(suite)[1]) == {project.FIRST}
     edit_first(suite, 5)
@@ -63,6 +63,16 @@ def test_edited_parameters_are_run_but_not_published(suite):
     edit_first(suite, 2)
     assert "differ from" not in project.run(suite)[1]
     assert project.snapshot(suite) == before
+
+
+def test_a_failed_run_leaves_the_earlier_one_of_its_name(suite):
+    for tiers in ("5", "6"):
+        assert project.run(suite, "01", "-p", "tiers", tiers, "--name", "mine")[0] == 0
+    project.write_notebook(suite, project.FIRST, project.TIERS, "raise RuntimeError")
+    status, printed = project.run(suite, "01", "-p", "tiers", "7", "--name", "mine")
+    assert status == 1 and "earlier results are unchanged" in printed and "(see build/run/" in printed
+    assert recorded(suite, "mine") == "6"
+    assert [path.name for path in (suite / "build" / "custom" / project.FIRST).iterdir()] == ["mine"]
 
 
 def test_comments_layout_and_types_are_no_other_parameters(suite):

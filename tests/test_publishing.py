@@ -115,7 +115,7 @@ def test_a_full_disk_and_a_closed_folder_change_nothing(suite, fault):
     project.write_notebook(suite, project.FIRST, "tiers: int = 3", project.DRAW)
     changed = project.snapshot(suite)
     status, printed = project.run(suite, project.FIRST, "--publish", patch=patch)
-    assert status == 1 and f"FAILED: {project.FIRST}; what they had published is unchanged" in printed
+    assert status == 1 and f"FAILED: {project.FIRST}; earlier results are unchanged" in printed
     assert project.snapshot(suite) == changed
 
 

@@ -343,10 +343,11 @@ def test_training_is_told_only_where_the_racks_hold_the_model():
     sited = pd.DataFrame([*rows, *[("c", k, np.nan) for k in (1, 2, 3)]], columns=["model", "datacenters", "slowdown"])
     assert siting_claims.training_words(sited, 55, "20 Gbps") == (
         "Several places slow training by at most 20.0% (a, up to 2 places), at 20 Gbps of wide area a GPU. "
-        "55 racks cannot hold b in more than one place. 55 racks cannot hold c in even one place."
+        "With each layer on racks of its own, as the document has it, 55 racks cannot hold b in more than one place, "
+        "and not c in even one place."
     )
     alone = sited[sited["datacenters"] == 1]
-    assert siting_claims.training_words(alone, 55, "1 Gbps") == "55 racks cannot hold c in even one place."
+    assert siting_claims.training_words(alone, 55, "1 Gbps").endswith(" 55 racks cannot hold c in even one place.")
     assert siting_claims.training_words(alone[alone["model"] != "c"], 55, "1 Gbps") == ""
 
 

@@ -109,9 +109,9 @@ RAIL_NETWORKS = ("rail_optimized", "rail_only")
 
 
 def share_saved(less: ArrayLike, more: ArrayLike) -> np.ndarray:
-    """Share saved, 1 - less / more; 0 where both are 0."""
+    """Share saved, 1 - less / more; 0 where both are 0, NaN where `more` alone is 0."""
     less, more = np.asarray(less, dtype=float), np.asarray(more, dtype=float)
-    return np.where(more > 0, 1 - less / np.where(more > 0, more, 1), 0.0)
+    return np.where(more > 0, 1 - less / np.where(more > 0, more, 1), np.where(less > 0, np.nan, 0.0))
 
 
 @checked
@@ -211,8 +211,8 @@ def cluster_networks(
     cost_saved_over_any_to_any (of the cheapest any-to-any network: one that gives any two GPUs the NICs' bandwidth);
     cheapest ("any-to-any", "of all", both or none); share_same_rail and share_across_rails (of its NIC's bandwidth that
     a GPU has at worst while all send at once: `RailFabric.nic_shares`); across_rails ("over the network",
-    "through the HB domain"); price_book, power_book. attrs["warnings"]: texts where the GPUs do not fill HB domains,
-    and where a book is scaled from another link rate.
+    "through the HB domain"); price_book, power_book. attrs["warnings"]: texts where the GPUs do not fill HB domains
+    or all are in one, and where a book is scaled from another link rate.
     """
     fabrics = _contenders(gpus, hb_domain_size, radix, oversubscription)
     rows = [{"network": name, **_network_row(fabric, prices, powers)} for name, fabric in fabrics.items()]
@@ -227,7 +227,11 @@ def cluster_networks(
     }
     columns = ["network", "tiers", "switches", "transceivers", "cost_usd", "power_w", *saved]
     table = table.assign(**saved)[[*columns, "share_same_rail", "share_across_rails", "across_rails"]]
-    return with_book_names(with_domain_warnings(table, gpus, hb_domain_size), prices, powers)
+    table = with_book_names(with_domain_warnings(table, gpus, hb_domain_size), prices, powers)
+    if gpus <= hb_domain_size:
+        none = "One HB domain holds all GPUs: they need no network, and what is saved of one means nothing."
+        table.attrs["warnings"] = (none, *table.attrs["warnings"])
+    return table
 
 
 @checked

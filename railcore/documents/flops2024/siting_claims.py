@@ -454,6 +454,6 @@ def training_words(sited: pd.DataFrame, racks: int, wan: str) -> str:
         elif most < asked:
             few["more than one place" if most else "even one place"].append(model)
     found = [f"Several places slow training by at most {' and '.join(slower)}, at {wan} of wide area a GPU."]
-    cannot = f"{units.counted(racks, 'racks')} cannot hold"
-    found = found * bool(slower) + [f"{cannot} {' and '.join(them)} in {where}." for where, them in few.items() if them]
-    return " ".join(found)
+    cannot = f"With each layer on racks of its own, as the document has it, {units.counted(racks, 'racks')} cannot hold"
+    not_held = [f"{' and '.join(them)} in {where}" for where, them in few.items() if them]
+    return " ".join(found * bool(slower) + [f"{cannot} {', and not '.join(not_held)}."] * bool(not_held))

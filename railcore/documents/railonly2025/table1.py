@@ -52,13 +52,14 @@ def allowed_ratios(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def solved_sums(table: pd.DataFrame) -> dict[str, float]:
-    """Port + transceiver [USD], [W] that the absolute savings of the text leave, by "cost" and "power"."""
+    """Port + transceiver [USD], [W] that the absolute savings of the text leave, by "cost" and "power".
+
+    NaN where rail-only saves no port.
+    """
     ports = table["ports_rail_optimized"] - table["ports_rail_only"]
     largest = ports[table["gpus"] == table["gpus"].max()]
-    return {
-        "cost": claims.paper_value(f"{_TEXT}.cost_saving_min") / largest.min(),
-        "power": claims.paper_value(f"{_TEXT}.power_saving_max") / ports.max(),
-    }
+    saved = {"cost": ("cost_saving_min", largest.min()), "power": ("power_saving_max", ports.max())}
+    return {what: claims.paper_value(f"{_TEXT}.{name}") / n if n else np.nan for what, (name, n) in saved.items()}
 
 
 def fitted_books(table: pd.DataFrame, prices: price_books.PriceBook, powers: price_books.PriceBook) -> pd.DataFrame:

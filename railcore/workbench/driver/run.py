@@ -253,7 +253,7 @@ def _run(wanted: list[str], plan: _Plan) -> int:
                         new += _finish(name, future, plan)
                     except Exception as error:
                         failed[name] = error
-                        _say_failed(name, error, _folder(name, plan.custom.get(name)))
+                        _say_failed(name, error, _folder(name, None))
     if published:
         counts = Counter(row["verdict"] for row in claims.ledger(publish.published_rows()))
         verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in claims.VERDICTS)
@@ -262,11 +262,12 @@ def _run(wanted: list[str], plan: _Plan) -> int:
         print_line(f"{what}, {time.monotonic() - started:.1f} s; claims: {verdicts}")
     if made := [name for name in wanted if name in plan.custom and name not in failed]:
         where = ", ".join(_relative(_folder(name, plan.custom[name])) for name in made)
-        state = "until the next run of that name" if ran & plan.custom.keys() else "and up to date"
-        print_line(f"results with your own numbers are in {where} {state}; what is published of them is untouched")
+        state = "" if ran & plan.custom.keys() else ", up to date"
+        again = "the next run of that name replaces them (NAME=another keeps both); figures/ is untouched"
+        print_line(f"results with your own numbers are in {where}{state}; {again}")
     if failed:
         half = [name for name, error in failed.items() if isinstance(error, files.HalfWritten)]
-        left = f"half published, as said above: {', '.join(half)}" if half else "what they had published is unchanged"
+        left = f"half published, as said above: {', '.join(half)}" if half else "earlier results are unchanged"
         print_line(f"FAILED: {', '.join(failed)}; {left}")
     return 1 if failed else 0
 
@@ -300,7 +301,10 @@ def _up_to_date(name: str, rows: dict[str, str], run_name: str | None) -> bool:
 
 
 def _folder(name: str, run_name: str | None) -> Path:
-    """Where a run writes: below build/custom, by its name, with the user's own numbers, else below build/run."""
+    """Where results of a run stay: below build/custom, by its name, with the user's own numbers, else below build/run.
+
+    Every run writes below build/run first, so that a failed one leaves earlier results as they are.
+    """
     return files.BUILD / "custom" / name / run_name if run_name else files.BUILD / "run" / name
 
 
@@ -309,7 +313,7 @@ def _relative(path: Path) -> str:
 
 
 def _execute(name: str, plan: _Plan) -> tuple:
-    folder = _folder(name, plan.custom.get(name))
+    folder = _folder(name, None)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     print_line(f"{name}: started")
@@ -345,6 +349,7 @@ def _finish(name: str, future: Future, plan: _Plan) -> int:
     notebook, folder, report, seconds = future.result()
     new = 0
     if name in plan.custom:
+        folder = _moved(folder, _folder(name, plan.custom[name]))
         made = [path for path in folder.rglob("*.*") if path.is_file()]
         published = {path.relative_to(folder).as_posix(): "" for path in made}
         if not plan.own:  # a stamp knows all that it used
@@ -359,6 +364,18 @@ def _finish(name: str, future: Future, plan: _Plan) -> int:
     for text in outputs.kept_warnings(folder):
         print_line(f"{name}: warning: {text}")
     return new
+
+
+def _moved(folder: Path, target: Path) -> Path:
+    """A run's folder in its place, where an earlier one of that name goes only when this one is there."""
+    replaced = folder.with_suffix(".replaced")
+    shutil.rmtree(replaced, ignore_errors=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if target.exists():
+        target.rename(replaced)
+    folder.rename(target)
+    shutil.rmtree(replaced, ignore_errors=True)
+    return target
 
 
 def _say_failed(name: str, error: Exception, folder: Path) -> None:
