@@ -173,6 +173,8 @@ def test_a_notebook_keeps_the_rules(path):
         drawn = [i for i, text in enumerate(heads) if "outputs.save(" in text]
         assert max(recorded, default=0) < short < min(drawn), "record every claim, then answer, then draw"
         assert "outputs.answer(" in heads[short + 1], "give the answer below In short"
+        (disagrees,) = [text for text in heads if "## What disagrees" in text] or ["hold for the document"]
+        assert "hold for the document" in disagrees, "say that what disagrees does so with the document's parameters"
         asked = "files.parameterized()" in "\n".join(heads)
         assert asked or not re.search(r"papers|Fig\. \d|authors'|document's", heads[short + 1]), (
             "with own parameters the answer speaks of those alone"

@@ -382,7 +382,7 @@ def run_text(run: EmulatedRun) -> str:
         sends = f"It sends {show(total, 'B', 4)} ({kinds}), and {out / total:.0%} of it leaves a node."
     idle = rank_timeline(run.ranks).idle_share
     return (
-        f"Your network on {counted(run.strategy.gpus, 'GPUs')} ends a training step with {same} as on one GPU. {sends} "
+        f"The network on {counted(run.strategy.gpus, 'GPUs')} ends a training step with {same} as on one GPU. {sends} "
         f"GPUs idle {idle:.1%} of the time if transfers are free."
     )
 
