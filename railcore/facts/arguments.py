@@ -28,7 +28,7 @@ _EXAMPLES = {  # last word of an argument's name: a quantity of its dimension
     "electricity_price": "0.1 USD/kWh",  # the whole name
 }
 _MOST_SHOWN = 60  # letters of a value that is refused
-_NUMBERS = frozenset(get_args(ArrayLike))
+_NUMBERS = frozenset(get_args(ArrayLike) or [ArrayLike])  # NumPy has a union, and one name from Python 3.12 on
 _REMEDIES = {
     str: "a text",
     int: "a whole number",
