@@ -18,6 +18,7 @@ from railcore.documents.railonly2023 import table2
 from railcore.documents.railonly2025 import table1
 from railcore.facts import catalog, claims, files
 from railcore.network import cost, price_books
+from railcore.network.bill import bill_total
 from railcore.network.topology import (
     Parts,
     domain_warnings,
@@ -51,18 +52,18 @@ def table(book, share_switches=True):
 @given(FABRICS, BOOKS, BOOKS, st.integers(0, 4))
 def test_breakdown_adds_up_to_the_total(parts, prices, powers, copper):
     rows = cost.parts_breakdown(parts, prices, powers, copper)
-    assert rows.cost_usd.sum() == pytest.approx(float(cost.network_total(parts, prices, copper)))
-    assert rows.power_w.sum() == pytest.approx(float(cost.network_total(parts, powers, copper)))
-    counts = rows.groupby("part")["count"].sum()
-    assert counts.get("switch ports", 0) == parts.ports
-    assert counts.get("transceivers", 0) + 2 * counts.get("copper cables", 0) == parts.transceivers
-    assert set(rows.tier[rows.part == "copper cables"]) <= set(range(1, copper + 1))
+    assert rows.cost_usd.sum() == pytest.approx(float(bill_total(parts.bill(copper), prices)))
+    assert rows.power_w.sum() == pytest.approx(float(bill_total(parts.bill(copper), powers)))
+    units = rows.groupby("part")["units"].sum()
+    assert units.get("switch", 0) == parts.ports
+    assert units.get("transceiver", 0) + 2 * units.get("copper cable", 0) == parts.transceivers
+    assert set(rows.tier[rows.part == "copper cable"]) <= set(range(1, copper + 1))
 
 
 @given(FABRICS, BOOKS, BOOKS, st.floats(0, 10), st.integers(0, 3))
 def test_total_is_linear_in_prices(parts, a, b, factor, copper):
     def total(book):
-        return float(cost.network_total(parts, book, copper))
+        return float(bill_total(parts.bill(copper), book))
 
     both = price_books.PriceBook(a.port + b.port, a.transceiver + b.transceiver, a.dac + b.dac)
     assert total(both) == pytest.approx(total(a) + total(b))
@@ -74,13 +75,13 @@ def test_total_is_linear_in_prices(parts, a, b, factor, copper):
 def test_copper_takes_the_lowest_tiers():
     parts = rail_only(512, 8, 16).parts
     assert list(parts.links_by_tier) == [512, 512]
-    totals = [float(cost.network_total(parts, price_books.PriceBook(0, 1000, 1), tiers)) for tiers in (0, 1, 2, 5)]
+    totals = [float(bill_total(parts.bill(tiers), price_books.PriceBook(0, 1000, 1))) for tiers in (0, 1, 2, 5)]
     assert totals == [2_048_000, 1_024_512, 1024, 1024]
 
 
 @given(st.integers(1, 60), st.sampled_from([8, 16, 64]), st.integers(1, 4), BOOKS)
 def test_more_gpus_and_thicker_layers_cost_no_less(domains, radix, layer, book):
-    totals = cost.network_total(rail_parts([8 * domains, 16 * domains], 8, radix, layer), book)
+    totals = bill_total(rail_parts([8 * domains, 16 * domains], 8, radix, layer).bill(), book)
     assert totals[0] <= totals[1] * (1 + 1e-9)
 
 
@@ -113,7 +114,7 @@ def test_compare_prices_both_networks(gpus, hb_domain_size, radix, book):
         counts = (parts.tiers, parts.switches, parts.ports, parts.links, parts.transceivers)
         found = [row[f"{what}_{name}"] for what in ("tiers", "switches", "ports", "links", "transceivers")]
         assert found == [int(count) for count in counts]
-        assert row[f"cost_usd_{name}"] == pytest.approx(float(cost.network_total(parts, book)))
+        assert row[f"cost_usd_{name}"] == pytest.approx(float(bill_total(parts.bill(), book)))
     if row.cost_usd_rail_optimized > 0:
         assert row.cost_saving == pytest.approx(1 - row.cost_usd_rail_only / row.cost_usd_rail_optimized)
         assert row.power_saving == pytest.approx(1 - row.ports_rail_only / row.ports_rail_optimized)
@@ -304,7 +305,7 @@ def test_everything_doubled_costs_twice():
     parts, book = rail_only(65536, 256, 64).parts, price_books.price_book("railonly2023")
     twice = cost.doubled_parts(parts)
     assert (twice.tiers, twice.switches, twice.links) == (parts.tiers, 2 * parts.switches, 2 * parts.links)
-    assert cost.network_total(twice, book) == 2 * cost.network_total(parts, book)
+    assert bill_total(twice.bill(), book) == 2 * bill_total(parts.bill(), book)
 
 
 @pytest.mark.parametrize("fabric", [rail_only(64, 4, 16), rail_only(256, 4, 16), rail_only(256, 4, 8, planes=2)])
@@ -358,8 +359,8 @@ def test_contenders_meet_the_full_clos(gpus):
     assert len(full) == 2
     assert list(full.relative_cost) == [1, 1]
     assert list(full.switches) == [int(ideal_clos_parts(gpus, 16)[1])] * 2
-    assert none.cost_usd == float(cost.network_total(rail_only(gpus, 16, 16).parts, prices))
-    assert none.power_w == float(cost.network_total(rail_only(gpus, 16, 16).parts, powers))
+    assert none.cost_usd == float(bill_total(rail_only(gpus, 16, 16).parts.bill(), prices))
+    assert none.power_w == float(bill_total(rail_only(gpus, 16, 16).parts.bill(), powers))
     for _, line in rows.groupby("network"):
         assert (np.diff(line.sort_values("oversubscription").transceivers) <= 0).all()
     thin = rows[(rows.network == "Clos with oversubscribed leaves") & (rows.oversubscription == 3)].iloc[0]
@@ -376,7 +377,7 @@ def test_parts_of_each_contender():
         "Clos, leaves 3:1": fat_tree(1024, 16, tier_oversubscription=(3,)).parts,
     }
     assert totals.to_dict() == pytest.approx(
-        {name: float(cost.network_total(each, book)) for name, each in parts.items()}
+        {name: float(bill_total(each.bill(), book)) for name, each in parts.items()}
     )
 
 
@@ -394,7 +395,7 @@ def test_curve_of_link_rates():
     same, double = (curve[curve.link_rate == rate].set_index("gpus") for rate in (5e10, 1e11))
     assert list(double.cost_usd / same.cost_usd) == pytest.approx([2, 2])
     assert list(double.power_w / same.power_w) == pytest.approx([math.sqrt(2)] * 2)
-    assert same.cost_usd[1024] == float(cost.network_total(rail_optimized(1024, 256, 64).parts, book))
+    assert same.cost_usd[1024] == float(bill_total(rail_optimized(1024, 256, 64).parts.bill(), book))
     assert list(dict.fromkeys(curve.link)) == ["400 Gbps, radix 64", "800 Gbps, radix 64"]
 
 
@@ -448,7 +449,7 @@ def test_saving_that_no_ratio_changes():
 
 def test_negative_copper_tiers_are_refused():
     with pytest.raises(ValueError, match="copper_tiers is -1"):
-        cost.network_total(rail_only(512, 8, 16).parts, price_books.PriceBook(1, 1, 1), -1)
+        bill_total(rail_only(512, 8, 16).parts.bill(-1), price_books.PriceBook(1, 1, 1))
 
 
 def test_no_network_needs_no_spares():
@@ -657,7 +658,7 @@ def test_all_rows_that_a_book_lacks_are_named_at_once(own_catalog):
 def test_a_book_without_copper_or_link_rate_is_refused_where_it_needs_them():
     book = price_books.PriceBook(1, 1, name="mine")
     with pytest.raises(ValueError, match="book 'mine' has no dac"):
-        cost.network_total(rail_only(512, 8, 16).parts, book, 1)
+        bill_total(rail_only(512, 8, 16).parts.bill(1), book)
     rows = cost.ownership_costs(**OWNED, prices=book, powers=book, electricity_price=2e-8, pue=1.2)
     assert list(rows.host_links) == ["optics"] * 2 and "'mine' has no dac" in rows.attrs["warnings"][0]
     with pytest.raises(ValueError, match="book 'mine' has no rate_Bps"):

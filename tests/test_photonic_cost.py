@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from railcore.documents.photonic2025 import fabric_cost
 from railcore.documents.readings import claim_verdicts
 from railcore.facts import catalog, claims
-from railcore.network import cost, photonic_cost, price_books
+from railcore.network import photonic_cost, price_books
+from railcore.network.bill import bill_total
 from railcore.network.topology import rail_parts
 from railcore.network.topology.photonic import circuit_parts
 
@@ -30,7 +31,7 @@ def fig7(**options):
 def test_total_is_linear_in_prices(gpus, hb_domain_size, a, b, switched):
     parts = circuit_parts(gpus, hb_domain_size, 20_000)
     both = price_books.PriceBook(0, a.transceiver + b.transceiver, circuit_port=a.circuit + b.circuit)
-    one, other, sum_ = (float(photonic_cost.circuit_total(parts, book, switched)) for book in (a, b, both))
+    one, other, sum_ = (float(bill_total(parts.bill(switched), book)) for book in (a, b, both))
     assert sum_ == pytest.approx(one + other)
 
 
@@ -38,13 +39,13 @@ def test_total_is_linear_in_prices(gpus, hb_domain_size, a, b, switched):
 def test_ports_in_use_cost_the_same_for_each_gpu(gpus, nic_ports, fibres):
     parts = circuit_parts(gpus, 8, 1, nic_ports, fibres_per_port=fibres, transceivers_per_gpu=1)
     each = nic_ports * fibres * PRICES.circuit + PRICES.transceiver
-    assert float(photonic_cost.circuit_total(parts, PRICES, whole_switches=False)) == pytest.approx(gpus * each)
+    assert float(bill_total(parts.bill(False), PRICES)) == pytest.approx(gpus * each)
 
 
 @given(st.integers(8, 4000), st.integers(1, 72), st.sampled_from([128, 576, 1008]))
 def test_whole_switches_cost_no_less_than_ports_in_use(gpus, hb_domain_size, ocs_ports):
     parts = circuit_parts(gpus, hb_domain_size, ocs_ports)
-    bought, used = (float(photonic_cost.circuit_total(parts, PRICES, switched)) for switched in (True, False))
+    bought, used = (float(bill_total(parts.bill(switched), PRICES)) for switched in (True, False))
     assert math.isnan(bought) or bought >= used
     assert math.isnan(bought) == (int(parts.reach) < gpus)
 
@@ -61,8 +62,8 @@ def test_savings_are_those_of_the_totals():
     for network, shape in photonic_cost.ELECTRICAL_NETWORKS.items():
         rows = table[table["network"] == network]
         parts = rail_parts(gpus, domain, 64, **shape)
-        assert rows["cost_usd"].tolist() == cost.network_total(parts, PRICES).ravel().tolist()
-        assert rows["power_w"].tolist() == cost.network_total(parts, POWERS).ravel().tolist()
+        assert rows["cost_usd"].tolist() == bill_total(parts.bill(), PRICES).ravel().tolist()
+        assert rows["power_w"].tolist() == bill_total(parts.bill(), POWERS).ravel().tolist()
         own = table[table["network"] == "photonic rails"]
         for what, column in (("cost", "cost_usd"), ("power", "power_w")):
             saved = 1 - own[column].to_numpy() / rows[column].to_numpy()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from railcore.facts import catalog
 from railcore.facts.units import Gbps
 from railcore.network import cabling, locality, scale_out
-from railcore.network.cost import network_total
+from railcore.network.bill import bill_total
 from railcore.network.price_books import PriceBook, price_book
 from railcore.network.scale_out import Equipment
 from railcore.network.topology import RailFabric, fat_tree, faults, graph, ideal_clos_parts, rail_only
@@ -95,12 +95,10 @@ def test_equipment_scales_its_books_to_the_nic(monkeypatch, tmp_path):
     slow, book = scale_out.catalog_equipment("51.2T", NIC / 2, "flops2024", "800G DR8"), price_book("flops2024")
     assert slow.prices.port == pytest.approx(book.port / 2**0.8)
     full = scale_out.catalog_equipment("51.2T", NIC, "flops2024", "800G DR8")
-    assert slow.powers.transceiver == pytest.approx(full.powers.transceiver / 2**0.7)
+    assert slow.powers.transceiver == pytest.approx(full.powers.transceiver / 2)  # its end of a twin-port module
+    assert (slow.powers.ends_per_module, full.powers.ends_per_module) == (2, 1)
     assert slow.powers.port * slow.chip_ports == pytest.approx(full.powers.port * full.chip_ports)  # the chip's
-    assert slow.warnings == (
-        "Prices of flops2024 are of 800 Gbps links: they are scaled to 400 Gbps.",
-        "Powers of 51.2T and 800G DR8 are of 800 Gbps links: they are scaled to 400 Gbps.",
-    )
+    assert slow.warnings == ("Prices of flops2024 are of 800 Gbps links: they are scaled to 400 Gbps.",)
     assert EQUIPMENT.warnings == ()
     again = replace(slow, nic_Bps=NIC)
     assert again.prices.port == pytest.approx(book.port) and again.prices.label() == "flops2024"
@@ -111,7 +109,7 @@ def test_equipment_scales_its_books_to_the_nic(monkeypatch, tmp_path):
 def test_cost_is_the_cost_of_the_parts_at_full_speed():
     row = table(50_000, 10, 4).iloc[0]
     parts = scale_out.network_parts(50_000, 10, 64, 4)
-    total = network_total(parts, PRICES.scaled(1 / 4))
+    total = bill_total(parts.bill(), PRICES.scaled(1 / 4))
     assert row.cost_usd + row.host_links_usd == pytest.approx(total)
     assert row.chips_usd == pytest.approx(row.chips * 64 * PRICES.port)
 

@@ -4,7 +4,8 @@ Links are of the rate of the books, which tables name. `price_books.matching_boo
 for other links. Prices and powers of unlike link rates are refused.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,10 @@ from railcore.facts import catalog, units
 from railcore.facts.arguments import checked
 from railcore.facts.checks import at_least, share, whole
 from railcore.facts.sensitivity import tornado_table
-from railcore.network.price_books import PriceBook, check_books
+from railcore.network.bill import NETWORK, bill_counts, bill_table, bill_total, bill_totals
+from railcore.network.price_books import PriceBook, book_of_links, check_books
 from railcore.network.topology.clos import Parts, checked_oversubscription, rail_parts
+from railcore.network.topology.cluster import Cluster
 from railcore.network.topology.rails import RailFabric, domain_warnings, most_rails_per_switch
 
 
@@ -51,29 +54,14 @@ def _with_book_warnings(table: pd.DataFrame, prices: PriceBook, powers: PriceBoo
     return table
 
 
-@checked
-def network_total(parts: Parts, book: PriceBook, copper_tiers: int = 0) -> np.ndarray:
-    """Price [USD] or peak power [W] of a network: C = P k N_SW + T N_TR + D N_DAC.
-
-    Port P of all N_SW switches of radix k, transceiver T at both ends of an optical link, cable D. Links below tiers
-    1 to `copper_tiers` are copper (1: host links), the rest optics. With several planes ports and links are slower:
-    give a book for their speed, such as `book.scaled(1 / planes)`. Raises ValueError for copper with a book that has
-    none. Source: railonly2023, section 4.
-    """
-    whole("copper_tiers", copper_tiers, least=0)
-    copper = parts.links_by_tier[:copper_tiers].sum(axis=0)
-    cables = book.cable * copper if copper_tiers else 0.0
-    return book.port * parts.ports + book.transceiver * 2 * (parts.links - copper) + cables
-
-
 def part_totals(parts: Parts, prices: PriceBook, powers: PriceBook) -> dict[str, np.ndarray]:
-    """Columns tiers, switches, ports, links, transceivers, cost_usd, power_w of networks, an entry for each.
+    """Of networks, an entry for each: tiers, switches, ports, links, transceivers, and `bill_totals` of NETWORK.
 
     Raises as `check_books`.
     """
-    check_books(prices, powers)
-    counts = {name: getattr(parts, name) for name in ("tiers", "switches", "ports", "links", "transceivers")}
-    return counts | {"cost_usd": network_total(parts, prices), "power_w": network_total(parts, powers)}
+    totals = {"tiers": parts.tiers, "links": parts.links} | bill_totals(parts.bill(), prices, powers)
+    names = "tiers switches ports links transceivers cost_usd power_w typical_power_w".split()
+    return {name: totals[name] for name in names if name in totals}
 
 
 @checked
@@ -87,22 +75,13 @@ def parts_breakdown(parts: Parts, prices: PriceBook, powers: PriceBook, copper_t
     prices, powers
         Books of prices [USD] and of peak powers [W].
     copper_tiers
-        Links below tiers 1 to this one are copper, as in `network_total`.
+        Links below tiers 1 to this one are copper, as in `Parts.bill`.
 
     Returns
     -------
-    Columns part, tier, count, cost_usd, power_w, whose sums are `network_total`; price_book, power_book.
+    Columns of `bill_table` of NETWORK, price_book, power_book.
     """
-    rows = []
-    for tier, (switches, links) in enumerate(zip(parts.switches_by_tier, parts.links_by_tier, strict=True), start=1):
-        rows.append(("switch ports", tier, int(switches * parts.radix), prices.port, powers.port))
-        if tier <= copper_tiers:
-            rows.append(("copper cables", tier, int(links), prices.cable, powers.cable))
-        else:
-            rows.append(("transceivers", tier, 2 * int(links), prices.transceiver, powers.transceiver))
-    table = pd.DataFrame(rows, columns=["part", "tier", "count", "cost_usd", "power_w"])
-    table = table.assign(cost_usd=table["cost_usd"] * table["count"], power_w=table["power_w"] * table["count"])
-    return with_book_names(table, prices, powers, copper_tiers > 0)
+    return with_book_names(bill_table(parts.bill(copper_tiers), prices, powers), prices, powers, copper_tiers > 0)
 
 
 RAIL_NETWORKS = ("rail_optimized", "rail_only")
@@ -148,7 +127,8 @@ def compare_rail_networks(
         ("rail_optimized", rail_parts(n, k, ports, 1)),
         ("rail_only", rail_parts(n, k, ports, rails_per_switch=None if share_switches else 1)),
     ):
-        table |= {f"{what}_{name}": values for what, values in part_totals(parts, prices, powers).items()}
+        totals = part_totals(parts, prices, powers.listed)
+        table |= {f"{what}_{name}": values for what, values in totals.items()}
     table["switch_ratio"] = table["switches_rail_only"] / table["switches_rail_optimized"]
     for what, unit in (("cost", "usd"), ("power", "w")):
         table[f"{what}_saving"] = share_saved(table[f"{what}_{unit}_rail_only"], table[f"{what}_{unit}_rail_optimized"])
@@ -256,6 +236,73 @@ def cluster_breakdown(
     return with_domain_warnings(pd.concat(frames, ignore_index=True), gpus, hb_domain_size)
 
 
+_LEAST_SHARE = 1 / 16  # of a book's link rate, below which it is not scaled
+
+
+@checked
+def cluster_network_parts(
+    cluster: Cluster,
+    prices: PriceBook,
+    powers: PriceBook,
+    books: Mapping[str, tuple[PriceBook, PriceBook]] | None = None,
+    include: Collection[str] = NETWORK,
+) -> pd.DataFrame:
+    """Parts, price and power of each of a cluster's networks, of their bills.
+
+    Parameters
+    ----------
+    cluster
+        With its networks. NICs and scale-up links come with the servers and are not priced.
+    prices, powers
+        Books of prices [USD] and of powers [W]; their numbers are scaled to the rates of ports and links.
+    books
+        Prices and powers of some networks, by name, in place of these.
+    include
+        Of a network, as of `bill_total`.
+
+    Returns
+    -------
+    Columns network, switch, tiers, switches, ports, links, transceivers, cables, cost_usd, share (of the cost of all),
+    power_w, typical_power_w where the books have it, price_book, power_book. A network whose links are slower than a
+    sixteenth of its book's has no price and no power, and attrs["warnings"] says so.
+
+    Raises
+    ------
+    ValueError
+        A book whose link rate is not known.
+    """
+    rows, warnings = [], []
+    for name, network in cluster.networks.items():
+        if not network.bill or network.parts is None or network.switch is None:
+            continue
+        own = (books or {}).get(name, (prices, powers))
+        counts = {column: int(getattr(network.parts, column)) for column in ("tiers", "switches", "ports", "links")}
+        pieces = {column: int(count) for column, count in bill_counts(network.bill, own[0], include).items()}
+        row = {"network": name, "switch": network.switch.name, **counts}
+        row |= {"transceivers": pieces["transceivers"], "cables": pieces["cables"], "cost_usd": math.nan}
+        slow = [book for book in own if book.rate_Bps and network.port_Bps < _LEAST_SHARE * book.rate_Bps]
+        if slow:
+            links, rate = units.show(network.port_Bps, "bps"), units.show(slow[0].rate_Bps or 0.0, "bps")
+            warnings.append(
+                f"The {name} network has {links} links, and book {slow[0].name} is of {rate} ones: no price and no "
+                "power are given. Give its own books in books."
+            )
+        else:
+            bought, drawn = (
+                book_of_links(family, book, network.port_Bps)
+                for family, book in zip(("prices", "powers"), own, strict=True)
+            )
+            totals = bill_totals(network.bill, bought, drawn, include)
+            row |= {column: float(totals[column]) for column in totals if column.endswith(("_usd", "_w"))}
+            copper = bool(pieces["cables"])
+            row |= {"price_book": bought.label(copper), "power_book": drawn.label(copper)}
+        rows.append(row)
+    table = pd.DataFrame(rows)
+    table.insert(table.columns.get_loc("cost_usd") + 1, "share", table["cost_usd"] / table["cost_usd"].sum())
+    table.attrs["warnings"] = tuple(warnings)
+    return table
+
+
 @checked
 def oversubscription_costs(
     gpus: int, hb_domain_size: int, radix: int, oversubscriptions: ArrayLike, prices: PriceBook, powers: PriceBook
@@ -287,7 +334,7 @@ def oversubscription_costs(
         fabric = RailFabric(gpus, hb_domain_size, radix, **shape, rails_per_switch=None)
         rows.append({"network": name, "oversubscription": s, **_network_row(fabric, prices, powers)})
     table = pd.DataFrame(rows).drop(columns=["tiers", "ports", "links"])
-    full = float(network_total(rail_parts(gpus, hb_domain_size, radix, 1), prices))
+    full = float(bill_total(rail_parts(gpus, hb_domain_size, radix, 1).bill(), prices))
     table = with_domain_warnings(table.assign(relative_cost=table["cost_usd"] / full), gpus, hb_domain_size)
     return with_book_names(table, prices, powers)
 
@@ -402,12 +449,12 @@ def redundancy_costs(cases: pd.DataFrame, hb_domain_size: int, prices: PriceBook
     """
     rows = []
     for n, k in cases[["gpus", "radix"]].itertuples(index=False):
-        clos = float(network_total(rail_parts(n, hb_domain_size, k, 1), prices))
+        clos = float(bill_total(rail_parts(n, hb_domain_size, k, 1).bill(), prices))
         for sharing in sorted({int(most_rails_per_switch(n, hb_domain_size, k)), 1}, reverse=True):
             fabric = RailFabric(n, hb_domain_size, k, rails_per_switch=sharing)
             spared = (parts_with_spares(fabric, 1, optics) for optics in (False, True))
             ways = (fabric.parts, *spared, doubled_parts(fabric.parts))
-            rows.append((n, k, sharing, *(float(network_total(parts, prices)) / clos for parts in ways)))
+            rows.append((n, k, sharing, *(float(bill_total(parts.bill(), prices)) / clos for parts in ways)))
     columns = "gpus radix rails_per_switch none spare_switch spare_switch_and_optics everything_doubled".split()
     table = with_domain_warnings(pd.DataFrame(rows, columns=columns), cases["gpus"], hb_domain_size)
     return with_book_names(table, prices, None)
@@ -504,8 +551,8 @@ def ownership_costs(
     for name, layer in (("rail-optimized", 1), ("rail-only", np.inf)):
         parts = rail_parts(gpus, hb_domain_size, radix, layer, rails_per_switch=None)
         for links, copper in (("optics", 0),) if without else (("optics", 0), ("copper", 1)):
-            power = network_total(parts, powers, copper)
-            costs = total_cost(network_total(parts, prices, copper), power, years, electricity_price, pue)
+            power, price = (bill_total(parts.bill(copper), book) for book in (powers, prices))
+            costs = total_cost(price, power, years, electricity_price, pue)
             books = {"price_book": prices.label(copper > 0, rate=True)}
             books["power_book"] = powers.label(copper > 0, rate=True)
             rows.append({"network": name, "host_links": links, "power_w": power, **costs, **books})
@@ -534,7 +581,8 @@ def ownership_saving(gpus: int, hb_domain_size: int, radix: int, years: float, i
     prices, powers = (PriceBook(inputs[f"port_{each}"], inputs[f"transceiver_{each}"]) for each in ("price", "power"))
     parts = rail_parts(gpus, hb_domain_size, radix, [1, np.inf], rails_per_switch=None)
     rates = years, inputs["electricity_price"], inputs["pue"]
-    full, rails = total_cost(network_total(parts, prices), network_total(parts, powers), *rates)["total_usd"]
+    price, power = (bill_total(parts.bill(), book) for book in (prices, powers))
+    full, rails = total_cost(price, power, *rates)["total_usd"]
     return float(share_saved(rails, full))
 
 

@@ -13,10 +13,11 @@ from railcore.facts import catalog, units
 from railcore.facts.arguments import checked
 from railcore.facts.checks import positive, whole
 from railcore.facts.sensitivity import tornado_table
+from railcore.network.bill import bill_total
 from railcore.network.cost import part_totals, share_saved, total_cost, with_book_names, with_domain_warnings
 from railcore.network.price_books import PriceBook, book_of_links
 from railcore.network.topology.clos import rail_parts
-from railcore.network.topology.photonic import CircuitParts, circuit_parts, circuit_reach, ring_lengths
+from railcore.network.topology.photonic import circuit_parts, circuit_reach, ring_lengths
 
 PHOTONIC = "photonic rails"
 CITED = ", as cited"  # after the name of a circuit switch: with the ports of the switch that its source cites
@@ -25,18 +26,6 @@ ELECTRICAL_NETWORKS: Mapping[str, dict[str, Any]] = {  # options of `rail_parts`
     "fat tree": {"rails": 1},
     "rail-only": {"rails_per_switch": None},
 }
-
-
-@checked
-def circuit_total(parts: CircuitParts, book: PriceBook, whole_switches: bool = True) -> np.ndarray:
-    """Price [USD] or peak power [W] of photonic rails: C = P N + T N_TR.
-
-    Port P of circuit switches, N ports (of whole switches, or those with a fibre alone); transceiver T of the NICs.
-    Fibres are left out. NaN where whole switches are counted and a rail does not fit into one. Raises ValueError for a
-    book without `circuit_port`.
-    """
-    ports = parts.switch_ports if whole_switches else parts.used_ports
-    return book.circuit * ports + book.transceiver * parts.transceivers
 
 
 @checked
@@ -78,7 +67,7 @@ def photonic_network_costs(
     n, k, ports, ocs = (array.ravel() for array in np.broadcast_arrays(*checked_sizes, radices))
     own = circuit_parts(n, k, ocs, **wiring)
     switched = ocs_ports is not None
-    cost, power = (circuit_total(own, book, switched) for book in (prices, powers))
+    cost, power = (bill_total(own.bill(switched), book) for book in (prices, powers))
     clusters = {"gpus": n, "hb_domain_size": k}
     counts = {
         "tiers": 1,
@@ -238,8 +227,8 @@ def circuit_switch_plans(
                 "rails_per_switch": float(parts.rails_per_switch),
                 "switches": float(parts.switches),
                 "ports_used": float(parts.used_ports / parts.switch_ports),
-                "cost_usd": float(circuit_total(parts, prices)),
-                "power_w": float(circuit_total(parts, powers)),
+                "cost_usd": float(bill_total(parts.bill(), prices)),
+                "power_w": float(bill_total(parts.bill(), powers)),
                 **electrical,
             }
             rows.append(row)

@@ -1,14 +1,20 @@
-"""Books of prices and powers: what a port, a transceiver and a cable cost or draw, by the catalog or given."""
+"""Books of prices and powers: what the parts of a network cost or draw, by kind of part or by item of the catalog."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from railcore.facts import catalog, units
 from railcore.facts.arguments import Quantity, checked, si
 from railcore.facts.checks import at_least, one_of, positive
+from railcore.network.topology.bill_line import BillLine
 
 DEFAULT_BOOK = "street2025"  # of the catalog: gives what a book of one's own leaves out, powers or copper
+
+
+_NUMBERS = ("port", "transceiver", "dac", "circuit_port", "typical_port")
 
 
 @dataclass(frozen=True)
@@ -17,10 +23,14 @@ class PriceBook:
 
     Texts with a unit, such as "600 USD" or "25 W", are all of one dimension. unit: "USD" or "W", "" where only numbers
     are given and it is not known; what is known is not taken for the other.
-    dac: None where the book has no copper. circuit_port: of an optical circuit switch, the same at any link rate; None
-    where the book has none. name, copper_name, circuit_name: whose numbers they are, and whose copper's and circuit
-    port's are where they are another's; tables show them. rate_Bps: link rate of the parts, one direction [bytes/s], or
-    None. source_Bps, copper_source_Bps: link rate whose numbers were scaled to it, None where none were.
+    transceiver: at one end of a link. dac: None where the book has no copper. circuit_port: of an optical circuit
+        switch, the same at any link rate; None where the book has none.
+    typical_port: of powers, what a port draws on average, beside its listed maximum; None where the book has none.
+    ends_per_module: ends of links that one optical module serves, 2 for a twin-port one.
+    name, copper_name, circuit_name: whose numbers they are, and whose copper's and circuit port's are where they are
+        another's; tables show them.
+    rate_Bps: link rate of the parts, one direction [bytes/s], or None.
+    source_Bps, copper_source_Bps: link rate whose numbers were scaled to it, None where none were.
 
     Raises ValueError for what is below 0.
     """
@@ -29,6 +39,8 @@ class PriceBook:
     transceiver: Quantity
     dac: Quantity | None = None
     circuit_port: Quantity | None = field(default=None, kw_only=True)
+    typical_port: Quantity | None = field(default=None, kw_only=True)
+    ends_per_module: float = field(default=1, kw_only=True)
     name: str = field(default="given", kw_only=True)
     copper_name: str = field(default="", kw_only=True)
     circuit_name: str = field(default="", kw_only=True)
@@ -39,7 +51,7 @@ class PriceBook:
     made_by = "PriceBook(port=..., transceiver=...), price_book(name) or power_book(name)"
 
     def __post_init__(self) -> None:
-        given = {name: getattr(self, name) for name in ("port", "transceiver", "dac", "circuit_port")}
+        given = {name: getattr(self, name) for name in _NUMBERS}
         said = [unit for unit in ("USD", "W") if unit in map(units.dimension_of, given.values())]
         if len(said) > 1:
             values = ", ".join(f"{name} {value!r}" for name, value in given.items() if value is not None)
@@ -50,6 +62,7 @@ class PriceBook:
             if value is not None:
                 object.__setattr__(self, name, si(name, value, "25 W" if self.unit == "W" else "600 USD"))
                 at_least(name, getattr(self, name))
+        positive("ends_per_module", self.ends_per_module)
         if self.rate_Bps is not None:
             object.__setattr__(self, "rate_Bps", si("rate_Bps", self.rate_Bps, "400 Gbps"))
             positive("rate_Bps", self.rate_Bps, "bytes/s")
@@ -69,6 +82,34 @@ class PriceBook:
                 f"book {self.name!r} has no circuit_port, the number of a port of an optical circuit switch: give it"
             )
         return self.circuit_port
+
+    @property
+    def typical(self) -> "PriceBook | None":
+        """The book of powers with what a port draws on average as its port, None where it has none."""
+        return None if self.typical_port is None else replace(self, port=self.typical_port)
+
+    @property
+    def listed(self) -> "PriceBook":
+        """The book without what ports draw on average."""
+        return replace(self, typical_port=None)
+
+    def of(self, line: BillLine) -> np.ndarray:
+        """What a line of a bill costs [USD] or draws [W]: its units times the number of their kind, at their rate.
+
+        Raises ValueError for a part that the book has no number of, and for a line with a rate where it has none.
+        """
+        book = self if line.rate_Bps is None else self.at_rate(line.rate_Bps)
+        if line.part == "NIC":
+            text = "leave 'NICs' out of include, or give an ItemBook"
+            raise ValueError(f"book {self.name!r} has no number of a NIC: {text}")
+        parts = {"switch": "port", "circuit switch": "circuit", "transceiver": "transceiver", "copper cable": "cable"}
+        return getattr(book, parts[line.part]) * np.asarray(line.units)
+
+    def pieces(self, line: BillLine) -> np.ndarray:
+        """Pieces of a line: as it says, or modules of `ends_per_module` ends."""
+        if line.count is not None or self.ends_per_module == 1:
+            return np.asarray(line.units if line.count is None else line.count)
+        return np.ceil(np.asarray(line.units) / self.ends_per_module).astype(np.int64)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -114,7 +155,7 @@ class PriceBook:
         )
 
     def _times(self, factor: float) -> "PriceBook":
-        numbers = {part: getattr(self, part) for part in ("port", "transceiver", "dac", "circuit_port")}
+        numbers = {part: getattr(self, part) for part in _NUMBERS}
         scaled: dict[str, Any] = {part: None if number is None else number * factor for part, number in numbers.items()}
         return replace(self, **scaled)
 
@@ -135,6 +176,110 @@ class PriceBook:
         if circuits and self.circuit_name:
             texts.append(f"circuit ports of {self.circuit_name}")
         return ", ".join(texts)
+
+
+@dataclass(frozen=True)
+class ItemBook:
+    """Price [USD] or power [W] of each item that a bill names, such as a switch model: the catalog's, or given.
+
+    what: "price", "power" (listed maximum) or "typical_power". end: "value", "low" or "high" of the catalog's rows.
+    given: by item, before the catalog's; its low and high are the same.
+
+    Raises ValueError for what is none of these.
+    """
+
+    what: str = "price"
+    end: str = "value"
+    given: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        one_of("what", self.what, ("price", "power", "typical_power"))
+        one_of("end", self.end, ("value", "low", "high"))
+
+    @property
+    def rate_Bps(self) -> None:
+        """None: an item has its own."""
+        return None
+
+    def of(self, line: BillLine) -> np.ndarray:
+        """What a line of a bill costs [USD] or draws [W]: its pieces times the number of its item.
+
+        The catalog's power of a copper cable is of one end. Raises ValueError for an item without a number.
+        """
+        ends = 2 if line.part == "copper cable" and self.what != "price" else 1
+        return ends * self.number(line) * self.pieces(line)
+
+    def pieces(self, line: BillLine) -> np.ndarray:
+        """Pieces of a line. Raises ValueError for one that names no item."""
+        if not line.item or line.count is None:
+            text = "give a PriceBook, which counts by kind"
+            raise ValueError(f"the bill names no item for {line.part} ({line.scope}): {text}")
+        return np.asarray(line.count)
+
+    def number(self, line: BillLine) -> float:
+        """Of one piece of a line [USD or W]. Modules and cables have one power."""
+        name, family = line.item, _FAMILIES[line.part]
+        if name in self.given:
+            return float(at_least(f"given of {name}", self.given[name]))
+        what = "power" if self.what == "typical_power" and family != "switches" else self.what
+        if name not in catalog.names(family) or what not in catalog.item(family, name):
+            argument, unit = ("prices", "USD") if what == "price" else ("given", "W")
+            raise ValueError(
+                f"{name!r} of {family} has no {what}: give {argument}={{{name!r}: 30000}} with yours in {unit}, or a "
+                f"row {what} in {family}.csv of your catalog"
+            )
+        row = catalog.item(family, name).row(what)
+        number = getattr(row, self.end)
+        return row.value if number is None else number
+
+
+_FAMILIES = {  # of the catalog
+    "switch": "switches",
+    "circuit switch": "circuit_switches",
+    "transceiver": "transceivers",
+    "copper cable": "transceivers",
+    "NIC": "nics",
+}
+
+
+@checked
+def switch_book(family: str, switch: str, optic: str, rate_Bps: Quantity) -> PriceBook:
+    """Prices or powers of a switch and a transceiver of the catalog, as a book for links of a rate.
+
+    A port has its share of the switch, rate / capacity; an end of a link its share of the module, rate / bandwidth.
+
+    Parameters
+    ----------
+    family
+        "prices" or "powers".
+    switch, optic
+        Of the catalog's switches and transceivers.
+    rate_Bps
+        Of the links, one direction [bytes/s].
+
+    Returns
+    -------
+    A book; powers are listed maxima, with typical_port where the switch has a typical power.
+
+    Raises
+    ------
+    UnknownName
+        For names or numbers that the catalog lacks.
+    """
+    what, unit = catalog.BOOKS[family]
+    rate = float(positive("rate_Bps", rate_Bps, "bytes/s"))
+    box, module = catalog.item("switches", switch), catalog.item("transceivers", optic)
+    of_switch, ends = rate / box["capacity"], module["bandwidth"] / rate
+    typical = box.get("typical_power") if family == "powers" else None
+    return PriceBook(
+        of_switch * box[what],
+        module[what] / ends,
+        typical_port=None if typical is None else of_switch * typical,
+        ends_per_module=max(ends, 1.0),
+        name=f"{switch} and {optic}",
+        rate_Bps=rate,
+        unit=unit,
+    )
 
 
 def book_of_links(family: str, book: PriceBook, rate_Bps: Quantity | None = None) -> PriceBook:
@@ -252,7 +397,7 @@ def _power_name(prices: str, powers: str | None) -> str:
 def _book_names(family: str) -> list[str]:
     """Items of a family that price or power a network's parts, in whole or in part."""
     what, _ = catalog.BOOKS[family]
-    parts = {"bandwidth", *(f"{part}_{what}" for part in ("port", "transceiver", "dac", "circuit_port"))}
+    parts = {"bandwidth", *(f"{part}_{what}" for part in _NUMBERS)}
     return [name for name in catalog.names(family) if parts & set(catalog.item(family, name))]
 
 
@@ -270,9 +415,9 @@ def _book(family: str, name: str, rate_Bps: float | None = None) -> PriceBook:
     if rate is None and name in catalog.names("prices"):  # of the prices of the same name
         rate = catalog.item("prices", name).get("bandwidth")
     rate = rate_Bps if rate is None else rate
-    book = PriceBook(
-        port, transceiver, item.get(dac), circuit_port=item.get(circuit), name=name, rate_Bps=rate, unit=unit
-    )
+    others = {part: item.get(f"{part}_{what}") for part in _NUMBERS[2:]}
+    ends = item.get("ends_per_module", 1)
+    book = PriceBook(port, transceiver, **others, ends_per_module=ends, name=name, rate_Bps=rate, unit=unit)
     if name == DEFAULT_BOOK:
         return book
     if circuit not in item:

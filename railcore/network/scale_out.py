@@ -7,7 +7,7 @@ Planes share front ports and wires: a box holds P chips, and P links of 1/P of t
 
 import math
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -17,8 +17,8 @@ from railcore.facts import catalog
 from railcore.facts.arguments import checked
 from railcore.facts.checks import one_of, whole
 from railcore.facts.units import Gbps, number, significant
-from railcore.network.cost import network_total
-from railcore.network.price_books import PriceBook, book_of_links, price_book
+from railcore.network.bill import BETWEEN_SWITCHES, bill_counts, bill_total
+from railcore.network.price_books import PriceBook, book_of_links, price_book, switch_book
 from railcore.network.topology.clos import Parts, clos_reach, ideal_clos_parts, rail_parts
 
 COUNT_METHODS = ("smooth", "rounded", "whole")
@@ -110,10 +110,7 @@ def catalog_equipment(chip: str, nic_Bps: float, book: str, optic: str) -> Equip
     -------
     Equipment; a port draws its share of the chip's power.
     """
-    switch, module = catalog.item("switches", chip), catalog.item("transceivers", optic)
-    optics = PriceBook(0, module["power"], name=f"{chip} and {optic}", rate_Bps=module["bandwidth"], unit="W")
-    powers = replace(optics.at_rate(nic_Bps), port=nic_Bps * switch["power"] / switch["capacity"])
-    return Equipment(chip, nic_Bps, price_book(book), powers)
+    return Equipment(chip, nic_Bps, price_book(book), switch_book("powers", chip, optic, nic_Bps))
 
 
 def network_parts(
@@ -196,20 +193,25 @@ def rail_plane_networks(
     -------
     Columns gpus, rails, planes, tiers, rail_gpus (GPUs that a GPU reaches without forwarding, itself included),
     leaf_gpus (GPUs under one tier-1 switch, the same under those of all planes), chips, boxes, switch_links (logical,
-    between switches), cables (of them), transceivers (on them), chips_usd, links_usd, host_links_usd (transceivers
-    below tier 1), cost_usd = chips_usd + links_usd, power_w of the same, price_book (whose prices they are).
+    between switches), cables (of them), transceivers (modules on them), chips_usd, links_usd, host_links_usd (optics at
+    both ends of the links to GPUs); of BETWEEN_SWITCHES, without these: cost_usd = chips_usd + links_usd, power_w at
+    listed maxima and typical_power_w where the book has it; price_book (whose prices they are).
     """
     n, r, p = (array.ravel() for array in np.broadcast_arrays(gpus, rails, planes))
     parts = network_parts(n, r, equipment.radix(p), p, count, tier_oversubscription)
     # at full speed: P links of the planes run in one cable, P ports of the chips in one front port
     cables_by_tier: NDArray = parts.links_by_tier / p
-    wired = Parts(parts.tiers, parts.switches_by_tier, cables_by_tier, parts.radix // p)
-    hosts, cables = wired.links_by_tier[0], wired.links - wired.links_by_tier[0]
-    size = -(-n // r)
+    bill = Parts(parts.tiers, parts.switches_by_tier, cables_by_tier, parts.radix // p).bill()
+    size, counts = -(-n // r), bill_counts(bill, equipment.prices, ("switch links",))
+    cables = counts["link_ends"] / 2
     filled = np.ceil(size * r * p / np.maximum(parts.switches_by_tier[0], 1)).astype(np.int64)
     facing_down = np.where(parts.tiers > 1, parts.radix // 2, size)
-    chips_usd = equipment.prices.port * wired.ports
-    links_usd = equipment.prices.transceiver * 2 * cables
+    chips_usd, links_usd, host_links_usd = (
+        bill_total(bill, equipment.prices, scopes)
+        for scopes in (("switches",), ("switch links",), ("host links", "host optics"))
+    )
+    powers = {"power_w": equipment.powers, "typical_power_w": equipment.powers.typical}
+    drawn = {name: bill_total(bill, book, BETWEEN_SWITCHES) for name, book in powers.items() if book is not None}
     return pd.DataFrame(
         {
             "gpus": n,
@@ -222,12 +224,12 @@ def rail_plane_networks(
             "boxes": parts.switches / p,
             "switch_links": cables * p,
             "cables": cables,
-            "transceivers": 2 * cables,
+            "transceivers": counts["transceivers"],
             "chips_usd": chips_usd,
             "links_usd": links_usd,
-            "host_links_usd": equipment.prices.transceiver * 2 * hosts,
+            "host_links_usd": host_links_usd,
             "cost_usd": chips_usd + links_usd,
-            "power_w": network_total(wired, equipment.powers) - equipment.powers.transceiver * 2 * hosts,
+            **drawn,
             "price_book": equipment.prices.label(),
         }
     )

@@ -7,7 +7,7 @@ from railcore.network.addressing.design_comparison import design_measures
 from railcore.network.addressing.design_cost import compare_designs, design_cost
 from railcore.network.addressing.frr import SwitchConfig, frr_text, parse_frr
 from railcore.network.addressing.frr_lines import frr_excerpt
-from railcore.network.addressing.part_counts import design_parts, design_power, expected_losses
+from railcore.network.addressing.part_counts import bill_of_parts, design_parts, expected_losses
 from railcore.network.addressing.port_map import (
     fabric_switches,
     host_port_map,

@@ -10,12 +10,14 @@ from railcore.facts.checks import whole
 from railcore.facts.units import counted, significant
 from railcore.network.addressing.cables import CABLE_KINDS
 from railcore.network.addressing.design_cost import cost_of_parts
-from railcore.network.addressing.part_counts import design_parts, design_power
+from railcore.network.addressing.part_counts import bill_of_parts, design_parts
 from railcore.network.addressing.resilience import bundle_units
 from railcore.network.addressing.routing import BgpDesign
 from railcore.network.addressing.subnets import AddressPlan
 from railcore.network.addressing.switch_configs import check_exportable
+from railcore.network.bill import bill_total
 from railcore.network.cabling import Floor, rail_link_lengths
+from railcore.network.price_books import ItemBook
 from railcore.network.topology.segment_sizing import SegmentDemand, SegmentSizing, sizing_table, smallest_segment_fabric
 from railcore.network.topology.segments import SegmentFabric
 
@@ -72,8 +74,16 @@ class BuiltDesign:
 
     @property
     def power_per_gpu_w(self) -> float:
-        """Of switches and transceivers, by the GPUs that are there."""
-        return design_power(self.parts) / self.plan.gpus
+        """Listed maxima of switches and transceivers, by the GPUs that are there."""
+        return self._power_w("power") / self.plan.gpus
+
+    @property
+    def typical_power_per_gpu_w(self) -> float:
+        """What switches and transceivers draw on average, by the GPUs that are there."""
+        return self._power_w("typical_power") / self.plan.gpus
+
+    def _power_w(self, what: str) -> float:
+        return float(bill_total(bill_of_parts(self.parts), ItemBook(what)))
 
     @property
     def warnings(self) -> tuple[str, ...]:

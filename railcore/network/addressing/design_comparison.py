@@ -52,8 +52,8 @@ def design_measures(designs: Sequence[BuiltDesign], rates: str = "value") -> pd.
     rates: "value", "low" or "high" of the catalog's failure rates.
     Columns asked (GPUs), design, gpus (that are there), nic_ports, spare_gpus (further room), rails_apart, tiers,
     rail_switches, spines, super_spines, links, cost_per_gpu_usd, with_spines_usd (where rails meet in the network; NaN
-    for no such fabric), power_per_gpu_w; reach and comparable (of `compare_designs`, with the first of its size); of a
-    full rail switch that fails gpus_lost (whose NIC has no link left) and servers_touched; nics_lost_per_year of all
+    for no such fabric), power_per_gpu_w (listed maxima) and typical_power_per_gpu_w; reach and comparable (of
+    `compare_designs`, with the first of its size); of a full rail switch that fails gpus_lost (whose NIC has no link left) and servers_touched; nics_lost_per_year of all
     parts, and gpus_cut_off_per_year (whose server has no link left); bandwidth_lost (NICs' worth, on average);
     paths_same_rail between NICs of a rail, as far apart in a pod as they get, and paths_other_pod (0 for no other);
     nic_subnets, addresses and share_of_addresses_used (of NICs, links and loopbacks); routes_of_subnets and
@@ -89,6 +89,7 @@ def _design_row(built: BuiltDesign, rates: str) -> dict[str, Any]:
         "cost_per_gpu_usd": built.cost_per_gpu_usd,
         "with_spines_usd": built.with_spines.cost_per_gpu_usd if built.with_spines else math.nan,
         "power_per_gpu_w": built.power_per_gpu_w,
+        "typical_power_per_gpu_w": built.typical_power_per_gpu_w,
         "servers_touched": fabric.servers,
         "nics_lost_per_year": losses["NIC"]["gpus_lost_per_year"].sum(),
         "gpus_cut_off_per_year": losses["server"]["gpus_lost_per_year"].sum(),

@@ -4,17 +4,15 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from railcore.facts import catalog
 from railcore.facts.arguments import checked
-from railcore.facts.checks import at_least
 from railcore.facts.units import Gbps
-from railcore.network.addressing.part_counts import design_parts
+from railcore.network.addressing.part_counts import bill_of_parts, design_parts
 from railcore.network.addressing.resilience import failure_domains
 from railcore.network.addressing.subnets import AddressPlan
+from railcore.network.price_books import ItemBook
 from railcore.network.topology.segments import SegmentFabric
 
 COUNTED = ("gpus", "gpu_Gbps", "oversubscription", "nic_switches", "reach")  # in which comparable designs are equal
-_FAMILIES = {"switches": "switches", "links": "transceivers", "NICs": "nics"}  # of the catalog, by part
 
 
 @checked
@@ -53,27 +51,14 @@ def design_cost(
 
 def cost_of_parts(parts: pd.DataFrame, prices: Mapping = {}) -> pd.DataFrame:
     """What the parts that `design_parts` lists cost, as of `design_cost`."""
-    table = parts.copy()
-    items = zip(table["part"], table["item"], strict=True)
-    table[["unit_usd", "low", "high"]] = [_price(_FAMILIES[part], item, prices) for part, item in items]
-    by = ["part", "where", "item", "unit_usd", "low", "high"]
-    table = table.groupby(by, sort=False, as_index=False)["count"].sum()
-    for name, unit in (("cost_usd", "unit_usd"), ("low_usd", "low"), ("high_usd", "high")):
-        table[name] = table["count"] * table[unit]
-    return table[["part", "where", "item", "count", "unit_usd", "cost_usd", "low_usd", "high_usd"]]
-
-
-def _price(family: str, name: str, prices: Mapping) -> tuple[float, float, float]:
-    """Price, low and high [USD]. Raises ValueError where neither the mapping nor the catalog has one."""
-    if name in prices:
-        return (float(at_least(f"prices of {name}", prices[name])),) * 3
-    if name not in catalog.names(family) or "price" not in catalog.item(family, name):
-        raise ValueError(
-            f"{name!r} of {family} has no price: give prices={{{name!r}: 30000}} with yours in USD, or a row price in "
-            f"{family}.csv of your catalog"
-        )
-    row = catalog.item(family, name).row("price")
-    return row.value, (row.value if row.low is None else row.low), (row.value if row.high is None else row.high)
+    books = {end: ItemBook(end=end, given=prices) for end in ("value", "low", "high")}
+    table, bill = parts[["part", "where", "item", "count"]].copy(), bill_of_parts(parts)
+    table["unit_usd"] = [books["value"].number(line) for line in bill]
+    for name, book in zip(("cost_usd", "low_usd", "high_usd"), books.values(), strict=True):
+        table[name] = [float(book.of(line)) for line in bill]
+    return table.groupby(["part", "where", "item", "unit_usd"], sort=False, as_index=False).sum()[
+        ["part", "where", "item", "count", "unit_usd", "cost_usd", "low_usd", "high_usd"]
+    ]
 
 
 @checked

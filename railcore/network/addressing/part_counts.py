@@ -9,11 +9,19 @@ import pandas as pd
 from railcore.facts import catalog
 from railcore.facts.arguments import checked
 from railcore.facts.checks import Ints, one_of
-from railcore.network.addressing.cables import CABLE_KINDS, cable_lengths, is_copper_item, link_medium, ports_at_ends
+from railcore.network.addressing.cables import (
+    CABLE_KINDS,
+    cable_lengths,
+    cable_speed,
+    is_copper_item,
+    link_medium,
+    ports_at_ends,
+)
 from railcore.network.addressing.port_map import lanes_of, rail_switch_ports
 from railcore.network.addressing.routing import ROLES
 from railcore.network.addressing.subnets import AddressPlan
 from railcore.network.reliability import expected_failures
+from railcore.network.topology.bill_line import Bill, BillLine
 from railcore.network.topology.segments import SegmentFabric
 
 LOSSES = ("NIC", "server", "bandwidth")
@@ -33,24 +41,49 @@ def design_parts(design: SegmentFabric | AddressPlan, lengths_m: Mapping = {}, n
     lengths_m: length of the links of some kinds [m], as in `cabling_table`: the cheapest medium that reaches; without
     one the cheapest optics. nic: of the catalog, by default the smallest that has the NIC's bandwidth.
     Columns part (switches, links, NICs), where (tier, kind of link, servers), end (what a transceiver is plugged into,
-    "" for others), item (of the catalog), count, carries (links, or of a NIC's bandwidth the share, that go with one).
+    "" for others), item (of the catalog), count, carries (links, or of a NIC's bandwidth the share, that go with one),
+    units and rate_Bps of its `BillLine` (`bill_of_parts`).
     Raises ValueError for a link that no medium reaches.
     """
     fabric, servers, _ = _as_planned(design)
     lengths = cable_lengths(lengths_m)
     rows: list[tuple] = []
-    for role, model, count in zip(ROLES, fabric.models, fabric.switches_by_tier, strict=False):
-        rows.append(("switches", role, "", model.name, count, 0.0))
+    for tier, (role, model, count) in enumerate(zip(ROLES, fabric.models, fabric.switches_by_tier, strict=False), 1):
+        lanes = lanes_of(fabric, tier, up=False)
+        units, rate = count * model.ports * lanes, model.port_Bps / lanes
+        rows.append(("switches", role, "", model.name, count, 0.0, units, rate))
     for kind, links in links_by_kind(design).items():
         medium, shared = link_medium(fabric, kind, lengths.get(kind)), ports_at_ends(fabric, kind)
         for end, (item, ports, side) in enumerate(medium.ends):
             at = _ENDS[kind][end] if len(medium.ends) > 1 else ""
             end = end if at else int(shared[1] > shared[0])  # a cable splits at the end that shares
             count = side * (_modules(fabric, kind, end, servers) if ports > 1 else links)
-            rows.append(("links", kind, at, item, count, side * links / count))
+            rows.append(("links", kind, at, item, count, side * links / count, links, cable_speed(fabric, kind)))
     item, each = _nic(fabric, nic)
-    rows.append(("NICs", "servers", "", item, servers * fabric.rails * each, 1 / each))
-    return pd.DataFrame(rows, columns="part where end item count carries".split())
+    count = servers * fabric.rails * each
+    rows.append(("NICs", "servers", "", item, count, 1 / each, count, fabric.nic_Bps / each))
+    return pd.DataFrame(rows, columns="part where end item count carries units rate_Bps".split())
+
+
+def bill_of_parts(parts: pd.DataFrame) -> Bill:
+    """Lines of what `design_parts` lists, an item of the catalog each."""
+    tiers = {where: tier for names in (ROLES, CABLE_KINDS) for tier, where in enumerate(names, start=1)} | {"peer": 1}
+    lines = []
+    for row in parts.itertuples():
+        if row.part == "links":
+            part = "copper cable" if is_copper_item(str(row.item)) else "transceiver"
+            scope = (
+                "switch links"
+                if row.where != "host"
+                else "host optics"
+                if row.end == _ENDS["host"][0]
+                else "host links"
+            )
+        else:
+            part, scope = {"switches": ("switch", "switches"), "NICs": ("NIC", "NICs")}[str(row.part)]
+        numbers = {"units": row.units, "count": row.count, "rate_Bps": row.rate_Bps, "tier": tiers.get(row.where, 0)}
+        lines.append(BillLine(part, scope, item=str(row.item), **numbers))
+    return tuple(lines)
 
 
 def _as_planned(design: SegmentFabric | AddressPlan) -> tuple[SegmentFabric, int, int]:
@@ -96,17 +129,6 @@ def _nic(fabric: SegmentFabric, name: str) -> tuple[str, int]:
         return min(fitting, key=lambda each: speeds[each]), 1
     largest = max(speeds, key=lambda each: speeds[each])
     return largest, math.ceil(fabric.nic_Bps / speeds[largest] - 1e-9)
-
-
-def design_power(parts: pd.DataFrame) -> float:
-    """Power of the switches and transceivers of a design [W]: what `design_parts` lists, times the catalog's power."""
-    total = 0.0
-    for part, family in (("switches", "switches"), ("links", "transceivers")):
-        own = parts[parts["part"] == part]
-        for item, count in zip(own["item"], own["count"], strict=True):
-            ends = 2 if is_copper_item(item) else 1  # a cable has both ends, a transceiver is one
-            total += float(count) * ends * catalog.item(family, item)["power"]
-    return total
 
 
 def parts_that_fail(design: SegmentFabric | AddressPlan, parts: pd.DataFrame | None = None) -> pd.DataFrame:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from railcore.facts.checks import Ints, numbers, whole
+from railcore.network.topology.bill_line import Bill, BillLine
 
 # Whole numbers held as floats, exact below 2**52: NumPy divides them several times as fast as integers.
 Numbers = NDArray[np.float64]
@@ -58,6 +59,21 @@ class Parts:
     def transceivers(self) -> Ints:
         """One at each end of every link, the host's included."""
         return 2 * self.links
+
+    def bill(self, copper_tiers: int = 0) -> Bill:
+        """Its lines by tier. Links below tiers 1 to `copper_tiers` are copper (1: host links), the rest optics."""
+        whole("copper_tiers", copper_tiers, least=0)
+        lines: list[BillLine] = []
+        for tier, (switches, links) in enumerate(zip(self.switches_by_tier, self.links_by_tier, strict=True), start=1):
+            lines.append(BillLine("switch", "switches", switches * self.radix, switches, tier))
+            scope = "switch links" if tier > 1 else "host links"
+            if tier <= copper_tiers:
+                lines.append(BillLine("copper cable", scope, links, links, tier))
+            elif tier > 1:
+                lines.append(BillLine("transceiver", scope, 2 * links, tier=tier))
+            else:
+                lines += [BillLine("transceiver", end, links, tier=tier) for end in ("host links", "host optics")]
+        return tuple(lines)
 
 
 @dataclass(frozen=True)

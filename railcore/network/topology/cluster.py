@@ -20,8 +20,7 @@ from railcore.facts import catalog
 from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import one_of, positive, whole
 from railcore.facts.units import show
-from railcore.network.cost import network_total
-from railcore.network.price_books import PriceBook, book_of_links
+from railcore.network.topology.bill_line import Bill
 from railcore.network.topology.clos import Parts
 from railcore.network.topology.rails import HBDomains, RailFabric
 from railcore.network.topology.segments import SwitchModel, switch_model
@@ -52,7 +51,6 @@ FLOWS = {  # traffic, as the choice of load balancing and queues needs it
 _ROCE = ("RoCEv2", "NVMe-oF over RoCEv2")
 _SWITCHES = {"scale-out": "SN5600", "frontend": "12.8T", "storage": "SN5600"}  # usual ones, of the catalog
 _SERVERS = {"frontend": "Gateway", "management": "Management server", "storage": "Storage server"}
-_LEAST_SHARE = 1 / 16  # of a book's link rate, below which it is not scaled
 
 
 @dataclass(frozen=True)
@@ -213,6 +211,22 @@ class ClusterNetwork:
         """Switches and links; None within the nodes."""
         return self.fabric.parts if self.fabric else None
 
+    @cached_property
+    def bill(self) -> Bill:
+        """Its lines; empty within the nodes. Host links of the management network are copper, all others optical.
+
+        A port is of its share of the switch's interface, a link of its own rate. NICs and scale-up links come with the
+        servers and are not listed.
+        """
+        if self.fabric is None or self.switch is None:
+            return ()
+        port_Bps = self.switch.port_Bps / self.switch.ports_of_interface(self.port_Bps)
+        lines = []
+        for line in self.fabric.parts.bill(copper_tiers=int(self.name == "management")):
+            rate_Bps, item = (port_Bps, self.switch.name) if line.part == "switch" else (self.port_Bps, "")
+            lines.append(replace(line, network=self.name, rate_Bps=rate_Bps, item=item))
+        return tuple(lines)
+
     def graph(self) -> "nx.Graph":
         """The network with the GPUs that it serves, as the module describes it."""
         import networkx as nx
@@ -356,6 +370,11 @@ class Cluster:
         }
 
     @property
+    def bill(self) -> Bill:
+        """Lines of all its networks."""
+        return tuple(line for network in self.networks.values() for line in network.bill)
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What is odd but allowed."""
         return tuple(text for network in self.networks.values() for text in network.warnings)
@@ -399,43 +418,3 @@ def network_links(graph: "nx.Graph") -> pd.DataFrame:
     import networkx as nx
 
     return nx.to_pandas_edgelist(graph, "from", "to")[["network", "from", "to", "kind", "links", "bandwidth_Bps"]]
-
-
-def cluster_network_parts(
-    cluster: Cluster, book: PriceBook, books: Mapping[str, PriceBook] | None = None
-) -> pd.DataFrame:
-    """Parts and price of each network's switches; host links of the management network are copper, all others optical.
-
-    A port costs its share of its interface, a transceiver or cable what its link rate asks for: the book's numbers are
-    scaled to both rates (`book_of_links`). NICs and scale-up links come with the servers and are not priced. book: of
-    all networks but those of `books`, by name. A network whose links are slower than a sixteenth of the book's has no
-    price, and table.attrs["warnings"] says so. Raises ValueError for a book whose link rate is not known.
-    Columns network, switch, tiers, switches, ports, links, transceivers, cables, cost_usd, share, price_book.
-    """
-    rows, warnings = [], []
-    for name, network in cluster.networks.items():
-        if network.parts is None or network.switch is None:
-            continue
-        parts, own = network.parts, (books or {}).get(name, book)
-        copper = int(name == "management")
-        cables = int(parts.links_by_tier[0]) * copper
-        counts = {column: int(getattr(parts, column)) for column in ("tiers", "switches", "ports", "links")}
-        row = {"network": name, "switch": network.switch.name, **counts}
-        row |= {"transceivers": 2 * (counts["links"] - cables), "cables": cables, "cost_usd": math.nan}
-        if own.rate_Bps is None or network.port_Bps >= _LEAST_SHARE * own.rate_Bps:
-            priced = _book_of_network(network.port_Bps, network.switch, own)
-            row |= {"cost_usd": float(network_total(parts, priced, copper)), "price_book": priced.label(bool(copper))}
-        else:
-            rates = f"{show(network.port_Bps, 'bps')} links, book {own.name} of {show(own.rate_Bps, 'bps')} ones"
-            warnings.append(f"The {name} network has {rates}: it is not priced. Give a book for it in books.")
-        rows.append(row)
-    table = pd.DataFrame(rows)
-    table.insert(table.columns.get_loc("cost_usd") + 1, "share", table["cost_usd"] / table["cost_usd"].sum())
-    table.attrs["warnings"] = tuple(warnings)
-    return table
-
-
-def _book_of_network(port_Bps: float, switch: SwitchModel, book: PriceBook) -> PriceBook:
-    """A book at the rate of a network's links; its ports at that of their share of the switch's interface."""
-    interface = book_of_links("prices", book, switch.port_Bps / switch.ports_of_interface(port_Bps))
-    return replace(book_of_links("prices", book, port_Bps), port=interface.port)

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from railcore.facts.arguments import checked
 from railcore.facts.checks import Floats, Ints, whole
+from railcore.network.topology.bill_line import Bill, BillLine
 from railcore.network.topology.clos import rail_size
 from railcore.network.topology.rails import HBDomains
 
@@ -45,6 +46,17 @@ class CircuitParts:
     switch_ports: Floats
     used_ports: Ints
     transceivers: Ints
+
+    def bill(self, whole_switches: bool = True) -> Bill:
+        """Its lines: circuit switches with all their ports, or with those alone that have a fibre; optics of the NICs.
+
+        Light passes a circuit switch: no optics at its ports. Fibres are left out. NaN as `switch_ports`.
+        """
+        ports = self.switch_ports if whole_switches else self.used_ports.astype(float)
+        return (
+            BillLine("circuit switch", "switches", ports, self.switches, 1),
+            BillLine("transceiver", "host optics", self.transceivers, tier=1),
+        )
 
 
 def _ports_in_plane(nic_ports: ArrayLike, planes: ArrayLike, fibres_per_port: ArrayLike) -> Ints:

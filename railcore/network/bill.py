@@ -1,0 +1,118 @@
+"""The bill of materials: parts of any fabric times a book, to USD and W, with what is included said."""
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from railcore.facts.checks import one_of
+from railcore.network.price_books import ItemBook, PriceBook, check_books
+from railcore.network.topology.bill_line import SCOPES, Bill
+
+BETWEEN_SWITCHES = ("switches", "switch links")
+NETWORK = (*BETWEEN_SWITCHES, "host links", "host optics")  # all that comes beside the servers
+WITH_NICS = SCOPES
+Book = PriceBook | ItemBook
+
+
+def bill_total(bill: Bill, book: Book, include: Collection[str] = NETWORK) -> np.ndarray:
+    """Price [USD] or power [W] of what a bill includes: C = sum over lines of units x number of the book.
+
+    Parameters
+    ----------
+    bill
+        Lines of any fabric, or of several.
+    book
+        Of prices or of powers.
+    include
+        Of SCOPES: BETWEEN_SWITCHES leaves out the links to hosts, NETWORK has their optics at both ends, WITH_NICS the
+        NICs too.
+
+    Returns
+    -------
+    Total, of the shape of the lines' units; 0 where nothing is included.
+
+    Raises
+    ------
+    ValueError
+        A scope that there is not, or a part that the book has no number of.
+    """
+    lines = [line for line in bill if line.scope in _checked(include)]
+    return sum((book.of(line) for line in lines), np.zeros(()))
+
+
+def bill_counts(bill: Bill, book: Book | None = None, include: Collection[str] = NETWORK) -> dict[str, np.ndarray]:
+    """What a bill counts: switches, ports, link_ends (optical), transceivers (modules that serve them), cables, NICs.
+
+    book: whose modules serve so many ends each; None for one end each. include: as of `bill_total`.
+    """
+    found: dict[str, Any] = dict.fromkeys(("switches", "ports", "link_ends", "transceivers", "cables", "NICs"), 0)
+    names = {"transceiver": ("transceivers", "link_ends"), "copper cable": ("cables", ""), "NIC": ("NICs", "")}
+    for line in bill:
+        if line.scope in _checked(include):
+            pieces, units = names.get(line.part, ("switches", "ports"))
+            counted = line.units if line.count is None else line.count
+            found[pieces] = found[pieces] + (counted if book is None else book.pieces(line))
+            if units:
+                found[units] = found[units] + line.units
+    return found
+
+
+def bill_totals(
+    bill: Bill, prices: PriceBook, powers: PriceBook, include: Collection[str] = NETWORK
+) -> dict[str, np.ndarray]:
+    """`bill_counts` of a network with cost_usd, power_w and, where the book has it, typical_power_w.
+
+    Raises as `check_books`.
+    """
+    check_books(prices, powers)
+    drawn = {"power_w": powers, "typical_power_w": powers.typical}
+    totals = {name: bill_total(bill, book, include) for name, book in drawn.items() if book is not None}
+    return {**bill_counts(bill, prices, include), "cost_usd": bill_total(bill, prices, include), **totals}
+
+
+def bill_table(
+    bill: Bill, prices: Book, powers: Book | None = None, include: Collection[str] = NETWORK
+) -> pd.DataFrame:
+    """A bill of one network, or of several, line by line.
+
+    Parameters
+    ----------
+    bill
+        Lines whose units are numbers.
+    prices, powers
+        Books of prices [USD] and of powers [W].
+    include
+        As of `bill_total`.
+
+    Returns
+    -------
+    Columns network, part, scope, tier, item, count (pieces), units (ports, ends of links, cables, NICs), cost_usd and,
+    with powers, power_w; their sums are `bill_total`.
+    """
+    rows = []
+    for line in bill:
+        if line.scope in _checked(include):
+            row = {name: getattr(line, name) for name in ("network", "part", "scope", "tier", "item")}
+            row |= {"count": float(prices.pieces(line)), "units": float(line.units), "cost_usd": float(prices.of(line))}
+            rows.append(row | ({} if powers is None else {"power_w": float(powers.of(line))}))
+    return pd.DataFrame(rows)
+
+
+def include_text(include: Collection[str]) -> str:
+    """What a bill includes, for people: "switches, links between them, links to hosts with their optics"."""
+    words = {
+        "switches": "switches",
+        "switch links": "links between them",
+        "host links": "links to hosts",
+        "host optics": "their optics at the hosts",
+        "NICs": "NICs",
+    }
+    return ", ".join(words[scope] for scope in SCOPES if scope in _checked(include))
+
+
+def _checked(include: Collection[str]) -> Collection[str]:
+    for scope in include:
+        one_of("include", scope, SCOPES)
+    return include

@@ -1,0 +1,43 @@
+"""One line of a bill of materials: the form in which every fabric states its parts, before any price."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from railcore.facts.checks import one_of
+
+PARTS = ("switch", "circuit switch", "transceiver", "copper cable", "NIC")
+SCOPES = ("switches", "switch links", "host links", "host optics", "NICs")  # what a bill may include
+
+
+@dataclass(frozen=True)
+class BillLine:
+    """Parts of one kind in one place of a network; counts are numbers or arrays, a number for each network of a sweep.
+
+    part: of PARTS.
+    scope: of SCOPES: switches with all their ports; links between switches, both ends; of links to hosts (GPUs' NICs,
+        servers) the end at the switch, or the whole copper cable; their optics at the host; NICs.
+    units: what a book of prices by kind counts: ports of switches, ends of optical links, copper cables, NICs.
+    count: pieces to buy (switches, modules, cables, NICs); None where the book says how many units a piece has.
+    tier: of the switch, or of the upper end of the link, 1 next to the hosts; 0 beside the network.
+    network: that it belongs to, such as "scale-out" or "storage".
+    item: of the catalog, "" where a book prices the kind.
+    rate_Bps: bandwidth of a unit, one direction [bytes/s]; None for the rate of the book.
+
+    Raises ValueError for a part or scope that there is not.
+    """
+
+    part: str
+    scope: str
+    units: Any
+    count: Any = None
+    tier: int = 0
+    network: str = "scale-out"
+    item: str = ""
+    rate_Bps: float | None = None
+
+    def __post_init__(self) -> None:
+        one_of("part", self.part, PARTS)
+        one_of("scope", self.scope, SCOPES)
+
+
+Bill = tuple[BillLine, ...]
