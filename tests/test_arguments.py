@@ -6,7 +6,7 @@ import inspect
 import math
 import re
 import textwrap
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 
 import numpy as np
@@ -32,6 +32,7 @@ from railcore.training.search import best_times, search, strategy_blocks
 PRICES = price_books.PriceBook(600, 400, dac=100, circuit_port=500, rate_Bps=5e10)
 POWERS = price_books.PriceBook(20, 10, dac=0.1, circuit_port=0.4, rate_Bps=5e10)
 LIMITS = {"power_w": 1e9, "gpus": 72_000, "racks": 1000}
+SIZED = dc.size(1e10, "GB200 NVL72", **LIMITS)
 MODEL, BOX = transformer.catalog_model("Llama-3 70B"), machine.catalog_machine("DGX H100")
 STRATEGY = Strategy(tensor=8, pipeline=4, data=2)
 LAW = scaling_laws.scaling_law("Hoffmann 2")
@@ -411,7 +412,7 @@ FUZZED = {
     "warnings": (LAW.warnings, {"compute": 1e25}),
     "Sizing": (
         type(dc.size(1e10)),
-        {name: value for name, value in vars(dc.size(1e10, "GB200 NVL72", **LIMITS)).items() if name != "binding"},
+        {each.name: getattr(SIZED, each.name) for each in fields(SIZED) if each.init},
     ),
     "size": (
         dc.size,

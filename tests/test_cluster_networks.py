@@ -14,11 +14,11 @@ from railcore.documents.nwktimes2025.profiles import OTHER_HOST_PORT
 from railcore.facts import catalog, claims
 from railcore.facts.units import Gbps
 from railcore.network import price_books
+from railcore.network.cost import cluster_network_parts
 from railcore.network.topology.cluster import (
     NETWORKS,
     Cluster,
     NetworkDesign,
-    cluster_network_parts,
     network_table,
 )
 from railcore.network.topology.segments import SwitchModel
@@ -139,18 +139,28 @@ def test_table_has_speeds_of_the_catalog_and_shares_of_a_node():
     assert (table["node_Bps"] >= table["gpu_Bps"]).all()
 
 
+WATTS = price_books.PriceBook(
+    port=20, transceiver=10, dac=0, typical_port=5, rate_Bps="400 Gbps", name="watts", unit="W"
+)
+
+
 def test_prices_are_ports_transceivers_and_cables():
     prices = price_books.PriceBook(port=80, transceiver=20, dac=5, rate_Bps="400 Gbps", name="ours")
     cluster = document_cluster(switches={"storage": SwitchModel("mine", 16, 400 * Gbps)})
-    table = cluster_network_parts(cluster, prices, {"management": prices.scaled(0.01)}).set_index("network")
+    slow = {"management": (prices.scaled(0.01), WATTS)}
+    table = cluster_network_parts(cluster, prices, WATTS, slow).set_index("network")
     storage = cluster.networks["storage"]
     assert table.loc["storage", "cost_usd"] == 16 * 80 + 2 * storage.endpoints * 20
+    assert table.loc["storage", "power_w"] == 16 * 20 + 2 * storage.endpoints * 10
+    assert table.loc["storage", "typical_power_w"] == 16 * 5 + 2 * storage.endpoints * 10
     assert table.loc["storage", "transceivers"] == 2 * table.loc["storage", "links"]
-    assert math.isnan(table.loc["management", "cost_usd"])
-    assert "Give a book for it" in table.attrs["warnings"][0]
-    cheap = price_books.PriceBook(port=1, transceiver=9, dac=2, rate_Bps="1 Gbps", name="copper")
-    table = cluster_network_parts(cluster, prices, {"management": cheap}).set_index("network")
+    assert math.isnan(table.loc["management", "cost_usd"]) and math.isnan(table.loc["management", "power_w"])
+    assert "Give its own books" in table.attrs["warnings"][0]
+    copper = {"port": 1, "transceiver": 9, "dac": 2, "rate_Bps": "1 Gbps", "name": "copper"}
+    cheap = {"management": (price_books.PriceBook(**copper), price_books.PriceBook(**copper))}
+    table = cluster_network_parts(cluster, prices, WATTS, cheap).set_index("network")
     assert table.loc["management", "cost_usd"] == 48 * 1 + cluster.networks["management"].endpoints * 2
+    assert table.loc["management", "power_w"] == table.loc["management", "cost_usd"]
     assert table.loc["management", "cables"] == cluster.networks["management"].endpoints
     assert (
         table.loc["management", "transceivers"] == table.loc["storage", "cables"] == 0
@@ -158,7 +168,7 @@ def test_prices_are_ports_transceivers_and_cables():
     assert table["share"].sum() == pytest.approx(1) and not table.attrs["warnings"]
     assert table.loc["frontend", "price_book"] == "ours (scaled from 400 Gbps to 100 Gbps)"
     with pytest.raises(ValueError, match="book 'mine' has no rate_Bps"):
-        cluster_network_parts(cluster, price_books.PriceBook(80, 20, 5, name="mine"))
+        cluster_network_parts(cluster, price_books.PriceBook(80, 20, 5, name="mine"), WATTS)
 
 
 def test_a_port_costs_its_share_of_the_interface():
@@ -167,7 +177,7 @@ def test_a_port_costs_its_share_of_the_interface():
     for ports, slower in ((128, ((400 * Gbps, 128),)), (64, ())):
         switch = SwitchModel("mine", 64, 800 * Gbps, slower)
         cluster = document_cluster(switches={"storage": switch})
-        row = cluster_network_parts(cluster, prices).set_index("network").loc["storage"]
+        row = cluster_network_parts(cluster, prices, WATTS).set_index("network").loc["storage"]
         assert row["ports"] == ports
         assert row["cost_usd"] - row["transceivers"] * prices.transceiver == pytest.approx(128 * prices.port)
 

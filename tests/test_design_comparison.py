@@ -2,7 +2,6 @@
 
 import networkx as nx
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from test_segments import fabrics
@@ -19,9 +18,11 @@ from railcore.network.addressing.design_build import (
 )
 from railcore.network.addressing.design_comparison import design_measures, lost_nics, lost_nics_in_words
 from railcore.network.addressing.design_cost import design_cost
-from railcore.network.addressing.part_counts import LOSSES, design_power, expected_losses, parts_that_fail
+from railcore.network.addressing.part_counts import LOSSES, bill_of_parts, expected_losses, parts_that_fail
 from railcore.network.addressing.resilience import failure_domains
+from railcore.network.bill import bill_total
 from railcore.network.cabling import catalog_floor
+from railcore.network.price_books import ItemBook
 from railcore.network.reliability import expected_failures
 from railcore.network.topology.segment_sizing import SegmentDemand, smallest_segment_fabric
 from railcore.network.topology.segments import SegmentFabric, switch_model
@@ -145,11 +146,17 @@ def test_cables_grow_with_the_servers_that_share_a_switch(rails_per_switch):
 def test_power_is_that_of_the_parts():
     plan = sized(4096, 8)
     parts = design_parts(plan, {"host": 2.0, "spine": 30.0})
-    switches = parts[parts["part"] == "switches"]["count"].sum() * catalog.item("switches", "SN5600")["power"]
-    assert design_power(parts[parts["part"] != "links"]) == pytest.approx(switches)
-    assert design_power(parts) > switches
-    twice = pd.concat([parts, parts])
-    assert design_power(twice) == pytest.approx(2 * design_power(parts))
+    bill, box = bill_of_parts(parts), catalog.item("switches", "SN5600")
+    for what in ("power", "typical_power"):
+        count = parts[parts["part"] == "switches"]["count"].sum()
+        assert bill_total(bill, ItemBook(what), ("switches",)) == pytest.approx(count * box[what])
+        assert bill_total(bill, ItemBook(what)) > count * box[what]
+    ends = parts[parts["part"] == "links"].set_index("where")
+    copper, optic = (catalog.item("transceivers", ends.loc[[where], "item"].iloc[0]) for where in ("host", "spine"))
+    links = (
+        2 * copper["power"] * ends.loc[["host"], "count"].sum() + optic["power"] * ends.loc[["spine"], "count"].sum()
+    )
+    assert bill_total(bill, ItemBook("power"), ("switch links", "host links")) == pytest.approx(links)
 
 
 def test_a_loss_in_words_is_that_of_the_design():

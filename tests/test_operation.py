@@ -20,6 +20,7 @@ from railcore.systems.datacenter.operation import (
     largest_parameters,
     models_by_budget,
 )
+from railcore.systems.datacenter.sizing import size
 from railcore.training.machine import reserved_memory
 from railcore.training.scaling_laws import scaling_law
 from railcore.training.transformer import Transformer, catalog_model
@@ -372,7 +373,7 @@ def test_budgets_train_the_optimum_or_the_largest_that_fits():
     ).all()
     assert (table["parameters"] <= table["optimal_parameters"]).all() and (table["tensor_degree"] > 0).all()
     assert (table["hidden"] % DENSE.heads == 0).all() and list(table["limit"] == "time") == [True, True, True, False]
-    each = scaling_law("Hoffmann 2").parameters_after(365 * 86400, document_size(1e11).dense_flops)
+    each = scaling_law("Hoffmann 2").parameters_after(365 * 86400, size(1e11, NVL72, "flops2024").dense_flops)
     assert table["optimal_parameters"][1] == pytest.approx(float(each))
     with pytest.raises(ValueError, match="number_format is 'fp2'"):
         precision_for_format("fp2")

@@ -186,7 +186,7 @@ def test_a_new_gpu_takes_two_attempts(own, tmp_path, monkeypatch):
     monkeypatch.setenv("RAILCORE_CATALOG", str(folder))
     box = machine.catalog_machine("HGX B400", "fp8")
     assert (box.gpu, box.hb_domain_size, box.linear_rate) == ("B400", 72, 5e15)
-    assert datacenter.size(1e10, "HGX B400", "flops2024").racks == 2333
+    assert datacenter.size(1e10, "HGX B400", "flops2024", network="shares").racks == 2333
     assert degraded.platform_fabric("HGX B400", 144, 64).hb_domain_size == 72
     fewer = machine.catalog_machine("GB200 NVL72", hb_domain_size=64, nic_Bps="800 Gbps")
     fabric = degraded.platform_fabric("GB200 NVL72", 128, 64, fewer)
@@ -337,11 +337,11 @@ def test_a_refusal_says_that_no_folder_of_own_rows_is_set(own, monkeypatch):
             "GB200 NVL72 GB200 72 900 400 18 120 3,",
         ),
         ("models", ["parameters [1e9]", "layers", "hidden", "experts"], "Llama-3 405B 405 126 16,384 128 8"),
-        ("switches", ["ports", "port [Gbps]", "power [W]", "price [USD]"], "QM9700 25.6 64 400 1,720 33,000"),
+        ("switches", ["ports", "port [Gbps]", "power [W]", "price [USD]"], "QM9700 25.6 64 400 1,720 747 33,000"),
         (
             "books",
             ["port [USD]", "transceiver [W]", "source"],
-            "railonly2023 400 748 374 120 - - - - - paper: railonly",
+            "railonly2023 400 748 374 120 - - - - - - paper: railonly",
         ),
         ("transceivers", ["reach [m]"], "400G DR4 400 500 9 300"),
         ("fuels", ["parameter", "value"], "coal capacity_factor 0.422"),

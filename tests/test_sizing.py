@@ -1,21 +1,24 @@
 import math
+from dataclasses import replace
 from functools import partial
 from itertools import product
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railcore.documents.flops2024 import sizing_claims, specification
 from railcore.documents.flops2024.specification import document_site, document_size
 from railcore.documents.readings import claim_verdicts
 from railcore.facts import catalog, units
+from railcore.network import cost, price_books
 from railcore.systems import datacenter
 from railcore.systems.datacenter import layouts
 from railcore.systems.datacenter.exposed import TrainingCase
 from railcore.systems.datacenter.operation import columns_in_trillions
+from railcore.systems.datacenter.rack_network import most_that_fit
 from railcore.systems.datacenter.sizing import Sizing, narrowest_format, number_format
 from railcore.training import scaling_laws, transformer
 
@@ -41,9 +44,41 @@ def test_totals_are_their_parts(budget, share, others, pue):
 
 @given(BUDGET, st.floats(1, 100))
 def test_more_money_never_buys_less(budget, more):
-    few, many = size(budget), size(budget * more)
+    few, many = (size(each, network="shares") for each in (budget, budget * more))
     assert all(getattr(many, part) >= getattr(few, part) for part in PARTS)
-    assert few.network_usd == pytest.approx(few.network_share * budget)
+    assert few.network_usd == pytest.approx(few.network_share * budget) and np.isnan(few.network_w)
+
+
+@given(BUDGET, st.floats(2e6, 1e12))
+@settings(max_examples=25, deadline=None)
+def test_racks_and_their_network_share_what_is_left_and_one_more_is_too_many(budget, power):
+    bought, fed = datacenter.size(budget), datacenter.size(power_w=power)
+    share, network = bought.compute_share + bought.network_share, bought.network
+    assert bought.racks_usd + bought.network_usd <= budget * share * (1 + 1e-9)
+    more = bought.racks + 1
+    assert more * bought.rack_usd + network.price_usd(more) > budget * share
+    assert fed.total_w == pytest.approx(fed.pue * (fed.racks_w * (1 + fed.other_power_share) + fed.network_w))
+    more = fed.racks + 1
+    assert fed.total_w <= power * (1 + 1e-9)
+    assert fed.pue * (more * fed.rack_w * (1 + fed.other_power_share) + network.power_w(more)) > power
+
+
+def test_the_network_of_racks_is_that_of_the_bill():
+    prices, powers = price_books.matching_books("street2025")
+    table = cost.cluster_networks(4096, 8, 128, 1, prices, powers).set_index("network")
+    found = datacenter.size(gpus=4096, platform="DGX H100")
+    assert found.network_usd == pytest.approx(table.cost_usd["rail-optimized"])
+    assert found.network_w == pytest.approx(table.power_w["rail-optimized"])
+    thin = replace(found.network, oversubscription=math.inf)
+    thinner = datacenter.size(gpus=4096, platform="DGX H100", network=thin)
+    assert thinner.network_usd == pytest.approx(table.cost_usd["rail-only"])
+    with pytest.raises(ValueError, match="network is 'parts and shares': give one of parts, shares"):
+        datacenter.size(1e9, network="parts and shares")
+
+
+@given(st.integers(0, 1000), st.integers(0, 1000))
+def test_halving_finds_the_most_that_fit(most, fitting):
+    assert most_that_fit(lambda racks: racks <= fitting, np.array([most])).tolist() == [min(most, fitting)]
 
 
 @given(BUDGET, st.floats(2e6, 1e12), SHARE, st.floats(0, 2), st.floats(1, 3))
@@ -69,7 +104,8 @@ def test_budget_and_power_of_the_catalogs_default_rack():
     assert found.binding == "budget" and "binding='budget'" in repr(found) and found.rack_gpus == 72
     assert found.racks == datacenter.size(2e10).racks and found.total_w < 1e9
     assert fed.binding == "power" and fed.total_w <= 1e9 < fed.total_w * (1 + 1 / fed.racks)
-    assert fed.total_usd > found.total_usd and fed.network_usd == pytest.approx(fed.total_usd * fed.network_share)
+    assert fed.total_usd > found.total_usd
+    assert fed.racks_usd + fed.network_usd == pytest.approx(fed.total_usd * (fed.compute_share + fed.network_share))
     assert datacenter.size("2000 M USD", power_w="0.2 GW").binding == "budget"
 
 
@@ -81,8 +117,9 @@ def test_limits_broadcast_and_each_element_says_which_binds():
         alone = datacenter.size(budgets[j], power_w=powers[i, 0])
         assert (binds, found.racks[i, j], found.total_usd[i, j]) == (alone.binding, alone.racks, alone.total_usd)
     rack = datacenter.size(1e10)
-    exact = datacenter.size(10 * rack.rack_usd / rack.compute_share, power_w=10 * rack.total_w / rack.racks)
-    assert exact.binding == "budget and power" and exact.racks == 10
+    ten = datacenter.size(racks=10)
+    exact = datacenter.size(ten.total_usd, power_w=ten.total_w)
+    assert exact.binding == "budget and power" and exact.racks == 10 and rack.racks > 10
 
 
 def test_gpus_and_racks_limit_as_budget_and_power_do():
@@ -90,7 +127,9 @@ def test_gpus_and_racks_limit_as_budget_and_power_do():
         by_gpus, by_racks = datacenter.size(gpus=72 * count), datacenter.size(racks=count)
         assert by_gpus.racks == by_racks.racks == count and by_gpus.gpus == by_racks.gpus == 72 * count
         assert (by_gpus.binding, by_racks.binding) == ("gpus", "racks")
-        assert by_gpus.total_usd == by_racks.total_usd == pytest.approx(by_racks.racks_usd / by_racks.compute_share)
+        shared = by_racks.compute_share + by_racks.network_share
+        spent = by_racks.racks_usd + by_racks.network_usd
+        assert by_gpus.total_usd == by_racks.total_usd == pytest.approx(spent / shared)
         assert datacenter.size(gpus=72 * count + 71).racks == count  # what does not fill a rack is left out
         bought = datacenter.size(by_racks.total_usd)  # the budget that the racks imply buys them
         assert bought.racks == count and bought.network_usd == pytest.approx(by_racks.network_usd)
@@ -99,6 +138,7 @@ def test_gpus_and_racks_limit_as_budget_and_power_do():
 
 
 @given(BUDGET, st.floats(2e6, 1e12), st.integers(72, 10**7), st.integers(1, 10**6))
+@settings(max_examples=25, deadline=None)
 def test_the_least_of_all_limits_binds(budget, power, gpus, racks):
     limits = {"budget_usd": budget, "power_w": power, "gpus": gpus, "racks": racks}
     alone = {name.partition("_")[0]: datacenter.size(**{name: limit}).racks for name, limit in limits.items()}
@@ -107,7 +147,8 @@ def test_the_least_of_all_limits_binds(budget, power, gpus, racks):
     assert found.binding.split(" and ") == [name for name, most in alone.items() if most == found.racks]
     assert found.gpus <= gpus and found.total_w <= power * (1 + 1e-9) and found.racks_usd <= budget * (1 + 1e-9)
     in_budget = "budget" in found.binding
-    assert found.total_usd == (budget if in_budget else pytest.approx(found.racks_usd / found.compute_share))
+    spent = (found.racks_usd + found.network_usd) / (found.compute_share + found.network_share)
+    assert found.total_usd == (budget if in_budget else pytest.approx(spent))
 
 
 def test_limits_of_gpus_and_racks_sweep():
@@ -152,7 +193,7 @@ def test_a_documents_own_rows_replace_the_catalogs():
     assert own.rack_w == 130e3 != ours.rack_w and own.gpu_memory_bytes == 192e9 != ours.gpu_memory_bytes
     assert np.shape(own.pue) == (2,) and np.shape(ours.pue) == ()
     assert own.sparse_flops == 2 * own.dense_flops
-    assert size(rack_usd=6e6).racks == ours.racks // 2
+    assert size(rack_usd=6e6, network="shares").racks == size(network="shares").racks // 2
     assert size(rate_format="bf16").gpu_dense_flops == ours.gpu_dense_flops / 4
 
 
@@ -170,7 +211,11 @@ def test_a_book_of_ones_own_takes_the_documents_place(budget):
 
 
 def test_a_sizing_names_its_book_and_its_number_format():
-    ours, theirs = datacenter.size(1e9, "DGX H200"), datacenter.size(1e9, "DGX H200", "flops2024", rate_format="bf16")
+    by_share = {"platform": "DGX H200", "network": "shares"}
+    ours, theirs = (
+        datacenter.size(1e9, **by_share),
+        datacenter.size(1e9, price_book="flops2024", rate_format="bf16", **by_share),
+    )
     assert "price_book='street2025', rate_format='fp8'" in repr(ours)
     assert "price_book='flops2024', rate_format='bf16'" in repr(theirs)
     assert ours.gpus / theirs.gpus == pytest.approx(ours.compute_share / theirs.compute_share, rel=1e-2)
@@ -195,7 +240,7 @@ def test_a_rate_names_the_format_that_a_machine_runs_in():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"budget_usd": 4.2e6}, "give at least 5,000,000 USD for one"),
+        ({"budget_usd": 4.2e6}, "give at least 4,285,714 USD for one"),
         ({"budget_usd": [1e9, 1.0]}, "buys no rack"),
         ({"budget_usd": -1}, "budget_usd is -1"),
         ({"compute_share": 0}, "compute_share is 0"),
@@ -206,7 +251,7 @@ def test_a_rate_names_the_format_that_a_machine_runs_in():
         ({"pue": 0.99}, "pue is 0.99"),
         ({"pue": [1.1, math.nan]}, "pue is"),
         ({"rack_w": 0}, "rack_w is 0"),
-        ({"power_w": 1e5}, "power_w is 100000.0, which feeds no rack: give at least 165.6 kW for one"),
+        ({"power_w": 1e5}, "power_w is 100000.0, which feeds no rack: give at least 151.2 kW for one"),
         ({"power_w": [1e9, 1.0]}, "feeds no rack"),
         ({"power_w": 0}, "power_w is 0"),
         ({"gpus": 71}, "most_gpus is 71, which fills no rack: give gpus for one, 72"),

@@ -43,6 +43,8 @@ def document_size(
 ) -> Sizing:
     """`sizing.size` of the document's budget and platform, with its lowest and highest PUE as an array of two.
 
+    The document gives the network a share of budget and power; without it the network is counted part by part.
+
     Parameters
     ----------
     budget_usd
@@ -53,7 +55,7 @@ def document_size(
         Whose own rows replace the catalog's where it has some, "" for none; and the price book, as in
         `book_of_document`.
     **changes
-        As in `sizing.size`: rate_format, and fields of a `Sizing`.
+        As in `sizing.size`: rate_format, network, and fields of a `Sizing`.
 
     Returns
     -------
@@ -64,6 +66,7 @@ def document_size(
         energy = catalog.item("prices", "energy")
         changes["pue"] = np.array([energy[f"pue_{end}_{whose}"] for end in ("low", "high")])
     budget = catalog.item("prices", DOCUMENT)["datacenter_price"] if budget_usd is None else budget_usd
+    changes.setdefault("network", "shares" if whose else "parts")
     return size(budget, platform, book, whose, **changes)
 
 

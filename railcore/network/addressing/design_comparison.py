@@ -53,9 +53,10 @@ def design_measures(designs: Sequence[BuiltDesign], rates: str = "value") -> pd.
     Columns asked (GPUs), design, gpus (that are there), nic_ports, spare_gpus (further room), rails_apart, tiers,
     rail_switches, spines, super_spines, links, cost_per_gpu_usd, with_spines_usd (where rails meet in the network; NaN
     for no such fabric), power_per_gpu_w (listed maxima) and typical_power_per_gpu_w; reach and comparable (of
-    `compare_designs`, with the first of its size); of a full rail switch that fails gpus_lost (whose NIC has no link left) and servers_touched; nics_lost_per_year of all
-    parts, and gpus_cut_off_per_year (whose server has no link left); bandwidth_lost (NICs' worth, on average);
-    paths_same_rail between NICs of a rail, as far apart in a pod as they get, and paths_other_pod (0 for no other);
+    `compare_designs`, with the first of its size); of a full rail switch that fails gpus_lost (whose NIC has no link
+    left) and servers_touched; nics_lost_per_year of all parts, and gpus_cut_off_per_year (whose server has no link
+    left); bandwidth_lost (NICs' worth, on average); paths_same_rail
+    between NICs of a rail, as far apart in a pod as they get, and paths_other_pod (0 for no other);
     nic_subnets, addresses and share_of_addresses_used (of NICs, links and loopbacks); routes_of_subnets and
     routes_with_summaries (of a rail switch), loopback_routes; share_of_ports_used (of all switches).
     """

@@ -49,7 +49,7 @@ FLOWS = {  # traffic, as the choice of load balancing and queues needs it
     "small, urgent": "few bytes that must arrive at all times",
 }
 _ROCE = ("RoCEv2", "NVMe-oF over RoCEv2")
-_SWITCHES = {"scale-out": "SN5600", "frontend": "12.8T", "storage": "SN5600"}  # usual ones, of the catalog
+USUAL_SWITCHES = {"scale-out": "SN5600", "frontend": "12.8T", "storage": "SN5600"}  # of the catalog
 _SERVERS = {"frontend": "Gateway", "management": "Management server", "storage": "Storage server"}
 
 
@@ -386,7 +386,7 @@ class Cluster:
             item = catalog.item("cluster_networks", network)
             ports, speed = int(item["switch_ports"]), self.management_Bps
             return SwitchModel(f"{ports} x {show(speed, 'bps')}", ports, speed)
-        return switch_model(_SWITCHES[network])
+        return switch_model(USUAL_SWITCHES[network])
 
     def graph(self, *names: str) -> "nx.Graph":
         """The graph of these networks together, by default of all."""

@@ -1,6 +1,7 @@
 """What a budget buys and a power feeds: racks, GPUs, FLOP/s, memory; and the machine as a layer sees it."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import compress
 from typing import Any
 
@@ -12,8 +13,10 @@ from railcore.facts.arguments import checked
 from railcore.facts.catalog import variant_value
 from railcore.facts.units import show
 from railcore.network.price_books import DEFAULT_BOOK
+from railcore.systems.datacenter.rack_network import RackNetwork, most_that_fit, rack_network
 
 _NUMBER_FORMATS = ("fp4", "fp8", "bf16")
+_MOST_RACKS = 1e12  # whose network is still counted in whole parts
 _DEFAULT_PLATFORM = "GB200 NVL72"  # of the catalog
 
 
@@ -27,7 +30,10 @@ class Sizing:
     compute_share, network_share: of the budget for racks and for the network. rack_usd, rack_w, rack_gpus: price, power
     at full load and GPUs of a rack or server.
     gpu_dense_flops, gpu_sparse_flops: peak rate of a GPU without and with 2:4 sparsity [FLOP/s], NaN where unknown.
-    gpu_memory_bytes: of a GPU. other_power_share: power of network and storage over that of the racks.
+    gpu_memory_bytes: of a GPU.
+    network: the scale-out network, whose price and power are counted part by part: racks and it share what both shares
+        leave them of the budget. None for the rule of thumb, network_share of the budget.
+    other_power_share: power of storage and all else but `network` over that of the racks.
     pue: power usage effectiveness, facility power over IT power.
     price_book, rate_format: whose shares of the budget these are, and the number format of the peak rates; "" where the
     numbers were given themselves.
@@ -49,6 +55,7 @@ class Sizing:
     network_share: Any = 0.0
     other_power_share: Any = 0.0
     pue: Any = 1.0
+    network: RackNetwork | None = field(default=None, repr=False)
     power_w: Any = None
     most_gpus: Any = None
     most_racks: Any = None
@@ -77,7 +84,7 @@ class Sizing:
             raise ValueError(f"network_share is {self.network_share!r}: with compute_share it is more than the budget")
         most = self._most_racks
         if np.any(most["budget"] < 1):
-            least = float(np.max(np.asarray(self.rack_usd) / self.compute_share))
+            least = float(np.max(np.asarray(self.rack_usd) / self._racks_share))
             raise ValueError(
                 f"budget_usd is {self.budget_usd!r}, which buys no rack: give at least {least:,.0f} USD for one"
             )
@@ -94,22 +101,48 @@ class Sizing:
 
     @property
     def _rack_total_w(self) -> Any:
-        """Power of the facility for each rack [W]."""
+        """Power of the facility for each rack, without `network` [W]."""
         return np.asarray(self.rack_w) * (1 + np.asarray(self.other_power_share)) * np.asarray(self.pue)
 
     @property
+    def _racks_share(self) -> Any:
+        """Share of the budget for racks, and for `network` where it is counted."""
+        return np.asarray(self.compute_share) + (0 if self.network is None else np.asarray(self.network_share))
+
+    @cached_property
     def _most_racks(self) -> dict[str, Any]:
         """Whole racks that each limit leaves, infinite where it is not given."""
         limits: dict[str, tuple[Any, Any]] = {  # and what a rack takes of it
-            "budget": (self.budget_usd, np.asarray(self.rack_usd) / self.compute_share),
+            "budget": (self.budget_usd, np.asarray(self.rack_usd) / self._racks_share),
             "power": (self.power_w, self._rack_total_w),
             "gpus": (self.most_gpus, self.rack_gpus),
             "racks": (self.most_racks, 1),
         }
-        return {
+        found = {
             name: np.inf if limit is None else np.floor(np.asarray(limit) / rack * (1 + 1e-12))
             for name, (limit, rack) in limits.items()
         }
+        if self.network is None:
+            return found
+        share_of_power = 1 / np.asarray(self.pue)
+        shared = {
+            "budget": (self.network.price_usd, self._racks_share),
+            "power": (self.network.power_w, share_of_power),
+        }
+        for name, (of_network, share) in shared.items():
+            limit, rack = limits[name]
+            if limit is not None:
+                if np.any(found[name] > _MOST_RACKS):
+                    argument = {"budget": "budget_usd", "power": "power_w"}[name]
+                    raise ValueError(f"{argument} is {limit!r}, more than {_MOST_RACKS:.0e} racks: give less")
+
+                def fits(
+                    racks: Any, limit: Any = limit, rack: Any = rack, of: Any = of_network, share: Any = share
+                ) -> Any:
+                    return racks * rack + of(racks) / share <= np.asarray(limit) * (1 + 1e-12)
+
+                found[name] = most_that_fit(fits, found[name])
+        return found
 
     @property
     def racks(self) -> Any:
@@ -126,10 +159,16 @@ class Sizing:
         """Power of the racks [W]."""
         return self.racks * self.rack_w
 
+    @cached_property
+    def network_w(self) -> Any:
+        """Power of `network` [W], NaN by the rule of thumb, where it is a part of other_power_share."""
+        return np.nan if self.network is None else self.network.power_w(self.racks)
+
     @property
     def it_w(self) -> Any:
-        """Power of all IT equipment [W]: racks x (1 + other_power_share)."""
-        return self.racks_w * (1 + np.asarray(self.other_power_share))
+        """Power of all IT equipment [W]: racks x (1 + other_power_share) + network."""
+        racks_w = self.racks_w * (1 + np.asarray(self.other_power_share))
+        return racks_w if self.network is None else racks_w + self.network_w
 
     @property
     def total_w(self) -> Any:
@@ -159,15 +198,16 @@ class Sizing:
     @property
     def total_usd(self) -> Any:
         """Cost of the datacenter [USD]: the budget, or where others bind what its racks' share of one implies."""
-        implied = self.racks_usd / np.asarray(self.compute_share)
+        shared = self.racks_usd if self.network is None else self.racks_usd + self.network_usd
+        implied = shared / self._racks_share
         if self.budget_usd is None:
             return implied
         return np.where(self._most_racks["budget"] > self.racks, implied, self.budget_usd)[()]
 
-    @property
+    @cached_property
     def network_usd(self) -> Any:
-        """Budget of the network [USD]."""
-        return self.total_usd * self.network_share
+        """Price of `network` [USD], or by the rule of thumb the network's share of the budget."""
+        return self.total_usd * self.network_share if self.network is None else self.network.price_usd(self.racks)
 
 
 def narrowest_format(gpu: str) -> str:
@@ -194,6 +234,7 @@ def size(
     power_w: ArrayLike | None = None,
     gpus: ArrayLike | None = None,
     racks: ArrayLike | None = None,
+    network: RackNetwork | str = "parts",
     **changes: Any,
 ) -> Sizing:
     """A datacenter of catalog racks: size("10 GUSD"), size(power_w="1 GW"), size(gpus=9216) or the least of several.
@@ -207,7 +248,8 @@ def size(
     platform
         Of the catalog's platforms, with a price and a power.
     price_book
-        Of the catalog's prices: shares of the budget for racks and network, power share of network and storage.
+        Of the catalog's prices: of ports and optics; shares of the budget for racks and network; power share of
+        storage. Shares that it lacks are the default book's.
     variant
         Its rows replace others where an item has them: `variant_value`.
     rate_format
@@ -216,6 +258,9 @@ def size(
         That the facility may draw, cooling and all (PUE x IT) [W].
     gpus, racks
         At most so many; GPUs that do not fill a rack are left out.
+    network
+        "parts" counts a rail-optimized network of the usual scale-out switch (`rack_network`), "shares" takes the
+        book's shares of budget and power, a rule of thumb; or a `RackNetwork`.
     **changes
         Any field of `Sizing`, in place of the catalog's.
 
@@ -236,8 +281,14 @@ def size(
     if price_book not in catalog.names("prices"):
         books = [name for name in catalog.names("prices") if "compute_share" in catalog.item("prices", name)]
         raise catalog.UnknownName("price_book", price_book, books, catalog.rows_to_add("prices", price_book))
+    if isinstance(network, str):
+        checks.one_of("network", network, ("parts", "shares"))
     rack, prices = catalog.item("platforms", platform), catalog.item("prices", price_book)
-    gpu = catalog.item("gpus", rack["gpu"])
+    gpu, by_share = catalog.item("gpus", rack["gpu"]), isinstance(network, str) and network == "shares"
+
+    def share_of_book(name: str) -> float:
+        return prices[name] if name in prices else catalog.item("prices", DEFAULT_BOOK)[name]
+
     narrowest = checks.one_of("rate_format", rate_format or narrowest_format(gpu.name), _NUMBER_FORMATS)
     known = {
         "rack_usd": lambda: variant_value(rack, "price", variant),
@@ -246,15 +297,20 @@ def size(
         "gpu_dense_flops": lambda: gpu[f"{narrowest}_dense_rate"],
         "gpu_sparse_flops": lambda: gpu.get(f"{narrowest}_sparse_rate", np.nan),
         "gpu_memory_bytes": lambda: variant_value(gpu, "memory", variant),
-        "compute_share": lambda: prices["compute_share"],
-        "network_share": lambda: prices["network_share"],
-        "other_power_share": lambda: prices["storage_network_power_share"],
+        "compute_share": lambda: share_of_book("compute_share"),
+        "network_share": lambda: share_of_book("network_share"),
+        "other_power_share": lambda: share_of_book(
+            "storage_network_power_share" if by_share else "storage_power_share"
+        ),
         "pue": lambda: catalog.item("prices", "energy")["pue"],
     }
     read_values = {name: read() for name, read in known.items() if name not in changes}
-    names = {"price_book": price_book, "rate_format": "" if "gpu_dense_flops" in changes else narrowest}
-    limits: dict[str, Any] = {"power_w": power_w, "most_gpus": gpus, "most_racks": racks}
-    return Sizing(budget_usd, **limits, **names, **read_values, **changes)
+    others: dict[str, Any] = {"power_w": power_w, "most_gpus": gpus, "most_racks": racks, "price_book": price_book}
+    others |= {"network": network, "rate_format": "" if "gpu_dense_flops" in changes else narrowest}
+    if isinstance(network, str):
+        nic_Bps, rack_gpus = variant_value(rack, "nic_bandwidth", variant), (read_values | changes)["rack_gpus"]
+        others["network"] = None if by_share else rack_network(rack_gpus, nic_Bps, price_book)
+    return Sizing(budget_usd, **others, **read_values, **changes)
 
 
 @checked
