@@ -17,6 +17,7 @@ from railcore.facts.checks import at_least, share, whole
 from railcore.facts.sensitivity import tornado_table
 from railcore.network.price_books import PriceBook, check_books
 from railcore.network.topology.clos import Parts, checked_oversubscription, rail_parts
+from railcore.network.topology.collapse import collapse_warning
 from railcore.network.topology.rails import RailFabric, domain_warnings, most_rails_per_switch
 
 
@@ -179,11 +180,28 @@ def _contenders(gpus: int, hb_domain_size: int, radix: int, oversubscription: fl
 
 
 def _network_row(fabric: RailFabric, prices: PriceBook, powers: PriceBook) -> dict[str, Any]:
-    """`part_totals` of one network and the shares of `RailFabric.nic_shares`."""
+    """`part_totals` of one network, the shares of `RailFabric.nic_shares`, and a note.
+
+    Where its oversubscription takes nothing away, all numbers are NaN, and the note is `collapse_warning`.
+    """
     within, across = fabric.nic_shares
     path = "over the network" if fabric.tiers and across != 0 else "through the HB domain"
-    shares = {"share_same_rail": within, "share_across_rails": across, "across_rails": path}
-    return {**part_totals(fabric.parts, prices, powers), "tiers": fabric.tiers, **shares}
+    row = {**part_totals(fabric.parts, prices, powers), "tiers": fabric.tiers}
+    row |= {"share_same_rail": within, "share_across_rails": across}
+    if note := collapse_warning(fabric):
+        row, path = dict.fromkeys(row, np.nan), ""
+    return {**row, "across_rails": path, "note": note}
+
+
+def _with_short_notes(table: pd.DataFrame) -> pd.DataFrame:
+    """A table whose notes are short, and in full in attrs["warnings"]: the first of each network."""
+    texts = []
+    for name, rows in table[table["note"] != ""].groupby("network", sort=False):
+        others = ", ".join(f"{ratio:g}:1" for ratio in rows.get("oversubscription", ())[1:])
+        texts.append(f"{name}: {rows['note'].iloc[0]}" + f" So it is at {others}." * bool(others))
+    table = table.assign(note=np.where(table["note"] == "", "", "no such design: the same as 1:1"))
+    table.attrs["warnings"] = tuple(texts)
+    return table
 
 
 @checked
@@ -211,13 +229,15 @@ def cluster_networks(
     cost_saved_over_any_to_any (of the cheapest any-to-any network: one that gives any two GPUs the NICs' bandwidth);
     cheapest ("any-to-any", "of all", both or none); share_same_rail and share_across_rails (of its NIC's bandwidth that
     a GPU has at worst while all send at once: `RailFabric.nic_shares`); across_rails ("over the network",
-    "through the HB domain"); price_book, power_book. attrs["warnings"]: texts where the GPUs do not fill HB domains
-    or all are in one, and where a book is scaled from another link rate.
+    "through the HB domain"); note; price_book, power_book. Where an oversubscription takes nothing away, there is no
+    such network: the numbers of its row are NaN, and its note says so. attrs["warnings"]: texts why, and what would
+    make one; where the GPUs do not fill HB domains or all are in one; where a book is scaled from another link rate.
     """
     fabrics = _contenders(gpus, hb_domain_size, radix, oversubscription)
     rows = [{"network": name, **_network_row(fabric, prices, powers)} for name, fabric in fabrics.items()]
     table = pd.DataFrame(rows)
-    full = ~((table["share_same_rail"] < 1) | (table["share_across_rails"] < 1))  # NaN: there are no such GPUs
+    thin = (table["share_same_rail"] < 1) | (table["share_across_rails"] < 1)  # NaN: there are no such GPUs
+    full = table["cost_usd"].notna() & ~thin
     costs, any_to_any = table["cost_usd"], table["cost_usd"][full].min()
     marks = {"any-to-any": full & np.isclose(costs, any_to_any), "of all": np.isclose(costs, costs.min())}
     saved: dict[str, Any] = {
@@ -226,8 +246,8 @@ def cluster_networks(
         "cheapest": [", ".join(name for name, marked in marks.items() if marked[row]) for row in table.index],
     }
     columns = ["network", "tiers", "switches", "transceivers", "cost_usd", "power_w", *saved]
-    table = table.assign(**saved)[[*columns, "share_same_rail", "share_across_rails", "across_rails"]]
-    table = with_book_names(with_domain_warnings(table, gpus, hb_domain_size), prices, powers)
+    table = table.assign(**saved)[[*columns, "share_same_rail", "share_across_rails", "across_rails", "note"]]
+    table = with_book_names(with_domain_warnings(_with_short_notes(table), gpus, hb_domain_size), prices, powers)
     if gpus <= hb_domain_size:
         none = "One HB domain holds all GPUs: they need no network, and what is saved of one means nothing."
         table.attrs["warnings"] = (none, *table.attrs["warnings"])
@@ -249,11 +269,17 @@ def cluster_breakdown(
 
     Returns
     -------
-    Columns of `parts_breakdown`, and network. attrs["warnings"] as of `cluster_networks`.
+    Columns of `parts_breakdown`, and network; without networks whose oversubscription takes nothing away.
+    attrs["warnings"] as of `cluster_networks`.
     """
     fabrics = _contenders(gpus, hb_domain_size, radix, oversubscription)
-    frames = [parts_breakdown(each.parts, prices, powers).assign(network=name) for name, each in fabrics.items()]
-    return with_domain_warnings(pd.concat(frames, ignore_index=True), gpus, hb_domain_size)
+    notes = {name: collapse_warning(each) for name, each in fabrics.items()}
+    built = {name: each.parts for name, each in fabrics.items() if not notes[name]}
+    frames = [parts_breakdown(parts, prices, powers).assign(network=name) for name, parts in built.items()]
+    table = with_domain_warnings(pd.concat(frames, ignore_index=True), gpus, hb_domain_size)
+    why = (f"{name}: {note}" for name, note in notes.items() if note)
+    table.attrs["warnings"] = (*why, *table.attrs["warnings"])
+    return table
 
 
 @checked
@@ -274,7 +300,7 @@ def oversubscription_costs(
     Returns
     -------
     Columns network, oversubscription, switches, transceivers, cost_usd, power_w, share_same_rail, share_across_rails
-    and across_rails (of `cluster_networks`), relative_cost (to rail-optimized), price_book, power_book.
+    across_rails and note (of `cluster_networks`), relative_cost (to rail-optimized), price_book, power_book.
     attrs["warnings"] as of `cluster_networks`.
     """
     ratios = np.asarray(oversubscriptions, float)
@@ -288,7 +314,8 @@ def oversubscription_costs(
         rows.append({"network": name, "oversubscription": s, **_network_row(fabric, prices, powers)})
     table = pd.DataFrame(rows).drop(columns=["tiers", "ports", "links"])
     full = float(network_total(rail_parts(gpus, hb_domain_size, radix, 1), prices))
-    table = with_domain_warnings(table.assign(relative_cost=table["cost_usd"] / full), gpus, hb_domain_size)
+    table = _with_short_notes(table.assign(relative_cost=table["cost_usd"] / full))
+    table = with_domain_warnings(table, gpus, hb_domain_size)
     return with_book_names(table, prices, powers)
 
 
