@@ -1,4 +1,6 @@
 import math
+import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,8 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore.facts import claims
-from railcore.network.topology import RailFabric, clos_reach, fat_tree, ideal_clos_parts, rail_only, rail_parts
+from railcore.network.topology import (
+    RailFabric,
+    clos_reach,
+    fat_tree,
+    ideal_clos_parts,
+    rail_only,
+    rail_optimized,
+    rail_parts,
+)
 from railcore.network.topology.clos import checked_radix
+from railcore.network.topology.collapse import collapse_warning
 
 RADIX = st.integers(2, 64).map(lambda half: 2 * half)
 SIZES = {"gpus": st.integers(1, 50_000), "hb_domain_size": st.integers(1, 600), "radix": RADIX}
@@ -141,6 +152,38 @@ def test_a_thinner_layer_never_takes_more(gpus, hb_domain_size, radix):
     assert (np.diff(parts.links) <= 0).all()
     assert (np.diff(parts.tiers) <= 0).all()
     assert (parts.links[0] > parts.links[-1]) == (parts.tiers[0] > parts.tiers[-1])
+
+
+@given(st.integers(1, 200), st.integers(1, 12), RADIX.filter(lambda k: k <= 16), st.sampled_from([1.01, 2, 4, 7]))
+def test_oversubscription_takes_parts_away_or_says_why_not(domains, hb_domain_size, radix, ratio):
+    gpus = domains * hb_domain_size
+    layer = RailFabric(gpus, hb_domain_size, radix, min(ratio, radix - 1.0))
+    leaves = fat_tree(gpus, radix, hb_domain_size, tier_oversubscription=(min(ratio, radix - 1.0),))
+    for fabric, full in ((layer, rail_optimized(gpus, hb_domain_size, radix)), (leaves, fat_tree(gpus, radix))):
+        same = (fabric.parts.switches, fabric.parts.links) == (full.parts.switches, full.parts.links)
+        said = collapse_warning(fabric)
+        assert same == (not fabric.is_oversubscribed) == bool(said)
+        assert collapse_warning(full) == ""
+        at = {"gpus": r"([\d,]+) GPUs \((\d)", "radix": r"(\d+) ports of a switch \((\d)"}
+        for name, pattern in at.items():
+            for value, tiers in re.findall(pattern, said):  # the nearest: none before it
+                there, here = int(value.replace(",", "")), getattr(fabric, name)
+                other = replace(fabric, **{name: there})
+                assert other.is_oversubscribed and other.tiers == int(tiers)
+                step = {"gpus": hb_domain_size, "radix": 2}[name] * (1 if there > here else -1)
+                between = [replace(fabric, **{name: each}) for each in range(here, there, step)]
+                assert not any(each.is_oversubscribed for each in between[:: max(1, len(between) // 20)])
+
+
+def test_a_layer_over_rails_that_need_the_ports():
+    """Rails of 2,048 fill two tiers of 64 ports; at 4:1 51 of them face down, and 51 x 32 = 1,632."""
+    fabric = RailFabric(16384, 8, 64, 4.0)
+    said = collapse_warning(fabric)
+    assert "a rail of 2,048 GPUs does not fit into 2 tiers" in said and "(at most 1,632)" in said
+    assert "13,056 GPUs (3 tiers), 65,544 GPUs (4 tiers), 40 ports of a switch (4 tiers), 72 ports" in said
+    assert collapse_warning(RailFabric(13056, 8, 64, 4.0)) == collapse_warning(rail_optimized(16384, 8, 64)) == ""
+    assert "one switch joins all GPUs" in collapse_warning(fat_tree(64, 64, tier_oversubscription=(4,)))
+    assert "too small" in collapse_warning(fat_tree(65, 64, tier_oversubscription=(1.01,)))
 
 
 @given(**SIZES, planes=st.integers(1, 8), layer=st.sampled_from([1, 2, math.inf]))

@@ -503,12 +503,13 @@ def test_what_8192_gpus_on_nvl72_can_have():
 def test_the_cheapest_is_the_cheapest(gpus, hb_domain_size, half, oversubscription, book):
     rows = cost.cluster_networks(gpus, hb_domain_size, 2 * half, oversubscription, book, book)
     assert len(rows) == (3 if oversubscription in (1, math.inf) else 5)
-    full = rows[~(rows.share_same_rail < 1) & ~(rows.share_across_rails < 1)]
+    full = rows[rows.cost_usd.notna() & ~(rows.share_same_rail < 1) & ~(rows.share_across_rails < 1)]
     assert {"rail-optimized", "Clos"} <= set(full.network)
     for name, among in (("of all", rows), ("any-to-any", full)):  # each that costs the least
         least = np.isclose(among.cost_usd, among.cost_usd.min())
         assert rows.network[rows.cheapest.str.contains(name)].tolist() == among.network[least].tolist()
-    assert (rows.cost_saved_over_any_to_any.fillna(0) <= rows.cost_saved + 1e-9).all()  # NaN: over nothing
+    # NaN: over nothing, or no such network
+    assert (rows.cost_saved_over_any_to_any.fillna(-math.inf) <= rows.cost_saved.fillna(0) + 1e-9).all()
 
 
 @pytest.mark.parametrize("name", TABLES.values())
@@ -544,6 +545,38 @@ def test_a_cluster_of_one_hb_domain_needs_no_network():
     assert rows.attrs["warnings"][0].startswith("One HB domain holds all GPUs")
     assert rows.cost_saved_over_any_to_any.dropna().to_dict() == {"rail-only": 0.0}  # all others are over nothing
     assert not cost.cluster_networks(16, 8, 4, 4.0, book, book).attrs["warnings"]
+
+
+@pytest.mark.parametrize("gpus", [16384, 24576, 32768])
+@pytest.mark.parametrize("ratio", [2.0, 4.0])
+def test_a_layer_that_cannot_be_thinned_is_no_design(gpus, ratio):
+    books = price_books.matching_books("street2025")
+    table = cost.cluster_networks(gpus, 8, 64, ratio, *books)
+    rows, name = table.set_index("network"), f"rails + layer {ratio:g}:1"
+    texts = ["cheapest", "across_rails", "note", "includes", "price_book", "power_book"]
+    assert rows.loc[name].drop(texts).isna().all()
+    assert rows.note[rows.note != ""].to_dict() == {name: "no such design: the same as 1:1"}
+    assert rows.cheapest[name] == "" and set(rows.index[rows.cheapest == "any-to-any"]) == {"rail-optimized", "Clos"}
+    said = table.attrs["warnings"][0]
+    assert said.startswith(f"{name}: A network oversubscribed {ratio:g}:1 is the same as 1:1 here")
+    assert "65,544 GPUs (4 tiers)" in said
+    least = {2.0: "10,752 GPUs (3 tiers)", 4.0: "13,056 GPUs (3 tiers)"}[ratio]  # 8 x 32 x 42 and 8 x 32 x 51
+    assert least in said
+    parts = cost.cluster_breakdown(gpus, 8, 64, ratio, *books)
+    assert name not in set(parts.network) and parts.attrs["warnings"][0] == said
+    curve = cost.oversubscription_costs(gpus, 8, 64, [1, ratio, 2 * ratio, math.inf], *books)
+    layer = curve[curve.network == "rails under an oversubscribed layer"]
+    assert list(layer.cost_usd.isna()) == list(layer.relative_cost.isna()) == [False, True, True, False]
+    (said,) = curve.attrs["warnings"]
+    assert f"oversubscribed {ratio:g}:1 is" in said and said.endswith(f"So it is at {2 * ratio:g}:1.")
+
+
+def test_one_switch_has_no_leaves_to_oversubscribe():
+    table = cost.cluster_networks(64, 8, 64, 4.0, *price_books.matching_books("street2025"))
+    assert set(table.network[table.cost_usd.isna()]) == {"rails + layer 4:1", "Clos, leaves 4:1"}
+    assert all("one switch joins all GPUs" in text for text in table.attrs["warnings"][:2])
+    built = cost.cluster_networks(72, 8, 64, 4.0, *price_books.matching_books("street2025"))
+    assert built.cost_usd.notna().all() and (built.note == "").all()
 
 
 def test_networks_that_cost_the_same_are_both_the_cheapest():

@@ -390,9 +390,9 @@ def test_budgets_are_shown_in_trillions():
 def test_largest_model_fits_and_the_next_does_not():
     machine = dc.site(np.array([300, 3000]), "DGX H100", "fp8_dense_rate")
     found = largest_parameters(DENSE, dc.precision("fp8"), machine)
-    for racks, size in zip((300, 3000), found, strict=True):
+    for racks, most in zip((300, 3000), found, strict=True):
         alone = replace(machine, racks=racks)
-        assert largest_parameters(DENSE, dc.precision("fp8"), alone) == size
+        assert largest_parameters(DENSE, dc.precision("fp8"), alone) == most
         assert size in CANDIDATE_PARAMETERS
     assert found[0] <= found[1]
     assert largest_parameters(DENSE, dc.precision("fp8"), replace(machine, racks=1)) == 0

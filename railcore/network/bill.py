@@ -8,7 +8,7 @@ import pandas as pd
 
 from railcore.facts.checks import one_of
 from railcore.network.price_books import ItemBook, PriceBook, check_books
-from railcore.network.topology.bill_line import SCOPES, Bill
+from railcore.network.topology.bill_line import SCOPES, Bill, BillLine
 
 BETWEEN_SWITCHES = ("switches", "switch links")
 NETWORK = (*BETWEEN_SWITCHES, "host links", "host optics")  # all that comes beside the servers
@@ -38,8 +38,7 @@ def bill_total(bill: Bill, book: Book, include: Collection[str] = NETWORK) -> np
     ValueError
         A scope that there is not, or a part that the book has no number of.
     """
-    lines = [line for line in bill if line.scope in _checked(include)]
-    return sum((book.of(line) for line in lines), np.zeros(()))
+    return sum((book.of(line) for line in _included(bill, include)), np.zeros(()))
 
 
 def bill_counts(bill: Bill, book: Book | None = None, include: Collection[str] = NETWORK) -> dict[str, np.ndarray]:
@@ -49,22 +48,37 @@ def bill_counts(bill: Bill, book: Book | None = None, include: Collection[str] =
     """
     found: dict[str, Any] = dict.fromkeys(("switches", "ports", "link_ends", "transceivers", "cables", "NICs"), 0)
     names = {"transceiver": ("transceivers", "link_ends"), "copper cable": ("cables", ""), "NIC": ("NICs", "")}
-    for line in bill:
-        if line.scope in _checked(include):
-            pieces, units = names.get(line.part, ("switches", "ports"))
-            counted = line.units if line.count is None else line.count
-            found[pieces] = found[pieces] + (counted if book is None else book.pieces(line))
-            if units:
-                found[units] = found[units] + line.units
+    for line in _included(bill, include):
+        pieces, units = names.get(line.part, ("switches", "ports"))
+        counted = line.units if line.count is None else line.count
+        found[pieces] = found[pieces] + (counted if book is None else book.pieces(line))
+        if units:
+            found[units] = found[units] + line.units
     return found
 
 
 def bill_totals(
     bill: Bill, prices: PriceBook, powers: PriceBook, include: Collection[str] = NETWORK
 ) -> dict[str, np.ndarray]:
-    """`bill_counts` of a network with cost_usd, power_w and, where the book has it, typical_power_w.
+    """What networks count, cost and draw.
 
-    Raises as `check_books`.
+    Parameters
+    ----------
+    bill
+        Lines of networks.
+    prices, powers
+        Books of prices [USD] and of listed maxima of power [W].
+    include
+        As of `bill_total`.
+
+    Returns
+    -------
+    `bill_counts`, cost_usd, power_w and, where the book has it, typical_power_w.
+
+    Raises
+    ------
+    ValueError
+        As `check_books`.
     """
     check_books(prices, powers)
     drawn = {"power_w": powers, "typical_power_w": powers.typical}
@@ -92,27 +106,19 @@ def bill_table(
     with powers, power_w; their sums are `bill_total`.
     """
     rows = []
-    for line in bill:
-        if line.scope in _checked(include):
-            row = {name: getattr(line, name) for name in ("network", "part", "scope", "tier", "item")}
-            row |= {"count": float(prices.pieces(line)), "units": float(line.units), "cost_usd": float(prices.of(line))}
-            rows.append(row | ({} if powers is None else {"power_w": float(powers.of(line))}))
+    for line in _included(bill, include):
+        row = {name: getattr(line, name) for name in ("network", "part", "scope", "tier", "item")}
+        row |= {"count": float(prices.pieces(line)), "units": float(line.units), "cost_usd": float(prices.of(line))}
+        rows.append(row | ({} if powers is None else {"power_w": float(powers.of(line))}))
     return pd.DataFrame(rows)
 
 
-def include_text(include: Collection[str]) -> str:
-    """What a bill includes, for people: "switches, links between them, links to hosts with their optics"."""
-    words = {
-        "switches": "switches",
-        "switch links": "links between them",
-        "host links": "links to hosts",
-        "host optics": "their optics at the hosts",
-        "NICs": "NICs",
-    }
-    return ", ".join(words[scope] for scope in SCOPES if scope in _checked(include))
+def include_text(include: Collection[str] = NETWORK) -> str:
+    """What a bill includes, as tables say it: "switches, switch links, host links, host optics"."""
+    return ", ".join(scope for scope in SCOPES if scope in include)
 
 
-def _checked(include: Collection[str]) -> Collection[str]:
+def _included(bill: Bill, include: Collection[str]) -> list[BillLine]:
     for scope in include:
         one_of("include", scope, SCOPES)
-    return include
+    return [line for line in bill if line.scope in include]

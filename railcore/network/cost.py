@@ -16,10 +16,11 @@ from railcore.facts import catalog, units
 from railcore.facts.arguments import checked
 from railcore.facts.checks import at_least, share, whole
 from railcore.facts.sensitivity import tornado_table
-from railcore.network.bill import NETWORK, bill_counts, bill_table, bill_total, bill_totals
+from railcore.network.bill import NETWORK, bill_counts, bill_table, bill_total, bill_totals, include_text
 from railcore.network.price_books import PriceBook, book_of_links, check_books
 from railcore.network.topology.clos import Parts, checked_oversubscription, rail_parts
 from railcore.network.topology.cluster import Cluster
+from railcore.network.topology.collapse import collapse_warning
 from railcore.network.topology.rails import RailFabric, domain_warnings, most_rails_per_switch
 
 
@@ -39,9 +40,11 @@ def with_book_names(
 
     Returns
     -------
-    The table with columns price_book and power_book. Raises as `check_books`.
+    The table with columns includes (what of the networks is counted: `bill_total`), price_book and power_book. Raises
+    as `check_books`.
     """
     check_books(prices, powers)
+    table["includes"] = include_text()
     for column, book in (("price_book", prices), ("power_book", powers)):
         if book is not None:
             table[column] = book.label(copper, circuits, rate=True)
@@ -159,11 +162,28 @@ def _contenders(gpus: int, hb_domain_size: int, radix: int, oversubscription: fl
 
 
 def _network_row(fabric: RailFabric, prices: PriceBook, powers: PriceBook) -> dict[str, Any]:
-    """`part_totals` of one network and the shares of `RailFabric.nic_shares`."""
+    """`part_totals` of one network, the shares of `RailFabric.nic_shares`, and a note.
+
+    Where its oversubscription takes nothing away, all numbers are NaN, and the note is `collapse_warning`.
+    """
     within, across = fabric.nic_shares
     path = "over the network" if fabric.tiers and across != 0 else "through the HB domain"
-    shares = {"share_same_rail": within, "share_across_rails": across, "across_rails": path}
-    return {**part_totals(fabric.parts, prices, powers), "tiers": fabric.tiers, **shares}
+    row = {**part_totals(fabric.parts, prices, powers), "tiers": fabric.tiers}
+    row |= {"share_same_rail": within, "share_across_rails": across}
+    if note := collapse_warning(fabric):
+        row, path = dict.fromkeys(row, np.nan), ""
+    return {**row, "across_rails": path, "note": note}
+
+
+def _with_short_notes(table: pd.DataFrame) -> pd.DataFrame:
+    """A table whose notes are short, and in full in attrs["warnings"]: the first of each network."""
+    texts = []
+    for name, rows in table[table["note"] != ""].groupby("network", sort=False):
+        others = ", ".join(f"{ratio:g}:1" for ratio in rows.get("oversubscription", ())[1:])
+        texts.append(f"{name}: {rows['note'].iloc[0]}" + f" So it is at {others}." * bool(others))
+    table = table.assign(note=np.where(table["note"] == "", "", "no such design: the same as 1:1"))
+    table.attrs["warnings"] = tuple(texts)
+    return table
 
 
 @checked
@@ -187,17 +207,21 @@ def cluster_networks(
 
     Returns
     -------
-    Columns network, tiers, switches, transceivers, cost_usd, power_w; cost_saved (share of rail-optimized's cost) and
-    cost_saved_over_any_to_any (of the cheapest any-to-any network: one that gives any two GPUs the NICs' bandwidth);
+    Columns network, tiers, switches, transceivers, cost_usd, power_w (listed maxima), typical_power_w where the book
+    has it; cost_saved (share of rail-optimized's cost) and cost_saved_over_any_to_any (of the cheapest any-to-any
+    network: one that gives any two GPUs the NICs' bandwidth);
     cheapest ("any-to-any", "of all", both or none); share_same_rail and share_across_rails (of its NIC's bandwidth that
     a GPU has at worst while all send at once: `RailFabric.nic_shares`); across_rails ("over the network",
-    "through the HB domain"); price_book, power_book. attrs["warnings"]: texts where the GPUs do not fill HB domains
-    or all are in one, and where a book is scaled from another link rate.
+    "through the HB domain"); note; includes, price_book, power_book. Where an oversubscription takes nothing away,
+    there is no such network: the numbers of its row are NaN, and its note says so. attrs["warnings"]: texts why, and
+    what would make one; where the GPUs do not fill HB domains or all are in one; where a book is scaled from another
+    link rate.
     """
     fabrics = _contenders(gpus, hb_domain_size, radix, oversubscription)
     rows = [{"network": name, **_network_row(fabric, prices, powers)} for name, fabric in fabrics.items()]
     table = pd.DataFrame(rows)
-    full = ~((table["share_same_rail"] < 1) | (table["share_across_rails"] < 1))  # NaN: there are no such GPUs
+    thin = (table["share_same_rail"] < 1) | (table["share_across_rails"] < 1)  # NaN: there are no such GPUs
+    full = table["cost_usd"].notna() & ~thin
     costs, any_to_any = table["cost_usd"], table["cost_usd"][full].min()
     marks = {"any-to-any": full & np.isclose(costs, any_to_any), "of all": np.isclose(costs, costs.min())}
     saved: dict[str, Any] = {
@@ -205,9 +229,10 @@ def cluster_networks(
         "cost_saved_over_any_to_any": share_saved(costs, any_to_any),
         "cheapest": [", ".join(name for name, marked in marks.items() if marked[row]) for row in table.index],
     }
-    columns = ["network", "tiers", "switches", "transceivers", "cost_usd", "power_w", *saved]
-    table = table.assign(**saved)[[*columns, "share_same_rail", "share_across_rails", "across_rails"]]
-    table = with_book_names(with_domain_warnings(table, gpus, hb_domain_size), prices, powers)
+    powered = table.columns.intersection(["power_w", "typical_power_w"], sort=False)
+    columns = ["network", "tiers", "switches", "transceivers", "cost_usd", *powered, *saved]
+    table = table.assign(**saved)[[*columns, "share_same_rail", "share_across_rails", "across_rails", "note"]]
+    table = with_book_names(with_domain_warnings(_with_short_notes(table), gpus, hb_domain_size), prices, powers)
     if gpus <= hb_domain_size:
         none = "One HB domain holds all GPUs: they need no network, and what is saved of one means nothing."
         table.attrs["warnings"] = (none, *table.attrs["warnings"])
@@ -229,11 +254,17 @@ def cluster_breakdown(
 
     Returns
     -------
-    Columns of `parts_breakdown`, and network. attrs["warnings"] as of `cluster_networks`.
+    Columns of `parts_breakdown`, and network; without networks whose oversubscription takes nothing away.
+    attrs["warnings"] as of `cluster_networks`.
     """
     fabrics = _contenders(gpus, hb_domain_size, radix, oversubscription)
-    frames = [parts_breakdown(each.parts, prices, powers).assign(network=name) for name, each in fabrics.items()]
-    return with_domain_warnings(pd.concat(frames, ignore_index=True), gpus, hb_domain_size)
+    notes = {name: collapse_warning(each) for name, each in fabrics.items()}
+    built = {name: each.parts for name, each in fabrics.items() if not notes[name]}
+    frames = [parts_breakdown(parts, prices, powers).assign(network=name) for name, parts in built.items()]
+    table = with_domain_warnings(pd.concat(frames, ignore_index=True), gpus, hb_domain_size)
+    why = (f"{name}: {note}" for name, note in notes.items() if note)
+    table.attrs["warnings"] = (*why, *table.attrs["warnings"])
+    return table
 
 
 _LEAST_SHARE = 1 / 16  # of a book's link rate, below which it is not scaled
@@ -263,8 +294,8 @@ def cluster_network_parts(
     Returns
     -------
     Columns network, switch, tiers, switches, ports, links, transceivers, cables, cost_usd, share (of the cost of all),
-    power_w, typical_power_w where the books have it, price_book, power_book. A network whose links are slower than a
-    sixteenth of its book's has no price and no power, and attrs["warnings"] says so.
+    power_w, typical_power_w where the books have it, price_book, power_book, includes. A network whose links are slower
+    than a sixteenth of its book's has no price and no power, and attrs["warnings"] says so.
 
     Raises
     ------
@@ -297,7 +328,7 @@ def cluster_network_parts(
             copper = bool(pieces["cables"])
             row |= {"price_book": bought.label(copper), "power_book": drawn.label(copper)}
         rows.append(row)
-    table = pd.DataFrame(rows)
+    table = pd.DataFrame(rows).assign(includes=include_text(include))
     table.insert(table.columns.get_loc("cost_usd") + 1, "share", table["cost_usd"] / table["cost_usd"].sum())
     table.attrs["warnings"] = tuple(warnings)
     return table
@@ -321,7 +352,7 @@ def oversubscription_costs(
     Returns
     -------
     Columns network, oversubscription, switches, transceivers, cost_usd, power_w, share_same_rail, share_across_rails
-    and across_rails (of `cluster_networks`), relative_cost (to rail-optimized), price_book, power_book.
+    across_rails and note (of `cluster_networks`), relative_cost (to rail-optimized), price_book, power_book.
     attrs["warnings"] as of `cluster_networks`.
     """
     ratios = np.asarray(oversubscriptions, float)
@@ -333,9 +364,10 @@ def oversubscription_costs(
     for name, s, shape in networks:
         fabric = RailFabric(gpus, hb_domain_size, radix, **shape, rails_per_switch=None)
         rows.append({"network": name, "oversubscription": s, **_network_row(fabric, prices, powers)})
-    table = pd.DataFrame(rows).drop(columns=["tiers", "ports", "links"])
+    table = pd.DataFrame(rows).drop(columns=["tiers", "ports", "links", "typical_power_w"], errors="ignore")
     full = float(bill_total(rail_parts(gpus, hb_domain_size, radix, 1).bill(), prices))
-    table = with_domain_warnings(table.assign(relative_cost=table["cost_usd"] / full), gpus, hb_domain_size)
+    table = _with_short_notes(table.assign(relative_cost=table["cost_usd"] / full))
+    table = with_domain_warnings(table, gpus, hb_domain_size)
     return with_book_names(table, prices, powers)
 
 

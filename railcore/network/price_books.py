@@ -207,7 +207,7 @@ class ItemBook:
         The catalog's power of a copper cable is of one end. Raises ValueError for an item without a number.
         """
         ends = 2 if line.part == "copper cable" and self.what != "price" else 1
-        return ends * self.number(line) * self.pieces(line)
+        return self.pieces(line) * (ends * self.number(line))
 
     def pieces(self, line: BillLine) -> np.ndarray:
         """Pieces of a line. Raises ValueError for one that names no item."""

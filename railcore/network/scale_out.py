@@ -17,7 +17,7 @@ from railcore.facts import catalog
 from railcore.facts.arguments import checked
 from railcore.facts.checks import one_of, whole
 from railcore.facts.units import Gbps, number, significant
-from railcore.network.bill import BETWEEN_SWITCHES, bill_counts, bill_total
+from railcore.network.bill import BETWEEN_SWITCHES, bill_counts, bill_total, include_text
 from railcore.network.price_books import PriceBook, book_of_links, price_book, switch_book
 from railcore.network.topology.clos import Parts, clos_reach, ideal_clos_parts, rail_parts
 
@@ -195,7 +195,7 @@ def rail_plane_networks(
     leaf_gpus (GPUs under one tier-1 switch, the same under those of all planes), chips, boxes, switch_links (logical,
     between switches), cables (of them), transceivers (modules on them), chips_usd, links_usd, host_links_usd (optics at
     both ends of the links to GPUs); of BETWEEN_SWITCHES, without these: cost_usd = chips_usd + links_usd, power_w at
-    listed maxima and typical_power_w where the book has it; price_book (whose prices they are).
+    listed maxima and typical_power_w where the book has it; price_book (whose prices they are), includes.
     """
     n, r, p = (array.ravel() for array in np.broadcast_arrays(gpus, rails, planes))
     parts = network_parts(n, r, equipment.radix(p), p, count, tier_oversubscription)
@@ -231,6 +231,7 @@ def rail_plane_networks(
             "cost_usd": chips_usd + links_usd,
             **drawn,
             "price_book": equipment.prices.label(),
+            "includes": include_text(BETWEEN_SWITCHES),
         }
     )
 

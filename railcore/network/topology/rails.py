@@ -164,6 +164,16 @@ class RailFabric(HBDomains):
         """Switch tiers, 0 where no link is needed."""
         return int(self.parts.tiers)
 
+    @cached_property
+    def is_oversubscribed(self) -> bool:
+        """Whether its oversubscription takes parts away: not where one pod or one switch joins all GPUs at full rate.
+
+        That of the layer over the rails; without such a layer, or with a full one, that of the tiers within rails.
+        """
+        layered = 1 < self.oversubscription < math.inf
+        full = (replace(self, oversubscription=1.0) if layered else replace(self, tier_oversubscription=())).parts
+        return (self.parts.switches, self.parts.links) != (full.switches, full.links)
+
     @property
     def link_Bps(self) -> float:
         """Bandwidth of one link, one direction [bytes/s]."""
