@@ -590,9 +590,9 @@ def test_rail_only_that_leaves_no_tier_out_says_so():
         "rail-only": "no less than rail-optimized",
     }
     assert cost.cluster_breakdown(67840, 8, 128, 1.0, *books).attrs["warnings"] == (said,)
-    assert cost.oversubscription_costs(67840, 8, 128, [1, math.inf], *books).attrs["warnings"][0].endswith(said[-60:])
+    assert cost.oversubscription_costs(67840, 8, 128, [1, math.inf], *books).attrs["warnings"] == (said,)
     one = cost.compare_rail_networks([65536, 67840], 8, 128, *books).attrs["warnings"]
-    assert one == (said.removeprefix("rail-only: "),)
+    assert one == (said,)
     (two,) = cost.compare_rail_networks([67840, 65536, 67848], 8, 128, *books).attrs["warnings"]
     assert two == f"In 2 rows rail-only takes no less than rail-optimized. The first: {one[0]}"
     (alone,) = cost.compare_rail_networks([72], 8, 64, *books, share_switches=False).attrs["warnings"]

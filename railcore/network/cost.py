@@ -202,12 +202,13 @@ def _network_row(fabric: RailFabric, prices: PriceBook, powers: PriceBook) -> di
 
 def _with_short_notes(table: pd.DataFrame) -> pd.DataFrame:
     """A table whose notes are short, and in full in attrs["warnings"]: of each kind of a network the first."""
-    kinds = np.where(table["cost_usd"].isna(), "no such design: the same as 1:1", "no less than rail-optimized")
-    short, texts = np.where(table["note"] == "", "", kinds), []
-    for (name, kind), rows in table.groupby(["network", short], sort=False):
-        if kind:
-            others = ", ".join(f"{ratio:g}:1" for ratio in rows.get("oversubscription", ())[1:])
-            texts.append(f"{name}: {rows['note'].iloc[0]}" + f" So it is at {others}." * bool(others))
+    missing, texts = table["cost_usd"].isna(), []
+    kinds = np.where(missing, "no such design: the same as 1:1", "no less than rail-optimized")
+    short = np.where(table["note"] == "", "", kinds)
+    for name, rows in table[missing].groupby("network", sort=False):
+        others = ", ".join(f"{ratio:g}:1" for ratio in rows.get("oversubscription", ())[1:])
+        texts.append(f"{name}: {rows['note'].iloc[0]}" + f" So it is at {others}." * bool(others))
+    texts += [note for note in table["note"][~missing] if note]
     table = table.assign(note=short)
     table.attrs["warnings"] = tuple(texts)
     return table
@@ -287,8 +288,8 @@ def cluster_breakdown(
     built = {name: each.parts for name, each in fabrics.items() if not collapses[name]}
     frames = [parts_breakdown(parts, prices, powers).assign(network=name) for name, parts in built.items()]
     table = with_domain_warnings(pd.concat(frames, ignore_index=True), gpus, hb_domain_size)
-    notes = {name: collapses[name] or rail_only_warning(each) for name, each in fabrics.items()}
-    why = (f"{name}: {note}" for name, note in notes.items() if note)
+    why = [f"{name}: {text}" for name, text in collapses.items() if text]
+    why += [text for each in fabrics.values() if (text := rail_only_warning(each))]
     table.attrs["warnings"] = (*why, *table.attrs["warnings"])
     return table
 
