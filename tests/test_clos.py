@@ -18,7 +18,7 @@ from railcore.network.topology import (
     rail_parts,
 )
 from railcore.network.topology.clos import checked_radix
-from railcore.network.topology.collapse import collapse_warning
+from railcore.network.topology.collapse import collapse_warning, rail_only_warning, takes_no_less
 
 RADIX = st.integers(2, 64).map(lambda half: 2 * half)
 SIZES = {"gpus": st.integers(1, 50_000), "hb_domain_size": st.integers(1, 600), "radix": RADIX}
@@ -184,6 +184,29 @@ def test_a_layer_over_rails_that_need_the_ports():
     assert collapse_warning(RailFabric(13056, 8, 64, 4.0)) == collapse_warning(rail_optimized(16384, 8, 64)) == ""
     assert "one switch joins all GPUs" in collapse_warning(fat_tree(64, 64, tier_oversubscription=(4,)))
     assert "too small" in collapse_warning(fat_tree(65, 64, tier_oversubscription=(1.01,)))
+
+
+@given(SIZES["hb_domain_size"], RADIX, st.integers(0, 2**32 - 1))
+def test_rail_only_with_fewer_tiers_never_takes_more(hb_domain_size, radix, seed):
+    """What leaves the top tier of rail-optimized out; rails that need as many tiers as the whole may take more."""
+    gpus = np.exp(np.random.default_rng(seed).uniform(0, np.log(1e6), 2000)).astype(int) + 1
+    only = rail_parts(gpus, hb_domain_size, radix, rails_per_switch=None)
+    optimized = rail_parts(gpus, hb_domain_size, radix, 1)
+    assert (only.tiers <= optimized.tiers).all()
+    fewer = only.tiers < optimized.tiers
+    assert (only.switches <= optimized.switches)[fewer].all() and (only.links <= optimized.links)[fewer].all()
+    assert not (takes_no_less(only, optimized) & fewer & (only.tiers > 0)).any()
+
+
+@pytest.mark.parametrize(("hb_domain_size", "radix", "most"), [(8, 64, 16384), (8, 128, 65536), (4, 16, 512)])
+def test_rail_only_that_needs_as_many_tiers_says_up_to_where_it_does_not(hb_domain_size, radix, most):
+    said = rail_only_warning(rail_only(most + hb_domain_size, hb_domain_size, radix))
+    assert "needs 3 tiers, as many as all GPUs together" in said
+    assert said.endswith(f"Up to {most:,} GPUs a rail needs 2 tiers.")
+    assert rail_only_warning(rail_only(most, hb_domain_size, radix)) == ""
+    assert rail_only_warning(rail_optimized(most + hb_domain_size, hb_domain_size, radix)) == ""
+    assert rail_only_warning(fat_tree(most + hb_domain_size, radix)) == ""
+    assert rail_only_warning(rail_only(hb_domain_size, hb_domain_size, radix)) == ""  # one HB domain: no network
 
 
 @given(**SIZES, planes=st.integers(1, 8), layer=st.sampled_from([1, 2, math.inf]))

@@ -555,7 +555,7 @@ def test_a_layer_that_cannot_be_thinned_is_no_design(gpus, ratio):
     rows, name = table.set_index("network"), f"rails + layer {ratio:g}:1"
     texts = ["cheapest", "across_rails", "note", "includes", "price_book", "power_book"]
     assert rows.loc[name].drop(texts).isna().all()
-    assert rows.note[rows.note != ""].to_dict() == {name: "no such design: the same as 1:1"}
+    assert rows.note[name] == "no such design: the same as 1:1" and (rows.note[:2] == "").all()
     assert rows.cheapest[name] == "" and set(rows.index[rows.cheapest == "any-to-any"]) == {"rail-optimized", "Clos"}
     said = table.attrs["warnings"][0]
     assert said.startswith(f"{name}: A network oversubscribed {ratio:g}:1 is the same as 1:1 here")
@@ -567,7 +567,8 @@ def test_a_layer_that_cannot_be_thinned_is_no_design(gpus, ratio):
     curve = cost.oversubscription_costs(gpus, 8, 64, [1, ratio, 2 * ratio, math.inf], *books)
     layer = curve[curve.network == "rails under an oversubscribed layer"]
     assert list(layer.cost_usd.isna()) == list(layer.relative_cost.isna()) == [False, True, True, False]
-    (said,) = curve.attrs["warnings"]
+    said, *of_rail_only = curve.attrs["warnings"]
+    assert len(of_rail_only) == (gpus > 16384)
     assert f"oversubscribed {ratio:g}:1 is" in said and said.endswith(f"So it is at {2 * ratio:g}:1.")
 
 
@@ -577,6 +578,28 @@ def test_one_switch_has_no_leaves_to_oversubscribe():
     assert all("one switch joins all GPUs" in text for text in table.attrs["warnings"][:2])
     built = cost.cluster_networks(72, 8, 64, 4.0, *price_books.matching_books("street2025"))
     assert built.cost_usd.notna().all() and (built.note == "").all()
+
+
+def test_rail_only_that_leaves_no_tier_out_says_so():
+    """Each rail of 8,481 just exceeds two tiers of 128 ports (8,192), and needs three, as all GPUs do."""
+    books = price_books.matching_books("street2025")
+    table = cost.cluster_networks(67840, 8, 128, 1.0, *books)
+    (said,) = table.attrs["warnings"]
+    assert "needs 3 tiers, as many as all GPUs together" in said and "Up to 65,536 GPUs a rail needs 2 tiers." in said
+    assert table.set_index("network").note.to_dict() == {
+        "rail-optimized": "",
+        "Clos": "",
+        "rail-only": "no less than rail-optimized",
+    }
+    assert cost.cluster_breakdown(67840, 8, 128, 1.0, *books).attrs["warnings"] == (said,)
+    assert cost.oversubscription_costs(67840, 8, 128, [1, math.inf], *books).attrs["warnings"] == (said,)
+    one = cost.compare_rail_networks([65536, 67840], 8, 128, *books).attrs["warnings"]
+    assert one == (said,)
+    (two,) = cost.compare_rail_networks([67840, 65536, 67848], 8, 128, *books).attrs["warnings"]
+    assert two == f"In 2 rows rail-only takes no less than rail-optimized. The first: {one[0]}"
+    (alone,) = cost.compare_rail_networks([72], 8, 64, *books, share_switches=False).attrs["warnings"]
+    assert "8 switches" in alone and "Let rails share switches" in alone
+    assert cost.compare_rail_networks([72], 8, 64, *books).attrs["warnings"] == ()
 
 
 def test_networks_that_cost_the_same_are_both_the_cheapest():

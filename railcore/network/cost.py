@@ -20,7 +20,7 @@ from railcore.network.bill import NETWORK, bill_counts, bill_table, bill_total, 
 from railcore.network.price_books import PriceBook, book_of_links, check_books
 from railcore.network.topology.clos import Parts, checked_oversubscription, rail_parts
 from railcore.network.topology.cluster import Cluster
-from railcore.network.topology.collapse import collapse_warning
+from railcore.network.topology.collapse import collapse_warning, rail_only_warning, takes_no_less
 from railcore.network.topology.rails import RailFabric, domain_warnings, most_rails_per_switch
 
 
@@ -122,20 +122,26 @@ def compare_rail_networks(
     -------
     Columns gpus, hb_domain_size, radix; those of `part_totals` for each network (ending in _rail_optimized and
     _rail_only); switch_ratio (rail-only over rail-optimized), cost_saving, power_saving; price_book, power_book.
-    attrs["warnings"]: a text where GPUs of a row do not fill HB domains.
+    attrs["warnings"]: a text where GPUs of a row do not fill HB domains, and where rail-only takes no less.
     """
     n, k, ports = (array.ravel() for array in np.broadcast_arrays(gpus, hb_domain_size, radix))
     table = {"gpus": n, "hb_domain_size": k, "radix": ports}
-    for name, parts in (
-        ("rail_optimized", rail_parts(n, k, ports, 1)),
-        ("rail_only", rail_parts(n, k, ports, rails_per_switch=None if share_switches else 1)),
-    ):
-        totals = part_totals(parts, prices, powers.listed)
-        table |= {f"{what}_{name}": values for what, values in totals.items()}
+    shared = None if share_switches else 1
+    only, optimized = rail_parts(n, k, ports, rails_per_switch=shared), rail_parts(n, k, ports, 1)
+    for name, parts in (("rail_optimized", optimized), ("rail_only", only)):
+        table |= {f"{what}_{name}": values for what, values in part_totals(parts, prices, powers.listed).items()}
     table["switch_ratio"] = table["switches_rail_only"] / table["switches_rail_optimized"]
     for what, unit in (("cost", "usd"), ("power", "w")):
         table[f"{what}_saving"] = share_saved(table[f"{what}_{unit}_rail_only"], table[f"{what}_{unit}_rail_optimized"])
-    return with_book_names(with_domain_warnings(pd.DataFrame(table), n, k), prices, powers)
+    compared = with_domain_warnings(pd.DataFrame(table), n, k)
+    no_less = np.flatnonzero(takes_no_less(only, optimized))
+    if no_less.size:
+        first = no_less[0]
+        text = rail_only_warning(RailFabric(n[first], k[first], ports[first], rails_per_switch=shared))
+        if no_less.size > 1:
+            text = f"In {no_less.size:,} rows rail-only takes no less than rail-optimized. The first: {text}"
+        compared.attrs["warnings"] += (text,)
+    return with_book_names(compared, prices, powers)
 
 
 def with_domain_warnings(table: pd.DataFrame, gpus: ArrayLike, hb_domain_size: ArrayLike) -> pd.DataFrame:
@@ -164,7 +170,7 @@ def _contenders(gpus: int, hb_domain_size: int, radix: int, oversubscription: fl
 def _network_row(fabric: RailFabric, prices: PriceBook, powers: PriceBook) -> dict[str, Any]:
     """`part_totals` of one network, the shares of `RailFabric.nic_shares`, and a note.
 
-    Where its oversubscription takes nothing away, all numbers are NaN, and the note is `collapse_warning`.
+    The note is `collapse_warning`, with all numbers NaN, or `rail_only_warning`.
     """
     within, across = fabric.nic_shares
     path = "over the network" if fabric.tiers and across != 0 else "through the HB domain"
@@ -172,16 +178,19 @@ def _network_row(fabric: RailFabric, prices: PriceBook, powers: PriceBook) -> di
     row |= {"share_same_rail": within, "share_across_rails": across}
     if note := collapse_warning(fabric):
         row, path = dict.fromkeys(row, np.nan), ""
-    return {**row, "across_rails": path, "note": note}
+    return {**row, "across_rails": path, "note": note or rail_only_warning(fabric)}
 
 
 def _with_short_notes(table: pd.DataFrame) -> pd.DataFrame:
-    """A table whose notes are short, and in full in attrs["warnings"]: the first of each network."""
-    texts = []
-    for name, rows in table[table["note"] != ""].groupby("network", sort=False):
+    """A table whose notes are short, and in full in attrs["warnings"]: of each kind of a network the first."""
+    missing, texts = table["cost_usd"].isna(), []
+    kinds = np.where(missing, "no such design: the same as 1:1", "no less than rail-optimized")
+    short = np.where(table["note"] == "", "", kinds)
+    for name, rows in table[missing].groupby("network", sort=False):
         others = ", ".join(f"{ratio:g}:1" for ratio in rows.get("oversubscription", ())[1:])
         texts.append(f"{name}: {rows['note'].iloc[0]}" + f" So it is at {others}." * bool(others))
-    table = table.assign(note=np.where(table["note"] == "", "", "no such design: the same as 1:1"))
+    texts += [note for note in table["note"][~missing] if note]
+    table = table.assign(note=short)
     table.attrs["warnings"] = tuple(texts)
     return table
 
@@ -213,9 +222,9 @@ def cluster_networks(
     cheapest ("any-to-any", "of all", both or none); share_same_rail and share_across_rails (of its NIC's bandwidth that
     a GPU has at worst while all send at once: `RailFabric.nic_shares`); across_rails ("over the network",
     "through the HB domain"); note; includes, price_book, power_book. Where an oversubscription takes nothing away,
-    there is no such network: the numbers of its row are NaN, and its note says so. attrs["warnings"]: texts why, and
-    what would make one; where the GPUs do not fill HB domains or all are in one; where a book is scaled from another
-    link rate.
+    there is no such network: the numbers of its row are NaN, and its note says so. The note of rail-only says where it
+    takes no less than rail-optimized. attrs["warnings"]: texts why, and what to do; where the GPUs do not fill HB
+    domains or all are in one; where a book is scaled from another link rate.
     """
     fabrics = _contenders(gpus, hb_domain_size, radix, oversubscription)
     rows = [{"network": name, **_network_row(fabric, prices, powers)} for name, fabric in fabrics.items()]
@@ -258,11 +267,12 @@ def cluster_breakdown(
     attrs["warnings"] as of `cluster_networks`.
     """
     fabrics = _contenders(gpus, hb_domain_size, radix, oversubscription)
-    notes = {name: collapse_warning(each) for name, each in fabrics.items()}
-    built = {name: each.parts for name, each in fabrics.items() if not notes[name]}
+    collapses = {name: collapse_warning(each) for name, each in fabrics.items()}
+    built = {name: each.parts for name, each in fabrics.items() if not collapses[name]}
     frames = [parts_breakdown(parts, prices, powers).assign(network=name) for name, parts in built.items()]
     table = with_domain_warnings(pd.concat(frames, ignore_index=True), gpus, hb_domain_size)
-    why = (f"{name}: {note}" for name, note in notes.items() if note)
+    why = [f"{name}: {text}" for name, text in collapses.items() if text]
+    why += [text for each in fabrics.values() if (text := rail_only_warning(each))]
     table.attrs["warnings"] = (*why, *table.attrs["warnings"])
     return table
 

@@ -1,7 +1,8 @@
-"""Oversubscription that takes nothing away: why a fabric is the same as at 1:1, and what would make it another.
+"""Why an oversubscribed fabric is the same as at 1:1, or rail-only takes no less than rail-optimized, and what to do.
 
 A rail takes the fewest tiers (`topology.clos`). Where it does not fit under switches that keep ports for a layer above,
 it takes a tier more; one block of that tier may hold all rails at full bisection, so that no layer is needed above it.
+Rail-only without a tier left out is a Clos for each rail, each filled in part, in place of one for all.
 """
 
 from bisect import bisect_left
@@ -10,7 +11,9 @@ from dataclasses import replace
 from math import inf
 from typing import Any
 
-from railcore.network.topology.clos import rail_size
+import numpy as np
+
+from railcore.network.topology.clos import Parts, clos_reach, rail_size
 from railcore.network.topology.rails import RailFabric
 
 
@@ -45,6 +48,39 @@ def collapse_warning(fabric: RailFabric) -> str:
         f"above{f' (at most {held:,})' if held else ''}, and {tier} tiers join all rails at full bandwidth without one."
         f"{remedy} Or oversubscribe within the rails (`tier_oversubscription` of `RailFabric`)."
     )
+
+
+def takes_no_less(rail_only: Parts, rail_optimized: Parts) -> np.ndarray:
+    """Where rail-only takes more switches or links than rail-optimized, or the same of both; not without links."""
+    switches, links = rail_only.switches - rail_optimized.switches, rail_only.links - rail_optimized.links
+    return (rail_only.tiers > 0) & ((switches > 0) | (links > 0) | ((switches == 0) & (links == 0)))
+
+
+def rail_only_warning(fabric: RailFabric) -> str:
+    """Why rail-only takes no less than rail-optimized (`takes_no_less`), and what to do; empty for other fabrics."""
+    if fabric.oversubscription < inf or fabric.rails == 1:
+        return ""
+    full = fabric.with_layer(1.0)
+    if not takes_no_less(fabric.parts, full.parts):
+        return ""
+    ours, theirs = (
+        f"{int(each.parts.switches):,} switches and {int(each.parts.transceivers):,} transceivers"
+        for each in (fabric, full)
+    )
+    start = f"Rail-only takes {ours}, rail-optimized {'the same' if ours == theirs else theirs}:"
+    if fabric.tiers < full.tiers:
+        return f"{start} each rail has a switch of its own and fills a part of it. Let rails share switches."
+    size = fabric.hb_domain_size
+    rail, of_domain = (int(rail_size(gpus, size, fabric.rails)) for gpus in (fabric.gpus, size))
+    why = (
+        f"{start} a rail of {rail:,} GPUs needs {_tiers(fabric.tiers)}, as many as all GPUs together, so that no tier "
+        "is left out. The rail-optimized network serves as rail-only too."
+    )
+    if fabric.tiers == 1:
+        return why
+    domains = int(clos_reach(fabric.radix * fabric.planes, fabric.tiers - 1)) // of_domain
+    smaller = replace(fabric, gpus=max(domains, 1) * size)
+    return why + f" Up to {smaller.gpus:,} GPUs a rail needs {_tiers(smaller.tiers)}." * (smaller.tiers < fabric.tiers)
 
 
 def _tiers(count: int) -> str:
