@@ -109,9 +109,8 @@ def test_blast_radius_is_confined_to_the_rack():
     table = blast().set_index("part")
     assert table["replica_gpus"]["GPU"] == 18 * 134 and table["groups"]["HB switch"] == 4
     assert table["count"]["host"] * 4 == table["count"]["GPU"] == JOB.gpus
-    assert blast(leaf_layers=32).set_index("part")["replicas"]["switch"] == 1
-    planes = blast(planes=4).set_index("part")["count"]
-    assert planes["link"] == planes["transceiver"] == planes["switch"] == 0
+    assert blast(leaf_layers=32).set_index("part")["replicas"]["switch"] == pytest.approx(1, rel=1e-3)
+    assert not {"link", "transceiver", "switch"} & set(blast(planes=4)["part"])
 
 
 def test_interruptions_add_up_to_the_published_rate():
