@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from test_graph import fabrics
 
 from railcore.facts import catalog
+from railcore.network import reliability
 from railcore.network.topology import RailFabric, faults, rail_only, rail_optimized
 from railcore.network.topology.graph import route
 from railcore.training import degraded, experts, machine, routed_flows, traffic
@@ -528,6 +529,41 @@ def test_jobs_that_do_not_divide_and_odd_factors_are_refused():
     for factor in (0.0, -1.0, math.inf):
         with pytest.raises(ValueError, match="rate_factor is"):
             of_job(rate_factor=factor)
+    with pytest.raises(ValueError, match="planes is 0"):
+        of_job(planes=0)
+
+
+def test_parts_of_a_plane_slow_a_job_that_they_do_not_stop():
+    one, four, rare = of_job(), of_job(planes=4), of_job(planes=4, rate_factor=1e-9)
+    assert not one["slowed_share"].any() and (one["slowed_iteration_s"] == one["iteration_s"]).all()
+    assert four["slowed_share"].between(0, 1, inclusive="neither").all()
+    shares = four.pivot_table("slowed_share", ["gpus", "fabric", "stops"], "rates")
+    assert (shares["low"] < shares["value"]).all() and (shares["value"] < shares["high"]).all()
+    assert (four["slowed_iteration_s"] > four["iteration_s"]).all() and (rare["slowed_share"] < 1e-6).all()
+    job = catalog.item("failure_rates", "job")
+    stopped = reliability.goodput(four["mtbf_s"], job["checkpoint_time"], job["restart_time"])
+    mean = (1 - four["slowed_share"]) / four["iteration_s"] + four["slowed_share"] / four["slowed_iteration_s"]
+    tokens = stopped * mean * MODEL.sequence_length * four["gpus"].map({128: 32, 1024: 256})
+    np.testing.assert_allclose(four["effective_tokens_per_s"], tokens)
+    less = replace(H100, nic_Bps=H100.nic_Bps * 3 / 4)
+    alone = degraded.training_goodput(MODEL, less, *JOB)["iteration_s"]
+    np.testing.assert_allclose(four["slowed_iteration_s"], alone)
+
+
+def test_faults_and_goodput_take_the_runtime_of_the_job():
+    fabric, job = rail_only(128, 8, 16), (MODEL, H100, ALIGNED, BATCH)
+    row = ALIGNED.columns(BATCH)
+    for runtime in ("modern", "megatron2021"):
+        at_once = iteration_times(MODEL, H100.on(fabric), row, runtime).total_s.item()
+        assert degraded.dense_slowdown(fabric, *job, runtime)["iteration_s"].iloc[-1] == pytest.approx(at_once)
+        broken = degraded.failed_part_slowdowns(fabric, *job, runtime=runtime)
+        assert broken["iteration_s"].iloc[0] == pytest.approx(at_once)
+        assert (broken["iteration_s"] >= at_once * (1 - 1e-9)).all() or (broken["global_batch"] < BATCH).any()
+        kept = of_job(runtime=runtime)
+        batches = dict(zip(JOB[1], JOB[2], strict=True))
+        for gpus, seconds in kept.groupby("gpus")["iteration_s"].first().items():
+            whole = replace(ALIGNED, data=gpus // 32).columns(batches[gpus])
+            assert seconds == pytest.approx(iteration_times(MODEL, H100, whole, runtime).total_s.item())
 
 
 EXPERTS = Strategy(data=64, expert=16, tensor=1)

@@ -124,6 +124,16 @@ def test_interruptions_add_up_to_the_published_rate():
     assert recovery.mean_time_between_interruptions(blast()) == pytest.approx(day / blast()["events_per_day"].sum())
 
 
+@pytest.mark.parametrize(("tensor", "planes"), [(18, 1), (18, 4), (16, 1)])
+def test_a_rack_scale_job_is_stopped_as_often_as_its_cluster(tensor, planes):
+    job = recovery.replica_grid(LAID, tensor)
+    cluster = job.gpus, tensor * job.groups_per_rack, 64, NVL72, planes
+    stops = reliability.job_interruptions(*cluster).query("fabric == 'rail-optimized'").set_index(["stops", "rates"])
+    for rates in ("low", "value", "high"):
+        stopped = blast(job, planes=planes, rates=rates)["events_per_day"].sum() * year / day
+        assert stopped == pytest.approx(stops["events_per_year"]["what cuts GPUs off", rates])
+
+
 def test_without_failures_everything_works():
     none = with_shares(blast())
     whole = [recovery.share_of_paired_groups(none, JOB, same_rail=same) for same in (True, False)]

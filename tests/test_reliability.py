@@ -70,10 +70,8 @@ def test_one_plane_is_cut_off_by_what_several_only_lose_a_share_to(cluster, laye
     above = parts.loc[["upper switch", "trunk link", "trunk transceiver"]]
     assert not above["gpus_stopped"].any()
     tiers = RailFabric(*cluster, layer, planes=planes).tiers
-    lost = above["count"] * above["share_lost"]  # all parts of a tier carry all that passes it
-    assert lost.tolist() == pytest.approx(
-        [max(tiers - 1, 0) * ends for ends in (1, 1, 2)] if above["count"].any() else [0] * 3
-    )
+    if tiers > 1:  # all parts of a tier carry all that passes it
+        assert (above["count"] * above["share_lost"]).tolist() == pytest.approx([tiers - 1, tiers - 1, 2 * tiers - 2])
 
 
 @given(CLUSTERS, st.integers(1, 4), st.sampled_from(RATES))
@@ -110,12 +108,10 @@ def test_a_nic_of_two_ports_has_no_ring_left_and_one_of_four_has_one_of_two():
     assert at_risk(PhotonicRails(32, 4, 64, 1))["gpus_stopped"]["host link"] == 1  # a circuit to one other NIC
 
 
-def test_circuit_switches_have_bounds_and_cost_no_less_than_a_link():
-    year_of = [
-        expected_failures(parts_at_risk(PhotonicRails(1024, 8, 512)), rates).set_index("part") for rates in RATES
-    ]
-    events = [each.loc["circuit switch", "events_per_year"] for each in year_of]
-    assert events == sorted(events) and events[0] > 0
+def test_failures_of_circuit_switches_have_bounds():
+    parts = parts_at_risk(PhotonicRails(1024, 8, 512))
+    low, value, high = (expected_failures(parts, rates).set_index("part")["events_per_year"] for rates in RATES)
+    assert 0 < low["circuit switch"] < value["circuit switch"] < high["circuit switch"]
 
 
 @given(COUNTS, COUNTS, st.floats(0, 64))
@@ -181,7 +177,7 @@ def test_what_cuts_gpus_off_with_planes_is_no_part_of_the_network():
     assert cut[1] == pytest.approx(yearly["events"]["all"] - yearly["events"]["network"])
 
 
-@pytest.mark.parametrize("radix", [16, 64])
+@pytest.mark.parametrize("radix", [32, 64])
 def test_network_parts_of_segments_are_those_of_their_design(radix):
     from railcore.network.addressing.part_counts import parts_that_fail
 
