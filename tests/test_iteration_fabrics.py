@@ -550,20 +550,25 @@ def test_parts_of_a_plane_slow_a_job_that_they_do_not_stop():
     np.testing.assert_allclose(four["slowed_iteration_s"], alone)
 
 
-def test_faults_and_goodput_take_the_runtime_of_the_job():
-    fabric, job = rail_only(128, 8, 16), (MODEL, H100, ALIGNED, BATCH)
-    row = ALIGNED.columns(BATCH)
+def test_faults_and_goodput_take_the_runtime_of_the_job(monkeypatch):
+    fabric, job, row, told = rail_only(128, 8, 16), (MODEL, H100, ALIGNED, BATCH), ALIGNED.columns(BATCH), []
+
+    def with_runtime(model, box, rows, runtime="none"):
+        told.append(runtime)
+        return iteration_times(model, box, rows, runtime)
+
+    monkeypatch.setattr(degraded, "iteration_times", with_runtime)
+    times = {}
     for runtime in ("modern", "megatron2021"):
-        at_once = iteration_times(MODEL, H100.on(fabric), row, runtime).total_s.item()
-        assert degraded.dense_slowdown(fabric, *job, runtime)["iteration_s"].iloc[-1] == pytest.approx(at_once)
-        broken = degraded.failed_part_slowdowns(fabric, *job, runtime=runtime)
-        assert broken["iteration_s"].iloc[0] == pytest.approx(at_once)
-        assert (broken["iteration_s"] >= at_once * (1 - 1e-9)).all() or (broken["global_batch"] < BATCH).any()
-        kept = of_job(runtime=runtime)
-        batches = dict(zip(JOB[1], JOB[2], strict=True))
-        for gpus, seconds in kept.groupby("gpus")["iteration_s"].first().items():
-            whole = replace(ALIGNED, data=gpus // 32).columns(batches[gpus])
-            assert seconds == pytest.approx(iteration_times(MODEL, H100, whole, runtime).total_s.item())
+        told.clear()
+        times[runtime] = iteration_times(MODEL, H100.on(fabric), row, runtime).total_s.item()
+        for run in (degraded.dense_slowdown, degraded.failed_part_slowdowns):
+            assert run(fabric, *job, runtime=runtime)["iteration_s"].iloc[0] == pytest.approx(times[runtime])
+        kept = degraded.training_goodput(MODEL, H100, ALIGNED, 128, BATCH, 16, "DGX H100", planes=2, runtime=runtime)
+        alone = iteration_times(MODEL, H100, row, runtime).total_s.item()
+        assert kept["iteration_s"].tolist() == pytest.approx([alone] * len(kept))
+        assert set(told) == {runtime}
+    assert times["modern"] < times["megatron2021"]
 
 
 EXPERTS = Strategy(data=64, expert=16, tensor=1)
