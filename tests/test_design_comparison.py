@@ -76,7 +76,10 @@ def test_losses_are_those_of_the_mean_part(fabric):
         lost = parts["count"] * parts[f"{loss.lower()}_lost"]
         counts = parts.groupby("kind", sort=False)["count"].sum()
         mean = lost.groupby(parts["kind"], sort=False).sum() / counts
-        whole = expected_failures(counts.to_dict(), mean.to_dict())
+        taken = pd.DataFrame(
+            {"part": counts.index, "kind": counts.index, "count": counts.to_numpy(), "share_lost": 1.0}
+        )
+        whole = expected_failures(taken.assign(gpus_stopped=mean.to_numpy(), gpus_slowed=mean.to_numpy()))
         ours = expected_losses(fabric, loss)
         assert ours["lost_gpu_hours_per_year"].sum() == pytest.approx(whole["lost_gpu_hours_per_year"].sum())
         assert ours["gpus_lost_per_year"].sum() == pytest.approx(

@@ -10,7 +10,7 @@ from test_graph import fabrics
 
 from railcore.documents import rail_networks
 from railcore.facts import claims
-from railcore.network.reliability import gpus_stopped
+from railcore.network.reliability import parts_at_risk
 from railcore.network.topology import RailFabric, fat_tree, rail_only, rail_optimized
 from railcore.network.topology.faults import (
     FAULT_KINDS,
@@ -196,15 +196,13 @@ def test_gpus_that_a_part_stops_on_the_mean(fabric):
         after.remove_node(switch)
         cut.append(len(cut_nics(graph, after)))
     hosts = [at for _, _, at in graph.edges(data=True) if at["kind"] == "host"]
-    stopped = gpus_stopped(fabric)
+    parts = parts_at_risk(fabric)
+    of_kind = parts.assign(stopped=parts["count"] * parts["gpus_stopped"]).groupby("kind")[["stopped", "count"]].sum()
+    stopped = of_kind["stopped"] / of_kind["count"]
     assert stopped["switch"] == pytest.approx(sum(cut) / len(switches))
     assert stopped["link"] == stopped["transceiver"] == pytest.approx(len(hosts) / fabric.parts.links)
-    assert (stopped["GPU"], stopped["NIC"], stopped["HB switch"]) == (1, 1, fabric.hb_domain_size)
-
-
-def test_planes_stop_no_gpu():
-    stopped = gpus_stopped(rail_only(16, 4, 4, planes=2))
-    assert stopped["switch"] == stopped["link"] == stopped["transceiver"] == 0
+    alone = parts.set_index("part")["gpus_stopped"]
+    assert (alone["GPU"], alone["NIC"], alone["HB switch"]) == (1, 1, fabric.hb_domain_size)
 
 
 @pytest.mark.parametrize(

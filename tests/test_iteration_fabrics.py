@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from test_graph import fabrics
 
 from railcore.facts import catalog
+from railcore.network import reliability
 from railcore.network.topology import RailFabric, faults, rail_only, rail_optimized
 from railcore.network.topology.graph import route
 from railcore.training import degraded, experts, machine, routed_flows, traffic
@@ -483,12 +484,12 @@ def test_goodput_falls_with_gpus_restarts_and_checkpoints():
 
 def interruptions(*cluster):
     """Those at the catalog's middle rates."""
-    found = degraded.job_interruptions(*cluster)
+    found = reliability.job_interruptions(*cluster)
     return found[found["rates"] == "value"].reset_index(drop=True)
 
 
 def test_rail_only_has_fewer_parts_to_stop_a_job_but_as_many_that_cut_gpus_off():
-    found = degraded.job_interruptions(4096, 8, 64, "DGX H100").pivot_table(
+    found = reliability.job_interruptions(4096, 8, 64, "DGX H100").pivot_table(
         "events_per_year", ["stops", "rates"], "fabric"
     )
     cut, every = (found.loc[name] for name in ("what cuts GPUs off", "every part"))
@@ -496,9 +497,7 @@ def test_rail_only_has_fewer_parts_to_stop_a_job_but_as_many_that_cut_gpus_off()
     assert (every["rail-only"] < every["rail-optimized"]).all() and (cut < every).all().all()
 
 
-def test_hosts_are_the_platforms_own_or_those_whose_failures_were_counted():
-    assert "host_gpus" not in catalog.item("platforms", "DGX H100")
-    assert [degraded.host_gpus(name) for name in ("DGX H100", "GB200 NVL72")] == [8, 4]
+def test_a_host_more_stops_a_job_more_often():
     small, large = (interruptions(64, 8, 64, name) for name in ("DGX H100", "DGX H200"))
     pd.testing.assert_frame_equal(small, large)
     rate = catalog.item("failure_rates", "host")["failure_rate"] * 365.25 * 86400
@@ -530,6 +529,46 @@ def test_jobs_that_do_not_divide_and_odd_factors_are_refused():
     for factor in (0.0, -1.0, math.inf):
         with pytest.raises(ValueError, match="rate_factor is"):
             of_job(rate_factor=factor)
+    with pytest.raises(ValueError, match="planes is 0"):
+        of_job(planes=0)
+
+
+def test_parts_of_a_plane_slow_a_job_that_they_do_not_stop():
+    one, four, rare = of_job(), of_job(planes=4), of_job(planes=4, rate_factor=1e-9)
+    assert not one["slowed_share"].any() and (one["slowed_iteration_s"] == one["iteration_s"]).all()
+    assert four["slowed_share"].between(0, 1, inclusive="neither").all()
+    shares = four.pivot_table("slowed_share", ["gpus", "fabric", "stops"], "rates")
+    assert (shares["low"] < shares["value"]).all() and (shares["value"] < shares["high"]).all()
+    assert (four["slowed_iteration_s"] > four["iteration_s"]).all() and (rare["slowed_share"] < 1e-6).all()
+    job = catalog.item("failure_rates", "job")
+    stopped = reliability.goodput(four["mtbf_s"], job["checkpoint_time"], job["restart_time"])
+    mean = (1 - four["slowed_share"]) / four["iteration_s"] + four["slowed_share"] / four["slowed_iteration_s"]
+    tokens = stopped * mean * MODEL.sequence_length * four["gpus"].map({128: 32, 1024: 256})
+    np.testing.assert_allclose(four["effective_tokens_per_s"], tokens)
+    less = replace(H100, nic_Bps=H100.nic_Bps * 3 / 4)
+    alone = degraded.training_goodput(MODEL, less, *JOB)["iteration_s"]
+    np.testing.assert_allclose(four["slowed_iteration_s"], alone)
+
+
+def test_faults_and_goodput_take_the_runtime_of_the_job(monkeypatch):
+    fabric, job, row, told = rail_only(128, 8, 16), (MODEL, H100, ALIGNED, BATCH), ALIGNED.columns(BATCH), []
+
+    def with_runtime(model, box, rows, runtime="none"):
+        told.append(runtime)
+        return iteration_times(model, box, rows, runtime)
+
+    monkeypatch.setattr(degraded, "iteration_times", with_runtime)
+    times = {}
+    for runtime in ("modern", "megatron2021"):
+        told.clear()
+        times[runtime] = iteration_times(MODEL, H100.on(fabric), row, runtime).total_s.item()
+        for run in (degraded.dense_slowdown, degraded.failed_part_slowdowns):
+            assert run(fabric, *job, runtime=runtime)["iteration_s"].iloc[0] == pytest.approx(times[runtime])
+        kept = degraded.training_goodput(MODEL, H100, ALIGNED, 128, BATCH, 16, "DGX H100", planes=2, runtime=runtime)
+        alone = iteration_times(MODEL, H100, row, runtime).total_s.item()
+        assert kept["iteration_s"].tolist() == pytest.approx([alone] * len(kept))
+        assert set(told) == {runtime}
+    assert times["modern"] < times["megatron2021"]
 
 
 EXPERTS = Strategy(data=64, expert=16, tensor=1)

@@ -45,7 +45,7 @@ USES = {  # what a user does with own parts, by the names in data/catalog_rows.c
     "faults": [
         lambda: degraded.platform_fabric(NEW, 144, 64),
         lambda: reliability.cluster_failures(144, 72, 64, NEW),
-        lambda: degraded.job_interruptions(144, 72, 64, NEW),
+        lambda: reliability.job_interruptions(144, 72, 64, NEW),
     ],
     "HB links": [lambda: platform_bandwidths([NEW])],
     "datacenter size": [lambda: datacenter.size(1e9, NEW, NEW)],

@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 from timelines import check
 
+from railcore.network.reliability import expected_failures, parts_at_risk
+from railcore.network.topology import PhotonicRails
 from railcore.systems.photonic_failures import FailedPort, failure_slowdowns, moved_rings, slower_nic
 from railcore.systems.photonic_routing import nic_traffic
 from railcore.systems.photonics import PhotonicCircuits
@@ -86,6 +88,23 @@ def test_failures_slow_a_job_and_more_ports_less():
     for way, ports in {each[:2] for each in times.index}:
         assert times[way, ports, "switch of a rail"] > 1
         assert times[way, ports, "none"] == 1
+
+
+def test_failed_parts_are_those_of_the_jobs_network():
+    low, found, high = (
+        failure_slowdowns(DETAILED, PhotonicCircuits(0.01), (2, 4), rates=rates) for rates in ("low", "value", "high")
+    )
+    broken = found["failure"] != "none"
+    for column in ("events_per_year", "time_share"):
+        assert not found.loc[~broken, column].any()
+        assert (low[column] < found[column])[broken].all() and (found[column] < high[column])[broken].all()
+    events = found.set_index(["way", "ports", "failure"])["events_per_year"]
+    for ports in (2, 4):
+        parts = parts_at_risk(PhotonicRails(8, 2, 16, ports))
+        here = expected_failures(parts).set_index("part")["events_per_year"]
+        assert events["circuits change", ports, "switch of a rail"] == here["circuit switch"]
+        assert events["circuits change", ports, "port"] == here[["host link", "host transceiver"]].sum()
+        assert events["electrical rails", ports, "port"] > events["circuits change", ports, "port"]  # light passes
 
 
 def test_failures_of_one_replica_are_refused():

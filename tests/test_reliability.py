@@ -1,47 +1,131 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore.facts import catalog
-from railcore.facts.units import hour, year
+from railcore.facts.units import Gbps, hour, year
 from railcore.network import reliability
-from railcore.network.reliability import checkpoint_interval, expected_failures, goodput, mean_time_between_failures
-from railcore.network.topology import fat_tree, rail_only
+from railcore.network.reliability import (
+    RATES,
+    checkpoint_interval,
+    cluster_failures,
+    expected_failures,
+    goodput,
+    host_gpus,
+    job_interruptions,
+    mean_time_between_failures,
+    parts_at_risk,
+)
+from railcore.network.topology import PhotonicRails, RailFabric, fat_tree, rail_only
+from railcore.network.topology.segments import SegmentFabric, SwitchModel
 
-PARTS = ("GPU", "NIC", "HB switch", "switch", "transceiver", "link")
+KINDS = ("GPU", "NIC", "HB switch", "host", "software", "switch", "transceiver", "link", "circuit switch")
 MTBF, CHECKPOINT = st.floats(1e3, 1e8), st.floats(1, 300)
-COUNTS = st.lists(st.integers(0, 100_000), min_size=len(PARTS), max_size=len(PARTS))
+COUNTS = st.lists(st.integers(0, 100_000), min_size=len(KINDS), max_size=len(KINDS))
+CLUSTERS = st.tuples(st.integers(1, 400), st.integers(1, 12), st.sampled_from([4, 8, 16]))
+H100, NVL72 = "DGX H100", "GB200 NVL72"
+
+
+def table(counts, stopped=1.0, share=1.0):
+    """Parts of each kind that stop so many GPUs."""
+    taken = {"gpus_stopped": stopped, "gpus_slowed": stopped, "share_lost": share}
+    return pd.DataFrame({"part": counts.keys(), "kind": counts.keys(), "count": counts.values()}).assign(**taken)
+
+
+def at_risk(fabric, platform=""):
+    return parts_at_risk(fabric, platform).set_index("part")
 
 
 def test_parts_at_risk_are_those_of_the_fabric():
     fabric = rail_only(60, 8, 8, planes=2, hb_switches=4)
-    assert reliability.parts_at_risk(fabric) == {
+    counts = parts_at_risk(fabric).groupby("kind")["count"].sum().to_dict()
+    assert counts == {
         "GPU": 60,
         "NIC": 60,
+        "software": 60,
+        "host": 8,
         "HB switch": 8 * 4,
         "switch": fabric.parts.switches,
         "transceiver": 2 * fabric.parts.links,
         "link": fabric.parts.links,
     }
-    assert reliability.parts_at_risk(fat_tree(8, 4))["HB switch"] == 0
+    assert at_risk(fat_tree(8, 4))["count"]["HB switch"] == 0
+    assert at_risk(fabric, NVL72)["count"][["host", "HB switch"]].tolist() == [15, 8 * 18]
+
+
+@given(CLUSTERS, st.sampled_from([1, 2, math.inf]), st.integers(1, 4))
+def test_one_plane_is_cut_off_by_what_several_only_lose_a_share_to(cluster, layer, planes):
+    parts = at_risk(RailFabric(*cluster, layer, planes=planes))
+    below = parts.loc[["tier-1 switch", "host link", "host transceiver"]]
+    assert (below["share_lost"] == 1 / planes).all()
+    assert (below["gpus_stopped"] == (below["gpus_slowed"] if planes == 1 else 0)).all()
+    assert (below["gpus_slowed"].iloc[1:] == 1).all()
+    if below["count"].any():  # every NIC hangs on one switch and one link of each plane
+        taken = below["count"] * below["gpus_slowed"] * below["share_lost"]
+        assert taken.tolist() == pytest.approx([cluster[0], cluster[0], 2 * cluster[0]])
+    above = parts.loc[["upper switch", "trunk link", "trunk transceiver"]]
+    assert not above["gpus_stopped"].any()
+    tiers = RailFabric(*cluster, layer, planes=planes).tiers
+    if tiers > 1:  # all parts of a tier carry all that passes it
+        assert (above["count"] * above["share_lost"]).tolist() == pytest.approx([tiers - 1, tiers - 1, 2 * tiers - 2])
+
+
+@given(CLUSTERS, st.integers(1, 4), st.sampled_from(RATES))
+def test_failures_of_planes_slow_for_as_long_as_repair_takes(cluster, planes, rates):
+    year_of = expected_failures(parts_at_risk(RailFabric(*cluster, planes=planes)), rates).set_index("part")
+    link = year_of.loc["host link"]
+    hours = link.events_per_year * link.repair_h
+    assert hours == pytest.approx(link.parts_down * year / hour)
+    assert link.slowed_hours_per_year == (pytest.approx(hours) if planes > 1 else 0)
+    assert link.lost_gpu_hours_per_year == (pytest.approx(hours) if planes == 1 else 0)
+
+
+@given(st.integers(1, 6), st.integers(1, 3), st.integers(1, 3), st.sampled_from([1, 2]))
+def test_circuit_switches_take_the_rings_of_their_ports(each, planes, per_port, modules):
+    ports = each * planes
+    fabric = PhotonicRails(32, 4, 1024, ports, planes, per_port, transceivers_per_gpu=0 if modules == 1 else 1)
+    parts = at_risk(fabric)
+    assert parts["count"]["circuit switch"] == fabric.parts.switches == 4 * planes
+    assert parts["count"][["host link", "host transceiver"]].tolist() == [fabric.parts.used_ports, fabric.transceivers]
+    switch = parts.loc["circuit switch"]
+    assert switch["count"] * switch.gpus_slowed == 32 * planes  # every GPU is on one switch of each plane
+    assert switch.share_lost >= parts.loc["host link", "share_lost"]
+    assert (switch.gpus_stopped > 0) == (switch.share_lost == 1)
+    if planes == 1 or modules > 1:
+        part = "circuit switch" if planes == 1 else "host transceiver"
+        assert parts.loc[part, "gpus_stopped"] == parts.loc[part, "gpus_slowed"] > 0
+    if per_port > 1 and modules == 1:
+        assert parts.loc["host transceiver", "share_lost"] == pytest.approx(1 / ports)
+
+
+def test_a_nic_of_two_ports_has_no_ring_left_and_one_of_four_has_one_of_two():
+    two, four = (at_risk(PhotonicRails(32, 4, 64, ports))["share_lost"]["host link"] for ports in (2, 4))
+    assert (two, four) == (1, 0.5)
+    assert at_risk(PhotonicRails(32, 4, 64, 1))["gpus_stopped"]["host link"] == 1  # a circuit to one other NIC
+
+
+def test_failures_of_circuit_switches_have_bounds():
+    parts = parts_at_risk(PhotonicRails(1024, 8, 512))
+    low, value, high = (expected_failures(parts, rates).set_index("part")["events_per_year"] for rates in RATES)
+    assert 0 < low["circuit switch"] < value["circuit switch"] < high["circuit switch"]
 
 
 @given(COUNTS, COUNTS, st.floats(0, 64))
 def test_failures_grow_with_the_parts(some, others, stopped):
     sums = [a + b for a, b in zip(some, others, strict=True)]
     one, two, both = (
-        expected_failures(dict(zip(PARTS, counts, strict=True)), dict.fromkeys(PARTS, stopped))
-        for counts in (some, others, sums)
+        expected_failures(table(dict(zip(KINDS, counts, strict=True)), stopped)) for counts in (some, others, sums)
     )
-    for column in ("events_per_year", "parts_down", "lost_gpu_hours_per_year"):
+    for column in ("events_per_year", "parts_down", "lost_gpu_hours_per_year", "slowed_hours_per_year"):
         assert list(both[column]) == pytest.approx(list(one[column] + two[column]))
 
 
 def test_a_years_failures_by_hand():
-    row = expected_failures({"GPU": 1000}, {"GPU": 8}).iloc[0]
+    row = expected_failures(table({"GPU": 1000}, 8)).iloc[0]
     item = catalog.item("failure_rates", "GPU")
     a_year, hours = item["failure_rate"] * year, item["repair_time"] / hour
     assert row.events_per_year == pytest.approx(1000 * a_year)
@@ -49,20 +133,69 @@ def test_a_years_failures_by_hand():
     assert row.lost_gpu_hours_per_year == pytest.approx(1000 * a_year * hours * 8)
     assert mean_time_between_failures(row.events_per_year) == pytest.approx(year / (1000 * a_year))
     # Llama 3: GPU causes alone interrupted 16,384 GPUs 268 times in 54 days
-    seen = expected_failures({"GPU": 16_384}, {"GPU": 0}).events_per_year[0] * 54 / 365
+    seen = expected_failures(table({"GPU": 16_384})).events_per_year[0] * 54 / 365
     assert seen == pytest.approx(268, rel=1e-4)
 
 
 def test_rates_have_bounds():
-    counts, stopped = dict.fromkeys(PARTS, 100), dict.fromkeys(PARTS, 1)
-    low, value, high = (
-        expected_failures(counts, stopped, rates).lost_gpu_hours_per_year for rates in ("low", "value", "high")
-    )
+    parts = table(dict.fromkeys(KINDS, 100))
+    low, value, high = (expected_failures(parts, rates).lost_gpu_hours_per_year for rates in RATES)
     assert ((low < value) & (value < high)).all()
     with pytest.raises(ValueError, match="rates is 'mean'"):
-        expected_failures(counts, stopped, "mean")
+        expected_failures(parts, "mean")
     with pytest.raises(ValueError, match=r"failure_rates item 'swich' does not exist: .*'switch'"):
-        expected_failures({"swich": 1}, {"swich": 1})
+        expected_failures(table({"swich": 1}))
+
+
+# The same cluster has the same failures through every entry point
+
+
+@pytest.mark.parametrize("cluster", [(16_384, 8, 64, H100), (12_288, 72, 64, NVL72), (60, 8, 8, H100)])
+@pytest.mark.parametrize("planes", [1, 4])
+def test_all_failures_of_a_cluster_are_the_stops_of_its_job(cluster, planes):
+    yearly, stops = cluster_failures(*cluster, planes), job_interruptions(*cluster, planes)
+    wide = yearly[yearly["part"] == "all"].set_index("fabric").rename(columns={"events": "events_value"})
+    for row in stops[stops["stops"] == "every part"].itertuples():
+        assert row.events_per_year == pytest.approx(wide.loc[row.fabric, f"events_{row.rates}"])
+    for name, fabric in reliability.platform_fabrics(*cluster, planes).items():
+        parts = parts_at_risk(fabric, cluster[3])
+        cut = expected_failures(parts[parts["gpus_stopped"] > 0])["events_per_year"].sum()
+        here = stops[(stops["fabric"] == name) & (stops["rates"] == "value")].set_index("stops")["events_per_year"]
+        assert here["what cuts GPUs off"] == pytest.approx(cut)
+
+
+def test_what_cuts_gpus_off_with_planes_is_no_part_of_the_network():
+    one, four = (
+        job_interruptions(16_384, 8, 64, H100, planes).query("rates == 'value' and fabric == 'rail-only'")
+        for planes in (1, 4)
+    )
+    cut = [each.set_index("stops")["events_per_year"]["what cuts GPUs off"] for each in (one, four)]
+    assert cut[1] < cut[0] and not one["planes_down"].any() and (four["planes_down"] > 0).all()
+    yearly = cluster_failures(16_384, 8, 64, H100, 4).query("fabric == 'rail-only'").set_index("part")
+    network = ["switch", "transceiver", "link"]
+    assert not yearly.loc[network, "lost_gpu_hours"].any() and (yearly.loc[network, "slowed_hours"] > 0).all()
+    assert cut[1] == pytest.approx(yearly["events"]["all"] - yearly["events"]["network"])
+
+
+@pytest.mark.parametrize("radix", [32, 64])
+def test_network_parts_of_segments_are_those_of_their_design(radix):
+    from railcore.network.addressing.part_counts import parts_that_fail
+
+    switch = SwitchModel("any", radix, 400 * Gbps)
+    for options in ({"nic_ports": 1}, {"nic_ports": 2, "homing": 2}, {"nic_ports": 2, "homing": 1}):
+        fabric = SegmentFabric(2, switch, 4, segments=2, spines=2, port_Bps=200 * Gbps, **options)
+        ours, theirs = at_risk(fabric), parts_that_fail(fabric)
+        for part, named in (("tier-1 switch", "rail switch"), ("host link", "host link"), ("trunk link", "spine link")):
+            row = theirs.set_index("part").loc[named]
+            assert (ours["count"][part], ours["gpus_stopped"][part]) == (row["count"], pytest.approx(row["nic_lost"]))
+        assert ours["count"]["host transceiver"] + ours["count"]["trunk transceiver"] == (
+            theirs.loc[theirs["kind"] == "transceiver", "count"].sum()
+        )
+
+
+def test_hosts_are_the_platforms_own_or_those_whose_failures_were_counted():
+    assert "host_gpus" not in catalog.item("platforms", H100)
+    assert [host_gpus(name) for name in (H100, NVL72, "")] == [8, 4, 8]
 
 
 @given(MTBF, CHECKPOINT, st.floats(0, 3600), st.floats(10, 1e5))
@@ -127,7 +260,6 @@ def test_bad_interval_is_named(restart, interval, name):
         goodput(1e5, 10, restart, interval)
 
 
-@pytest.mark.parametrize(("count", "stopped"), [(-5, {"GPU": 1}), (5, {})])
-def test_bad_counts_are_named(count, stopped):
-    with pytest.raises(ValueError, match="GPU"):
-        expected_failures({"GPU": count}, stopped)
+def test_bad_counts_are_named():
+    with pytest.raises(ValueError, match="count of 'GPU' is -5"):
+        expected_failures(table({"GPU": -5}))

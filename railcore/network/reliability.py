@@ -1,84 +1,166 @@
-"""Failure rates to events a year, parts out of service, GPU-hours lost, and goodput of a job that restarts."""
+"""What fails in a cluster, how often, and what one failed part stops and slows; goodput of a job that restarts.
 
-from collections.abc import Mapping
-from itertools import product
+The one account of failures: `parts_at_risk` lists the parts of a cluster, `expected_failures` their year.
+"""
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
+from railcore.facts.catalog import Value
 from railcore.facts.checks import at_least, one_of, positive
 from railcore.facts.units import hour, year
+from railcore.network.topology.photonic import PhotonicRails, rings_of_ports
 from railcore.network.topology.rails import RailFabric, rail_only, rail_optimized
+from railcore.network.topology.segments import SegmentFabric
 
-_RATES = {"_low": "low", "": "value", "_high": "high"}  # of the catalog, by the end of a column's name
+RATES = ("low", "value", "high")  # of the catalog's rows
+STOPS = ("what cuts GPUs off", "every part")  # what counts as a stop of a job
+_BELOW = ("tier-1 switch", "host link", "host transceiver")  # between a NIC and its first switch
+_COLUMNS = ["part", "kind", "count", "gpus_stopped", "gpus_slowed", "share_lost"]
 
 
-def parts_at_risk(fabric: RailFabric, hb_parts: int | None = None) -> dict[str, int]:
-    """Parts of a fabric that can fail, by the names of the catalog's failure rates.
+def host_gpus(platform: str = "") -> int:
+    """GPUs of a host of a platform; where its rows do not say, of the hosts whose failures were counted."""
+    measured = catalog.item("failure_rates", "host")["gpus"]
+    return int(catalog.item("platforms", platform).get("host_gpus", measured) if platform else measured)
 
-    hb_parts: HB switch chips or trays of a domain, where a plane is made of several; by default one for each plane.
+
+def parts_at_risk(fabric: RailFabric | SegmentFabric | PhotonicRails, platform: str = "") -> pd.DataFrame:
+    """Parts of a cluster that can fail, and what one failure of each takes.
+
+    What stops: a GPU, its NIC or its software stops one GPU, a host its GPUs. An HB switch stops the GPUs of its HB
+    domain, which can go on without its share of the HB bandwidth. A tier-1 switch, host link or its transceiver, or a
+    circuit switch stops GPUs whose NICs it leaves without a link; on photonic rails without a ring. What only slows:
+    with several planes, or NIC ports on several switches, these parts take one plane's or port's share of a NIC. A part
+    above tier 1 takes its share of the links or switches of its tier from all GPUs, as traffic spreads evenly; the
+    GPUs nearest to it lose more, see `training.degraded`.
+
+    Parameters
+    ----------
+    fabric
+        The network and its HB domains.
+    platform
+        Of the catalog, for its hosts and HB switch chips or trays; by default hosts of `host_gpus` and one HB switch
+        for each plane of an HB domain.
+
+    Returns
+    -------
+    Columns part; kind (of the catalog's failure rates); count; of one failure, mean over all parts: gpus_stopped (GPUs
+    whose job stops), gpus_slowed (GPUs that have less until it is repaired) and share_lost (of what they have: of a
+    GPU or NIC that does nothing all, else of HB, NIC or network bandwidth).
     """
-    parts = fabric.parts
-    each = fabric.hb_switches if hb_parts is None else hb_parts
-    hb = fabric.domains * each if fabric.hb_domain_size > 1 else 0
-    return {
-        "GPU": fabric.gpus,
-        "NIC": fabric.gpus,
-        "HB switch": hb,
-        "switch": int(parts.switches),
-        "transceiver": int(parts.transceivers),
-        "link": int(parts.links),
-    }
+    n, k = fabric.gpus, fabric.hb_domain_size
+    each = int(catalog.item("platforms", platform)["hb_switch_parts"]) if platform else fabric.hb_switches
+    hosts = -(-n // host_gpus(platform))
+    rows: list[tuple] = [(part, part, n, 1, 1, 1.0) for part in ("GPU", "NIC", "software")]
+    rows.append(("host", "host", hosts, n / hosts, n / hosts, 1.0))
+    rows.append(("HB switch", "HB switch", fabric.domains * each if k > 1 else 0, k, k, 1 / max(each, 1)))
+    rows += _circuit_parts(fabric) if isinstance(fabric, PhotonicRails) else _packet_parts(fabric)
+    return pd.DataFrame(rows, columns=_COLUMNS)
 
 
-def gpus_stopped(fabric: RailFabric, hb_parts: int | None = None) -> dict[str, float]:
-    """GPUs that one failed part stops, mean over all parts of its kind, by the names of the catalog's failure rates.
+def _packet_parts(fabric: RailFabric | SegmentFabric) -> list[tuple]:
+    """Rows of `parts_at_risk` of switches, links and transceivers at both ends of a link."""
+    n = fabric.gpus
+    if isinstance(fabric, SegmentFabric):
+        switches, links, ports, homes = fabric.switches_by_tier, fabric.links_by_tier, fabric.nic_ports, fabric.homing
+    else:
+        switches, links = fabric.parts.switches_by_tier.tolist(), fabric.parts.links_by_tier.tolist()
+        ports = homes = fabric.planes
+    leaves, above = sum(switches[:1]), sum(switches[1:])
+    hosts, trunks = sum(links[:1]), sum(links[1:])
+    upper = max(fabric.tiers - 1, 0)
+    return [
+        _cut("tier-1 switch", "switch", leaves, n * homes / max(leaves, 1), 1 / homes),
+        _cut("host link", "link", hosts, 1, 1 / ports),
+        _cut("host transceiver", "transceiver", 2 * hosts, 1, 1 / ports),
+        ("upper switch", "switch", above, 0, n, upper / max(above, 1)),
+        ("trunk link", "link", trunks, 0, n, upper / max(trunks, 1)),
+        ("trunk transceiver", "transceiver", 2 * trunks, 0, n, upper / max(trunks, 1)),
+    ]
 
-    A GPU and its NIC stop one GPU. Each of the `hb_parts` HB switches of a domain (by default one for each plane) takes
-    an equal share of its HB bandwidth, K / hb_parts GPUs' worth: the whole domain where it is one. Of the network only
-    what lies between a NIC and its tier-1 switch, that switch included, stops GPUs: N of all links, 2 N of all
-    transceivers, and N GPUs over all switches. With several planes none does. What lies higher takes bandwidth.
+
+def _circuit_parts(fabric: PhotonicRails) -> list[tuple]:
+    """Rows of `parts_at_risk` of circuit switches, fibres and the transceivers of NICs; a fibre takes its port."""
+    n, ports, fibres, modules = fabric.gpus, fabric.nic_ports, fabric.fibres_per_port, fabric.transceivers
+    switches, whole = int(fabric.parts.switches), rings_of_ports(ports, fibres)
+
+    def lost(gone: int) -> float:
+        """Share of its rings that a NIC loses with so many ports; of its ports where it has no ring."""
+        return 1 - rings_of_ports(ports - gone, fibres) / whole if whole else gone / ports
+
+    return [
+        _cut("circuit switch", "circuit switch", switches, n * fabric.planes / switches, lost(ports // fabric.planes)),
+        _cut("host link", "link", int(fabric.parts.used_ports), 1, lost(1)),
+        _cut("host transceiver", "transceiver", modules, 1, lost(-(-ports * n // modules))),
+    ]
+
+
+def _cut(part: str, kind: str, count: int, gpus: float, share: float) -> tuple:
+    """A row of `parts_at_risk`: GPUs stop where they lose all of their NIC."""
+    return part, kind, int(count), gpus if share >= 1 else 0, gpus, share
+
+
+def _rate_and_repair(kind: str) -> tuple[Value, Value]:
+    """The catalog's rows of failure rate and repair time; software is in service again when its job has restarted."""
+    if kind == "software":
+        job = catalog.item("failure_rates", "job")
+        return job.row("software_failure_rate"), job.row("restart_time")
+    item = catalog.item("failure_rates", kind)
+    return item.row("failure_rate"), item.row("repair_time")
+
+
+def expected_failures(parts: pd.DataFrame, rates: str = "value") -> pd.DataFrame:
+    """Failures a year of each part, and what is lost until they are repaired.
+
+    events = count x failure rate; down = events x repair time / year, parts out of service at a moment on average.
+    GPU-hours lost, of parts that stop GPUs: events x repair time x gpus_slowed x share_lost. Hours slowed, of parts
+    that stop none: events x repair time, as part-hours.
+
+    Parameters
+    ----------
+    parts
+        Columns of `parts_at_risk`.
+    rates
+        "value", "low" or "high" of the catalog's rows.
+
+    Returns
+    -------
+    Columns part, kind, count, failures_per_year (of one), repair_h, events_per_year, parts_down,
+    lost_gpu_hours_per_year, slowed_hours_per_year.
+
+    Raises
+    ------
+    ValueError
+        For a negative count; UnknownName for a kind without a rate.
     """
-    n, parts = fabric.gpus, fabric.parts
-    shares = {"switch": parts.switches, "transceiver": parts.transceivers / 2, "link": parts.links}
-    cut = {name: n / float(count) if fabric.planes == 1 and count else 0.0 for name, count in shares.items()}
-    each = fabric.hb_switches if hb_parts is None else hb_parts
-    return {"GPU": 1.0, "NIC": 1.0, "HB switch": fabric.hb_domain_size / max(each, 1), **cut}
+    one_of("rates", rates, RATES)
+    for part, count in zip(parts["part"], parts["count"], strict=True):
+        at_least(f"count of {part!r}", count)
+    rows = {kind: [getattr(row, rates) for row in _rate_and_repair(kind)] for kind in parts["kind"].unique()}
+    rate, repair = np.array([rows[kind] for kind in parts["kind"]]).reshape(-1, 2).T
+    events = parts["count"] * rate * year
+    hours, stops = events * repair / hour, parts["gpus_stopped"] > 0
+    table = parts[["part", "kind", "count"]].assign(failures_per_year=rate * year, repair_h=repair / hour)
+    return table.assign(
+        events_per_year=events,
+        parts_down=events * repair / year,
+        lost_gpu_hours_per_year=(hours * parts["gpus_slowed"] * parts["share_lost"]).where(stops, 0.0),
+        slowed_hours_per_year=hours.where(~stops & (parts["share_lost"] > 0), 0.0),
+    )
 
 
-def expected_failures(
-    counts: Mapping[str, int], gpus_stopped: Mapping[str, float], rates: str = "value"
-) -> pd.DataFrame:
-    """Failures a year of each kind of part, and the GPU-hours lost until repair.
-
-    events = count x failure rate; down = events x repair time / year, parts out of service at a moment on average;
-    lost GPU-hours = events x repair time x GPUs stopped by one failure.
-    counts: parts by name in the catalog's failure_rates; gpus_stopped: by the same names.
-    rates: "value", "low" or "high" of the catalog's rows. Raises UnknownName for a part without a rate.
-    """
-    one_of("rates", rates, _RATES.values())
-    rows = []
-    for part, count in counts.items():
-        if part not in gpus_stopped or not count >= 0:
-            raise ValueError(f"counts[{part!r}] is {count!r}: give 0 or more, and gpus_stopped for the same part")
-        item = catalog.item("failure_rates", part)
-        rate, repair = getattr(item.row("failure_rate"), rates), getattr(item.row("repair_time"), rates)
-        events = count * rate * year
-        lost = events * repair / hour * gpus_stopped[part]
-        rows.append((part, count, rate * year, repair / hour, events, events * repair / year, lost))
-    columns = "part count failures_per_year repair_h events_per_year parts_down lost_gpu_hours_per_year".split()
-    return pd.DataFrame(rows, columns=columns)
-
-
-def platform_fabrics(gpus: int, hb_domain_size: int, radix: int, platform: str) -> dict[str, RailFabric]:
+def platform_fabrics(
+    gpus: int, hb_domain_size: int, radix: int, platform: str, planes: int = 1
+) -> dict[str, RailFabric]:
     """Rail-only, whose rails share a switch where they are less than one, and rail-optimized.
 
     Parameters
     ----------
-    gpus, hb_domain_size, radix
-        GPUs of the cluster and of an HB domain; ports of a switch.
+    gpus, hb_domain_size, radix, planes
+        GPUs of the cluster and of an HB domain; ports of a switch; planes of the network.
     platform
         Of the catalog, for its HB switches.
 
@@ -86,36 +168,71 @@ def platform_fabrics(gpus: int, hb_domain_size: int, radix: int, platform: str) 
     -------
     Fabrics by name.
     """
-    shape, hb = (gpus, hb_domain_size, radix), {"hb_switches": catalog.item("platforms", platform)["hb_switches"]}
-    return {"rail-only": rail_only(*shape, rails_per_switch=None, **hb), "rail-optimized": rail_optimized(*shape, **hb)}
+    shape = gpus, hb_domain_size, radix
+    options = {"hb_switches": catalog.item("platforms", platform)["hb_switches"], "planes": planes}
+    return {
+        "rail-only": rail_only(*shape, rails_per_switch=None, **options),
+        "rail-optimized": rail_optimized(*shape, **options),
+    }
 
 
-def cluster_failures(gpus: int, hb_domain_size: int, radix: int, platform: str) -> pd.DataFrame:
+def cluster_failures(gpus: int, hb_domain_size: int, radix: int, platform: str, planes: int = 1) -> pd.DataFrame:
     """A year's failures of a rail-only and a rail-optimized cluster at the catalog's low, middle and high rates.
 
     Parameters
     ----------
-    gpus, hb_domain_size, radix, platform
+    gpus, hb_domain_size, radix, platform, planes
         As for `platform_fabrics`.
 
     Returns
     -------
-    Columns fabric, part, count, and of events and lost_gpu_hours in a year (`expected_failures`) the low, the middle
-    and the high. Each fabric's parts, then "network" (switches, transceivers and links) and "all".
+    Columns fabric, part (a kind of part), count, and of events, lost_gpu_hours and slowed_hours in a year
+    (`expected_failures`) the low, the middle and the high. Each fabric's kinds, then "network" (switches, transceivers
+    and links) and "all".
     attrs["warnings"]: `domain_warnings` of the cluster.
     """
-    hb_parts, tables = int(catalog.item("platforms", platform)["hb_switch_parts"]), []
-    for name, fabric in platform_fabrics(gpus, hb_domain_size, radix, platform).items():
-        counts, stopped = parts_at_risk(fabric, hb_parts), gpus_stopped(fabric, hb_parts)
-        table = pd.DataFrame({"count": counts})
-        for column, (end, rates) in product(("events", "lost_gpu_hours"), _RATES.items()):
-            table[column + end] = expected_failures(counts, stopped, rates).set_index("part")[f"{column}_per_year"]
-        table.loc["network"] = table.loc[["switch", "transceiver", "link"]].sum()
-        table.loc["all"] = table.loc[list(counts)].sum()
+    tables = []
+    for name, fabric in platform_fabrics(gpus, hb_domain_size, radix, platform, planes).items():
+        parts = parts_at_risk(fabric, platform)
+        of_kind = {rates: expected_failures(parts, rates).groupby("kind", sort=False).sum() for rates in RATES}
+        table = of_kind["value"][["count"]]
+        for column in ("events", "lost_gpu_hours", "slowed_hours"):
+            ends = {f"{column}_{rates}".removesuffix("_value"): of_kind[rates][f"{column}_per_year"] for rates in RATES}
+            table = table.assign(**ends)
+        network = table.loc[["switch", "transceiver", "link"]].sum()
+        table.loc["network"], table.loc["all"] = network, table.sum()
         tables.append(table.assign(fabric=name).rename_axis("part").reset_index())
     found = pd.concat(tables)[["fabric", "part", *table.columns]]
     found.attrs["warnings"] = fabric.warnings
     return found
+
+
+def job_interruptions(gpus: int, hb_domain_size: int, radix: int, platform: str, planes: int = 1) -> pd.DataFrame:
+    """Failures a year that stop a job on all GPUs of a cluster, and how many parts slow it at a moment.
+
+    Stops: "what cuts GPUs off" counts the parts that stop GPUs (`parts_at_risk`), "every part" all of them.
+
+    Parameters
+    ----------
+    gpus, hb_domain_size, radix, platform, planes
+        As for `platform_fabrics`.
+
+    Returns
+    -------
+    Columns fabric, stops, rates ("low", "value" or "high" of the catalog), events_per_year, planes_down: parts down on
+    average that take one plane of a NIC each.
+    """
+    rows = []
+    for name, fabric in platform_fabrics(gpus, hb_domain_size, radix, platform, planes).items():
+        parts = parts_at_risk(fabric, platform)
+        cuts = parts["gpus_stopped"] > 0
+        slows = ~cuts & parts["part"].isin(_BELOW)
+        for stops, counted in zip(STOPS, (cuts, cuts | True), strict=True):
+            for rates in RATES:
+                year_of = expected_failures(parts, rates)
+                down = year_of["parts_down"][slows].sum()
+                rows.append((name, stops, rates, year_of["events_per_year"][counted].sum(), down))
+    return pd.DataFrame(rows, columns=["fabric", "stops", "rates", "events_per_year", "planes_down"])
 
 
 def mean_time_between_failures(events_per_year: float) -> float:

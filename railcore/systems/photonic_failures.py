@@ -6,6 +6,7 @@ NICs. When the circuit switch of a rail fails, all rings of the rail move. A pac
 one port takes only its part of the NIC's bandwidth. The passage through the HB domain is taken to be free.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -13,6 +14,10 @@ import pandas as pd
 
 from railcore.facts.arguments import checked
 from railcore.facts.checks import share, whole
+from railcore.network.reliability import expected_failures, parts_at_risk
+from railcore.network.topology import PhotonicRails
+from railcore.network.topology.photonic import rings_of_ports
+from railcore.network.topology.segments import SegmentFabric, SwitchModel
 from railcore.systems.photonics import PhotonicCircuits, electrical_twin
 from railcore.training.simulation import RAIL, RailNetwork, StaticPartition, simulate
 from railcore.training.workload import Workload
@@ -120,7 +125,7 @@ def slower_nic(workload: Workload, rank: int, left: float, rings: Sequence[str] 
 class FailedPort(PhotonicCircuits):
     """Photonic rails on which a port of one NIC has failed, that of `rank`.
 
-    The NIC holds (ports - 1) / 2 rings, rounded down.
+    The NIC holds the rings of ports - 1 ports.
     """
 
     rank: int = 0
@@ -128,12 +133,12 @@ class FailedPort(PhotonicCircuits):
     def slots_of(self, lane: tuple) -> int:
         """Circuits of a side of a NIC at a time, one of other lanes."""
         failed = lane in (("out", self.rank), ("in", self.rank))
-        return (self.ports - 1) // 2 if failed else super().slots_of(lane)
+        return rings_of_ports(self.ports - 1) if failed else super().slots_of(lane)
 
 
 @checked
 def failure_slowdowns(
-    workload: Workload, network: PhotonicCircuits, ports: Sequence[int] = (2, 4), rank: int = 0
+    workload: Workload, network: PhotonicCircuits, ports: Sequence[int] = (2, 4), rank: int = 0, rates: str = "value"
 ) -> pd.DataFrame:
     """Iteration time when a port of a NIC or the switch of a rail has failed: packets, circuits, circuits set once.
 
@@ -147,12 +152,16 @@ def failure_slowdowns(
         Of a NIC, each with an equal part of its bandwidth.
     rank
         Whose port, and whose rail's switch, fails.
+    rates
+        "value", "low" or "high" of the catalog's failure rates and repair times.
 
     Returns
     -------
     Columns way, ports, failure, left (what is left at the NIC or rail), iteration_s, slowdown (over the same way with
-    all parts). Circuits set once per job lose the ring of the kind of traffic that costs most. A partition that lacks
-    ports is left out, with the refusal in attrs["warnings"].
+    all parts), events_per_year (of the whole job, with a switch for each rail; a port fails with its link and
+    transceivers) and time_share (in which such a part is down: 1 - exp(-parts down)). Circuits set once per job lose
+    the ring of the kind of traffic that costs most. A partition that lacks ports is left out, with the refusal in
+    attrs["warnings"].
 
     Raises
     ------
@@ -180,18 +189,36 @@ def failure_slowdowns(
             switch_s = simulate(moved_rings(workload, rail), each).iteration_s
             found = [("none", "all", intact_s), ("port", port_left, port_s)]
             found += [("switch of a rail", "the next rail carries two", switch_s)]
-            rows += [(way, count, *case, case[-1] / intact_s) for case in found]
-    table = pd.DataFrame(rows, columns=["way", "ports", "failure", "left", "iteration_s", "slowdown"])
+            year_of = _year_of_failures(workload, each, count, rates)
+            rows += [(way, count, *case, case[-1] / intact_s, *year_of[case[0]]) for case in found]
+    columns = ["way", "ports", "failure", "left", "iteration_s", "slowdown", "events_per_year", "time_share"]
+    table = pd.DataFrame(rows, columns=columns)
     table.attrs["warnings"] = tuple(refused)
     return table
+
+
+def _year_of_failures(workload: Workload, network: RailNetwork, ports: int, rates: str) -> dict[str, tuple]:
+    """Events a year and share of time with a failed part, by failure, on rails with a switch each."""
+    gpus, size = workload.strategy.gpus, workload.machine.hb_domain_size
+    domains = -(-gpus // size)
+    fabric: PhotonicRails | SegmentFabric = PhotonicRails(gpus, size, domains * ports, nic_ports=ports)
+    if not isinstance(network, PhotonicCircuits | StaticPartition):
+        port_Bps = workload.machine.nic_Bps / ports
+        switch = SwitchModel("packet switch", domains * ports, port_Bps)
+        fabric = SegmentFabric(domains, switch, size, nic_ports=ports, homing=1, port_Bps=port_Bps, rails_per_switch=1)
+    table = expected_failures(parts_at_risk(fabric), rates).set_index("part")[["events_per_year", "parts_down"]]
+    first = "circuit switch" if isinstance(fabric, PhotonicRails) else "tier-1 switch"
+    parts = {"none": [], "port": ["host link", "host transceiver"], "switch of a rail": [first]}
+    sums = {failure: table.loc[names].sum() for failure, names in parts.items()}
+    return {failure: (each.events_per_year, -math.expm1(-each.parts_down)) for failure, each in sums.items()}
 
 
 def _with_failed_port(workload: Workload, network: RailNetwork, ports: int, rank: int) -> tuple[str, float]:
     """What a failed port leaves, and the iteration time with it."""
     if isinstance(network, PhotonicCircuits):
-        pairs = ports // 2
-        left = f"{(ports - 1) // 2} of {pairs} rings"
-        if pairs == 1:
+        rings, held = rings_of_ports(ports), rings_of_ports(ports - 1)
+        left = f"{held} of {rings} rings"
+        if not held:
             return f"{left}: the next rail carries them", simulate(moved_rings(workload, [rank]), network).iteration_s
         fields = {name: getattr(network, name) for name in PhotonicCircuits.__dataclass_fields__}
         return left, simulate(workload, FailedPort(**fields, rank=rank)).iteration_s

@@ -26,6 +26,7 @@ from railcore.training.iteration import iteration_times
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.routed_flows import fabric_loads, flow_patterns, flow_times, nic_bandwidth_share, share_of_nic
+from railcore.training.runtime import MODERN, Runtime
 from railcore.training.search import search, strategy_label
 from railcore.training.transfers import TRAFFIC_KINDS
 from railcore.training.transformer import Transformer, as_model
@@ -62,7 +63,12 @@ def rail_only_and_optimized(fabric: RailFabric) -> dict[str, RailFabric]:
 
 @checked
 def dense_slowdown(
-    fabric: RailFabric, model: Transformer, machine: Machine, strategy: Strategy, global_batch: int
+    fabric: RailFabric,
+    model: Transformer,
+    machine: Machine,
+    strategy: Strategy,
+    global_batch: int,
+    runtime: Runtime | str = MODERN,
 ) -> pd.DataFrame:
     """A job on the rail-only and on the rail-optimized network of a cluster, from the loads of their links.
 
@@ -74,8 +80,8 @@ def dense_slowdown(
     ----------
     fabric
         Of strategy.gpus GPUs.
-    model, machine, strategy
-        The job, and a GPU; its links are those of the fabric.
+    model, machine, strategy, runtime
+        The job, a GPU, whose links are those of the fabric, and the software.
     global_batch
         B [sequences].
 
@@ -100,7 +106,7 @@ def dense_slowdown(
         share = nic_bandwidth_share(network, patterns)
         busiest = loads.loc[~hb, "time_s"].max() if len(flows) else 0.0
         forwarded = loads.loc[hb & loads["to"].str.contains("GPU"), "bytes"].sum()
-        rows.append((name, busiest, forwarded, share, _time_on_fabric(model, machine, network, row, share)[0]))
+        rows.append((name, busiest, forwarded, share, _time_on_fabric(model, machine, network, row, runtime, share)[0]))
     columns = ["fabric", "busiest_link_s", "hb_forwarded_bytes", "nic_share", "iteration_s"]
     table = pd.DataFrame(rows, columns=columns)
     return table.assign(slowdown=table["iteration_s"] / table["iteration_s"].iloc[-1] - 1)
@@ -160,14 +166,20 @@ def _check_fabric_size(fabric: RailFabric, strategy: Strategy) -> None:
 
 
 def _time_on_fabric(
-    model: Transformer, machine: Machine, fabric: RailFabric, row: Mapping[str, Any], nic: float, hb: float = 1.0
+    model: Transformer,
+    machine: Machine,
+    fabric: RailFabric,
+    row: Mapping[str, Any],
+    runtime: Runtime | str,
+    nic: float,
+    hb: float = 1.0,
 ) -> tuple[float, str]:
     """Iteration time [s] on a fabric whose NICs and HB links give the job these shares of their bandwidth.
 
     row: a strategy as `iteration_times` takes it. Second result: "feasible", or what rules the strategy out.
     """
     left = replace(machine.on(fabric), nic_Bps=fabric.nic_Bps * nic, hb_Bps=fabric.hb_Bps * hb)
-    found = iteration_times(model, left, row)
+    found = iteration_times(model, left, row, runtime)
     return found.total_s.item(), found.limits.item()
 
 
@@ -232,6 +244,7 @@ def failed_part_slowdowns(
     strategy: Strategy | Mapping[str, Any],
     global_batch: int,
     progress: Callable[[str], object] | None = None,
+    runtime: Runtime | str = MODERN,
 ) -> pd.DataFrame:
     """Iteration time of a job with one failed part, a row for each kind of part and way to go on.
 
@@ -258,6 +271,8 @@ def failed_part_slowdowns(
         B [sequences].
     progress
         Called with a line of text before each fault, such as `print`.
+    runtime
+        The software, or its name in the catalog.
 
     Returns
     -------
@@ -294,7 +309,7 @@ def failed_part_slowdowns(
         fault = {name: effect[name] for name in ("fault", "gpus_failed", "nics_cut")}
         lost = faults.lost_gpus(fabric, effect["fault"])
         if lost.size:
-            ways = _without_ranks(model, slowed, strategy, global_batch, lost)
+            ways = _without_ranks(model, slowed, strategy, global_batch, lost, runtime)
         else:
             ways = _rerouted(fabric, patterns, whole, effect)
         rows += [fault | job | way for way in ways]
@@ -302,7 +317,7 @@ def failed_part_slowdowns(
         row["iteration_s"], row["limit"] = math.inf, "no replica left"
         if row["data"]:
             padded = _padded(strategy, row["global_batch"], row["data"])
-            time = _time_on_fabric(model, machine, fabric, padded, row["nic_share"], row["hb_share"])
+            time = _time_on_fabric(model, machine, fabric, padded, runtime, row["nic_share"], row["hb_share"])
             row["iteration_s"], row["limit"] = time
     table = pd.DataFrame(rows).assign(fabric=fabric_name(fabric))
     stopped = fabric.gpus // strategy.data * (strategy.data - table["data"])
@@ -356,7 +371,12 @@ def _rerouted(
 
 
 def _without_ranks(
-    model: Transformer, machine: Machine, strategy: Strategy, global_batch: int, lost: np.ndarray
+    model: Transformer,
+    machine: Machine,
+    strategy: Strategy,
+    global_batch: int,
+    lost: np.ndarray,
+    runtime: Runtime | str,
 ) -> list[dict[str, Any]]:
     """Ways to go on after a fault that takes ranks from the job.
 
@@ -371,7 +391,7 @@ def _without_ranks(
     for name, batch in batches.items():
         best = {"data": 0, "global_batch": global_batch}
         if data.size:
-            found = iteration_times(model, machine, _padded(strategy, batch, data))
+            found = iteration_times(model, machine, _padded(strategy, batch, data), runtime)
             feasible = found.feasible
             speed = np.where(feasible | ~feasible.any(), batch / found.total_s, 0)  # by time alone where nothing fits
             best = {"data": int(data[speed.argmax()]), "global_batch": int(batch[speed.argmax()])}
@@ -409,11 +429,16 @@ def training_goodput(
     checkpoint_time: float | None = None,
     restart_time: float | None = None,
     rate_factor: float = 1.0,
+    planes: int = 1,
+    runtime: Runtime | str = MODERN,
 ) -> pd.DataFrame:
-    """Tokens per second that a job keeps when failures stop it, on both networks, by GPUs of a cluster.
+    """Tokens per second that a job keeps when failures stop or slow it, on both networks, by GPUs of a cluster.
 
-    A failure costs the work since the last checkpoint and a restart, on spare GPUs. M = year / events, checkpoints
-    after `reliability.checkpoint_interval`, tokens/s = `reliability.goodput` x B s / T.
+    A failure that stops the job costs the work since the last checkpoint and a restart, on spare GPUs. M = year /
+    events, checkpoints after `reliability.checkpoint_interval`. With several planes P, a part that takes one plane of a
+    NIC slows the job until it is repaired: all wait for a NIC with (P - 1) / P of its bandwidth, iteration time T1, for
+    the share w = 1 - exp(-parts down) of the time. Two such parts at one NIC, and what parts above tier 1 take, are not
+    counted. G = `reliability.goodput` x (1 - w + w T / T1), tokens/s = G B s / T.
 
     Parameters
     ----------
@@ -431,12 +456,17 @@ def training_goodput(
         [s], by default those of a job in the catalog.
     rate_factor
         The catalog's failure rates are multiplied by it.
+    planes
+        Of the network.
+    runtime
+        The software, or its name in the catalog.
 
     Returns
     -------
-    Columns gpus, fabric, stops (as `job_interruptions`), rates ("low", "value", "high"), events_per_year, mtbf_s,
-    checkpoint_interval_s, goodput, iteration_s, tokens_per_s, effective_tokens_per_s, limit; tokens NaN where the
-    strategy is not feasible. attrs["warnings"] names these clusters.
+    Columns gpus, fabric, stops (as `reliability.job_interruptions`), rates ("low", "value", "high"), events_per_year,
+    mtbf_s, checkpoint_interval_s, slowed_share (w), slowed_iteration_s (T1), goodput (G), iteration_s, tokens_per_s,
+    effective_tokens_per_s, limit; tokens NaN where the strategy is not feasible. attrs["warnings"] names these
+    clusters.
 
     Raises
     ------
@@ -452,59 +482,30 @@ def training_goodput(
     if np.any(counts % ranks) or np.any(counts < ranks):
         raise ValueError(f"gpus is {gpus!r}: give multiples of tensor x context x pipeline, {ranks}")
     rows = {**strategy.columns(0), "global_batch": batches, "data": counts // ranks}
-    found = iteration_times(model, machine, rows)
+    found = iteration_times(model, machine, rows, runtime)
+    less = replace(machine, nic_Bps=machine.nic_Bps * (planes - 1) / planes) if planes > 1 else machine
+    slowed_s = iteration_times(model, less, rows, runtime).total_s
     runs = pd.DataFrame({"gpus": counts, "iteration_s": found.total_s, "limit": found.limits})
+    runs["slowed_iteration_s"] = slowed_s
     runs["tokens_per_s"] = np.where(
         runs["limit"] == "feasible", batches * model.sequence_length / found.total_s, np.nan
     )
-    events = {i: job_interruptions(n, machine.hb_domain_size, radix, platform) for i, n in enumerate(counts.tolist())}
+    cluster = machine.hb_domain_size, radix, platform, planes
+    events = {i: reliability.job_interruptions(n, *cluster) for i, n in enumerate(counts.tolist())}
     table = pd.concat(events, names=["run"]).reset_index("run").join(runs, on="run").reset_index(drop=True)
     table["events_per_year"] *= rate_factor
     mtbf = year / table["events_per_year"].to_numpy()
-    interval, share = reliability.checkpoint_interval(mtbf, saving), reliability.goodput(mtbf, saving, restart)
-    table = table.assign(mtbf_s=mtbf, checkpoint_interval_s=interval, goodput=share)
+    slowed = -np.expm1(-table["planes_down"] * rate_factor)
+    share = reliability.goodput(mtbf, saving, restart) * (
+        1 - slowed * (1 - table["iteration_s"] / table["slowed_iteration_s"])
+    )
+    interval = reliability.checkpoint_interval(mtbf, saving)
+    table = table.assign(mtbf_s=mtbf, checkpoint_interval_s=interval, slowed_share=slowed, goodput=share)
     table["effective_tokens_per_s"] = table["tokens_per_s"] * share
-    columns = "gpus fabric stops rates events_per_year mtbf_s checkpoint_interval_s goodput iteration_s tokens_per_s"
+    columns = "gpus fabric stops rates events_per_year mtbf_s checkpoint_interval_s slowed_share slowed_iteration_s "
+    columns += "goodput iteration_s tokens_per_s"
     table.attrs["warnings"] = tuple(
         f"{strategy_label(strategy.columns(0) | {'data': 1})} does not fit {model.name} on {n:,} GPUs: {limit}."
         for n, limit in runs.loc[runs["limit"] != "feasible", ["gpus", "limit"]].itertuples(index=False)
     )
     return table[[*columns.split(), "effective_tokens_per_s", "limit"]]
-
-
-def job_interruptions(gpus: int, hb_domain_size: int, radix: int, platform: str) -> pd.DataFrame:
-    """Failures a year that stop a job on all GPUs of a cluster.
-
-    "what cuts GPUs off" counts GPUs, NICs, HB switches, hosts, software, and of the network host links and tier-1
-    switches; "every part" counts all of the network. In rail-only, rails that are less than a switch share one.
-
-    Parameters
-    ----------
-    gpus, hb_domain_size, radix
-        GPUs of the cluster; K [GPUs]; ports of a switch.
-    platform
-        Of the catalog, for its HB switches and hosts.
-
-    Returns
-    -------
-    Columns fabric, stops, rates ("low", "value" or "high" of the catalog), events_per_year.
-    """
-    hb_parts, hosts = int(catalog.item("platforms", platform)["hb_switch_parts"]), -(-gpus // host_gpus(platform))
-    software, rows = catalog.item("failure_rates", "job").row("software_failure_rate"), []
-    for name, fabric in reliability.platform_fabrics(gpus, hb_domain_size, radix, platform).items():
-        every = reliability.parts_at_risk(fabric, hb_parts) | {"host": hosts}
-        near = {"switch": 0, "link": 0, "transceiver": 0}
-        if fabric.tiers and fabric.planes == 1:
-            near = {"switch": int(fabric.parts.switches_by_tier[0]), "link": gpus, "transceiver": 2 * gpus}
-        for stops, counts in (("what cuts GPUs off", every | near), ("every part", every)):
-            for rate in ("low", "value", "high"):
-                parts = reliability.expected_failures(counts, dict.fromkeys(counts, 0.0), rate)
-                events = parts["events_per_year"].sum() + gpus * getattr(software, rate) * year
-                rows.append((name, stops, rate, events))
-    return pd.DataFrame(rows, columns=["fabric", "stops", "rates", "events_per_year"])
-
-
-def host_gpus(platform: str) -> int:
-    """GPUs of a platform's host; by default as many as in the hosts whose failures were counted."""
-    measured = catalog.item("failure_rates", "host")["gpus"]
-    return int(catalog.item("platforms", platform).get("host_gpus", measured))

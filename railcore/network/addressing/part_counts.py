@@ -209,11 +209,9 @@ def expected_losses(
     Columns part, count, gpus_lost (by one failure), events_per_year, gpus_lost_per_year, lost_gpu_hours_per_year.
     """
     failing = parts_that_fail(design, parts)
-    kinds = failing["kind"].unique()
-    each = expected_failures(dict.fromkeys(kinds, 1), dict.fromkeys(kinds, 1.0), rates).set_index("part")
-    table = failing[["part", "count"]].assign(gpus_lost=failing[f"{one_of('loss', loss, LOSSES).lower()}_lost"])
-    table["events_per_year"] = table["count"] * failing["kind"].map(each["events_per_year"])
-    table["gpus_lost_per_year"] = table["events_per_year"] * table["gpus_lost"]
-    hours = failing["kind"].map(each["lost_gpu_hours_per_year"])
-    table["lost_gpu_hours_per_year"] = table["count"] * table["gpus_lost"] * hours
-    return table
+    lost = failing[f"{one_of('loss', loss, LOSSES).lower()}_lost"]
+    taken = failing[["part", "kind", "count"]].assign(gpus_stopped=lost, gpus_slowed=lost, share_lost=1.0)
+    table = expected_failures(taken, rates).assign(gpus_lost=lost)
+    table["gpus_lost_per_year"] = table["events_per_year"] * lost
+    columns = "part count gpus_lost events_per_year gpus_lost_per_year lost_gpu_hours_per_year"
+    return table[columns.split()]

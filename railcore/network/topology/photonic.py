@@ -67,6 +67,11 @@ def _ports_in_plane(nic_ports: ArrayLike, planes: ArrayLike, fibres_per_port: Ar
     return ports // split * whole("fibres_per_port", fibres_per_port)
 
 
+def rings_of_ports(ports: int, fibres_per_port: int = 1) -> int:
+    """Rings that so many ports of a NIC hold: one fibre takes two ports, one each way is a ring at every port."""
+    return ports if fibres_per_port > 1 else ports // 2
+
+
 def ring_lengths(nic_ports: int, planes: int = 1, fibres_per_port: int = 1) -> str:
     """Rings that circuits of one NIC port each can close: "any" number of GPUs, an "even" one, or "none".
 

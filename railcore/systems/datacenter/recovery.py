@@ -9,6 +9,7 @@ checkpoint, tau work between two, c standstill of the job after a failure, w sha
 goodput.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -21,6 +22,7 @@ from scipy import special
 from railcore.facts import catalog, checks
 from railcore.facts.units import day, hour, show, year
 from railcore.network import reliability
+from railcore.network.topology import rail_optimized
 from railcore.systems.datacenter.layouts import Layer, Layout
 from railcore.systems.datacenter.sizing import Site
 
@@ -88,9 +90,10 @@ def blast_radius(
 ) -> pd.DataFrame:
     """What one failed part of each kind stops, and how often; spare GPUs are not counted.
 
-    A GPU stops its group, a group its replica. A host stops the groups of its GPUs, an HB switch its rack (assumed), a
-    leaf switch one GPU in each of radix / 2 racks. With several planes, links, transceivers and leaf switches take
-    bandwidth only. process: the catalog's software failures, assumed to stop the GPU of one process.
+    The parts of `reliability.parts_at_risk` of a rail-optimized network that stop GPUs. A GPU stops its group, a group
+    its replica. A host stops the groups of its GPUs, an HB switch its rack, which is taken to stand still until repair,
+    a leaf switch one GPU in each of radix / 2 racks. With several planes, links, transceivers and leaf switches take
+    bandwidth only and are not listed.
 
     Parameters
     ----------
@@ -107,8 +110,8 @@ def blast_radius(
 
     Returns
     -------
-    Columns part, count, failures_per_year (of one), repair_h, events_per_day, out_of_service (share u), gpus (that fail
-    at once), groups, replicas (that stop), replica_gpus (theirs).
+    Columns part (a kind of part), count, failures_per_year (of one), repair_h, events_per_day, out_of_service (share
+    u), gpus (that fail at once), groups, replicas (that stop), replica_gpus (theirs).
 
     Raises
     ------
@@ -116,37 +119,21 @@ def blast_radius(
         For numbers out of range.
     """
     checks.whole("radix", radix, 2)
-    checks.whole("planes", planes)
-    leaf = radix // 2
-    checks.whole("leaf_layers", leaf_layers, 1, leaf)
-    box, one, g = catalog.item("platforms", platform), int(planes == 1), job.groups_per_rack
-    host = int(box["host_gpus"] if "host_gpus" in box else catalog.item("failure_rates", "host")["gpus"])
-    met = job.groups_per_block(host)
-    parts = pd.DataFrame.from_dict(
-        {
-            "GPU": (job.gpus, 1, 1, 1),
-            "NIC": (job.gpus, 1, 1, 1),
-            "host": (-(-job.gpus // host), host, met, met),
-            "HB switch": (job.all_racks * int(box["hb_switch_parts"]), job.rack_gpus, g, g),
-            "link": (job.gpus * one, 1, 1, 1),
-            "transceiver": (2 * job.gpus * one, 1, 1, 1),
-            "switch": (-(-job.gpus // leaf) * one, leaf, leaf, leaf / leaf_layers),
-            "process": (job.gpus, 1, 1, 1),
-        },
-        orient="index",
-        columns=["count", "gpus", "groups", "replicas"],
-    )
-    hardware = parts.drop("process")
-    expected = reliability.expected_failures(hardware["count"].to_dict(), hardware["gpus"].to_dict(), rates)
-    table = parts.join(expected.set_index("part")[["failures_per_year", "repair_h"]])
-    job_rows = catalog.item("failure_rates", "job")
-    software, restart = (getattr(job_rows.row(name), rates) for name in ("software_failure_rate", "restart_time"))
-    table.loc["process", ["failures_per_year", "repair_h"]] = software * year, restart / hour
+    checks.whole("leaf_layers", leaf_layers, 1, radix // 2)
+    fabric = rail_optimized(job.gpus, job.groups_per_rack * job.tensor, radix, planes=planes)
+    parts = reliability.parts_at_risk(fabric, platform)
+    table = reliability.expected_failures(parts, rates).join(parts["gpus_stopped"])
+    table = table[table["gpus_stopped"] > 0].drop(columns="part").rename(columns={"kind": "part"}).set_index("part")
+    table = table.rename(columns={"gpus_stopped": "gpus"})
+    table["groups"] = table["gpus"]
+    table.loc["host", "groups"] = job.groups_per_block(reliability.host_gpus(platform))
+    table.loc["HB switch", "groups"] = job.groups_per_rack
+    table["replicas"] = table["groups"] / np.where(table.index == "switch", leaf_layers, 1)
     down = table["failures_per_year"] * table["repair_h"] * hour / year
     table["events_per_day"] = table["count"] * table["failures_per_year"] * day / year
     table["out_of_service"] = down / (1 + down)
     table["replica_gpus"] = table["replicas"] * job.tensor * job.layers
-    return table.rename_axis("part").reset_index()[_BLAST_COLUMNS]
+    return table.reset_index()[_BLAST_COLUMNS]
 
 
 def mean_time_between_interruptions(blast: pd.DataFrame) -> float:
@@ -203,10 +190,10 @@ def share_of_groups_with_spares(blast: pd.DataFrame, job: ReplicaGrid) -> float:
     """
     parts = blast.set_index("part")
     u, counts = parts["out_of_service"], parts["count"]
-    gpu = 1 - np.prod([1 - u[part] for part in ("GPU", "NIC", "process")])
-    if counts["link"]:
+    gpu = 1 - np.prod([1 - u[part] for part in ("GPU", "NIC", "software")])
+    if "switch" in u:
         gpu = 1 - (1 - gpu) * (1 - u["link"]) * (1 - u["transceiver"]) ** 2 * (1 - u["switch"])
-    size = int(parts["gpus"]["host"])
+    size = math.ceil(parts["gpus"]["host"])
     out = binomial_probabilities(job.rack_gpus, gpu)
     hosts, events = -(-job.rack_gpus // size), np.zeros(job.rack_gpus + size + 1)
     events[np.arange(hosts + 1) * size] = binomial_probabilities(hosts, u["host"])
