@@ -119,11 +119,13 @@ def _reasons(
     """Why a claim comes out as it does. whole: the networks wired with equal trunks."""
     tree, multi, _, both, own = (row for _, row in networks.iterrows())
     wires, low, high = ((price * tree["chips"] + tree["links_usd"]) / budget_usd for price in (0, *chip_usd[::2]))
+    with_hosts = (tree["cost_usd"] + tree["host_links_usd"]) / budget_usd
     wired = whole.iloc[3]  # by place: with a rail for each GPU of a rack the section's own choice has the same name
     planes, cut = multi["planes"], claims.paper_value("flops2024.multirail4p.link_cost_reduction")
     found = {
-        "fattree.cost_over_budget": f"the wires alone are {wires:.2f} of the budget; the switch price is assumed, and "
-        f"its low and high ends give {low:.2f} and {high:.2f}",
+        "fattree.cost_over_budget": f"switches and the links between them, as the section counts, of which the wires "
+        f"alone are {wires:.2f} of the budget; with the optics of the links to GPUs {with_hosts:.2f}; the switch price "
+        f"is assumed, and its low and high ends give {low:.2f} and {high:.2f}",
         "multiplane.switch_reduction": f"{tree['chips']:,.0f} chips become {multi['chips']:,.0f}, "
         f"1 - {2 * multi['tiers'] - 1:.0f}/{2 * tree['tiers'] - 1:.0f}; in boxes of {planes:.0f} chips the fall is "
         f"{1 - multi['boxes'] / tree['boxes']:.2f}; a third would leave {tree['chips'] * 2 / 3:,.0f} chips",

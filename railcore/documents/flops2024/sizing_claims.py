@@ -190,7 +190,8 @@ def sizing_reasons(
 
 
 def _power_reasons(machine: Sizing) -> dict[str, str]:
-    found = {}
+    rule = f"network and storage are {machine.other_power_share:.0%} of the racks' power, the document's rule of thumb"
+    found = {"flops2024.infra.it_power": rule}
     for end, pue in zip(("low", "high"), np.ravel(machine.pue), strict=False):  # a catalog has one PUE
         key = f"flops2024.infra.total_power_{end}"
         printed_racks = claims.paper_value(GPUS) / machine.rack_gpus

@@ -14,8 +14,10 @@ from numpy.typing import ArrayLike
 from railcore.documents.readings import Entries, joined_texts, verdict_readings
 from railcore.facts import catalog, claims, units
 from railcore.facts.checks import whole
+from railcore.network.bill import bill_total
 from railcore.network.photonic_cost import PHOTONIC, photonic_network_costs, photonic_savings
 from railcore.network.price_books import PriceBook
+from railcore.network.topology.bill_line import BillLine
 from railcore.network.topology.photonic import circuit_reach
 
 SCALE_UPS = {"GB200 NVL72": "gpus_gb200", "DGX H200": "gpus_h200"}  # platforms of Table 3 as its claims name them
@@ -99,8 +101,8 @@ def counted_networks(
     rounded, ports = rounded_rail_ports(n, hb_domain_size)
     for count, radices, p in ((ROUNDED, rounded.astype(float), ports), (EXACT, np.nan, 5 * n)):
         counts = {"tiers": 3, "switches": p / radices, "ports": p, "transceivers": n + p}
-        totals = {"cost_usd": prices, "power_w": powers}
-        totals = {name: book.port * p + book.transceiver * (n + p) for name, book in totals.items()}
+        bill = BillLine("switch", "switches", p, p / radices), BillLine("transceiver", "switch links", n + p)
+        totals = {name: bill_total(bill, book) for name, book in (("cost_usd", prices), ("power_w", powers))}
         same = bought[own].reset_index(drop=True)
         blocks.append(same.assign(network="rail-optimized", count=count, radix=radices, **counts, **totals))
     table = photonic_savings(pd.concat(blocks, ignore_index=True))

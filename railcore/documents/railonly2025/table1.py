@@ -7,6 +7,8 @@ from railcore.documents.rail_networks import TIED_RADIX, least_saving_radix, sav
 from railcore.documents.readings import Entries, verdict_readings
 from railcore.facts import claims, units
 from railcore.network import cost, price_books
+from railcore.network.bill import BETWEEN_SWITCHES, bill_total
+from railcore.network.topology.clos import rail_parts
 
 _TABLE, _TEXT, _FIGURE = "railonly2025.table1", "railonly2025.text", "railonly2025.fig1"
 
@@ -97,11 +99,15 @@ def table1_claims(hb_domain_size: int, prices: price_books.PriceBook, powers: pr
     total = claims.paper_value(f"{_FIGURE}.cost_65536_400g")
     ratio = cost.ratio_for_total(largest, total, solved_sums(table)["cost"])
     saved = units.show(values[f"{_TEXT}.power_saving_max"], "W", 3)
+    bill = rail_parts(int(largest["gpus"]), int(largest["hb_domain_size"]), int(largest["radix"]), 1).bill()
+    without, drawn = (float(bill_total(bill, book, BETWEEN_SWITCHES)) for book in (prices, powers))
+    boundary = "the links to GPUs count with their optics, "
     reasons = {
         f"{_FIGURE}.cost_65536_400g": f"the printed value needs transceiver / port = {ratio:.3f} at the same sum, "
-        f"outside the {fits['r_from']:.3g} to {fits['r_to']:.4f} that the savings of Table 1 allow",
+        f"outside the {fits['r_from']:.3g} to {fits['r_to']:.4f} that the savings of Table 1 allow; {boundary}"
+        f"{units.show(without, 'USD', 4)} without",
         f"{_FIGURE}.power_65536_400g": f"contradiction: the document saves {saved}, more than all this, and calls it "
-        f"{table['power_saving'].max():.0%} of the network",
+        f"{table['power_saving'].max():.0%} of the network; {boundary}{units.show(drawn, 'W', 3)} without",
         f"{_TEXT}.intro_cost_saving_max": "abstract, Table 1 and conclusion print 77%, as this rounds",
         f"{_TEXT}.r64_switch_ratio": "contradicts the table beside it, 1,536 of 2,560 switches; of the transceivers it "
         "is two thirds",
