@@ -182,7 +182,7 @@ def _network_row(fabric: RailFabric, prices: PriceBook, powers: PriceBook) -> di
 
 
 def _with_short_notes(table: pd.DataFrame) -> pd.DataFrame:
-    """A table whose notes are short, and in full in attrs["warnings"]: of each kind of a network the first."""
+    """A table whose notes are short, and in full in attrs["warnings"]: of ratios without a design the first."""
     missing, texts = table["cost_usd"].isna(), []
     kinds = np.where(missing, "no such design: the same as 1:1", "no less than rail-optimized")
     short = np.where(table["note"] == "", "", kinds)
@@ -229,8 +229,7 @@ def cluster_networks(
     fabrics = _contenders(gpus, hb_domain_size, radix, oversubscription)
     rows = [{"network": name, **_network_row(fabric, prices, powers)} for name, fabric in fabrics.items()]
     table = pd.DataFrame(rows)
-    thin = (table["share_same_rail"] < 1) | (table["share_across_rails"] < 1)  # NaN: there are no such GPUs
-    full = table["cost_usd"].notna() & ~thin
+    full = ~((table["share_same_rail"] < 1) | (table["share_across_rails"] < 1))  # NaN: there are no such GPUs
     costs, any_to_any = table["cost_usd"], table["cost_usd"][full].min()
     marks = {"any-to-any": full & np.isclose(costs, any_to_any), "of all": np.isclose(costs, costs.min())}
     saved: dict[str, Any] = {

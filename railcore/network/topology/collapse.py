@@ -100,7 +100,7 @@ def _nearest(fabric: RailFabric, name: str, values: Sequence[int]) -> RailFabric
 
     def differs(value: int) -> bool:
         layout = changed(value).layout
-        return bool(layout.pods > 1 or layout.pod_tier != tier or layout.tiers != tier)
+        return bool(layout.pod_tier != tier or layout.tiers != tier)
 
     at = bisect_left(values, True, key=differs)
     other = changed(values[at]) if at < len(values) else None
