@@ -21,6 +21,7 @@ from railcore.network.bill import (
     bill_total,
     bill_totals,
     include_text,
+    merged_bill,
 )
 from railcore.network.price_books import ItemBook, PriceBook, switch_book
 from railcore.network.topology import rail_only, rail_optimized
@@ -117,7 +118,7 @@ def test_modules_are_fewer_than_ends_where_they_have_two_ports():
     assert parts.links == 2 * 1016 + 8  # rails of 127 over pairs of leaves
     one, two = (PriceBook(1, 1, ends_per_module=ends) for ends in (1, 2))
     ends = bill_counts(parts.bill(), one)
-    assert ends["link_ends"] == ends["transceivers"] == parts.transceivers == 4080
+    assert ends["link_ends"] == ends["transceivers"] == parts.link_ends == 4080
     twin = bill_counts(parts.bill(), two)
     assert (twin["link_ends"], twin["transceivers"]) == (4080, 2040)
     assert float(bill_total(parts.bill(), one)) == float(bill_total(parts.bill(), two))  # a price is of an end
@@ -173,6 +174,16 @@ def test_a_line_has_its_own_rate():
 def test_bad_input_is_named(call, words):
     with pytest.raises(ValueError, match=words):
         call()
+
+
+@given(st.integers(1, 5000), st.integers(1, 80), st.integers(0, 3), st.sampled_from([1, 2]))
+def test_a_merged_bill_has_the_same_total_and_counts(gpus, domain, copper, ends):
+    bill, book = rail_optimized(gpus, domain, 16).parts.bill(copper), PriceBook(3, 5, 7, ends_per_module=ends)
+    merged = merged_bill(bill)
+    assert len({(line.part, line.scope) for line in bill}) == len(merged)
+    for include in ((), BETWEEN_SWITCHES, NETWORK):
+        assert float(bill_total(merged, book, include)) == pytest.approx(float(bill_total(bill, book, include)))
+        assert bill_counts(merged, book, include) == bill_counts(bill, book, include)
 
 
 def test_sweeps_are_what_single_bills_are():

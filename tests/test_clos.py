@@ -89,7 +89,7 @@ def test_whole_parts_are_never_below_the_formula(gpus, hb_domain_size, radix):
         if gpus > hb_domain_size:
             assert parts.tiers >= tiers
             assert parts.switches >= switches
-            assert parts.transceivers >= transceivers
+            assert parts.link_ends >= transceivers
         assert (parts.switches_by_tier[0] * radix >= 2 * gpus) | (parts.tiers <= 1)
 
 

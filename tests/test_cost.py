@@ -56,7 +56,7 @@ def test_breakdown_adds_up_to_the_total(parts, prices, powers, copper):
     assert rows.power_w.sum() == pytest.approx(float(bill_total(parts.bill(copper), powers)))
     units = rows.groupby("part")["units"].sum()
     assert units.get("switch", 0) == parts.ports
-    assert units.get("transceiver", 0) + 2 * units.get("copper cable", 0) == parts.transceivers
+    assert units.get("transceiver", 0) + 2 * units.get("copper cable", 0) == parts.link_ends
     assert set(rows.tier[rows.part == "copper cable"]) <= set(range(1, copper + 1))
 
 
@@ -69,7 +69,7 @@ def test_total_is_linear_in_prices(parts, a, b, factor, copper):
     assert total(both) == pytest.approx(total(a) + total(b))
     assert total(a.scaled(factor)) == pytest.approx(factor * total(a))
     assert total(price_books.PriceBook(1, 0, 0)) == parts.ports
-    assert total(price_books.PriceBook(0, 1, 2)) == parts.transceivers  # a cable for two transceivers
+    assert total(price_books.PriceBook(0, 1, 2)) == parts.link_ends  # a cable for two transceivers
 
 
 def test_copper_takes_the_lowest_tiers():
@@ -111,7 +111,7 @@ def test_compare_prices_both_networks(gpus, hb_domain_size, radix, book):
     ).iloc[0]
     for name, layer in (("rail_only", math.inf), ("rail_optimized", 1)):
         parts = rail_parts(gpus, hb_domain_size, radix, layer)
-        counts = (parts.tiers, parts.switches, parts.ports, parts.links, parts.transceivers)
+        counts = (parts.tiers, parts.switches, parts.ports, parts.links, parts.link_ends)
         found = [row[f"{what}_{name}"] for what in ("tiers", "switches", "ports", "links", "transceivers")]
         assert found == [int(count) for count in counts]
         assert row[f"cost_usd_{name}"] == pytest.approx(float(bill_total(parts.bill(), book)))
@@ -364,7 +364,7 @@ def test_contenders_meet_the_full_clos(gpus):
     for _, line in rows.groupby("network"):
         assert (np.diff(line.sort_values("oversubscription").transceivers) <= 0).all()
     thin = rows[(rows.network == "Clos with oversubscribed leaves") & (rows.oversubscription == 3)].iloc[0]
-    assert thin.transceivers == fat_tree(gpus, 16, tier_oversubscription=(3,)).parts.transceivers
+    assert thin.transceivers == fat_tree(gpus, 16, tier_oversubscription=(3,)).parts.link_ends
 
 
 def test_parts_of_each_contender():

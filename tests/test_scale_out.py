@@ -39,7 +39,7 @@ def test_one_rail_is_the_fat_tree(gpus, radix, planes):
     assert np.array_equal(ours.links_by_tier, tree.links_by_tier)
     smooth = scale_out.network_parts(gpus, 1, radix, 1, "smooth")
     tiers, switches, transceivers = ideal_clos_parts(gpus, radix)
-    assert (smooth.tiers, smooth.transceivers) == (tiers, transceivers)
+    assert (smooth.tiers, smooth.link_ends) == (tiers, transceivers)
     assert smooth.switches == pytest.approx(switches, rel=1e-12)
 
 

@@ -79,7 +79,7 @@ def photonic_network_costs(
     }
     blocks = [pd.DataFrame({"network": PHOTONIC} | clusters | counts)]
     for network, shape in ELECTRICAL_NETWORKS.items():
-        totals = part_totals(rail_parts(n, k, ports, **shape), prices, powers)
+        totals = part_totals(rail_parts(n, k, ports, **shape), prices, powers.listed)
         blocks.append(pd.DataFrame({"network": network} | clusters | {name: totals[name] for name in counts}))
     table = pd.concat(blocks, ignore_index=True)
     table = with_domain_warnings(photonic_savings(table), n, k)

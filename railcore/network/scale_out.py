@@ -17,7 +17,7 @@ from railcore.facts import catalog
 from railcore.facts.arguments import checked
 from railcore.facts.checks import one_of, whole
 from railcore.facts.units import Gbps, number, significant
-from railcore.network.bill import BETWEEN_SWITCHES, bill_counts, bill_total, include_text
+from railcore.network.bill import BETWEEN_SWITCHES, bill_counts, bill_total, include_text, merged_bill
 from railcore.network.price_books import PriceBook, book_of_links, price_book, switch_book
 from railcore.network.topology.clos import Parts, clos_reach, ideal_clos_parts, rail_parts
 
@@ -201,7 +201,7 @@ def rail_plane_networks(
     parts = network_parts(n, r, equipment.radix(p), p, count, tier_oversubscription)
     # at full speed: P links of the planes run in one cable, P ports of the chips in one front port
     cables_by_tier: NDArray = parts.links_by_tier / p
-    bill = Parts(parts.tiers, parts.switches_by_tier, cables_by_tier, parts.radix // p).bill()
+    bill = merged_bill(Parts(parts.tiers, parts.switches_by_tier, cables_by_tier, parts.radix // p).bill())
     size, counts = -(-n // r), bill_counts(bill, equipment.prices, ("switch links",))
     cables = counts["link_ends"] / 2
     filled = np.ceil(size * r * p / np.maximum(parts.switches_by_tier[0], 1)).astype(np.int64)

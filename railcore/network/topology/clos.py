@@ -56,8 +56,8 @@ class Parts:
         return self.switches * self.radix
 
     @property
-    def transceivers(self) -> Ints:
-        """One at each end of every link, the host's included."""
+    def link_ends(self) -> Ints:
+        """Ends of all links, the host's included: each takes optics, of a module that may serve several ends."""
         return 2 * self.links
 
     def bill(self, copper_tiers: int = 0) -> Bill:

@@ -64,7 +64,7 @@ def rail_only_warning(fabric: RailFabric) -> str:
     if not takes_no_less(fabric.parts, full.parts):
         return ""
     ours, theirs = (
-        f"{int(each.parts.switches):,} switches and {int(each.parts.transceivers):,} transceivers"
+        f"{int(each.parts.switches):,} switches and {int(each.parts.link_ends):,} optical ends"
         for each in (fabric, full)
     )
     start = f"Rail-only takes {ours}, rail-optimized {'the same' if ours == theirs else theirs}:"
