@@ -402,6 +402,6 @@ def test_largest_model_fits_and_the_next_does_not():
     for racks, most in zip((300, 3000), found, strict=True):
         alone = replace(machine, racks=racks)
         assert largest_parameters(DENSE, dc.precision("fp8"), alone) == most
-        assert size in CANDIDATE_PARAMETERS
+        assert most in CANDIDATE_PARAMETERS
     assert found[0] <= found[1]
     assert largest_parameters(DENSE, dc.precision("fp8"), replace(machine, racks=1)) == 0

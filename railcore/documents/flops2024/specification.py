@@ -154,7 +154,7 @@ MACHINE_COLUMNS = {  # names with their units, as columns of a table
     "dense_rate": "dense FLOP/s",
     "sparse_rate": "sparse FLOP/s",
     "memory": "GPU memory_bytes",
-    "network": "network budget_usd",
+    "network": "network_usd",
 }
 
 

@@ -61,7 +61,10 @@ class Parts:
         return 2 * self.links
 
     def bill(self, copper_tiers: int = 0) -> Bill:
-        """Its lines by tier. Links below tiers 1 to `copper_tiers` are copper (1: host links), the rest optics."""
+        """Its lines by tier. Links below tiers 1 to `copper_tiers` are copper (1: host links), the rest optics.
+
+        Lines name no rate: with several planes ports and links are slower than the NIC, and so must the book be.
+        """
         whole("copper_tiers", copper_tiers, least=0)
         lines: list[BillLine] = []
         for tier, (switches, links) in enumerate(zip(self.switches_by_tier, self.links_by_tier, strict=True), start=1):
