@@ -74,8 +74,7 @@ def stage_costs(
     rows = np.zeros(shape, STAGE_ROW)
     rows["layers"], rows["other_stages"], rows["edge_layers"] = layers, places / layers - 1, columns["ends_as_layers"]
     near = groups["pipeline"].in_domains(machine.hb_domain_size)[1] == 1
-    (hb, nic), (hb_latency, nic_latency) = machine.links
-    rows["hop_Bps"], rows["hop_latency_s"] = np.where(near, hb, nic), np.where(near, hb_latency, nic_latency)
+    rows["hop_Bps"], rows["hop_latency_s"] = machine.hop_link(near)
     rows["hop_on_nic"] = ~near
     for name, links in _data_links(machine, runtime, groups, layers, most, level).items():
         rows[f"{name}_s"], rows[f"{name}_hb_s"], rows[f"{name}_nic_s"] = links
@@ -86,7 +85,7 @@ def stage_costs(
     rows["copies_s"] = runtime.eager * (level >= 2) * _COPY_BYTES / machine.hbm_Bps * sum(most)
     rows["offload_s"] = host_s * updated if away else 0.0
     ranks = np.prod([columns[name] for name in ("tensor", "context", "data", "pipeline")], axis=0)
-    everyone = GroupLevels(ranks, 1, 1, 1).in_domains(machine.hb_domain_size)
+    everyone = GroupLevels(ranks, 1).in_domains(machine.hb_domain_size)
     rows["once_s"] = 2 * _ONCE_CALLS * machine.gather_links(0.0, *everyone).time_s + machine.iteration_host_s
     rows["spread"] = machine.rank_spread * _expected_maximum(ranks)
     rows["streamed_bytes"] = fullest.pop("streamed")

@@ -38,7 +38,6 @@ from railcore.training.runtime import Runtime
 from railcore.training.transformer import GRADIENT_BYTES, WEIGHT_BYTES, Transformer
 
 _ELEMENT_BYTES = 2  # of an activation in bf16
-SPREAD_KINDS = ("tensor", "context", "replica", "expert", "expert_replica", "pipeline")
 _SUM_BYTES = 4  # of a norm or a loss in fp32
 
 
@@ -189,14 +188,21 @@ class StageProgram:
         return number
 
     @cached_property
+    def spread(self) -> dict[str, tuple[int, int]]:
+        """Ranks of a group of each kind in an HB domain, and domains that it is in."""
+        levels = self.strategy.group_levels()
+        found = {kind: group.in_domains(self.machine.hb_domain_size) for kind, group in levels.items()}
+        return {kind: (int(inside), int(domains)) for kind, (inside, domains) in found.items()}
+
+    @cached_property
     def rail_groups(self) -> frozenset[str]:
         """Kinds of groups that leave their HB domain."""
-        return frozenset(kind for kind in SPREAD_KINDS if group_spread(self.machine, self.strategy, kind)[1] > 1)
+        return frozenset(kind for kind, (_, domains) in self.spread.items() if domains > 1)
 
     @cached_property
     def members(self) -> dict[str, int]:
         """Ranks of a group of each kind."""
-        return {kind: self.strategy.groups(kind).shape[1] for kind in SPREAD_KINDS}
+        return {kind: inside * domains for kind, (inside, domains) in self.spread.items()}
 
     def add_iteration(self, iteration: int) -> None:
         """Programs of all stages for one step."""
@@ -471,23 +477,3 @@ class _Pass:
             waits = [*gate, self.program.last_data[self.stage]]
             made = self._collective("data", operation, group, layer, size * GRADIENT_BYTES, None, waits)
             self.program.last_data[self.stage] = made
-
-
-def group_shape(strategy: Strategy, kind: str) -> tuple[int, int]:
-    """Ranks of a group of a kind, and how many GPUs neighbours in it are apart."""
-    t, c, d, e = strategy.tensor, strategy.context, strategy.data, strategy.expert
-    return {
-        "tensor": (t, 1),
-        "context": (c, t),
-        "replica": (c * d, t),
-        "expert": (e, t),
-        "expert_replica": (c * d // e, t * e),
-        "pipeline": (strategy.pipeline, t * c * d),
-        "ends": (2, (strategy.pipeline - 1) * t * c * d),
-    }[kind]
-
-
-def group_spread(machine: Machine, strategy: Strategy, kind: str) -> tuple[int, int]:
-    """Members of a group of a kind in one HB domain, and domains that it is in."""
-    inside, domains = machine.split_over_domains(*group_shape(strategy, kind))
-    return int(inside), int(domains)
