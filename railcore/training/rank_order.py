@@ -109,8 +109,8 @@ def _levels(order: tuple[str, ...], sizes: dict[str, np.ndarray], e: np.ndarray,
     spread = zip(spanning("tensor", "context", "data"), replica, strict=True)
     n, s, runs, gap, _ = (np.where(whole, *pair) for pair in spread)
     inside = np.gcd(e, n)
-    beyond, uneven = e // inside, n * runs % e > 0  # a strategy that has its obstacle elsewhere
-    regular = (inside == e) | (inside == n) | uneven
+    beyond = e // inside
+    regular = (inside == e) | (inside == n) | (n * runs % e > 0)  # the last has its obstacle elsewhere
     holders = np.maximum(n // inside, 1), s * inside, np.maximum(runs // beyond, 1), gap * beyond
     return {
         **{name: spanning(name) for name in ("tensor", "context", "pipeline")},
