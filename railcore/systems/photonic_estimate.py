@@ -179,15 +179,15 @@ def _read_step(
     columns = dict(zip(columns, np.broadcast_arrays(*columns.values()), strict=True))
     names = ("tensor", "context", "pipeline", "data", "interleave", "micro_batch", "sharding", "global_batch")
     t, c, p, d, v, size, level, batch = (columns[name] for name in names)
-    layer, kinds, layers = layer_costs(model, machine, runtime, columns), model.parameters(), model.layers
-    ends = kinds["embedding"] + kinds["positions"], kinds["output"] or kinds["embedding"] * (p > 1)
-    inner = (model.total_parameters - ends[0] - kinds["output"]) / layers
+    layer, layers = layer_costs(model, machine, runtime, columns), model.layers
+    held, mixed = model.rank_parameters(t), model.mixture_share
+    parts = held.layers(1 - mixed, mixed) + mixed * held.experts, held.first, held.last(p)
     spread = {kind: group.in_domains(machine.hb_domain_size) for kind, group in group_levels(columns).items()}
     on_rails = {kind: domains > 1 for kind, (_, domains) in spread.items()}
     rate, latency = machine.hop_link(~on_rails["pipeline"])
     n, twice = c * d, np.where(level == SHARDING.index("none"), 2, 1)
     gathers, sums = (
-        [_ring_s(machine, bytes_each * part / t, *spread["replica"]) for part in (inner, *ends)]
+        [_ring_s(machine, bytes_each * part, *spread["replica"]) for part in parts]
         for bytes_each in (WEIGHT_BYTES, GRADIENT_BYTES)
     )
     keys = _KEYS_BYTES * model.key_value_elements(t) * size * model.sequence_length

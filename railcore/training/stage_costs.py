@@ -110,21 +110,14 @@ def _expected_maximum(ranks: np.ndarray) -> np.ndarray:
 def _held_parameters(
     model: Transformer, columns: Mapping[str, np.ndarray], layers: np.ndarray
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Parameters of a rank on each of STAGES: shared by all tokens, and of its experts.
-
-    The first stage has the embedding, the last one the output matrix or, where it is tied, a copy of the embedding.
-    """
-    t, e, p, whole = (columns[name] for name in ("tensor", "expert", "pipeline", "whole_experts"))
-    kinds = model.parameters()
-    ends = kinds["embedding"] + kinds["positions"], kinds["output"] or kinds["embedding"]
-    inner = (model.total_parameters - model.expert_parameters - ends[0] - kinds["output"]) / model.layers * layers
-    mixed = np.where((p > 1) & (model.dense_layers > 0), 1 / model.expert_layer_interval, model.mixture_share)
-    each = model.expert_parameters / max(model.mixture_layers, 1)
-    experts = each * mixed * layers / (e * np.where(whole, 1, t))
-    one, fewer = p == 1, 1 - columns["ends_as_layers"] / layers
-    alone = ends[0] + kinds["output"]
-    first, last = (fewer * inner + np.where(one, alone, size) for size in ends)
-    return {"first": (first / t, fewer * experts), "middle": (inner / t, experts), "last": (last / t, fewer * experts)}
+    """Parameters of a rank on each of STAGES: shared by all tokens, and of its experts; see `RankParameters`."""
+    p, fewer = columns["pipeline"], 1 - columns["ends_as_layers"] / layers
+    held = model.rank_parameters(columns["tensor"], columns["expert"], columns["whole_experts"])
+    share = np.where((p > 1) & (model.dense_layers > 0), 1 / model.expert_layer_interval, model.mixture_share)
+    inner, experts = layers * held.layers(1 - model.mixture_share, model.mixture_share), layers * share * held.experts
+    ends = held.first, held.last(p)
+    first, last = (fewer * inner + np.where(p == 1, sum(ends), end) for end in ends)
+    return {"first": (first, fewer * experts), "middle": (inner, experts), "last": (last, fewer * experts)}
 
 
 def _state_bytes(

@@ -12,9 +12,8 @@ Each stage computes its chunk passes in the order of `pipeline_schedule`. Around
 - after the last pass: the sum of tied embeddings' gradients, short AllReduces (gradient norm) over the replica group
   and the pipeline, then the optimizer.
 
-Times of compute are those of `iteration`, sizes those of `transfers` with `scatter_gather`. Two differ: norms, which
-`transfers` splits over the tensor ranks, are whole on each of them here, and tokens go to their experts in slices of
-the tensor ranks always, as in `iteration`.
+Times of compute are those of `iteration`, sizes those of `transfers` with `scatter_gather`. One differs: tokens go to
+their experts in slices of the tensor ranks always, as in `iteration`.
 
 Sources: Narayanan et al. 2021 (schedules); Zhao et al. 2023, arXiv:2304.11277 (FSDP); photonic2025, section 3.1 (lazy
 AllGathers, AllReduces of the optimizer).
@@ -163,17 +162,11 @@ class StageProgram:
 
     def _read_parameters(self) -> None:
         """Parameters of a rank: in each layer and at both ends of the model, of a layer's experts, and tied ones."""
-        kinds, t, L = self.model.parameters(), self.strategy.tensor, self.model.layers
-        norm = self.model.last_norm
-        ends = ("embedding", "positions", "output")
-        split = self.model.total_parameters - self.model.expert_parameters - kinds["norms"]
-        split -= sum(kinds[name] for name in ends)
-        self.shared = split / L / t + (kinds["norms"] - norm) / L
-        self.tied = kinds["embedding"] / t if self.model.tied_embeddings and self.strategy.pipeline > 1 else 0.0
-        self.first = (kinds["embedding"] + kinds["positions"]) / t
-        self.last = (kinds["output"] / t or self.tied) + norm
-        mixed = max(self.model.mixture_layers, 1)
-        self.experts = self.model.expert_parameters / mixed / t / self.strategy.expert
+        mixed, p = self.model.mixture_share, self.strategy.pipeline
+        held = self.model.rank_parameters(self.strategy.tensor, self.strategy.expert)
+        self.shared, self.experts = float(held.layers(1 - mixed, mixed)), float(held.experts)
+        self.first, self.last = float(held.first), float(held.last(p))
+        self.tied = float(held.tied) * (p > 1)
 
     def add(self, operation: Operation, after: list[int], name: Any = None) -> int:
         """Number of an operation, which also waits for `after`; one with a name is added once."""
