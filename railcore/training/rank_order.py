@@ -78,9 +78,8 @@ def group_levels(columns: Mapping[str, Any]) -> dict[str, GroupLevels]:
     arrays = [np.asarray(columns.get(name, int(name in names[:5])), np.int64) for name in names]
     *sizes, e, whole, place = np.broadcast_arrays(*arrays)
     occurring, which = np.unique(place, return_inverse=True)
-    which = which.reshape(place.shape)
-    orders = list(ORDERS.values())
-    found = [_levels(orders[k], dict(zip(DIMENSIONS, sizes, strict=True)), e, whole > 0) for k in occurring.tolist()]
+    orders, which = [list(ORDERS.values())[k] for k in occurring.tolist() or [0]], which.reshape(place.shape)
+    found = [_levels(order, dict(zip(DIMENSIONS, sizes, strict=True)), e, whole > 0) for order in orders]
     if len(found) == 1:
         return found[0]
     return {
