@@ -118,11 +118,22 @@ def pipeline_bubble_time(
 
 @Arithmetic
 def microbatches_in_flight(p: Any, m: Any, v: Any, i: Any) -> Any:
-    """Micro-batches whose activations stage i holds at once in 1f1b or interleaved, a chunk counting 1/v.
+    """Micro-batches whose activations a stage holds at once in 1f1b or interleaved, a chunk counting 1/v.
 
-    min(m, (w + 1) / v + r (v - 1) / v) with the w forward passes before the first backward one: p - 1 - i, with chunks
+    min(m, (w + 1 + r (v - 1)) / v) with w forward passes before the first backward one: p - 1 - i, with chunks
     2 (p - 1 - i) + (v - 1) p. r = m mod p: a rest of the micro-batches joins a group of p, and waits with it.
     Arithmetic of one strategy or of arrays, as `critical_path` is.
+
+    Parameters
+    ----------
+    p, m, v
+        Stages, micro-batches, chunks of a stage.
+    i
+        The stage, from 0.
+
+    Returns
+    -------
+    Micro-batches.
     """
     rest = (m - p * np.floor(m / p)) * (v - 1)
     return smaller((p - i + (v > 1) * (p - 1 - i) + (v - 1) * p + rest) / v, m)
