@@ -74,46 +74,43 @@ def group_levels(columns: Mapping[str, Any]) -> dict[str, GroupLevels]:
 
     columns: tensor, context, data, pipeline, expert, and whole_experts and placement where they are not 0.
     """
-    names = (*DIMENSIONS, "expert", "whole_experts", "placement")
-    arrays = [np.asarray(columns.get(name, int(name in names[:5])), np.int64) for name in names]
-    *sizes, e, whole, place = np.broadcast_arrays(*arrays)
-    occurring, which = np.unique(place, return_inverse=True)
-    orders, which = [list(ORDERS.values())[k] for k in occurring.tolist() or [0]], which.reshape(place.shape)
-    found = [_levels(order, dict(zip(DIMENSIONS, sizes, strict=True)), e, whole > 0) for order in orders]
-    if len(found) == 1:
-        return found[0]
-    return {
-        kind: GroupLevels(*(np.choose(which, values) for values in zip(*(each[kind] for each in found), strict=True)))
-        for kind in found[0]
-    }
-
-
-def _levels(order: tuple[str, ...], sizes: dict[str, np.ndarray], e: np.ndarray, whole: np.ndarray) -> dict[str, Any]:
-    """`group_levels` of strategies with one order of ranks."""
-    strides, apart = {}, np.ones_like(e)
-    for name in order:
-        strides[name], apart = apart, apart * sizes[name]
-
-    def spanning(*names: str) -> GroupLevels:
-        """The group over some dimensions as one or two runs, since there is one gap between them at most."""
-        first, *others = (name for name in order if name in names)
-        n, s, runs, gap = sizes[first], strides[first], np.ones_like(e), strides[first]
-        for name in others:
-            gap = np.where(runs == 1, strides[name], gap)
-            follows = (runs == 1) & (gap == n * s)
-            n, runs = np.where(follows, n * sizes[name], n), np.where(follows, 1, runs * sizes[name])
-        return GroupLevels(n, s, runs, gap, np.ones_like(e, bool))
-
-    replica = spanning("context", "data")
-    spread = zip(spanning("tensor", "context", "data"), replica, strict=True)
-    n, s, runs, gap, _ = (np.where(whole, *pair) for pair in spread)
+    arrays = [np.asarray(columns.get(name, 1), np.int64) for name in (*DIMENSIONS, "expert")]
+    arrays += [np.asarray(columns.get(name, 0), np.int64) for name in ("whole_experts", "placement")]
+    t, c, d, p, e, whole, place = np.broadcast_arrays(*arrays)
+    sizes = dict(zip(DIMENSIONS, (t, c, d, p), strict=True))
+    stride = _strides(sizes, place)
+    # Context and data ranks as two runs, and all but pipeline ranks, which only these may come between.
+    near, far = stride["context"], stride["data"]
+    first = near <= far  # where they are equal, one of them has one rank
+    replica = GroupLevels(
+        np.where(first, c, d), np.minimum(near, far), np.where(first, d, c), np.maximum(near, far)
+    ).joined()
+    n, s, runs, gap, _ = replica
+    if whole.any():
+        fast = {name: np.where(stride[name] < stride["pipeline"], sizes[name], 1) for name in DIMENSIONS[:3]}
+        inner = np.prod(list(fast.values()), axis=0)
+        every = GroupLevels(inner, np.ones_like(e), t * c * d // inner, stride["pipeline"] * p).joined()
+        n, s, runs, gap = (np.where(whole > 0, *pair) for pair in zip(every[:4], replica[:4], strict=True))
     inside = np.gcd(e, n)
     beyond = e // inside
     regular = (inside == e) | (inside == n) | (n * runs % e > 0)  # the last has its obstacle elsewhere
     holders = np.maximum(n // inside, 1), s * inside, np.maximum(runs // beyond, 1), gap * beyond
     return {
-        **{name: spanning(name) for name in ("tensor", "context", "pipeline")},
+        **{name: GroupLevels(sizes[name], stride[name]) for name in ("tensor", "context", "pipeline")},
         "replica": replica,
         "expert": GroupLevels(inside, s, beyond, gap, regular),
         "expert_replica": GroupLevels(*holders, regular),
     }
+
+
+def _strides(sizes: Mapping[str, np.ndarray], place: np.ndarray) -> dict[str, np.ndarray]:
+    """How many GPUs neighbours in each dimension are apart: the ranks of all dimensions that vary faster."""
+    occurring, which = np.unique(place, return_inverse=True)
+    orders, which = [list(ORDERS.values())[k] for k in occurring.tolist() or [0]], which.reshape(place.shape)
+    found: dict[str, list[np.ndarray]] = {name: [] for name in DIMENSIONS}
+    for order in orders:
+        apart = np.ones_like(place)
+        for name in order:
+            found[name].append(apart)
+            apart = apart * sizes[name]
+    return {name: each[0] if len(orders) == 1 else np.choose(which, each) for name, each in found.items()}
