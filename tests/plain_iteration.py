@@ -4,14 +4,16 @@
 railcore are the fields of models, machines and runtimes, and the parameters that a model counts.
 """
 
+import itertools
 import math
 from statistics import NormalDist
 
-ORDERS = (
+NAMED = (
     ("tensor", "context", "data", "pipeline"),
     ("tensor", "context", "pipeline", "data"),
     ("data", "tensor", "context", "pipeline"),
 )
+ORDERS = (*NAMED, *(order for order in itertools.permutations(NAMED[0]) if order not in NAMED))
 
 
 # Where ranks lie, and links
@@ -35,8 +37,11 @@ def plain_groups(strategy):
         return runs
 
     spread = [name for name in order if name in ("context", "data") or (name == "tensor" and strategy["whole_experts"])]
-    left, near, same = strategy["expert"], [], []
-    for size, gap in joined(spread):
+    left, near, same, runs = strategy["expert"], [], [], joined(spread)
+    ranks = math.prod(size for size, _ in runs)
+    if runs and left % runs[0][0] and runs[0][0] % left and ranks % left == 0:  # taken as ranks in domains of their own
+        near, same, left, runs = [(left, math.inf)], [(ranks // left, math.inf)], 1, []
+    for size, gap in runs:
         taken = math.gcd(left, size)
         near.append((taken, gap))
         same.append((size // taken, gap * taken))
@@ -55,7 +60,7 @@ def plain_spread(gpu, runs):
         runs = [(runs[0][0] * runs[1][0], runs[0][1])]
     inside, ranks, whole = 1, 1, True
     for size, gap in runs:
-        part = math.gcd(size, max(gpu.hb_domain_size // gap, 1)) if whole else 1
+        part = math.gcd(size, max(int(gpu.hb_domain_size // gap), 1)) if whole else 1
         inside, ranks, whole = inside * part, ranks * size, whole and part == size
     return inside, ranks // inside
 
@@ -370,20 +375,31 @@ def plain_stage(model, gpu, runtime, strategy, offload):
     level, ends, whole = (strategy[name] for name in ("sharding", "ends_as_layers", "whole_experts"))
     places, groups, hbm = model.layers + 2 * ends, plain_groups(strategy), gpu.memory_Bps * gpu.memory_fraction
     n = math.ceil(places / p)
-    kinds = model.parameters()
-    edge = kinds["embedding"] + kinds["positions"]
-    inner = (model.total_parameters - model.expert_parameters - edge - kinds["output"]) / model.layers
+    h, w, f_e, bias = model.hidden, model.ffn_matrices, model.expert_hidden, 1 if model.biases else 0
+    norm = h * (1 + bias)
+    rows, edge = model.vocabulary * h / t, (model.vocabulary + model.positions) * h / t
+
+    def network(wide, slices):
+        """Of a feed-forward; the bias behind its sum is whole on every tensor rank."""
+        return w * h * wide / slices + bias * ((w - 1) * wide / slices + h) if wide else 0
+
+    inner = norm * (1 if model.parallel_block else 2) + (1 + bias) * (model.query_rank + model.kv_rank)
+    inner += sum(columns * (side + bias) for columns, side in plain_matrices(model, t))
+    share = model.mixture_layers / model.layers
+    inner += (1 - share) * network(model.ffn_hidden, t)
+    inner += share * (model.experts * h + network(model.shared_hidden, t))
     mixtures = model.mixture_layers / model.layers
     if p > 1 and model.dense_layers:
         mixtures = 1 / model.expert_layer_interval
     experts = 0.0
     if model.experts:
-        experts = mixtures * model.expert_parameters / model.mixture_layers / (e * (1 if whole else t))
-    last = edge + kinds["output"] if p == 1 else kinds["output"] or kinds["embedding"]
+        experts = mixtures * model.experts / e * network(f_e, 1 if whole else t)
+    last = norm + (0 if model.tied_embeddings and p == 1 else rows)
+    first, last = (edge + last, edge + last) if p == 1 else (edge, last)
     held = {
-        "first": (((n - ends) * inner + (last if p == 1 else edge)) / t, (n - ends) * experts),
-        "middle": (n * inner / t, n * experts),
-        "last": (((n - ends) * inner + last) / t, (n - ends) * experts),
+        "first": ((n - ends) * inner + first, (n - ends) * experts),
+        "middle": (n * inner, n * experts),
+        "last": ((n - ends) * inner + last, (n - ends) * experts),
     }
     sizes = [held[stage] for stage in ("first", "last", "middle")[: 3 if p > 2 else 2]]
     fullest = tuple(max(parts) for parts in zip(*sizes, strict=True))

@@ -199,16 +199,13 @@ def test_uneven_layers_take_the_time_of_the_fullest_stage():
 @pytest.mark.parametrize("order", ORDERS.values())
 def test_each_order_of_ranks_has_its_groups_where_the_critical_path_takes_them(order, whole):
     """Ranks of a group in an HB domain, at worst over all groups, as counted rank by rank."""
-    from railcore.training.rank_order import group_levels
-
     strategy = Strategy(4, context=2, pipeline=2, data=4, expert=4, order=order, whole_experts=whole)
-    levels = group_levels({name: np.asarray(value) for name, value in strategy.columns(8).items()})
     for size in (2, 4, 8, 16, 32):
-        for kind, group in levels.items():
+        for kind, group in strategy.group_levels().items():
             inside, domains = group.in_domains(size)
             places = strategy.group_places(kind, size)
             assert int(inside) == places["largest_share"].min(), (kind, size)
-            assert int(domains) == places["domains"].max()
+            assert int(domains) == places["domains"].max(), (kind, size)
 
 
 def test_obstacles_are_all_named():

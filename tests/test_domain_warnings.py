@@ -17,6 +17,7 @@ from railcore.network.topology import PhotonicRails, domain_warnings, fat_tree, 
 from railcore.training.iteration import iteration_times
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
+from railcore.training.rank_order import GroupLevels
 from railcore.training.search import best_times, search, slowdown_by_sustained_rate
 from railcore.training.transformer import catalog_model
 
@@ -78,14 +79,14 @@ def parts(ranks, stride, hb_domain_size, groups=40):
 @given(st.integers(1, 12), st.integers(1, 10), st.integers(1, 24))
 def test_groups_are_told_where_they_lie_unevenly_and_never_have_fewer_ranks_where_they_divide(n, stride, K):
     """So that there the modelled time is too long rather than too short."""
-    box = replace(MACHINE, hb_domain_size=K)
-    taken, domains = (int(x) for x in box.split_over_domains(n, stride))
+    group = GroupLevels(n, stride)
+    taken, domains = (int(x) for x in group.in_domains(K))
     found = list(parts(n, stride, K))
     counts = {count for each in found for count in each}
     if K % stride == 0:
         assert taken == min(counts) and domains >= max(len(each) for each in found)
-        assert bool(box.lies_unevenly(n, stride)) == (len(counts) > 1)
-    elif not box.lies_unevenly(n, stride):
+        assert bool(group.lie_unevenly(K)) == (len(counts) > 1)
+    elif not group.lie_unevenly(K):
         assert counts == {taken} and {len(each) for each in found} == {domains}
 
 

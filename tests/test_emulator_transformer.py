@@ -242,17 +242,28 @@ def test_tensor_traffic_stays_in_a_domain_of_the_tensor_ranks():
     assert links["sequence"] == {"scale-up"} and links["data"] == links["pipeline"] == {"scale-out"}
 
 
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
+def test_a_rank_holds_the_parameters_that_are_counted(model):
+    strategy = Strategy(4, pipeline=2, data=2, expert=2 if model.experts else 1, sequence_parallel=True)
+    run, held = ShardedTransformer(model, strategy, 4), model.rank_parameters(4, strategy.expert)
+    per_stage = model.layers // 2
+    for rank, stage in enumerate(strategy.coordinates(np.arange(strategy.gpus))["pipeline"]):
+        mixed = sum(model.has_experts(layer) for layer in range(stage * per_stage, (stage + 1) * per_stage))
+        wanted = held.layers(per_stage - mixed, mixed) + mixed * held.experts + (held.last(2) if stage else held.first)
+        names = run.ranks.memory[run.ranks.memory["rank"] == rank].groupby("name")["bytes"].sum()
+        assert names[names.index.str.startswith("weights ")].sum() == OPTIONS.weight_bytes * wanted
+
+
 def test_what_is_left_out_is_small_sums():
-    """Copies without sequence parallelism: new weights of norms and biases alone; with it their gradients too."""
+    """Gradients of copied heads of keys and values; with sequence parallelism those of norms too."""
     strategy = Strategy(4, data=2)
     plain = transformer_transfers(LLAMA, strategy, 2).groupby(["kind", "operation"])["emulated_bytes"].sum()
     heads = 2 * LLAMA.hidden * LLAMA.head_dim * 2 * LLAMA.layers  # 2 ranks have a head of keys and one of values
-    norms = 3 / 4 * 9 * LLAMA.hidden
-    assert plain["copies", "all_gather"] == 2 * strategy.gpus * (norms + heads / 2 / 2)
-    assert plain["copies", "reduce_scatter"] == 2 * strategy.gpus * heads / 2 / 2
+    assert plain["copies", "all_reduce"] == 2 * strategy.gpus * 2 * heads / 2 / 2
     sliced = dataclasses.replace(strategy, sequence_parallel=True)
     both = transformer_transfers(LLAMA, sliced, 2).groupby(["kind", "operation"])["emulated_bytes"].sum()
-    assert both["copies", "reduce_scatter"] == both["copies", "all_gather"] == plain["copies", "all_gather"]
+    norms = 2 * 3 / 4 * 9 * LLAMA.hidden
+    assert both["copies", "all_reduce"] == 2 * strategy.gpus * norms + plain["copies", "all_reduce"]
 
 
 def test_what_replicas_do_not_divide_is_filled_with_zeros():

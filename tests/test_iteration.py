@@ -16,7 +16,7 @@ from railcore.training.layer_time import LAYER_COLUMNS, LAYER_PARTS, layer_costs
 from railcore.training.machine import Machine
 from railcore.training.parallelism import Strategy
 from railcore.training.products import product_time
-from railcore.training.rank_order import PLACEMENTS
+from railcore.training.rank_order import ORDERS, GroupLevels
 from railcore.training.runtime import OFFLOADS, Runtime, catalog_runtime
 from railcore.training.transfers import TrafficOptions
 from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer, catalog_model
@@ -77,7 +77,7 @@ def random_strategies(model, rng, size):
             "keep_gathered": rng.integers(0, 2),
             "ends_as_layers": int(rng.random() < (0.3 if p > 1 else 0.02)),
             "whole_experts": whole,
-            "placement": rng.integers(0, len(PLACEMENTS)),
+            "placement": rng.integers(0, len(ORDERS)),
             "global_batch": d * b * m + (rng.random() < 0.05),
         }
         rows.append([columns[name] for name in STRATEGY_COLUMNS])
@@ -563,6 +563,16 @@ def test_large_columns_do_not_mix_rows_up():
 BYTES, RANKS = st.floats(0, 1e12), st.integers(1, 600)
 
 
+def gathered(gpu, size, ranks, stride=1, calls=1):
+    """Seconds of an AllGather of ranks so many GPUs apart."""
+    return gpu.gather_links(size, *GroupLevels(ranks, stride).in_domains(gpu.hb_domain_size), calls).time_s
+
+
+def exchanged(gpu, size, ranks, stride=1):
+    """Seconds of an all-to-all of such ranks."""
+    return gpu.all_to_all_links(size, *GroupLevels(ranks, stride).in_domains(gpu.hb_domain_size)).time_s
+
+
 @given(BYTES, RANKS, st.sampled_from(list(MACHINES)))
 def test_a_group_in_one_domain_and_a_group_without_one_have_the_rings_time(size, n, name):
     gpu = replace(MACHINES[name], hb_latency_s=0.0, nic_latency_s=0.0)
@@ -571,12 +581,12 @@ def test_a_group_in_one_domain_and_a_group_without_one_have_the_rings_time(size,
         whole, alone = replace(gpu, hb_domain_size=n * stride), replace(gpu, hb_domain_size=stride)
         for machine_, rate in ((whole, hb), (alone, min(hb, nic))):
             ring = collectives.all_gather_time(size, n, rate), collectives.all_reduce_time(size, n, rate) / 2
-            assert float(machine_.all_gather_time(size, n, stride)) == pytest.approx(float(ring[0]), rel=1e-12)
+            assert gathered(machine_, size, n, stride) == pytest.approx(float(ring[0]), rel=1e-12)
             assert ring[1] == pytest.approx(float(ring[0]), rel=1e-12)
         for machine_, rate in ((whole, hb), (alone, nic)):
             direct = collectives.all_to_all_time(size, n, rate)
-            assert float(machine_.all_to_all_time(size, n, stride)) == pytest.approx(float(direct), rel=1e-12)
-            bandwidth, latency = machine_.neighbour_link(n, stride)
+            assert exchanged(machine_, size, n, stride) == pytest.approx(float(direct), rel=1e-12)
+            bandwidth, latency = machine_.hop_link(GroupLevels(n, stride).in_domains(machine_.hb_domain_size)[1] == 1)
             send = collectives.point_to_point_time(size, rate)
             assert n == 1 or float(size / bandwidth + latency) == pytest.approx(float(send), rel=1e-12)
 
@@ -588,15 +598,15 @@ def test_no_group_beats_its_ports(size, n, stride, K, phases):
     near = max(K // stride, 1)
     inside = max(x for x in range(1, min(n, near) + 1) if n % x == 0 and near % x == 0)
     domains = n // inside
-    link, exchange = (float(f(size, n, stride)) for f in (gpu.all_gather_time, gpu.all_to_all_time))
+    link, exchange = (float(time(gpu, size, n, stride)) for time in (gathered, exchanged))
     into_a_rank, into_a_domain = (n - 1) / n * size / hb, (domains - 1) / domains * size / (inside * nic)
     assert link >= max(into_a_rank, into_a_domain) * (1 - 1e-12)
     assert exchange >= (domains - 1) / domains * size / nic * (1 - 1e-12)
     steps = math.ceil(math.log2(inside)) * gpu.hb_latency_s + math.ceil(math.log2(domains)) * gpu.nic_latency_s
     for calls in (1, 7):
-        assert float(gpu.all_gather_time(0, n, stride, calls)) == pytest.approx(calls * steps, rel=1e-12, abs=1e-18)
+        assert gathered(gpu, 0, n, stride, calls) == pytest.approx(calls * steps, rel=1e-12, abs=1e-18)
     once = (inside > 1) * gpu.hb_latency_s + (domains > 1) * gpu.nic_latency_s
-    assert float(gpu.all_to_all_time(0, n, stride)) == pytest.approx(once, abs=1e-18)
+    assert exchanged(gpu, 0, n, stride) == pytest.approx(once, abs=1e-18)
 
 
 @pytest.mark.parametrize("message_bytes", [1e6, 1e9])
@@ -605,20 +615,16 @@ def test_phases_are_the_hierarchical_all_gather_and_take_longer_than_rings(messa
     for domains in (2, 8):
         rates = gpu.hb_Bps * gpu.hb_fraction, gpu.nic_Bps * gpu.nic_fraction
         hierarchical = collectives.hierarchical_time("all_gather", message_bytes, 8, domains, *rates)
-        ours = replace(gpu, two_phase_collectives=True).all_gather_time(message_bytes, 8 * domains)
+        ours = gathered(replace(gpu, two_phase_collectives=True), message_bytes, 8 * domains)
         assert float(ours) == pytest.approx(float(hierarchical), rel=1e-12)
-        assert ours > gpu.all_gather_time(message_bytes, 8 * domains)
+        assert ours > gathered(gpu, message_bytes, 8 * domains)
 
 
 def test_links_take_arrays():
     gpu, sizes, ranks = A100, np.array([1e6, 1e9, 0.0, 5e8]), np.array([1, 8, 16, 24])
-    bandwidth, latency = gpu.neighbour_link(ranks, 2)
-    alone = [gpu.neighbour_link(n, 2) for n in ranks]
-    assert list(zip(bandwidth, latency, strict=True)) == [(float(a), float(b)) for a, b in alone]
-    assert bandwidth[0] == gpu.collective_hb_Bps and bandwidth[-1] == gpu.collective_nic_Bps
-    for time in (gpu.all_gather_time, gpu.all_to_all_time):
-        loop = [float(time(size, n, 2)) for size, n in zip(sizes, ranks, strict=True)]
-        assert time(sizes, ranks, 2) == pytest.approx(loop, rel=1e-12) and loop[0] == 0
+    for time in (gathered, exchanged):
+        loop = [float(time(gpu, size, n, 2)) for size, n in zip(sizes, ranks, strict=True)]
+        assert time(gpu, sizes, ranks, 2) == pytest.approx(loop, rel=1e-12) and loop[0] == 0
 
 
 SIDES = st.integers(1, 5000)
@@ -725,7 +731,9 @@ def test_links_carry_the_bytes_of_the_counted_step(sequence_parallel, recompute,
     assert links["context"] == pytest.approx(sent["context"] / B, rel=1e-9)
     gathered = 0 if sequence_parallel else 2 * 4 * 0.75 * 2 * 2048 / 2 * 2 * 12288  # m, 3 / 4 of u in 2 bytes, twice
     assert links["pipeline"] == pytest.approx((sent["pipeline"] + gathered) / B, rel=1e-9)
-    edges = model.parameters()["embedding"] + model.parameters()["positions"]
-    inner = model.total_parameters - edges  # the fullest of 4 stages has the edges too, which the table leaves out
-    layers = inner - model.last_norm  # and so it does with the last norm
-    assert links["data"] * layers / (inner + 4 * edges) == pytest.approx(sent["data"] / B, rel=1e-9)
+    kinds, t, p = model.parameters(), 4, 4
+    edges = kinds["embedding"] + kinds["positions"]
+    copies = kinds["norms"] - model.last_norm + 2 * model.layers * model.hidden  # norms, and biases behind two sums
+    layers = (model.total_parameters - edges - model.last_norm + (t - 1) * copies) / t / p
+    # The fullest stage, the first, has the edges too, which the table leaves out.
+    assert links["data"] * layers / (layers + edges / t) == pytest.approx(sent["data"] / B, rel=1e-9)

@@ -287,7 +287,7 @@ def test_one_rank_holds_eighteen_bytes_of_every_parameter(model):
 def test_sharding_splits_one_kind_of_state_after_another(model, t, p, ranks, e):
     n = ranks * e
     levels = [model.state_bytes(t, p, n, level, e, whole_layers=0) for level in range(len(SHARDING))]
-    shared, experts = model.rank_parameters(t, p, e)
+    shared, experts = model.stage_parameters(t, p, e)
     whole, own = shared + experts, shared / n + experts / ranks
     for level, states in enumerate(levels):
         split = {"optimizer": level >= 1, "gradients": level >= 2, "weights": level >= 3}
@@ -313,18 +313,33 @@ def test_a_rank_holds_layers_whole_beside_its_share_of_sharded_weights_and_gradi
     assert (again["weights"], again["gradients"]) == (every["weights"], held["gradients"])
 
 
+@given(models(), SIZES, SIZES)
+def test_tensor_and_expert_ranks_hold_the_model_and_copies_besides(model, t, e):
+    """Copied: norms, biases behind a sum, the router, and heads of keys and values where t is more than these."""
+    held, one, h = model.rank_parameters(t, e), model.rank_parameters(), model.hidden
+    mixed = model.mixture_layers
+    layers = one.layers(model.layers - mixed, mixed) + mixed * one.experts
+    assert layers + one.first + one.last(1) == model.total_parameters
+    norms, sums = (1 if model.parallel_block else 2) * model.last_norm, h * model.biases
+    heads = 2 * max(t - model.kv_heads, 0) * model.head_dim * (h + model.biases)
+    dense, mixture = (t - 1) * (norms + 2 * sums) + heads, (t - 1) * (norms + sums + model.experts * h) + heads
+    assert t * held.dense_layer == pytest.approx(one.dense_layer + dense, rel=1e-12)
+    assert t * held.mixture_layer == pytest.approx(one.mixture_layer + mixture, rel=1e-12)
+    assert t * e * held.experts == pytest.approx(one.experts + (t - 1) * model.experts * sums, rel=1e-12)
+    assert e * model.rank_parameters(t, e, True).experts == pytest.approx(one.experts, rel=1e-12)
+    for part in ("embedding", "positions", "output", "tied"):
+        assert t * getattr(held, part) == pytest.approx(getattr(one, part), rel=1e-12)
+    assert held.last_norm == model.last_norm
+
+
 @given(models(), SIZES, SIZES, SIZES)
-def test_tensor_and_pipeline_ranks_split_the_states(model, t, p, e):
-    one, many = (np.array(model.rank_parameters(ranks, p, e)) for ranks in (1, t))
-    assert np.allclose(one, t * many, rtol=1e-12)
-    kinds = model.parameters()
-    ends = sum(kinds[kind] for kind in ("embedding", "positions", "output"))
-    last = kinds["embedding"] if model.tied_embeddings else kinds["output"]
-    fullest = ends if p == 1 else max(kinds["embedding"] + kinds["positions"], last)
-    inner = model.total_parameters - model.expert_parameters - ends
-    shared, experts = model.rank_parameters(t, p, e)
-    assert shared == pytest.approx((inner / p + fullest) / t, rel=1e-12)
-    assert experts * t * p * e == pytest.approx(model.expert_parameters, rel=1e-12)
+def test_the_fullest_stage_has_its_layers_and_an_end(model, t, p, e):
+    held, mixed = model.rank_parameters(t, e), model.mixture_layers
+    shared, experts = model.stage_parameters(t, p, e)
+    ends = held.embedding + held.positions, held.output + held.last_norm + (held.tied if p > 1 else 0)
+    inner = held.layers(model.layers - mixed, mixed) / p
+    assert shared == pytest.approx(inner + (sum(ends) if p == 1 else max(ends)), rel=1e-12)
+    assert experts == pytest.approx(mixed / p * held.experts, rel=1e-12)
 
 
 def test_expert_ranks_split_the_experts_alone():

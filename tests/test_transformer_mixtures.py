@@ -254,7 +254,7 @@ def test_shared_experts_are_a_wider_dense_part():
     assert shared.total_parameters - none.total_parameters == added == shared.parameters()["shared experts"]
     assert shared.active_parameters - none.active_parameters == added
     assert shared.expert_parameters == none.expert_parameters
-    alone = np.array(shared.rank_parameters(2, 3, 4)) - none.rank_parameters(2, 3, 4)
+    alone = np.array(shared.stage_parameters(2, 3, 4)) - none.stage_parameters(2, 3, 4)
     assert alone == pytest.approx([added / 6, 0], rel=1e-12)
 
 
@@ -283,7 +283,7 @@ def test_layers_of_both_kinds_average_to_the_model(model, b, t):
 
 @given(models(), SIZES, SIZES)
 def test_states_are_those_of_all_parameters(model, p, e):
-    shared, experts = model.rank_parameters(1, p, e)
+    shared, experts = model.stage_parameters(1, p, e)
     assert experts * p * e == pytest.approx(model.expert_parameters, rel=1e-12)
     if p == e == 1:
         assert shared + experts == model.total_parameters
@@ -297,10 +297,26 @@ def test_traffic_follows_the_experts_width_and_the_shared_ones():
     assert two["expert"] == one["expert"]
     u = 32 * 64 * 2  # an AllGather and a ReduceScatter forward, one more of the first backward, in 5 mixture layers
     assert two["sequence"] - one["sequence"] == pytest.approx(5 * 5 * u / 2)
-    more = (shared.total_parameters - plain.total_parameters) / 2
+    added = shared.total_parameters - plain.total_parameters
+    more = (added + 5 * 64) / 2  # the bias behind the sum is whole on both tensor ranks
     assert two["data"] - one["data"] == pytest.approx(2 * 3 / 4 * more * 2, rel=1e-12)
     for model in (plain, shared):  # experts are on all 4 ranks, and no two ranks share one
-        assert model.rank_parameters(2, 1, 4)[1] == 5 * 2 * (model.expert_weights + model.expert_biases) / 2
+        wanted = 5 * 2 * (model.expert_weights + model.expert_biases + 64) / 2
+        assert model.stage_parameters(2, 1, 4)[1] == pytest.approx(wanted, rel=1e-12)
+
+
+@given(models(), SIZES)
+def test_tensor_ranks_hold_latents_and_routers_whole(model, t):
+    held, one, h = model.rank_parameters(t), model.rank_parameters(), model.hidden
+    bias, ranks = int(model.biases), model.query_rank + model.kv_rank
+    copies = 2 * model.last_norm + ranks * (1 + bias) + h * bias  # norms, latent ones too, the bias of the output
+    if model.kv_rank:
+        copies += (model.query_rank + model.kv_rank + model.rope_dim) * (h + bias)
+    else:
+        copies += 2 * max(t - model.kv_heads, 0) / max(t - 1, 1) * model.head_dim * (h + bias)
+    router = model.experts * h + h * (bias if model.shared_hidden else 0)
+    assert t * held.dense_layer == pytest.approx(one.dense_layer + (t - 1) * (copies + h * bias), rel=1e-12)
+    assert t * held.mixture_layer == pytest.approx(one.mixture_layer + (t - 1) * (copies + router), rel=1e-12)
 
 
 def test_what_tensor_ranks_do_not_divide_is_named():

@@ -17,7 +17,7 @@ from railcore.training.parallelism import Strategy
 from railcore.training.pipeline_schedule import pipeline_bubble_time, schedule
 from railcore.training.runtime import MODERN, catalog_runtime
 from railcore.training.simulation import simulate
-from railcore.training.stage_program import StageProgram, StepOptions, fsdp_options, group_spread
+from railcore.training.stage_program import StageProgram, StepOptions, fsdp_options
 from railcore.training.transformer import GRADIENT_BYTES, WEIGHT_BYTES
 from railcore.training.workload import LINKS, RING_KINDS, WORKLOAD_KINDS, replicas_alike, training_step
 
@@ -50,18 +50,12 @@ def test_bytes_are_those_of_the_transfers(job, reshard):
     workload = training_step(model, H100, strategy, batch, StepOptions(sync_groups=(), detail=True))
     options = transfers.TrafficOptions(WEIGHT_BYTES, WEIGHT_BYTES, GRADIENT_BYTES, scatter_gather=True)
     rows = transfers.step_transfers(model, strategy, batch, options)
-    t, m = strategy.tensor, strategy.microbatches(batch)
-    gathered = {"none": 0, "optimizer": 1, "gradients": 1, "weights": 2 * m}[strategy.sharding]
-    reduced = m if strategy.sharding in ("gradients", "weights") else 1
-    of_norms = (gathered * WEIGHT_BYTES + reduced * GRADIENT_BYTES) * (strategy.context * strategy.data > 1)
     for kind in ("context", "expert", "pipeline", "data"):
         wanted = sum(
             row.calls * row.message_bytes * row.stage_weights(strategy).sum() for row in rows if row.kind == kind
         )
-        if kind == "data":  # norms are whole on each tensor rank
-            wanted += model.parameters()["norms"] * (1 - 1 / t) * of_norms
         if kind == "expert" and not strategy.sequence_parallel:  # in slices of the tensor ranks
-            wanted /= t
+            wanted /= strategy.tensor
         assert message_bytes(workload, kind) == pytest.approx(wanted, rel=1e-12)
 
 
@@ -340,21 +334,10 @@ def test_rings_join_neighbours_on_a_rail_and_hops_are_forwarded():
     assert shifted.transfers(hop) == [(5, 9)] and shifted.transfers(hop, forwarded=True) == [(1, 9)]
 
 
-@pytest.mark.parametrize(
-    ("kind", "strategy", "spread"),
-    [
-        ("tensor", Strategy(tensor=4, data=4), (4, 1)),
-        ("replica", Strategy(tensor=4, data=4), (1, 4)),
-        ("replica", Strategy(tensor=2, data=4), (2, 2)),
-        ("context", Strategy(tensor=2, context=2, data=2), (2, 1)),
-        ("expert_replica", Strategy(context=2, data=4, expert=4), (1, 2)),
-        ("pipeline", Strategy(tensor=4, pipeline=4), (1, 4)),
-        ("ends", Strategy(pipeline=4), (2, 1)),
-        ("ends", Strategy(tensor=4, pipeline=3), (1, 2)),
-    ],
-)
-def test_where_groups_lie(kind, strategy, spread):
-    assert group_spread(H100, strategy, kind) in (spread, (1, 2) if kind == "ends" else spread)
+@pytest.mark.parametrize(("strategy", "link"), [(Strategy(pipeline=4), "hb"), (Strategy(tensor=2, pipeline=3), "rail")])
+def test_the_ends_of_a_pipeline_use_the_rails_where_they_are_in_two_domains(strategy, link):
+    table = training_step(replace(TIED, layers=12), H100, strategy, 4, NO_SYNC).table
+    assert set(table.loc[table["group"].str.startswith("ends"), "link"]) == {link}
 
 
 def test_odd_steps_are_told():

@@ -13,10 +13,13 @@ from functools import cached_property, update_wrapper
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from railcore.facts import files
 
 _SOURCES = (  # files and folders of the package with functions that are compiled
-    *("facts/compiled.py", "network/transport", "training/critical_path.py", "training/search/kernel.py"),
+    *("facts/compiled.py", "network/transport", "training/critical_path.py", "training/pipeline_schedule.py"),
+    "training/search/kernel.py",
 )
 
 
@@ -79,6 +82,17 @@ class Arithmetic(CompiledLoop):
     def __call__(self, *arguments: Any) -> Any:
         """Run it on numbers or arrays."""
         return self.array_form(*arguments)
+
+
+def _larger_number(a: Any, b: Any) -> Any:
+    return a if a > b else b
+
+
+def _smaller_number(a: Any, b: Any) -> Any:
+    return a if a < b else b
+
+
+larger, smaller = Arithmetic(_larger_number, np.maximum), Arithmetic(_smaller_number, np.minimum)
 
 
 class _Prefetch:

@@ -18,9 +18,11 @@ from numpy.typing import ArrayLike
 from railcore.facts.arguments import checked
 from railcore.facts.checks import Floats, at_least, one_of, whole
 from railcore.facts.units import significant
+from railcore.training.collectives import rings_time
 from railcore.training.iteration import STRATEGY_COLUMNS, iteration_times
 from railcore.training.layer_time import layer_costs
 from railcore.training.machine import Machine, as_machine
+from railcore.training.rank_order import group_levels
 from railcore.training.runtime import MODERN, Runtime
 from railcore.training.search import search, strategy_label
 from railcore.training.stage_program import DEFAULT_STEP, StepOptions, fsdp_options
@@ -159,12 +161,10 @@ def overhead_estimate(
     return OverheadEstimate(*np.broadcast_arrays(*times))
 
 
-def _ring_s(machine: Machine, size: Any, ranks: Any, stride: Any) -> Any:
-    """AllGather or ReduceScatter as rings, over the rails where the ranks are in several HB domains."""
-    x, y = machine.split_over_domains(ranks, stride)
-    hb, nic = machine.collective_hb_Bps, machine.collective_nic_Bps
-    rate = np.where(y > 1, np.minimum(hb, x * nic), hb)
-    return size * (x * y - 1) / (x * y) / rate + np.maximum(y - 1, 0) * machine.nic_latency_s
+def _ring_s(machine: Machine, size: Any, inside: Any, domains: Any) -> Any:
+    """AllGather or ReduceScatter as rings, which take a step to every other domain."""
+    time = rings_time(size, inside, domains, machine.collective_hb_Bps, machine.collective_nic_Bps)
+    return time + (domains - 1) * machine.nic_latency_s
 
 
 def _read_step(
@@ -179,19 +179,19 @@ def _read_step(
     columns = dict(zip(columns, np.broadcast_arrays(*columns.values()), strict=True))
     names = ("tensor", "context", "pipeline", "data", "interleave", "micro_batch", "sharding", "global_batch")
     t, c, p, d, v, size, level, batch = (columns[name] for name in names)
-    layer, kinds, layers = layer_costs(model, machine, runtime, columns), model.parameters(), model.layers
-    ends = kinds["embedding"] + kinds["positions"], kinds["output"] or kinds["embedding"] * (p > 1)
-    inner = (model.total_parameters - ends[0] - kinds["output"]) / layers
+    layer, layers = layer_costs(model, machine, runtime, columns), model.layers
+    held, mixed = model.rank_parameters(t), model.mixture_share
+    parts = held.layers(1 - mixed, mixed) + mixed * held.experts, held.first, held.last(p)
+    spread = {kind: group.in_domains(machine.hb_domain_size) for kind, group in group_levels(columns).items()}
+    on_rails = {kind: domains > 1 for kind, (_, domains) in spread.items()}
+    rate, latency = machine.hop_link(~on_rails["pipeline"])
     n, twice = c * d, np.where(level == SHARDING.index("none"), 2, 1)
     gathers, sums = (
-        [_ring_s(machine, bytes_each * part / t, n, t) for part in (inner, *ends)]
+        [_ring_s(machine, bytes_each * part, *spread["replica"]) for part in parts]
         for bytes_each in (WEIGHT_BYTES, GRADIENT_BYTES)
     )
     keys = _KEYS_BYTES * model.key_value_elements(t) * size * model.sequence_length
-    rate, latency = machine.neighbour_link(p, n * t)
-    spread = {"data": (n, t), "context": (c, t), "pipeline": (p, n * t)}
-    on_rails = {name: machine.split_over_domains(*group)[1] > 1 for name, group in spread.items()}
-    own = on_rails["data"] & (d > 1)  # else the data ranks' circuits are the context ranks'
+    own = on_rails["replica"] & (d > 1)  # else the data ranks' circuits are the context ranks'
     step = _Step(
         p=p,
         v=v,
@@ -204,7 +204,7 @@ def _read_step(
         h=(p > 1) * (latency + layer.boundary_bytes / rate + layer.boundary_gather.time_s),
         logits_s=layer.logits_s,
         optimizer_s=optimizer_s,
-        keys=_ring_s(machine, keys, c, t),
+        keys=_ring_s(machine, keys, *spread["context"]),
         edge_g=gathers[1],
         edge_r=twice * sums[1],
         head_g=gathers[2],

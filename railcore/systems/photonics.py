@@ -223,7 +223,7 @@ def overhead(
     small = step(one_replica=one)
     if one and not all(network.alike(small) and not network.wrong_predictions for network in networks):
         one, small = False, step()
-    first = {stage * strategy.gpus // strategy.pipeline for stage in range(strategy.pipeline)}
+    first = set(strategy.groups("pipeline")[0].tolist())
 
     def workload(network: PhotonicCircuits) -> Workload:
         """One replica; all of them where delays of 0 let requests of all stages meet."""

@@ -448,3 +448,31 @@ def hierarchical_time(
         sum((time for name, time in times.items() if name.startswith(where)), np.zeros(())) for where in (HB, NIC)
     )
     return hb + nic + (parts - 1) * np.maximum(hb, nic)
+
+
+def rings_time(
+    message_bytes: ArrayLike, hb_ranks: ArrayLike, domains: ArrayLike, hb_Bps: ArrayLike, nic_Bps: ArrayLike
+) -> Floats:
+    """Time of an AllGather or ReduceScatter by x rings through all n = x y ranks, without latency [s].
+
+    D (n - 1) / n over B_HB in one HB domain, else over min(B_HB, x B_NIC), since each ring carries D / x through its
+    NICs and all of them pass the HB interconnect. An AllReduce takes twice as long.
+
+    Parameters
+    ----------
+    message_bytes, hb_ranks, domains
+        D [bytes], x and y.
+    hb_Bps, nic_Bps
+        Of a GPU in one direction [bytes/s]. All arguments broadcast.
+
+    Returns
+    -------
+    Seconds, an array of the arguments' common shape.
+
+    References
+    ----------
+    GitHub NVIDIA/nccl, issue 43 (many rings).
+    """
+    x, y = np.asarray(hb_ranks), np.asarray(domains)
+    rate = np.where(y > 1, np.minimum(hb_Bps, x * np.asarray(nic_Bps)), hb_Bps)
+    return np.asarray(steps_and_bytes("all_gather", "ring", message_bytes, x * y)[1] / rate)

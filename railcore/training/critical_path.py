@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from railcore.facts.compiled import Arithmetic
+from railcore.facts.compiled import Arithmetic, larger, smaller
+from railcore.training.pipeline_schedule import microbatches_in_flight
 
 _LAYER_NUMBERS = (
     *("forward_s", "backward_s", "compute_s", "forward_hb_s", "forward_nic_s", "backward_hb_s", "backward_nic_s"),
@@ -57,17 +58,6 @@ class CriticalPath(NamedTuple):
     nic_s: Any
     fullest: Any
     activation_bytes: Any
-
-
-def _larger_number(a: Any, b: Any) -> Any:
-    return a if a > b else b
-
-
-def _smaller_number(a: Any, b: Any) -> Any:
-    return a if a < b else b
-
-
-larger, smaller = Arithmetic(_larger_number, np.maximum), Arithmetic(_smaller_number, np.minimum)
 
 
 @Arithmetic
@@ -187,18 +177,12 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     bubble = others * passes + hops * (hiding * (p - per_chunk) + (1 - hiding) * others)
     straggler = stage.spread * (m * (n * layer.compute_s + logits) + others * n * layer.compute_s)
     total = m * (steady + logits) + bubble + once + stage.optimizer_s + stage.offload_s + stage.once_s + straggler
-    # Micro-batches in flight: p on the first stage, one less on the next, 1 on the last one; of v chunks (p - 1) / v
-    # more, (p - 3) / v more, and p - (p - 1) / v. A rest of the micro-batches joins a group of p, and waits with it.
-    chunked = 1.0 * (v > 1)
-    rest = (m - p * np.floor(m / p)) * (v - 1) * per_chunk
     slot = LAYERS_IN_MEMORY * layer.kept_bytes * setting.offload_activations
     stays = (1 - setting.offload_activations) * layer.kept_bytes
     at_edge = (n - stage.edge_layers) * stays
-    first = smaller(p + chunked * (p - 1) * per_chunk + rest, m) * at_edge + slot + stage.first_bytes
-    middle = (p > 2) * (
-        smaller(p - 1 + chunked * (1 + (p - 3) * per_chunk) + rest, m) * n * stays + slot + stage.middle_bytes
-    )
-    last = smaller(p - (p - 1) * per_chunk + rest, m) * at_edge + slot + layer.logits_bytes + stage.last_bytes
+    first = microbatches_in_flight(p, m, v, 0) * at_edge + slot + stage.first_bytes
+    middle = (p > 2) * (microbatches_in_flight(p, m, v, 1) * n * stays + slot + stage.middle_bytes)
+    last = microbatches_in_flight(p, m, v, p - 1) * at_edge + slot + layer.logits_bytes + stage.last_bytes
     most = larger(first, larger(middle, last))
     on_first, on_last = 1.0 * (first >= most), 1.0 * (first < most) * (last >= most)
     states = on_first * stage.first_bytes + on_last * stage.last_bytes + (1 - on_first - on_last) * stage.middle_bytes

@@ -383,7 +383,10 @@ def _without_ranks(
     Replicas that are left may fill HB domains unevenly, which slows their collectives: the job does without up to K
     more, whatever gives the most tokens/s.
     """
-    each = strategy.expert // math.gcd(strategy.expert, strategy.context)  # replicas that share experts go together
+    spread = ("context", "tensor") if strategy.whole_experts else ("context",)
+    faster = [name for name in strategy.order[: strategy.order.index("data")] if name in spread]
+    within = math.prod(getattr(strategy, name) for name in faster)  # ranks of a replica that come before the next one's
+    each = min(strategy.expert // math.gcd(strategy.expert, within), strategy.data)  # replicas that share experts
     most = strategy.data - each * np.unique(strategy.coordinates(lost)["data"] // each).size
     data = np.arange(most, max(most - machine.hb_domain_size, 0), -each)
     rows: list[dict[str, Any]] = [{"job": "spare GPUs take over"}]

@@ -18,7 +18,7 @@ from railcore.training.critical_path import LAYER_ROW, MEMORY, NETWORK, SETTING,
 from railcore.training.layer_time import COMPUTE_PARTS, LAYER_COLUMNS, LAYER_PARTS, LINK_KINDS, LayerCosts, layer_costs
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy, indivisible
-from railcore.training.rank_order import PLACEMENTS, GroupLevels, group_levels
+from railcore.training.rank_order import ORDERS, group_levels
 from railcore.training.runtime import MODERN, OFFLOADS, Runtime, as_runtime
 from railcore.training.stage_costs import STAGE_COLUMNS, STAGES, StageCosts, stage_costs
 from railcore.training.transformer import LEVELS, Transformer, as_model
@@ -28,7 +28,7 @@ _OPTIONAL = ("keep_gathered", "ends_as_layers", "whole_experts", "placement")  #
 _COUNTS = ("micro_batch", "tensor", "context", "expert", "pipeline", "data", "interleave")
 STRATEGY_COLUMNS = (*_COUNTS, "sequence_parallel", *LEVELS, *_OPTIONAL, "global_batch")
 STRATEGY_RANGES = dict.fromkeys(STRATEGY_COLUMNS, (1, 2**31)) | dict.fromkeys(_SWITCHES, (0, 1))
-STRATEGY_RANGES |= {name: (0, len(levels) - 1) for name, levels in (LEVELS | {"placement": PLACEMENTS}).items()}
+STRATEGY_RANGES |= {name: (0, len(levels) - 1) for name, levels in (LEVELS | {"placement": tuple(ORDERS)}).items()}
 _RANK_PARTS = ("logits", "pipeline", "bubble", "data", "optimizer", "offload", "once", "straggler")
 TIME_PARTS = tuple(f"{name}_s" for name in (*LAYER_PARTS, *_RANK_PARTS))
 OBSTACLES = ("heads", "layers", "batch", "interleave", "sequence", "experts", "network", "memory")
@@ -133,7 +133,7 @@ def iteration_times(
         What is trained, on which GPU, with which software; names in the catalog do.
     strategies
         A `Strategy`, several, or whole numbers that broadcast, by the names in STRATEGY_COLUMNS, levels and place as
-        indices in RECOMPUTE, SHARDING and PLACEMENTS; what is in _OPTIONAL may be missing.
+        indices in RECOMPUTE, SHARDING and ORDERS; what is in _OPTIONAL may be missing.
     offload
         What the host's memory holds, one of OFFLOADS or several: the optimizer's states and step, activations, weights.
     global_batch
@@ -265,19 +265,11 @@ def _shaped(estimate: IterationEstimate, shape: tuple[int, ...]) -> IterationEst
     return IterationEstimate(**fields)
 
 
-def _lies_unevenly(machine: Machine, group: GroupLevels) -> np.ndarray:
-    """Whether some groups of a kind have more ranks in an HB domain than others; runs apart count by themselves."""
-    together = group.outer_stride == group.inner * group.inner_stride
-    ranks = group.inner * np.where(together, group.outer, 1)
-    apart = ~together & machine.lies_unevenly(group.outer, group.outer_stride)
-    return machine.lies_unevenly(ranks, group.inner_stride) | apart
-
-
 def _placement_warnings(machine: Machine, columns: Columns) -> tuple[str, ...]:
     """Which groups of ranks lie unevenly in HB domains, and what that does to the time."""
     groups = group_levels(columns)
     groups = {name: groups[kind] for name, kind in _WARNED.items()}
-    uneven = {name: _lies_unevenly(machine, group) for name, group in groups.items()}
+    uneven = {name: group.lie_unevenly(machine.hb_domain_size) for name, group in groups.items()}
     names = [name for name, found in uneven.items() if found.any()]
     if not names:
         return ()

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.training.collectives import hierarchical_time, steps_and_bytes
+from railcore.training.collectives import hierarchical_time, rings_time, steps_and_bytes
 
 
 class LinkTimes(NamedTuple):
@@ -31,35 +31,6 @@ class LinkTimes(NamedTuple):
 NO_LINK = LinkTimes(0.0, 0.0, 0.0)
 
 
-def ranks_in_domain(
-    hb_domain_size: int, inner: ArrayLike, inner_stride: ArrayLike, outer: ArrayLike = 1, outer_stride: ArrayLike = 1
-) -> tuple[np.ndarray, np.ndarray]:
-    """Ranks x of a group in one HB domain at worst, and domains y that the group is in.
-
-    A group is `outer` runs of `inner` ranks. x = gcd(n, max(K // stride, 1)) where the runs follow each other at the
-    inner stride; else gcd of each level, the outer one only where a whole run is in a domain.
-
-    Parameters
-    ----------
-    hb_domain_size
-        K [GPUs].
-    inner, inner_stride
-        Ranks of a run, and how many GPUs its neighbours are apart.
-    outer, outer_stride
-        Runs of a group, and how many GPUs the runs are apart.
-
-    Returns
-    -------
-    x and y, whole numbers of the arguments' shape.
-    """
-    n1, s1, n2, s2 = (np.asarray(value, np.int64) for value in (inner, inner_stride, outer, outer_stride))
-    x1 = np.gcd(n1, np.maximum(hb_domain_size // s1, 1))
-    x2 = np.gcd(n2, np.maximum(hb_domain_size // s2, 1))
-    together = np.gcd(n1 * n2, np.maximum(hb_domain_size // s1, 1))
-    x = np.where(s2 == n1 * s1, together, np.where(x1 == n1, x1 * x2, x1))
-    return x, n1 * n2 // x
-
-
 def gather_links(
     message_bytes: ArrayLike,
     inside: ArrayLike,
@@ -71,10 +42,9 @@ def gather_links(
 ) -> LinkTimes:
     """An AllGather or ReduceScatter of D bytes by x rings through all n ranks; an AllReduce takes twice as long.
 
-    Each ring carries D / x. Time D (n - 1) / n over B_HB, or over min(B_HB, x B_NIC) beyond a domain. A GPU sends
-    D (n - 1) / (n x) through its NIC, and what its other x - 1 rings carry through the HB interconnect. In two phases
-    the ranks on a rail go first, then those in a domain. Each call has the latency of recursive steps, ceil(log2 x) in
-    the domain and ceil(log2 y) between domains.
+    Time of `rings_time`. A GPU sends D (n - 1) / (n x) through its NIC, and what its other x - 1 rings carry through
+    the HB interconnect. In two phases (`hierarchical_time`) the ranks on a rail go first, then those in a domain. Each
+    call has the latency of recursive steps, ceil(log2 x) in the domain and ceil(log2 y) between domains.
 
     Parameters
     ----------
@@ -92,6 +62,10 @@ def gather_links(
     Returns
     -------
     Seconds.
+
+    References
+    ----------
+    railonly2025, LLM Traffic in the NIC Domain (phases).
     """
     x, y = np.asarray(inside), np.asarray(domains)
     (hb, nic), sizes = bandwidths_Bps, np.asarray(message_bytes, float)
@@ -101,6 +75,5 @@ def gather_links(
     if two_phases:
         time = hierarchical_time("all_gather", sizes, x, y, hb, nic)
         return LinkTimes(time + latency, sizes * (x - 1) / x / hb, beyond * sizes * (y - 1) / (x * y) / nic)
-    sent = steps_and_bytes("all_gather", "ring", sizes, x * y)[1]
-    time = sent / np.where(beyond, np.minimum(hb, x * nic), hb)
+    time, sent = rings_time(sizes, x, y, hb, nic), sizes * (x * y - 1) / (x * y)
     return LinkTimes(time + latency, sent * np.where(beyond, (x - 1) / x, 1.0) / hb, beyond * sent / (x * nic))

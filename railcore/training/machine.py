@@ -12,7 +12,7 @@ from railcore.facts.arguments import Quantity, checked
 from railcore.network.topology.clos import checked_oversubscription
 from railcore.network.topology.rails import RailFabric
 from railcore.training.experts import ROUTINGS, expert_all_to_all_time
-from railcore.training.link_times import LinkTimes, gather_links, ranks_in_domain
+from railcore.training.link_times import LinkTimes, gather_links
 
 PRECISIONS = ("bf16", "fp8")
 ATTENTION_KERNELS = ("flash1", "flash2", "flash3", "cudnn")
@@ -161,36 +161,6 @@ class Machine:
         links = {name: getattr(fabric, name) for name in ("hb_domain_size", "hb_Bps", "nic_Bps", "oversubscription")}
         return replace(self, **links)
 
-    def all_gather_time(
-        self, message_bytes: ArrayLike, ranks: ArrayLike, stride: ArrayLike = 1, calls: ArrayLike = 1
-    ) -> np.ndarray:
-        """Time of AllGathers or ReduceScatters of a group [s]; an AllReduce takes twice as long.
-
-        x = gcd(n, max(K // stride, 1)) of the n ranks are in an HB domain, which makes y = n / x domains. x rings run
-        through all ranks, so that every NIC works: an AllGather at B_HB within a domain, else at min(B_HB, x B_NIC).
-        No group has fewer ranks in a domain where stride divides K; elsewhere some have, see `lies_unevenly`.
-        With `two_phase_collectives` it is hierarchical: the ranks on a rail first, then those in a domain. Each call
-        has the latency of recursive steps, ceil(log2 x) in the domain and ceil(log2 y) between domains.
-
-        Parameters
-        ----------
-        message_bytes
-            Full buffers of a rank, D of all calls together [bytes].
-        ranks, stride
-            n, and how many GPUs neighbours are apart.
-        calls
-            Collectives that D is divided over. All arguments broadcast.
-
-        Returns
-        -------
-        Seconds.
-
-        References
-        ----------
-        railonly2025, LLM Traffic in the NIC Domain (phases); GitHub NVIDIA/nccl, issue 43 (many rings).
-        """
-        return self.gather_links(message_bytes, *self.split_over_domains(ranks, stride), calls).time_s
-
     def gather_links(
         self, message_bytes: ArrayLike, inside: ArrayLike, domains: ArrayLike, calls: ArrayLike = 1
     ) -> LinkTimes:
@@ -212,27 +182,6 @@ class Machine:
     def links(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """Bandwidths that collectives reach, and latencies, of HB interconnect and NIC."""
         return (self.collective_hb_Bps, self.collective_nic_Bps), (self.hb_latency_s, self.nic_latency_s)
-
-    def split_over_domains(self, ranks: ArrayLike, stride: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Ranks of a group in one HB domain at worst, and domains that the group is in."""
-        n = np.asarray(ranks, np.int64)
-        return ranks_in_domain(self.hb_domain_size, n, stride)
-
-    def lies_unevenly(self, ranks: ArrayLike, stride: ArrayLike = 1) -> np.ndarray:
-        """True where of groups that follow each other some have more ranks in an HB domain than in another.
-
-        ranks, stride: as for `all_gather_time`, which takes the fewest where stride divides K.
-        """
-        x, y = self.split_over_domains(ranks, stride)
-        most, left = np.divmod(self.hb_domain_size, np.asarray(stride, np.int64))
-        return (x * y > 1) & (most > 0) & ((left > 0) | ((y > 1) & (x < most)))
-
-    def all_to_all_time(self, message_bytes: ArrayLike, ranks: ArrayLike, stride: ArrayLike = 1) -> np.ndarray:
-        """Time of an all-to-all of a group [s], D bytes a rank, by `routing`, and one step of latency on each network.
-
-        See `experts.expert_all_to_all_time`, here at uniform load; ranks and stride as for `all_gather_time`.
-        """
-        return self.all_to_all_links(message_bytes, *self.split_over_domains(ranks, stride)).time_s
 
     def all_to_all_links(self, message_bytes: ArrayLike, inside: ArrayLike, domains: ArrayLike) -> LinkTimes:
         """Times of an all-to-all, D bytes a rank, x ranks in each of y HB domains, and of the links that it uses.
@@ -271,11 +220,10 @@ class Machine:
         start = (np.asarray(inside) > 1) * hb_latency + (np.asarray(domains) > 1) * nic_latency
         return LinkTimes(time + start, within, beyond)
 
-    def neighbour_link(self, ranks: ArrayLike, stride: ArrayLike = 1) -> tuple[np.ndarray, np.ndarray]:
-        """Bandwidth [bytes/s] and latency [s] to the next of n ranks `stride` apart: HB if all are in one domain."""
-        inside = np.asarray(ranks) * np.asarray(stride) <= self.hb_domain_size
-        bandwidth = np.where(inside, self.collective_hb_Bps, self.collective_nic_Bps)
-        return bandwidth, np.where(inside, self.hb_latency_s, self.nic_latency_s)
+    def hop_link(self, inside: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        """Bandwidth [bytes/s] and latency [s] of a hop between two GPUs, by whether they are in one HB domain."""
+        (hb, nic), (hb_latency, nic_latency) = self.links
+        return np.where(inside, hb, nic), np.where(inside, hb_latency, nic_latency)
 
 
 def shared_memory(gpu: catalog.Item) -> float:

@@ -18,10 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 from railcore.facts.arguments import checked
 from railcore.facts.checks import one_of, whole
 from railcore.training import megatron
-from railcore.training.rank_order import ORDERS
+from railcore.training.rank_order import DIMENSIONS, ORDERS, GroupLevels, group_levels
 from railcore.training.transformer import LEVELS, Transformer
 
-DIMENSIONS = ("tensor", "context", "data", "pipeline")
 GROUP_KINDS = ("tensor", "context", "pipeline", "data", "expert", "replica", "expert_replica")
 _VOCABULARY_MULTIPLE = 128
 _SPLIT_WIDTHS = ("heads", "ffn_hidden", "expert_hidden", "shared_hidden")  # what tensor ranks divide
@@ -142,19 +141,12 @@ class Strategy:
 
     @checked
     def columns(self, global_batch: int) -> dict[str, int]:
-        """The strategy and its batch as `iteration_times` takes them: recompute and sharding by their place.
-
-        Raises ValueError for an order of ranks that the critical path does not have.
-        """
-        orders = list(ORDERS.values())
-        if self.order not in orders:
-            known = " or ".join(", ".join(order) for order in orders)
-            raise ValueError(f"order is {self.order!r}: the critical path places ranks as {known}")
+        """The strategy and its batch as `iteration_times` takes them: recompute, sharding and order by their place."""
         places = {name: levels.index(getattr(self, name)) for name, levels in LEVELS.items()}
         counts = {name: getattr(self, name) for name in _COUNTS} | {
             name: int(getattr(self, name)) for name in _SWITCHES
         }
-        return {**counts, **places, "placement": orders.index(self.order), "global_batch": global_batch}
+        return {**counts, **places, "placement": list(ORDERS.values()).index(self.order), "global_batch": global_batch}
 
     @classmethod
     def from_columns(cls, row: Mapping[str, Any]) -> "Strategy":
@@ -279,6 +271,10 @@ class Strategy:
         runs = found.reshape(-1, members // self.expert, self.expert)
         runs = runs if kind == "expert" else runs.swapaxes(1, 2)
         return runs.reshape(-1, runs.shape[2])
+
+    def group_levels(self) -> dict[str, GroupLevels]:
+        """How many GPUs the ranks of each kind of group are apart, in closed form; see `rank_order.group_levels`."""
+        return group_levels(self.columns(0))
 
     def group_places(self, kind: str, hb_domain_size: int, rails: int = 0) -> pd.DataFrame:
         """Where each group of a kind lies. Ranks fill HB domains (scale-up or NVLink domains) in their order.

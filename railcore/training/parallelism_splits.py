@@ -99,7 +99,7 @@ def _sizes(model: Transformer, machine: Machine, strategy: Strategy, batch: int)
     moves = layer_costs(model, replace(machine, kernel_s=0.0), MODERN, key)
     return {
         **{f"{name}_bytes": float(size) for name, size in states.items()},
-        "experts_bytes": float(WEIGHT_BYTES * model.rank_parameters(t, p, strategy.expert)[1]),
+        "experts_bytes": float(WEIGHT_BYTES * model.stage_parameters(t, p, strategy.expert)[1]),
         "activations_bytes": float(model.layers * kept),
         "products_s": float(model.layers * (rates.seconds["linear"] + rates.seconds["attention"]).item()),
         "elementwise_s": float(model.layers * moves.seconds["elementwise"].item()),

@@ -32,6 +32,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from railcore.facts.checks import Floats, Ints, at_least, one_of, positive, whole
+from railcore.facts.compiled import Arithmetic, smaller
 
 SCHEDULE_KINDS = ("gpipe", "1f1b", "interleaved")
 TRANSFERS = ("overlapped", "duplex", "blocking")
@@ -115,12 +116,36 @@ def pipeline_bubble_time(
     return (np.asarray(stages) - 1) * times / np.asarray(chunks) + n * at_least("send_s", send_s)
 
 
+@Arithmetic
+def microbatches_in_flight(p: Any, m: Any, v: Any, i: Any) -> Any:
+    """Micro-batches whose activations a stage holds at once in 1f1b or interleaved, a chunk counting 1/v.
+
+    min(m, (w + 1 + r (v - 1)) / v) with w forward passes before the first backward one: p - 1 - i, with chunks
+    2 (p - 1 - i) + (v - 1) p. r = m mod p: a rest of the micro-batches joins a group of p, and waits with it.
+    Arithmetic of one strategy or of arrays, as `critical_path` is.
+
+    Parameters
+    ----------
+    p, m, v
+        Stages, micro-batches, chunks of a stage.
+    i
+        The stage, from 0.
+
+    Returns
+    -------
+    Micro-batches.
+    """
+    rest = (m - p * np.floor(m / p)) * (v - 1)
+    return smaller((p - i + (v > 1) * (p - 1 - i) + (v - 1) * p + rest) / v, m)
+
+
 def peak_microbatches(
     stages: ArrayLike, microbatches: ArrayLike, chunks: ArrayLike = 1, stage: ArrayLike = 0, kind: str = "1f1b"
 ) -> Floats:
     """Most micro-batches whose activations stage i holds at once, in closed form.
 
-    gpipe m; 1f1b min(m, p - i); interleaved min(m, (2 (p - 1 - i) + (v - 1) p + 1) / v), a chunk counting 1/v.
+    gpipe m; 1f1b min(m, p - i); interleaved min(m, (2 (p - 1 - i) + (v - 1) p + 1) / v), a chunk counting 1/v
+    (`microbatches_in_flight`).
 
     Parameters
     ----------
@@ -143,7 +168,7 @@ def peak_microbatches(
     i = whole("stage", stage, least=0)
     if np.any(i >= p):
         raise ValueError(f"stage is {stage!r}: give 0 to stages - 1, the first being 0")
-    return np.minimum(m * v, _warm_up(kind, p, m, v, i) + 1) / v
+    return m + 0.0 * i if kind == "gpipe" else np.asarray(microbatches_in_flight(p, m, v, i))
 
 
 def _warm_up(kind: str, p: Any, m: Any, v: Any, i: Any) -> Ints:

@@ -74,8 +74,7 @@ def stage_costs(
     rows = np.zeros(shape, STAGE_ROW)
     rows["layers"], rows["other_stages"], rows["edge_layers"] = layers, places / layers - 1, columns["ends_as_layers"]
     near = groups["pipeline"].in_domains(machine.hb_domain_size)[1] == 1
-    (hb, nic), (hb_latency, nic_latency) = machine.links
-    rows["hop_Bps"], rows["hop_latency_s"] = np.where(near, hb, nic), np.where(near, hb_latency, nic_latency)
+    rows["hop_Bps"], rows["hop_latency_s"] = machine.hop_link(near)
     rows["hop_on_nic"] = ~near
     for name, links in _data_links(machine, runtime, groups, layers, most, level).items():
         rows[f"{name}_s"], rows[f"{name}_hb_s"], rows[f"{name}_nic_s"] = links
@@ -86,7 +85,7 @@ def stage_costs(
     rows["copies_s"] = runtime.eager * (level >= 2) * _COPY_BYTES / machine.hbm_Bps * sum(most)
     rows["offload_s"] = host_s * updated if away else 0.0
     ranks = np.prod([columns[name] for name in ("tensor", "context", "data", "pipeline")], axis=0)
-    everyone = GroupLevels(ranks, 1, 1, 1).in_domains(machine.hb_domain_size)
+    everyone = GroupLevels(ranks, 1).in_domains(machine.hb_domain_size)
     rows["once_s"] = 2 * _ONCE_CALLS * machine.gather_links(0.0, *everyone).time_s + machine.iteration_host_s
     rows["spread"] = machine.rank_spread * _expected_maximum(ranks)
     rows["streamed_bytes"] = fullest.pop("streamed")
@@ -111,21 +110,14 @@ def _expected_maximum(ranks: np.ndarray) -> np.ndarray:
 def _held_parameters(
     model: Transformer, columns: Mapping[str, np.ndarray], layers: np.ndarray
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Parameters of a rank on each of STAGES: shared by all tokens, and of its experts.
-
-    The first stage has the embedding, the last one the output matrix or, where it is tied, a copy of the embedding.
-    """
-    t, e, p, whole = (columns[name] for name in ("tensor", "expert", "pipeline", "whole_experts"))
-    kinds = model.parameters()
-    ends = kinds["embedding"] + kinds["positions"], kinds["output"] or kinds["embedding"]
-    inner = (model.total_parameters - model.expert_parameters - ends[0] - kinds["output"]) / model.layers * layers
-    mixed = np.where((p > 1) & (model.dense_layers > 0), 1 / model.expert_layer_interval, model.mixture_share)
-    each = model.expert_parameters / max(model.mixture_layers, 1)
-    experts = each * mixed * layers / (e * np.where(whole, 1, t))
-    one, fewer = p == 1, 1 - columns["ends_as_layers"] / layers
-    alone = ends[0] + kinds["output"]
-    first, last = (fewer * inner + np.where(one, alone, size) for size in ends)
-    return {"first": (first / t, fewer * experts), "middle": (inner / t, experts), "last": (last / t, fewer * experts)}
+    """Parameters of a rank on each of STAGES: shared by all tokens, and of its experts; see `RankParameters`."""
+    p, fewer = columns["pipeline"], 1 - columns["ends_as_layers"] / layers
+    held = model.rank_parameters(columns["tensor"], columns["expert"], columns["whole_experts"])
+    share = np.where((p > 1) & (model.dense_layers > 0), 1 / model.expert_layer_interval, model.mixture_share)
+    inner, experts = layers * held.layers(1 - model.mixture_share, model.mixture_share), layers * share * held.experts
+    ends = held.first, held.last(p)
+    first, last = (fewer * inner + np.where(p == 1, sum(ends), end) for end in ends)
+    return {"first": (first, fewer * experts), "middle": (inner, experts), "last": (last, fewer * experts)}
 
 
 def _state_bytes(

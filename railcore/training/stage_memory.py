@@ -11,6 +11,7 @@ from railcore.training.iteration import checked_offload, strategy_columns
 from railcore.training.layer_time import LAYER_COLUMNS, layer_costs
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy
+from railcore.training.pipeline_schedule import microbatches_in_flight
 from railcore.training.runtime import MODERN, Runtime, as_runtime
 from railcore.training.stage_costs import STAGE_COLUMNS, stage_costs
 from railcore.training.transformer import Transformer, as_model
@@ -57,14 +58,13 @@ def stage_memory(
     costs = stage_costs(model, machine, runtime, away, {name: columns[name] for name in STAGE_COLUMNS})
     p, v, n = strategy.pipeline, strategy.interleave, int(costs.rows["layers"].item())
     m = -(-global_batch // (strategy.data * strategy.micro_batch))
-    kept, rest = layer.kept_bytes.item(), m % p * (v - 1) / v
+    kept = layer.kept_bytes.item()
     rows = []
     for stage in range(p):
         edge = stage in (0, p - 1)
         kind = "first" if stage == 0 else "last" if stage == p - 1 else "middle"
         layers = n - int(edge and strategy.ends_as_layers)
-        flight = (2 * (p - 1 - stage) + (v - 1) * p + 1) / v if v > 1 else p - stage
-        flight = min(flight + rest, m)
+        flight = float(microbatches_in_flight(p, m, v, stage))
         held = LAYERS_IN_MEMORY * kept if "activations" in away else flight * layers * kept
         held += layer.working_bytes.item() + (stage == p - 1) * layer.logits_bytes.item()
         states = {name: size.item() for name, size in costs.states[kind].items()}

@@ -12,9 +12,8 @@ Each stage computes its chunk passes in the order of `pipeline_schedule`. Around
 - after the last pass: the sum of tied embeddings' gradients, short AllReduces (gradient norm) over the replica group
   and the pipeline, then the optimizer.
 
-Times of compute are those of `iteration`, sizes those of `transfers` with `scatter_gather`. Two differ: norms, which
-`transfers` splits over the tensor ranks, are whole on each of them here, and tokens go to their experts in slices of
-the tensor ranks always, as in `iteration`.
+Times of compute are those of `iteration`, sizes those of `transfers` with `scatter_gather`. One differs: tokens go to
+their experts in slices of the tensor ranks always, as in `iteration`.
 
 Sources: Narayanan et al. 2021 (schedules); Zhao et al. 2023, arXiv:2304.11277 (FSDP); photonic2025, section 3.1 (lazy
 AllGathers, AllReduces of the optimizer).
@@ -38,7 +37,6 @@ from railcore.training.runtime import Runtime
 from railcore.training.transformer import GRADIENT_BYTES, WEIGHT_BYTES, Transformer
 
 _ELEMENT_BYTES = 2  # of an activation in bf16
-SPREAD_KINDS = ("tensor", "context", "replica", "expert", "expert_replica", "pipeline")
 _SUM_BYTES = 4  # of a norm or a loss in fp32
 
 
@@ -164,17 +162,11 @@ class StageProgram:
 
     def _read_parameters(self) -> None:
         """Parameters of a rank: in each layer and at both ends of the model, of a layer's experts, and tied ones."""
-        kinds, t, L = self.model.parameters(), self.strategy.tensor, self.model.layers
-        norm = self.model.last_norm
-        ends = ("embedding", "positions", "output")
-        split = self.model.total_parameters - self.model.expert_parameters - kinds["norms"]
-        split -= sum(kinds[name] for name in ends)
-        self.shared = split / L / t + (kinds["norms"] - norm) / L
-        self.tied = kinds["embedding"] / t if self.model.tied_embeddings and self.strategy.pipeline > 1 else 0.0
-        self.first = (kinds["embedding"] + kinds["positions"]) / t
-        self.last = (kinds["output"] / t or self.tied) + norm
-        mixed = max(self.model.mixture_layers, 1)
-        self.experts = self.model.expert_parameters / mixed / t / self.strategy.expert
+        mixed, p = self.model.mixture_share, self.strategy.pipeline
+        held = self.model.rank_parameters(self.strategy.tensor, self.strategy.expert)
+        self.shared, self.experts = float(held.layers(1 - mixed, mixed)), float(held.experts)
+        self.first, self.last = float(held.first), float(held.last(p))
+        self.tied = float(held.tied) * (p > 1)
 
     def add(self, operation: Operation, after: list[int], name: Any = None) -> int:
         """Number of an operation, which also waits for `after`; one with a name is added once."""
@@ -189,14 +181,21 @@ class StageProgram:
         return number
 
     @cached_property
+    def spread(self) -> dict[str, tuple[int, int]]:
+        """Ranks of a group of each kind in an HB domain, and domains that it is in."""
+        levels = self.strategy.group_levels()
+        found = {kind: group.in_domains(self.machine.hb_domain_size) for kind, group in levels.items()}
+        return {kind: (int(inside), int(domains)) for kind, (inside, domains) in found.items()}
+
+    @cached_property
     def rail_groups(self) -> frozenset[str]:
         """Kinds of groups that leave their HB domain."""
-        return frozenset(kind for kind in SPREAD_KINDS if group_spread(self.machine, self.strategy, kind)[1] > 1)
+        return frozenset(kind for kind, (_, domains) in self.spread.items() if domains > 1)
 
     @cached_property
     def members(self) -> dict[str, int]:
         """Ranks of a group of each kind."""
-        return {kind: self.strategy.groups(kind).shape[1] for kind in SPREAD_KINDS}
+        return {kind: inside * domains for kind, (inside, domains) in self.spread.items()}
 
     def add_iteration(self, iteration: int) -> None:
         """Programs of all stages for one step."""
@@ -471,23 +470,3 @@ class _Pass:
             waits = [*gate, self.program.last_data[self.stage]]
             made = self._collective("data", operation, group, layer, size * GRADIENT_BYTES, None, waits)
             self.program.last_data[self.stage] = made
-
-
-def group_shape(strategy: Strategy, kind: str) -> tuple[int, int]:
-    """Ranks of a group of a kind, and how many GPUs neighbours in it are apart."""
-    t, c, d, e = strategy.tensor, strategy.context, strategy.data, strategy.expert
-    return {
-        "tensor": (t, 1),
-        "context": (c, t),
-        "replica": (c * d, t),
-        "expert": (e, t),
-        "expert_replica": (c * d // e, t * e),
-        "pipeline": (strategy.pipeline, t * c * d),
-        "ends": (2, (strategy.pipeline - 1) * t * c * d),
-    }[kind]
-
-
-def group_spread(machine: Machine, strategy: Strategy, kind: str) -> tuple[int, int]:
-    """Members of a group of a kind in one HB domain, and domains that it is in."""
-    inside, domains = machine.split_over_domains(*group_shape(strategy, kind))
-    return int(inside), int(domains)

@@ -203,10 +203,6 @@ def iteration_traffic(
 ) -> Traffic:
     """Traffic of one training step as sparse matrices by kind; every row sums to the bytes that the GPU sends.
 
-    What all t tensor ranks hold whole (norms, biases behind a sum) counts 1 / t on each of them. Megatron-LM sends it
-    whole over the replicas, and so does `stage_program` with norms: t - 1 times its share of the parameters more, 0.03%
-    for GPT-3 at t = 8. Heads of keys and values where t is more than their number likewise: 1.4% for PaLM-540B.
-
     Parameters
     ----------
     model, strategy, options

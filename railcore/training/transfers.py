@@ -15,10 +15,9 @@ micro-batch. Operators of a layer: attention and feed-forward, one where they ar
     data      replica         gradients and weights by sharding; of experts over expert_replica
 
 Full recompute repeats the forward pass of a layer (pass "recompute"). With `embeddings` the first and the last stage
-add theirs. Parameters are those of a stage over t: of what tensor ranks hold copies (norms, biases behind a sum, latent
-products, heads of keys and values where t is more than their number) each exchanges its slice. Small sums are left out:
-those of copies over the tensor ranks, of the loss and of the gradients' norm. `emulator.transformer_block` trains on
-simulated ranks that send these bytes.
+add theirs. Parameters are those that a rank holds (`rank_parameters`) of the average layer, copies of what other tensor
+ranks hold included. Small sums are left out: those of copies' gradients over the tensor ranks, of the loss and of the
+gradients' norm. `emulator.transformer_block` trains on simulated ranks that send these bytes.
 
 Sources: Shoeybi et al. 2019 (tensor); Korthikanti et al. 2022 (sequence); Narayanan et al. 2021 (pipeline); Rajbhandari
 et al. 2020 (sharding); Llama Team 2024, Section 3.3 (context).
@@ -208,14 +207,12 @@ def _boundaries(model: Transformer, strategy: Strategy, m: int, options: Traffic
 
 
 def _replicas(model: Transformer, strategy: Strategy, m: int, options: TrafficOptions) -> Iterator[Transfer]:
-    kinds = model.parameters()
-    outside = model.expert_parameters + sum(kinds[kind] for kind in ("embedding", "positions", "output"))
-    shared = (model.total_parameters - outside - model.last_norm) / (model.layers * strategy.tensor)
+    held = model.rank_parameters(strategy.tensor, strategy.expert)
+    shared = float(held.layers(1 - model.mixture_share, model.mixture_share))
     n, replica = model.layers / strategy.pipeline, strategy.context * strategy.data
     yield from _synchronised(strategy, options, shared, n, m, "every", "replica", replica)
     if mixed := model.mixture_layers:
-        each = model.expert_parameters / (mixed * strategy.tensor * strategy.expert)
-        ranks = replica // strategy.expert
+        each, ranks = float(held.experts), replica // strategy.expert
         yield from _synchronised(
             strategy, options, each, mixed / strategy.pipeline, m, "every", "expert_replica", ranks
         )
@@ -246,7 +243,7 @@ def _ends(model: Transformer, strategy: Strategy, m: int, options: TrafficOption
 
     Tied gradients that are sharded as they come are summed shard by shard; else each of the two ranks has them whole.
     """
-    u, t, kinds = _activations(model, strategy, options), strategy.tensor, model.parameters()
+    u, t, p = _activations(model, strategy, options), strategy.tensor, strategy.pipeline
     tensor = [("backward", "all_reduce", "last"), ("forward", "all_reduce", "first")]
     if strategy.sequence_parallel:
         tensor = [("forward", "reduce_scatter", "first"), ("backward", "all_gather", "first")]
@@ -255,10 +252,9 @@ def _ends(model: Transformer, strategy: Strategy, m: int, options: TrafficOption
     kind = "sequence" if strategy.sequence_parallel else "tensor"
     for phase, operation, stages in tensor:
         yield Transfer(kind, phase, operation, "microbatch", "tensor", stages, m, u, t)
-    tied = kinds["embedding"] if model.tied_embeddings and strategy.pipeline > 1 else 0
-    replica = strategy.context * strategy.data
-    last = (kinds["output"] or tied) + model.last_norm
-    for size, stages in ((kinds["embedding"] + kinds["positions"], "first"), (last, "last")):
-        yield from _synchronised(strategy, options, size / t, 1, m, stages, "replica", replica)
-    held = tied / t / (replica if strategy.sharding in ("gradients", "weights") else 1)
-    yield Transfer("pipeline", "after", "all_reduce", "model", "ends", "ends", 1, held * options.gradient_bytes, 2)
+    held, replica = model.rank_parameters(t), strategy.context * strategy.data
+    for size, stages in ((held.first, "first"), (held.last(p), "last")):
+        yield from _synchronised(strategy, options, float(size), 1, m, stages, "replica", replica)
+    tied = float(held.tied) / (replica if strategy.sharding in ("gradients", "weights") else 1)
+    calls = int(p > 1)
+    yield Transfer("pipeline", "after", "all_reduce", "model", "ends", "ends", calls, tied * options.gradient_bytes, 2)

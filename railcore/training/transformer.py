@@ -342,6 +342,7 @@ class Transformer:
 
     layer_activation_bytes = transformer_memory.layer_activation_bytes
     rank_parameters = transformer_memory.rank_parameters
+    stage_parameters = transformer_memory.stage_parameters
     state_bytes = transformer_memory.state_bytes
 
 

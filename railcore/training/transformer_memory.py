@@ -3,6 +3,7 @@
 The functions are methods of `transformer.Transformer`, whose symbols they use; model is one.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -86,8 +87,89 @@ def _attention_bytes(model: Any, tokens: Any, t: Any, share: Any) -> Any:
     return 2 * tokens * (latent + 2 * (model.query_dim + model.value_dim) * model.heads / t)
 
 
-def rank_parameters(model: Any, tensor: Any, pipeline: Any, expert: Any = 1) -> tuple[Any, Any]:
-    """Parameters on one rank of the fullest stage.
+@dataclass(frozen=True)
+class RankParameters:
+    """Parameters of each part of a model that one rank holds, where it has the part; numbers, or arrays of one shape.
+
+    embedding, positions; output: of the last stage, 0 where it is tied to the embedding; tied: the copy of the
+    embedding that the last of several stages has then, else 0; last_norm: before the logits. dense_layer,
+    mixture_layer: of one layer, without routed experts; experts: the routed ones of one mixture layer.
+    """
+
+    embedding: Any
+    positions: Any
+    output: Any
+    tied: Any
+    last_norm: Any
+    dense_layer: Any
+    mixture_layer: Any
+    experts: Any
+
+    @property
+    def first(self) -> Any:
+        """What the first stage of a pipeline has besides its layers."""
+        return self.embedding + self.positions
+
+    def last(self, pipeline: Any) -> Any:
+        """What the last of p stages has besides its layers; one stage has `first` too, and no copy."""
+        return self.output + self.tied * (np.asarray(pipeline) > 1) + self.last_norm
+
+    def layers(self, dense: Any, mixture: Any) -> Any:
+        """Parameters of so many layers without their routed experts."""
+        return dense * self.dense_layer + mixture * self.mixture_layer
+
+
+def rank_parameters(model: Any, tensor: Any = 1, expert: Any = 1, whole_experts: Any = False) -> RankParameters:
+    """Parameters that one of t tensor and e expert ranks holds of each part of a model.
+
+    Tensor ranks split rows of embedding, positions and output, heads, and columns and rows of the feed-forward with the
+    biases of columns. Each of them holds whole what it needs whole: norms, biases behind a sum, the router, the first
+    products of latent attention, and a head of keys and values where t is more than their number. Such copies are
+    exchanged over the replicas like all else.
+
+    Parameters
+    ----------
+    model
+        A transformer.
+    tensor, expert
+        t and e ranks.
+    whole_experts
+        Whether tensor ranks hold whole experts. All arguments broadcast.
+
+    Returns
+    -------
+    Parameters by part.
+
+    References
+    ----------
+    Shoeybi et al. 2019, arXiv:1909.08053, Section 3; Megatron-LM, core/tensor_parallel and core/transformer.
+    """
+    t, e = np.asarray(tensor, float), np.asarray(expert, float)
+    h, matrices, one_norm = model.hidden, model.attention_matrices(t), model.last_norm
+
+    def feed_forward(width: int, slices: Any) -> Any:
+        biases = (model.ffn_matrices - 1) * width / slices + h if model.biases and width else 0
+        return model.ffn_matrices * h * width / slices + biases
+
+    biases = sum(columns for columns, _ in matrices) * model.biases
+    latents = (model.query_rank + model.kv_rank) * (2 if model.biases else 1)
+    norms = (1 if model.parallel_block else 2) * one_norm + latents
+    attention = sum(columns * inner for columns, inner in matrices) + biases + norms
+    rows = model.vocabulary * h / t
+    return RankParameters(
+        embedding=rows,
+        positions=model.positions * h / t,
+        output=rows * (not model.tied_embeddings),
+        tied=rows * model.tied_embeddings,
+        last_norm=one_norm,
+        dense_layer=attention + feed_forward(model.ffn_hidden, t),
+        mixture_layer=attention + model.experts * h + feed_forward(model.shared_hidden, t),
+        experts=model.experts / e * feed_forward(model.expert_hidden, np.where(whole_experts, 1, t)),
+    )
+
+
+def stage_parameters(model: Any, tensor: Any, pipeline: Any, expert: Any = 1) -> tuple[Any, Any]:
+    """Parameters on one rank of the fullest stage, layers of both kinds spread evenly over p stages.
 
     Parameters
     ----------
@@ -100,11 +182,10 @@ def rank_parameters(model: Any, tensor: Any, pipeline: Any, expert: Any = 1) -> 
     -------
     Those that all tokens share, shared experts included, and those of its routed experts.
     """
-    kinds = model.parameters()
-    edge = kinds["embedding"] + kinds["positions"]
-    ends = edge + np.where(np.asarray(pipeline) == 1, kinds["output"], 0)  # the last stage's are no more
-    inner = model.total_parameters - model.expert_parameters - edge - kinds["output"]
-    return (inner / pipeline + ends) / tensor, model.expert_parameters / (pipeline * tensor * expert)
+    held, p, mixed = model.rank_parameters(tensor, expert), np.asarray(pipeline), model.mixture_layers
+    first, last = held.first, held.last(p)
+    ends = np.where(p == 1, first + last, np.maximum(first, last))
+    return held.layers(model.layers - mixed, mixed) / p + ends, held.experts * mixed / p
 
 
 def sharded_parameters(
@@ -170,7 +251,7 @@ def state_bytes(
     """Bytes of weights, gradients and optimizer states on one rank of the stage that holds most parameters.
 
     Per parameter 2 bytes of weights, 4 of gradients (summed in fp32), 12 of optimizer (fp32 copy and two moments).
-    P / (t p) parameters without the embeddings, and those on the first stage on top; sharded as `sharded_parameters`.
+    Parameters of `stage_parameters`, sharded as `sharded_parameters`.
 
     Parameters
     ----------
@@ -191,7 +272,7 @@ def state_bytes(
     """
     t, p, n, e, v = (np.asarray(value, float) for value in (tensor, pipeline, replicas, expert, interleave))
     layers = np.ceil(model.layers / (p * v)) * v
-    held = model.rank_parameters(t, p, e)
+    held = model.stage_parameters(t, p, e)
     found = sharded_parameters(held, n, np.maximum(n // e, 1), layers, np.asarray(sharding), whole_layers)
     return {
         "weights": WEIGHT_BYTES * (found["own"] + found["gathered"]),

@@ -21,12 +21,9 @@ from railcore.training.parallelism import Strategy
 from railcore.training.runtime import MODERN, Runtime
 from railcore.training.stage_program import (
     DEFAULT_STEP,
-    SPREAD_KINDS,
     Operation,
     StageProgram,
     StepOptions,
-    group_shape,
-    group_spread,
 )
 from railcore.training.transformer import Transformer, as_model
 
@@ -216,10 +213,13 @@ def training_step(
             f"Groups of {' and '.join(uneven)} ranks lie unevenly in HB domains of {machine.hb_domain_size:,}: those "
             "with the fewest ranks in a domain set the time of all, so that the step is too long, not too short.",
         )
-    if strategy.tensor > machine.hb_domain_size or machine.hb_domain_size % strategy.tensor:
+    tensor, size = strategy.group_levels()["tensor"], machine.hb_domain_size
+    if tensor.in_domains(size)[1] > 1 or tensor.lie_unevenly(size):
+        first = strategy.order[0] == "tensor"
         raise ValueError(
-            f"tensor is {strategy.tensor} with hb_domain_size {machine.hb_domain_size}: give a divisor of it, since "
-            "tensor traffic is taken to stay in the HB domain"
+            f"tensor is {strategy.tensor} with hb_domain_size {size}"
+            + (": give a divisor of it" if first else f" and order {strategy.order}: give an order with tensor first")
+            + ", since tensor traffic is taken to stay in the HB domain"
         )
     program = StageProgram(model, machine, strategy, global_batch, options, runtime)
     for iteration in range(iterations):
@@ -242,13 +242,13 @@ class _Sizes(NamedTuple):
     ring_steps: int = 0
 
 
-def _collective_sizes(operation: Operation, machine: Machine, strategy: Strategy) -> _Sizes:
+def _collective_sizes(operation: Operation, machine: Machine, x: int, y: int) -> _Sizes:
     """Bytes and steps of a collective with x ranks in each of y HB domains: rings run on x rails at once."""
-    x, y = group_spread(machine, strategy, operation.group)
-    if y == 1:
-        seconds = operation.seconds
-        return _Sizes(LINKS.index("hb"), _domain_seconds(operation, machine, x) if seconds is None else seconds)
     D = operation.message_bytes
+    if y == 1:
+        if (seconds := operation.seconds) is None:
+            seconds = (1 + (operation.operation == "all_reduce")) * float(machine.gather_links(D, x, 1).time_s)
+        return _Sizes(LINKS.index("hb"), seconds)
     if operation.operation == "all_to_all":
         (sent, around), steps = (D * (y - 1) / y, D * (y - 1) / 2), (1, y - 1)
     else:
@@ -257,12 +257,6 @@ def _collective_sizes(operation: Operation, machine: Machine, strategy: Strategy
         steps = (twice * (y - 1).bit_length(), twice * (y - 1))
         return _Sizes(LINKS.index("rail"), 0.0, sent / machine.collective_hb_Bps, around, around, *steps)
     return _Sizes(LINKS.index("rail"), 0.0, sent / machine.collective_hb_Bps, sent, around, *steps)
-
-
-def _domain_seconds(operation: Operation, machine: Machine, ranks: int) -> float:
-    """Time of a collective in an HB domain."""
-    twice = 2 if operation.operation == "all_reduce" else 1
-    return twice * float(machine.all_gather_time(operation.message_bytes, ranks))
 
 
 def _hop_sizes(operation: Operation, machine: Machine, same_domain: bool) -> _Sizes:
@@ -275,57 +269,54 @@ def _hop_sizes(operation: Operation, machine: Machine, same_domain: bool) -> _Si
 def _instances(program: StageProgram, iterations: int, one_replica: bool, warnings: tuple[str, ...]) -> Workload:
     """The stages' program on every replica, or on the first alone."""
     strategy, machine = program.strategy, program.machine
-    replicas = strategy.tensor * strategy.context * strategy.data
-    size = machine.hb_domain_size
+    size, stage_ranks = machine.hb_domain_size, strategy.groups("pipeline")  # [replica, stage]
     if one_replica and (uneven := differing_replicas(machine, strategy)):
         raise ValueError(f"one_replica is True, but {uneven}: give one_replica=False")
-    here = 1 if one_replica else replicas
-    groups = {
-        kind: strategy.groups(kind)[: _groups_of_stage(strategy, kind)]
+    here = 1 if one_replica else len(stage_ranks)
+    replicas = {  # of each group of the first stage, and so of every stage
+        kind: _replicas_of_groups(strategy, kind)
         for kind in ("tensor", "context", "expert", "replica", "expert_replica")
     }
-    place = {kind: np.argsort(rows.ravel()) // rows.shape[1] for kind, rows in groups.items()}  # group of a replica
+    place = {kind: np.argsort(rows.ravel()) // rows.shape[1] for kind, rows in replicas.items()}  # group of a replica
     fields: dict[str, list] = {name: [] for name in ("program", "ranks", "after", *_Sizes._fields)}
     known: dict[tuple, _Sizes] = {}
 
-    def collective_sizes(operation: Operation) -> _Sizes:
-        """Sizes of a collective, computed once for all alike."""
-        alike = operation.operation, operation.group, operation.message_bytes, operation.seconds
+    def sizes_of(operation: Operation, ranks: tuple[int, ...]) -> _Sizes:
+        """Sizes of an operation, of collectives computed once for all alike."""
+        if operation.group == "rank":
+            return _Sizes(LINKS.index("gpu"), float(operation.seconds or 0.0))
+        together = ranks[0] // size == ranks[-1] // size
+        if operation.group == "hop":
+            return _hop_sizes(operation, machine, together)
+        spread = ((2, 1) if together else (1, 2)) if operation.group == "ends" else program.spread[operation.group]
+        alike = operation.operation, spread, operation.message_bytes, operation.seconds
         if alike not in known:
-            known[alike] = _collective_sizes(operation, machine, strategy)
+            known[alike] = _collective_sizes(operation, machine, *spread)
         return known[alike]
 
     instance: list[list[int]] = []
     for number, operation in enumerate(program.operations):
-        if operation.group in groups:
-            rows = groups[operation.group][: 1 if one_replica else None]
+        if operation.group in replicas:
+            rows = replicas[operation.group][: 1 if one_replica else None]
             of_replica = place[operation.group][:here]
-            members = [tuple(int(rank) + operation.stage * replicas for rank in row) for row in rows]
+            members = stage_ranks[rows, operation.stage].tolist()
         else:
             of_replica = np.arange(here)
-            last = strategy.pipeline - 1
-            stages = {"rank": [operation.stage], "hop": [operation.source, operation.target], "ends": [0, last]}
-            at = stages.get(operation.group, range(strategy.pipeline))
-            members = [tuple(stage * replicas + each for stage in at) for each in range(here)]
+            stages = {"rank": [operation.stage], "hop": [operation.source, operation.target], "ends": [0, -1]}
+            members = stage_ranks[:here, stages.get(operation.group, slice(None))].tolist()
         base = len(fields["program"])
         instance.append([base + int(each) for each in of_replica])
-        collective = None if operation.group in ("rank", "hop") else collective_sizes(operation)
-        for ranks in members:
-            sizes = collective
-            if operation.group == "rank":
-                sizes = _Sizes(LINKS.index("gpu"), float(operation.seconds or 0.0))
-            elif sizes is None:
-                sizes = _hop_sizes(operation, machine, ranks[0] // size == ranks[1] // size)
+        for ranks in map(tuple, members):
             fields["program"].append(number)
             fields["ranks"].append(ranks)
-            for name, value in zip(_Sizes._fields, sizes, strict=True):
+            for name, value in zip(_Sizes._fields, sizes_of(operation, ranks), strict=True):
                 fields[name].append(value)
     for number, before in enumerate(program.after):
         waits: dict[int, set[int]] = {}
         for replica, own in enumerate(instance[number]):
             waits.setdefault(own, set()).update(instance[each][replica] for each in before)
         fields["after"] += [tuple(sorted(each)) for each in waits.values()]
-    simulated = frozenset(stage * replicas + each for stage in range(strategy.pipeline) for each in range(here))
+    simulated = frozenset(stage_ranks[:here].ravel().tolist())
     return Workload(
         program.model,
         machine,
@@ -339,9 +330,12 @@ def _instances(program: StageProgram, iterations: int, one_replica: bool, warnin
     )
 
 
-def _groups_of_stage(strategy: Strategy, kind: str) -> int:
-    """Groups of a kind in one pipeline stage."""
-    return len(strategy.groups(kind)) // strategy.pipeline
+def _replicas_of_groups(strategy: Strategy, kind: str) -> np.ndarray:
+    """Groups of a kind in a pipeline stage [groups, members], each rank by its replica: the row of its pipeline."""
+    pipelines, ranks = strategy.groups("pipeline"), strategy.groups(kind)
+    replica = np.full(strategy.gpus, -1)
+    replica[pipelines[:, 0]] = np.arange(len(pipelines))
+    return replica[ranks[replica[ranks[:, 0]] >= 0]]
 
 
 def replicas_alike(machine: Machine, strategy: Strategy) -> bool:
@@ -351,17 +345,19 @@ def replicas_alike(machine: Machine, strategy: Strategy) -> bool:
 
 def differing_replicas(machine: Machine, strategy: Strategy) -> str:
     """Why replicas take different times, as a text; empty where they do not."""
-    replicas, size = strategy.tensor * strategy.context * strategy.data, machine.hb_domain_size
-    if strategy.pipeline > 1 and replicas % size and size % replicas:
+    size, levels = machine.hb_domain_size, strategy.group_levels()
+    apart = int(levels["pipeline"].inner_stride)  # GPUs from a stage to the next
+    if strategy.pipeline > 1 and apart % size and size % apart:
         fills = size // math.gcd(strategy.tensor * strategy.context, size)
         more = strategy.data // fills * fills + fills
         counts = f"{more - fills} or {more}" if more > fills else f"{more}"
+        last = strategy.order[-1] == "pipeline"
         return (
-            f"{replicas} ranks of a stage do not fill HB domains of {size}, so that some hops change rails (data "
-            f"{counts} would)"
+            f"{apart} ranks of a stage do not fill HB domains of {size}, so that some hops change rails"
+            + f" (data {counts} would)" * last
         )
-    if strategy.pipeline > 1 and replicas < size < strategy.gpus:
-        return f"{size // replicas} stages share an HB domain of {size}, so that hops change rails"
+    if strategy.pipeline > 1 and apart < size < apart * strategy.pipeline:
+        return f"{size // apart} stages share an HB domain of {size}, so that hops change rails"
     if uneven := _uneven_groups(machine, strategy):
         return f"groups of {', '.join(uneven)} ranks lie unevenly in HB domains of {size}"
     return ""
@@ -369,6 +365,6 @@ def differing_replicas(machine: Machine, strategy: Strategy) -> str:
 
 def _uneven_groups(machine: Machine, strategy: Strategy) -> list[str]:
     """Kinds of groups of which some have more ranks in an HB domain than others."""
-    kinds = SPREAD_KINDS if strategy.expert > 1 else ("tensor", "context", "replica", "pipeline")
-    sizes = {kind: group_shape(strategy, kind) for kind in kinds}
-    return [kind for kind, shape in sizes.items() if machine.lies_unevenly(*shape)]
+    levels = strategy.group_levels()
+    kinds = ["tensor", "context", "replica", *(["expert", "expert_replica"] if strategy.expert > 1 else []), "pipeline"]
+    return [kind for kind in kinds if levels[kind].lie_unevenly(machine.hb_domain_size)]

@@ -213,10 +213,10 @@ def unordered_pairs(workload: Workload, stage: int, rail: int = 0) -> int:
     table = workload.table
     table = table[(table["link"] == "rail") & (table["iteration"] == 0)]
     table = table[[ranks[0] % workload.machine.hb_domain_size == rail for ranks in table["ranks"]]]
-    size = workload.strategy.gpus // workload.strategy.pipeline
+    stage_of = workload.strategy.coordinates(np.arange(workload.strategy.gpus))["pipeline"]
     gathers = table[(table["operation"] == "all_gather") & (table["stage"] == stage)]
     hops = table[table["operation"] == "send_receive"]
-    hops = hops[[stage not in (rank // size for rank in ranks) for ranks in hops["ranks"]]]
+    hops = hops[[stage not in stage_of[list(ranks)] for ranks in hops["ranks"]]]
     followers = workload.followers
     bursts = [(set(ops), _reached(followers, ops)) for _, ops in gathers.groupby("burst")["op"]]
     later = {op: _reached(followers, [op]) for op in hops["op"]}

@@ -10,15 +10,14 @@ What `transfers` says by convention, and what is done here so that it holds:
 - A layer's recompute is its whole forward pass, the last sum included.
 - With sequence parallelism, inputs are gathered again in the backward pass, after a recompute too; so are keys and
   values over context ranks.
-- Copies of norms, biases and heads of keys and values go over the replicas in slices: see `transformer_shards`.
 - Tokens go to experts by their position, all experts equally often; stages have equally many mixture layers, or
   `transfers` has their mean.
 - Positions are split over tensor ranks by rows, as the vocabulary is.
 - Sharded weights of an embedding are gathered for the backward pass, which does not read them, as FSDP does.
 - Tied weights of a model on one stage are held from the embedding to the logits.
 
-What `transfers` leaves out is logged under kinds of its own: "copies" (gradients and weights that tensor ranks hold
-copies of), "loss" (of logits that are split by vocabulary, and its sum), and "ends" where the options leave those out.
+What `transfers` leaves out is logged under kinds of its own: "copies" (gradients of what tensor ranks hold copies
+of), "loss" (of logits that are split by vocabulary, and its sum), and "ends" where the options leave those out.
 The vocabulary and the positions must divide by the tensor ranks. Units that the replicas do not divide are filled with
 zeros, which are sent and which `transfers` does not count; an AllReduce has a smaller last block instead.
 

@@ -8,9 +8,9 @@ A rank keeps each unit of the model (a layer, the embedding, ...) as one flat ar
 - c d replicas (context and data ranks) hold all else alike. By sharding, replicas share the optimizer's velocity, the
   gradients and the weights among them, equal parts of each unit, filled with zeros where that is no whole number.
 
-Each tensor rank exchanges over the replicas its own tensors, and of what it holds a copy of its slice, 1 / t, as
-`transfers` counts them. Where the ranks have parts of a copy's gradient these are first summed in slices, and new
-weights are gathered from slices (kind "copies", which `transfers` leaves out). Megatron-LM exchanges copies whole.
+Each tensor rank exchanges over the replicas all that it holds, copies too, as Megatron-LM does and `transfers` counts.
+Where the tensor ranks have parts of a copy's gradient these are summed first (kind "copies", which `transfers` leaves
+out).
 
 A unit is exchanged at a time; `transfers` counts those of a stage as one message where they follow each other.
 """
@@ -40,27 +40,15 @@ _OF_HEADS = ("k", "v", "k_bias", "v_bias")
 _PARTIAL = (*_OF_HEADS, "router")  # tensor ranks that hold copies each have a part of the gradient
 
 
-class _Section(NamedTuple):
-    """Tensors of a unit that as many tensor ranks hold copies of; partial: each has a part of their gradient.
+class _Layout(NamedTuple):
+    """Flat array of a unit: place and shape of its tensors, and its length.
 
-    start, stop: of the flat array, whose length is a multiple of copies.
+    partial: parts of it that so many tensor ranks hold copies of, each with a part of their gradient.
     """
 
-    copies: int
-    partial: bool
-    start: int
-    stop: int
-
-
-class _Layout(NamedTuple):
-    """Flat array of a unit: place and shape of its tensors, and its sections."""
-
     places: dict[str, tuple[slice, tuple[int, ...]]]
-    sections: list[_Section]
-
-    @property
-    def size(self) -> int:
-        return self.sections[-1].stop
+    size: int
+    partial: list[tuple[int, slice]]
 
     def views(self, flat: Floats) -> Tensors:
         """The tensors of a flat array, which share its memory."""
@@ -246,21 +234,20 @@ class ShardedParameters:
         return parts[self.place["tensor"][rank] // copies]
 
     def _layout(self, unit: str, tensors: Tensors) -> _Layout:
-        alike: dict[tuple[int, bool], list[str]] = {}
+        alike: dict[int, list[str]] = {}  # by the copies whose gradients are summed, 1 for none
         for name in tensors:
             copies = self._copies(name)
             partial = self.strategy.sequence_parallel or self._split_by_expert(unit) or name in _PARTIAL
-            alike.setdefault((copies, copies > 1 and partial), []).append(name)
+            alike.setdefault(copies if partial else 1, []).append(name)
         places, sections, stop = {}, [], 0
-        for (copies, partial), names in alike.items():
+        for copies, names in alike.items():
             start = stop
             for name in names:
                 piece = self._piece(0, unit, name, tensors[name])
                 places[name] = slice(stop, stop + piece.size), piece.shape
                 stop += piece.size
-            stop += (start - stop) % copies
-            sections.append(_Section(copies, partial, start, stop))
-        return _Layout(places, sections)
+            sections += [(copies, slice(start, stop))] if copies > 1 else []
+        return _Layout(places, stop, sections)
 
     def _start(self, rank: int, unit: str, tensors: Tensors) -> None:
         """Hold a rank's weights of a unit, the shard that it updates, and its velocity."""
@@ -268,7 +255,7 @@ class ShardedParameters:
         flat = np.zeros(layout.size)
         for name, view in layout.views(flat).items():
             view[...] = self._piece(rank, unit, name, tensors[name])
-        shard = self._slices(rank, unit, flat)
+        shard = flat.copy()
         if self.strategy.sharding != "none":
             group = self._row(self._replica_kind(unit), rank)
             shard = np.split(self._filled(unit, shard), len(group))[group.index(rank)].copy()
@@ -281,33 +268,20 @@ class ShardedParameters:
         """With zeros behind it, so that the replicas divide it."""
         return np.pad(buffer, (0, -len(buffer) % len(self.groups[self._replica_kind(unit)][0])))
 
-    def _slices(self, rank: int, unit: str, flat: Floats) -> Floats:
-        """What a tensor rank exchanges of a unit: its own tensors, and its slice of those that it has copies of."""
-        parts = [
-            flat[start:stop].reshape(copies, -1)[self.place["tensor"][rank] % copies]
-            for copies, _, start, stop in self._layouts[unit].sections
-        ]
-        return np.concatenate(parts)
-
     def _reduce(self, unit: str, phase: str, microbatch: int | None = None) -> None:
         """Sum the gradients of a unit over its replicas, into what is summed of them already; free the parts."""
         of, grads = self.unit_ranks(unit), {}
         for rank in of:
             grads[rank] = self.ranks.free(rank, f"gradients {unit}")
         label = self._label(unit, phase, self.options.gradient_bytes, microbatch)
-        for copies, partial, start, stop in self._layouts[unit].sections:
-            if partial:
-                parts = {rank: grads[rank][start:stop] for rank in of}
-                sums = self._of_copies("reduce_scatter", copies, parts, label)
-                for rank in of:
-                    where = self.place["tensor"][rank] % copies
-                    grads[rank][start:stop].reshape(copies, -1)[where] = sums[rank]
-        slices = {rank: self._slices(rank, unit, grads[rank]) for rank in of}
+        for copies, where in self._layouts[unit].partial:
+            for rank, total in self._sum_of_copies(copies, {rank: grads[rank][where] for rank in of}, label).items():
+                grads[rank][where] = total
         if self.strategy.sharding == "none":
-            summed = self.together("all_reduce", self._replica_kind(unit), slices, label)
+            summed = self.together("all_reduce", self._replica_kind(unit), grads, label)
         else:
-            slices = {rank: self._filled(unit, each) for rank, each in slices.items()}
-            summed = self.together("reduce_scatter", self._replica_kind(unit), slices, label)
+            grads = {rank: self._filled(unit, each) for rank, each in grads.items()}
+            summed = self.together("reduce_scatter", self._replica_kind(unit), grads, label)
         for rank in of:
             name, total = f"summed {unit}", summed[rank]
             if self.ranks.holds(rank, name):
@@ -332,27 +306,18 @@ class ShardedParameters:
             self.ranks.hold(rank, f"weights {unit}", flat, self.options.weight_bytes)
 
     def _whole(self, unit: str, shards: Values, label: TransferLabel, ranks: EmulatedRanks | None = None) -> Values:
-        """Flat arrays of a unit, gathered over replicas and then over tensor ranks that hold copies."""
-        layout = self._layouts[unit]
-        buffers = shards
-        if self.strategy.sharding != "none":
-            buffers = self.together("all_gather", self._replica_kind(unit), shards, label, ranks)
-        flats, at = {rank: np.zeros(layout.size) for rank in shards}, 0
-        for copies, _, start, stop in layout.sections:
-            slices = {rank: buffers[rank][at : at + (stop - start) // copies] for rank in shards}
-            at += (stop - start) // copies
-            for rank, joined in self._of_copies("all_gather", copies, slices, label, ranks).items():
-                flats[rank][start:stop] = joined
-        return flats
+        """Flat arrays of a unit, gathered over replicas where these share them."""
+        if self.strategy.sharding == "none":
+            return {rank: each.copy() for rank, each in shards.items()}
+        found = self.together("all_gather", self._replica_kind(unit), shards, label, ranks)
+        return {rank: each[: self._layouts[unit].size].copy() for rank, each in found.items()}
 
-    def _of_copies(
-        self, operation: str, copies: int, arrays: Values, label: TransferLabel, ranks: EmulatedRanks | None = None
-    ) -> Values:
-        """A collective of the tensor ranks that hold the same."""
+    def _sum_of_copies(self, copies: int, arrays: Values, label: TransferLabel) -> Values:
+        """Sums over the tensor ranks that hold the same."""
         rows = self.groups["tensor"]
         groups = [row[i : i + copies] for row in rows for i in range(0, len(row), copies)]
         label = TransferLabel(label.phase, "copies", label.layer, label.microbatch, label.element_bytes)
-        return self._among(groups, operation, arrays, label, ranks)
+        return self._among(groups, "all_reduce", arrays, label)
 
     def _among(
         self,

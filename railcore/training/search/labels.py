@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from railcore.training.rank_order import PLACEMENTS
+from railcore.training.rank_order import ORDERS
 
 _SHARDING = ("ZeRO-1", "ZeRO-2", "FSDP")
 
@@ -24,7 +24,7 @@ def strategy_label(row: Mapping) -> str:
     parts += ["ends"] if row.get("ends_as_layers", 0) else []
     parts += ["whole"] if row.get("whole_experts", 0) else []
     place = int(row.get("placement", 0))
-    return " ".join(part for part in [*parts, PLACEMENTS[place] if place else ""] if part)
+    return " ".join(part for part in [*parts, list(ORDERS)[place] if place else ""] if part)
 
 
 def strategy_words(row: Mapping) -> str:
@@ -48,7 +48,7 @@ def strategy_words(row: Mapping) -> str:
     options += ["embedding and loss in the place of a layer each"] if row.get("ends_as_layers", 0) else []
     options += ["whole experts on each tensor rank"] if row.get("whole_experts", 0) else []
     place = int(row.get("placement", 0))
-    options += [f"ranks placed {PLACEMENTS[place]}"] if place else []
+    options += [f"ranks placed {list(ORDERS)[place]}"] if place else []
     return f"{_listed(degrees or ['one rank'])}, with {_listed([option for option in options if option])}"
 
 

@@ -219,7 +219,7 @@ def search(
     """Evaluate all strategies; keep the best, the Pareto front of time and memory, and counts by obstacle.
 
     The strategies are those of `strategy_blocks`. Memory is bounded by tables of layers and stages. Ranks fill HB
-    domains in their order: where groups do not divide one, the worst of them sets the time (`Machine.all_gather_time`),
+    domains in their order: where groups do not divide one, the worst of them sets the time (`GroupLevels`),
     so that HB domains of 72 GPUs can be worse than those of 64.
 
     Parameters

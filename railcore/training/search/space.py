@@ -57,7 +57,7 @@ def allowed_values(global_batch: Any, limits: dict[str, Any]) -> Allowed:
         if name == "placement" and values == "all":
             listed = list(names)
         array = np.asarray([names.index(value) if value in names else value for value in listed])
-        least, most = STRATEGY_RANGES[name]
+        least, most = (0, len(names) - 1) if names else STRATEGY_RANGES[name]
         if array.dtype.kind not in "biu" or not array.size or array.min() < least or array.max() > most:
             named = f"{', '.join(names)}, or " if names else ""
             raise ValueError(f"{name} is {values!r}: give {named}whole numbers from {least} to {most}")

@@ -1,0 +1,186 @@
+"""Where groups of ranks lie: ranks counted one by one, the closed form, and all models that read it, for any order."""
+
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+from jobs import DENSE, MIXTURE, TIED
+
+from railcore.systems import photonics
+from railcore.systems.photonic_estimate import overhead_estimate
+from railcore.training.iteration import iteration_times
+from railcore.training.machine import catalog_machine
+from railcore.training.parallelism import DIMENSIONS, Strategy
+from railcore.training.rank_order import ORDERS, GroupLevels, group_levels
+from railcore.training.stage_program import StepOptions
+from railcore.training.traffic import iteration_traffic
+from railcore.training.transfers import TrafficOptions
+from railcore.training.transformer import GRADIENT_BYTES, SHARDING, WEIGHT_BYTES
+from railcore.training.workload import differing_replicas, training_step
+
+BOX = catalog_machine("DGX H100")
+NEAR = ("tensor", "context", "pipeline", "data")
+STEP = StepOptions(sync_groups=(), detail=True)
+SENT = TrafficOptions(WEIGHT_BYTES, WEIGHT_BYTES, GRADIENT_BYTES, scatter_gather=True)
+
+
+@st.composite
+def layouts(draw):
+    """Any strategy as to where its ranks lie, and an HB domain."""
+    sizes = {name: draw(st.sampled_from((1, 2, 3, 4, 6))) for name in DIMENSIONS}
+    whole = draw(st.booleans())
+    spread = sizes["context"] * sizes["data"] * (sizes["tensor"] if whole else 1)
+    expert = draw(st.sampled_from([e for e in range(1, spread + 1) if spread % e == 0]))
+    order = tuple(draw(st.permutations(DIMENSIONS)))
+    return Strategy(**sizes, expert=expert, whole_experts=whole, order=order), draw(st.integers(1, 40))
+
+
+@given(layouts())
+@example((Strategy(context=4, data=3, pipeline=2, expert=6, order=NEAR), 8))
+@example((Strategy(2, context=2, data=2, order=("context", "pipeline", "tensor", "data")), 4))
+@settings(max_examples=300)
+def test_the_closed_form_counts_the_ranks_in_domains(case):
+    strategy, K = case
+    for kind, group in strategy.group_levels().items():
+        found = [Counter(rank // K for rank in ranks) for ranks in strategy.groups(kind).tolist()]
+        inside, domains = (int(each) for each in group.in_domains(K))
+        assert inside * domains == group.ranks == sum(found[0].values())
+        if not group.lie_unevenly(K):
+            assert {(*counts.values(),) for counts in found} == {(inside,) * domains}, kind
+        if domains == 1 and not K % group.inner_stride and not K % group.outer_stride:
+            assert max(map(len, found)) == 1, kind  # never nearer than it is
+
+
+@given(st.lists(layouts(), min_size=1, max_size=6))
+def test_arrays_of_strategies_have_the_groups_of_each(cases):
+    strategies = [strategy for strategy, _ in cases]
+    several = [strategy.columns(8) for strategy in strategies]
+    levels = group_levels({name: np.array([each[name] for each in several]) for name in several[0]})
+    for place, (strategy, K) in enumerate(cases):
+        assert Strategy.from_columns(several[place]) == strategy
+        for kind, alone in strategy.group_levels().items():
+            one = GroupLevels(*(np.broadcast_to(values, len(cases))[place] for values in levels[kind]))
+            assert [int(x) for x in one.in_domains(K)] == [int(x) for x in alone.in_domains(K)]
+            assert bool(one.lie_unevenly(K)) == bool(alone.lie_unevenly(K))
+
+
+@st.composite
+def small_jobs(draw):
+    """A job that all models take, of any order, whose groups lie evenly in HB domains with tensor ranks in one."""
+    model = draw(st.sampled_from((DENSE, TIED, MIXTURE)))
+    t, c, d, p = (draw(st.sampled_from((1, 2, 4))) for _ in range(4))
+    assume(t * c * d * p <= 32)
+    experts = [e for e in (1, 2, 4) if c * d % e == 0] if model.experts else [1]
+    strategy = Strategy(
+        t,
+        c,
+        p,
+        d,
+        draw(st.sampled_from(experts)),
+        sequence_parallel=t > 1,
+        sharding=draw(st.sampled_from(SHARDING)),
+        order=tuple(draw(st.permutations(DIMENSIONS))),
+    )
+    K = draw(st.sampled_from((1, 2, 4, 8, 16)))
+    levels = strategy.group_levels()
+    assume(levels["tensor"].in_domains(K)[1] == 1 and not any(group.lie_unevenly(K) for group in levels.values()))
+    return model, strategy, d * p * draw(st.sampled_from((1, 2))), K
+
+
+@given(small_jobs())
+@example((DENSE, Strategy(4, pipeline=2, data=2, order=NEAR, sequence_parallel=True), 4, 8))
+@example((TIED, Strategy(2, 2, 2, 2, order=("pipeline", "tensor", "data", "context"), sequence_parallel=True), 4, 4))
+@settings(max_examples=40)
+def test_all_models_send_the_same_bytes_between_domains(case):
+    """The step's graph, traffic, the iteration and the estimate of photonic rails, against ranks counted one by one."""
+    model, strategy, batch, K = case
+    box = replace(BOX, hb_domain_size=K)
+    step = training_step(model, box, strategy, batch, STEP)
+    far = {
+        kind
+        for kind in strategy.group_levels()
+        if any(len({rank // K for rank in ranks}) > 1 for ranks in strategy.groups(kind).tolist())
+    }
+    names = {"pipeline": "pipeline", "context": "context", "expert": "expert", "replica": "data"}
+    names["expert_replica"] = "data"
+    on_rails = {step.operation(op).kind for op, link in enumerate(step.link) if link == 2}
+    assert on_rails <= {names[kind] for kind in far}
+    for kind in {"pipeline", "context", "replica"} & far:
+        assert names[kind] in on_rails
+    groups = {kind: set(map(tuple, strategy.groups(kind).tolist())) for kind in (*names, "tensor")}
+    neighbours = {pair for ranks in groups["pipeline"] for pair in pairwise(ranks)}
+    crossing = Counter()
+    for op, ranks in enumerate(step.ranks):
+        what = step.operation(op)
+        if what.group == "hop":
+            assert ranks in neighbours or ranks[::-1] in neighbours
+        assert what.group not in groups or ranks in groups[what.group]
+        if step.link[op] == 2:
+            each = step.sent_bytes if what.kind == "expert" else step.ring_bytes
+            crossing[what.kind] += each[op] * (1 if what.group == "hop" else len(ranks))
+    if strategy.gpus > 1:
+        domain = np.arange(strategy.gpus) // K
+        for kind, part in iteration_traffic(model, strategy, batch, SENT).matrices.items():
+            away = part.bytes[domain[part.targets] != domain[:, None]].sum()
+            assert kind in ("tensor", "sequence") or crossing.pop(kind, 0.0) == pytest.approx(away, rel=1e-9), kind
+        assert sum(crossing.values()) == 0
+    links = iteration_times(model, box, strategy, global_batch=batch)
+    latency = iteration_times(model, replace(box, nic_latency_s=1.0), strategy, global_batch=batch)
+    for kind, name in {"pipeline": "pipeline", "context": "context", "replica": "data"}.items():
+        later = (latency.links[f"{name}_link_s"] - links.links[f"{name}_link_s"]).item() > 0.5
+        assert later == (kind in far or (name == "data" and "expert_replica" in far)), kind
+
+
+@given(small_jobs())
+@settings(max_examples=40)
+def test_the_estimate_of_photonic_rails_has_the_kinds_on_the_rails(case):
+    model, strategy, batch, K = case
+    assume(strategy.expert == 1)
+    box, levels = replace(BOX, hb_domain_size=K), strategy.group_levels()
+    far = {kind: int(group.in_domains(K)[1] > 1) for kind, group in levels.items()}
+    kinds = far["context"] + far["pipeline"] + far["replica"] * (strategy.data > 1)
+    found = overhead_estimate(model, box, strategy.columns(batch), 1e3)
+    assert (found.overhead > 0) == (kinds > 1)
+
+
+def test_a_pipeline_of_neighbours_stays_in_its_domain():
+    """Llama-3 8B on two DGX H100: hops of the default order go over the rails, with pipeline ranks near they do not."""
+    strategy = Strategy(4, pipeline=2, data=4, order=NEAR)
+    box = replace(BOX, hb_domain_size=8)
+    assert strategy.groups("pipeline")[0].tolist() == [0, 4]
+    links = {}
+    for order in (DIMENSIONS, NEAR):
+        step = training_step("Llama-3 8B", box, replace(strategy, order=order), 16)
+        table = step.table[step.table["kind"] == "pipeline"]
+        hops = table[table["operation"] == "send_receive"]
+        links[order] = (set(hops["link"]), {tuple(sorted(ranks)) for ranks in hops["ranks"] if 0 in ranks})
+        shown = step.table[step.table["kind"] == "data"]
+        assert set(shown["link"]) == {"rail"}
+    assert links == {DIMENSIONS: ({"rail"}, {(0, 16)}), NEAR: ({"hb"}, {(0, 4)})}
+    assert not differing_replicas(box, strategy)
+    run = photonics.overhead("Llama-3 8B", box, strategy, 1e-2, 16)
+    assert (run["overhead"] == 0).all() and (run["reconfigurations"] == 0).all()
+    assert float(overhead_estimate("Llama-3 8B", box, strategy.columns(16), 1e-2).overhead) == 0
+    default = replace(strategy, order=DIMENSIONS)
+    assert (photonics.overhead("Llama-3 8B", box, default, 1e-2, 16)["overhead"] > 0).all()
+    assert float(overhead_estimate("Llama-3 8B", box, default.columns(16), 1e-2).overhead) > 0
+
+
+def test_one_replica_has_the_ranks_of_its_pipeline():
+    strategy = Strategy(4, pipeline=2, data=4, order=NEAR)
+    one, whole = (training_step(DENSE, BOX, strategy, 8, STEP, one_replica=yes) for yes in (True, False))
+    assert one.simulated == {0, 4} and whole.simulated == frozenset(range(32))
+    every = {(whole.program[op], whole.ranks[op]): op for op in range(len(whole.program))}
+    for op, ranks in enumerate(one.ranks):
+        twin = every[one.program[op], ranks]
+        assert one.seconds[op] == whole.seconds[twin] and one.sent_bytes[op] == whole.sent_bytes[twin]
+
+
+def test_tensor_ranks_that_leave_their_domain_are_refused():
+    strategy = Strategy(4, data=4, order=ORDERS["data first"])
+    with pytest.raises(ValueError, match=r"tensor is 4 with .* and order .* give an order with tensor first"):
+        training_step(DENSE, BOX, strategy, 8)
