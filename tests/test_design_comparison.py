@@ -15,7 +15,6 @@ from railcore.network.addressing.design_build import (
     design_lengths,
     designs_sizing,
     largest_cost_difference,
-    rails_name,
 )
 from railcore.network.addressing.design_comparison import design_measures, lost_nics, lost_nics_in_words
 from railcore.network.addressing.design_cost import design_cost
@@ -26,7 +25,7 @@ from railcore.network.cabling import catalog_floor
 from railcore.network.price_books import ItemBook
 from railcore.network.reliability import expected_failures
 from railcore.network.topology.segment_sizing import SegmentDemand, smallest_segment_fabric
-from railcore.network.topology.segments import SegmentFabric, switch_model
+from railcore.network.topology.segments import SegmentFabric, rails_name, switch_model
 from railcore.workbench.charts import segment_designs
 
 SN5600, NEXUS = switch_model("SN5600"), switch_model("Nexus 9348D-GX2A")

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components
 
 from railcore.facts import catalog, units
-from railcore.network.wide_area import great_circle_distance
+from railcore.facts.globe import great_circle_distance, unit_vectors
 from railcore.systems.siting import nodes as module
-from railcore.systems.siting.geometry import unit_vectors, within_radius
+from railcore.systems.siting.geometry import within_radius
 from railcore.systems.siting.grid import PowerGrid, load_grid
 from railcore.systems.siting.nodes import METHODS, node_counts, power_nodes
 from railcore.systems.siting.supply import RULES, eligible, feeds_demand

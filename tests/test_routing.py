@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from test_addressing import LARGE, SMALL, SN5600, plans
 
 from railcore.network.addressing import AddressPlan
-from railcore.network.addressing.routing import CONTROL_PLANES, EVPN, PRIVATE_ASNS, BgpDesign
+from railcore.network.addressing.routing import EVPN, PRIVATE_ASNS, BgpDesign
+from railcore.network.topology.cluster import BGP_CONTROL_PLANES
 from railcore.network.topology.segments import SegmentFabric
 
 
 @st.composite
 def designs(draw):
-    options = {"leaf_asns": ["each", "unit"], "spine_asns": ["pod", "each"], "control_plane": CONTROL_PLANES}
+    options = {"leaf_asns": ["each", "unit"], "spine_asns": ["pod", "each"], "control_plane": BGP_CONTROL_PLANES}
     picked = {name: draw(st.sampled_from(values)) for name, values in options.items()}
     return BgpDesign(draw(plans()), **picked, summarised=draw(st.booleans()))
 

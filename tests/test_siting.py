@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from railcore.documents.flops2024.siting_claims import REGIONS
 from railcore.facts import catalog
 from railcore.facts.catalog import UnknownName
-from railcore.network.wide_area import great_circle_distance
+from railcore.facts.globe import great_circle_distance, unit_vectors
 from railcore.systems.siting import grid as siting_grid
 from railcore.systems.siting.candidates import (
     best_by_rule,
@@ -24,7 +24,7 @@ from railcore.systems.siting.candidates import (
     most_disjoint,
     siting_sensitivity,
 )
-from railcore.systems.siting.geometry import unit_vectors, within_radii, within_radius
+from railcore.systems.siting.geometry import within_radii, within_radius
 from railcore.systems.siting.grid import PowerGrid, cities, load_grid, nearest_city, state_of, state_outlines
 from railcore.systems.siting.supply import (
     RULES,

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from matplotlib.path import Path as Ring
 
+from railcore.facts.globe import great_circle_distance
 from railcore.facts.units import GW, km
-from railcore.network.wide_area import great_circle_distance
 from railcore.systems.siting.areas import Area, city_point, people_within, state_names
 from railcore.systems.siting.candidates import candidates
 from railcore.systems.siting.geometry import inside_rings

@@ -15,8 +15,8 @@ from railcore.documents.flops2024 import siting_claims, specification
 from railcore.documents.flops2024.siting_claims import EAST_AND_WEST, sitings_with_pair
 from railcore.facts import catalog, claims, files, units
 from railcore.facts.catalog import UnknownName
+from railcore.facts.globe import great_circle_distance
 from railcore.facts.units import GW, km
-from railcore.network.wide_area import great_circle_distance
 from railcore.systems.siting.authorities import authority_caps
 from railcore.systems.siting.candidates import candidates, candidates_by_radius, room_for
 from railcore.systems.siting.grid import PowerGrid, load_grid

@@ -16,7 +16,7 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from railcore.facts import catalog
-from railcore.network.wide_area import great_circle_distance
+from railcore.facts.globe import great_circle_distance, great_circle_way
 from railcore.systems.siting import grid as grids
 from railcore.workbench import outputs
 from railcore.workbench.charts import bars, heatmaps, maps, timelines
@@ -135,7 +135,7 @@ def test_a_circle_looks_like_a_circle(latitude, longitude, azimuth):
 
 @given(latitudes, longitudes, latitudes, longitudes)
 def test_a_link_is_the_shortest_way(latitude, longitude, to, east):
-    way = maps.great_circle((latitude, longitude), (to, east))
+    way = great_circle_way((latitude, longitude), (to, east))
     steps = great_circle_distance(way[0][:-1], way[1][:-1], way[0][1:], way[1][1:])
     whole = great_circle_distance(latitude, longitude, to, east)
     assert steps.sum() == pytest.approx(whole, rel=1e-6, abs=1)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.sparse import csr_array
 
-from railcore.network.wide_area import great_circle_distance
+from railcore.facts.globe import great_circle_distance
 from railcore.systems.siting.search import strongest_places
 from railcore.systems.siting.split import split, splits
 from railcore.systems.siting.split_problem import SiteOptions, SplitConstraints, SplitTerms, undominated_sites

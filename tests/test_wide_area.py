@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 from railcore.facts import catalog, claims
+from railcore.facts.globe import great_circle_distance
 from railcore.facts.units import Gbps, km, ms, us
 from railcore.network import wide_area
 from railcore.network.wide_area import ReedSolomon, admitted_rates, priority_waits, single_queue_wait, tcp_throughput
@@ -24,9 +25,9 @@ SMALL = ReedSolomon(40, 30, 8)
 
 def test_distance_of_a_quarter_and_of_no_way():
     radius = catalog.item("wide_area", "Earth")["radius"]
-    assert wide_area.great_circle_distance(0, 0, 0, 90) == pytest.approx(math.pi / 2 * radius)
-    assert wide_area.great_circle_distance(90, 0, -90, 120) == pytest.approx(math.pi * radius)
-    assert wide_area.great_circle_distance(45, 7, 45, 7) == 0
+    assert great_circle_distance(0, 0, 0, 90) == pytest.approx(math.pi / 2 * radius)
+    assert great_circle_distance(90, 0, -90, 120) == pytest.approx(math.pi * radius)
+    assert great_circle_distance(45, 7, 45, 7) == 0
 
 
 @given(*[st.floats(-90, 90), st.floats(-180, 180)] * 2)
@@ -38,9 +39,9 @@ def test_distance_is_the_angle_between_two_vectors(phi_a, lambda_a, phi_b, lambd
     a, b = vector(phi_a, lambda_a), vector(phi_b, lambda_b)
     angle = math.atan2(np.linalg.norm(np.cross(a, b)), a @ b)
     radius = catalog.item("wide_area", "Earth")["radius"]
-    ours = wide_area.great_circle_distance(phi_a, lambda_a, phi_b, lambda_b)
+    ours = great_circle_distance(phi_a, lambda_a, phi_b, lambda_b)
     assert ours == pytest.approx(angle * radius, abs=1)
-    assert ours == pytest.approx(wide_area.great_circle_distance(phi_b, lambda_b, phi_a, lambda_a))
+    assert ours == pytest.approx(great_circle_distance(phi_b, lambda_b, phi_a, lambda_a))
 
 
 def test_delay_of_the_coasts():
@@ -417,8 +418,8 @@ def test_plots_draw_what_the_tables_have():
         (lambda: tcp_throughput(0.1, 0.06, MSS, float("inf")), "link is inf"),
         (lambda: tcp_throughput(0.1, 0.06, MSS, LINK, "Reno"), "law is 'Reno': give one of Mathis, CUBIC"),
         (lambda: wide_area.tolerable_loss(0, 0.06, MSS), "rate is 0"),
-        (lambda: wide_area.great_circle_distance(91, 0, 0, 0), "latitude_a is 91"),
-        (lambda: wide_area.great_circle_distance(0, 0, 0, 181), "longitude_b is 181"),
+        (lambda: great_circle_distance(91, 0, 0, 0), "latitude_a is 91"),
+        (lambda: great_circle_distance(0, 0, 0, 181), "longitude_b is 181"),
         (lambda: wide_area.one_way_delay(-1, 1.5, 5e-9), "distance is -1"),
         (lambda: wide_area.one_way_delay(1e6, 0.9, 5e-9), "route_factor is 0.9.*1 or more"),
         (lambda: wide_area.fibre_route("flops2024 east", "flops2024 west").factor_for(0), "delay is 0"),

@@ -12,45 +12,9 @@ from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
 from railcore.facts.checks import Floats, at_least, one_of, positive, share, whole
+from railcore.facts.globe import great_circle_distance
 
 ETHERNET_CODE = "KP4"  # of the catalog
-
-
-def great_circle_distance(
-    latitude_a: ArrayLike, longitude_a: ArrayLike, latitude_b: ArrayLike, longitude_b: ArrayLike
-) -> Floats:
-    """Shortest distance over the Earth between two places.
-
-    D = 2 R asin sqrt(sin^2((phi_b - phi_a) / 2) + cos phi_a cos phi_b sin^2((lambda_b - lambda_a) / 2))
-
-    Parameters
-    ----------
-    latitude_a, latitude_b
-        Latitudes phi, north positive [degrees].
-    longitude_a, longitude_b
-        Longitudes lambda, east positive [degrees].
-
-    Returns
-    -------
-    D [m], with R of the catalog's Earth.
-
-    Raises
-    ------
-    ValueError
-        A latitude outside [-90, 90] or a longitude outside [-180, 180].
-    """
-    for name, value, most in (
-        ("latitude_a", latitude_a, 90),
-        ("latitude_b", latitude_b, 90),
-        ("longitude_a", longitude_a, 180),
-        ("longitude_b", longitude_b, 180),
-    ):
-        if not np.all(np.abs(value) <= most):
-            raise ValueError(f"{name} is {value!r}: give degrees from {-most} to {most}")
-    phi_a, lambda_a, phi_b, lambda_b = map(np.radians, (latitude_a, longitude_a, latitude_b, longitude_b))
-    across = np.cos(phi_a) * np.cos(phi_b) * np.sin((lambda_b - lambda_a) / 2) ** 2
-    chord = np.sqrt(np.minimum(np.sin((phi_b - phi_a) / 2) ** 2 + across, 1))
-    return 2 * catalog.item("wide_area", "Earth")["radius"] * np.arcsin(chord)
 
 
 def one_way_delay(distance: ArrayLike, route_factor: ArrayLike, fibre_delay: ArrayLike) -> Floats:

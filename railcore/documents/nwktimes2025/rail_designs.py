@@ -24,14 +24,14 @@ from railcore.network.addressing.summaries import SummaryCheck, summary_check
 from railcore.network.topology.forwarding import path_transfers
 from railcore.network.topology.graph import route
 from railcore.network.topology.rail_packing import rail_switch_order
-from railcore.network.topology.segments import SegmentFabric, leaf_name, switch_model
+from railcore.network.topology.segments import SegmentFabric, leaf_name, rails_name, switch_model
 
 SWITCH = "Nexus 9348D-GX2A"  # of Fig. 13-6 and 13-7; the other figures name none
 PANEL_ROWS = 3  # of Fig. 13-6: its numbers run down columns of three
 VLAN_OF_RAIL_1 = 101  # of Fig. 13-10 to 13-12
 CONNECTION_Bps = 800 * Gbps  # of a switch to one above it: one link, or a port channel of two
 ORDER_PORTS, ORDER_RAILS = 32, 8  # of the switches, and rails, in the order of the three models
-MODELS = {"multi-rail": 8, "dual-rail": 2, "single-rail": 1}  # rails per switch
+MODELS = {rails_name(rails, 8): rails for rails in (8, 2, 1)}  # rails per switch
 COPY = (1, 2), (2, 3)  # host and GPU, from 0, that a copy between rails starts at and ends at
 
 _POD = {"servers": 4, "nic_ports": 2, "port_Bps": 100 * Gbps, "segments": 2, "spine_links": 2}

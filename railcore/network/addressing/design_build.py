@@ -19,7 +19,7 @@ from railcore.network.bill import bill_total
 from railcore.network.cabling import Floor, rail_link_lengths
 from railcore.network.price_books import ItemBook
 from railcore.network.topology.segment_sizing import SegmentDemand, SegmentSizing, sizing_table, smallest_segment_fabric
-from railcore.network.topology.segments import SegmentFabric
+from railcore.network.topology.segments import SegmentFabric, rails_name
 
 
 @dataclass(frozen=True)
@@ -96,13 +96,6 @@ class BuiltDesign:
                 "for them, but their switch ports are bought."
             )
         return tuple(found)
-
-
-def rails_name(rails_per_switch: int, rails: int) -> str:
-    """Name of a design by its rail switches: multi-rail, dual-rail, single-rail, or "4 rails"."""
-    if rails_per_switch in (0, rails):
-        return "multi-rail"
-    return {1: "single-rail", 2: "dual-rail"}.get(rails_per_switch, f"{rails_per_switch} rails")
 
 
 def design_lengths(fabric: SegmentFabric, floor: Floor, servers_per_rack: int) -> dict[str, float]:

@@ -21,13 +21,14 @@ from railcore.facts import catalog
 from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import at_least, one_of, positive, whole
 from railcore.facts.units import Gbps, number, show
+from railcore.network.topology.cluster import BGP_CONTROL_PLANES, lacks_evpn
 from railcore.network.topology.segments import SegmentFabric, SwitchModel
 
 NIC_PORTS = (1, 2, 4)  # single, dual, quad
 PORT_SPEEDS = tuple(speed * Gbps for speed in (100, 200, 400, 800, 1600))
 INTERCONNECTS = ("RoCEv2", "InfiniBand", "NVLink")
 MULTIHOMING = ("none", "MLAG", "EVPN")
-CONTROL_PLANE_CHOICES = ("eBGP", "iBGP", "BGP EVPN", "subnet manager")
+CONTROL_PLANE_CHOICES = (*BGP_CONTROL_PLANES, "subnet manager")
 DATA_PLANE_CHOICES = ("Ethernet", "VXLAN", "InfiniBand")
 ECMP_CHOICES = ("flow-based", "flowlet-based", "per-packet")
 CONGESTION_CONTROLS = ("ECN", "PFC", "credits")
@@ -242,7 +243,7 @@ _Breaks = Iterator[ProfileBreak]
 def _plane_rules(profiles: FabricProfiles) -> _Breaks:
     overall, kind = profiles.overall, profiles.gpu_io.interconnect
     name = "GlobalAIFabricProfile"
-    if overall.data_plane == "VXLAN" and overall.control_plane != "BGP EVPN":
+    if lacks_evpn(overall.data_plane, overall.control_plane):
         why = "VXLAN tunnels learn from EVPN which addresses are behind which switch"
         yield ProfileBreak(f"{name}.control_plane", "BGP EVPN", overall.control_plane, why)
     if overall.control_plane == "BGP EVPN" and overall.data_plane != "VXLAN":

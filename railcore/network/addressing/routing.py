@@ -18,8 +18,8 @@ from railcore.facts.checks import one_of, whole
 from railcore.facts.units import counted
 from railcore.network.addressing.subnets import AddressPlan
 from railcore.network.addressing.summaries import summary_check
+from railcore.network.topology.cluster import BGP_CONTROL_PLANES
 
-CONTROL_PLANES = ("eBGP", "iBGP", "BGP EVPN")
 PRIVATE_ASNS = ((64512, 65534), (4200000000, 4294967294))  # of 2 and of 4 bytes: RFC 6996
 ROLES = ("rail switch", "spine", "super-spine")
 UNICAST, EVPN = "ipv4 unicast", "l2vpn evpn"
@@ -51,7 +51,7 @@ class BgpDesign:
     summarised: bool = True
 
     def __post_init__(self) -> None:
-        one_of("control_plane", self.control_plane, CONTROL_PLANES)
+        one_of("control_plane", self.control_plane, BGP_CONTROL_PLANES)
         one_of("leaf_asns", self.leaf_asns, ("each", "unit"))
         one_of("spine_asns", self.spine_asns, ("pod", "each"))
         object.__setattr__(self, "first_asn", self._checked_first())

@@ -39,7 +39,8 @@ TRANSPORTS = {  # what a technology carries
     "UALink": ("DMA",),
     "PCIe": ("DMA",),
 }
-CONTROL_PLANES = ("none", "eBGP", "iBGP", "BGP EVPN", "OSPF", "static", "subnet manager", "fabric manager")
+BGP_CONTROL_PLANES = ("eBGP", "iBGP", "BGP EVPN")
+CONTROL_PLANES = ("none", *BGP_CONTROL_PLANES, "OSPF", "static", "subnet manager", "fabric manager")
 DATA_PLANES = ("native", "routed IP", "VLAN", "VXLAN")
 ISOLATIONS = ("within the node", "own switches", "VRF", "VLAN", "VXLAN segments", "none")
 FLOWS = {  # traffic, as the choice of load balancing and queues needs it
@@ -82,10 +83,15 @@ class NetworkDesign:
             ("flows", FLOWS),
         ):
             one_of(name, getattr(self, name), known)
-        if self.data_plane == "VXLAN" and self.control_plane != "BGP EVPN":
+        if lacks_evpn(self.data_plane, self.control_plane):
             raise ValueError(f"control_plane is {self.control_plane!r} with data_plane VXLAN: give BGP EVPN")
         if self.transport in _ROCE and not self.lossless:
             raise ValueError(f"lossless is False with transport {self.transport}: give True, or another transport")
+
+
+def lacks_evpn(data_plane: str, control_plane: str) -> bool:
+    """Whether VXLAN tunnels have nobody who tells them which addresses are behind which switch: BGP EVPN does."""
+    return data_plane == "VXLAN" and control_plane != "BGP EVPN"
 
 
 _DESIGNS = {

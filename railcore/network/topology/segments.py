@@ -366,12 +366,18 @@ class SegmentFabric:
     @property
     def name(self) -> str:
         """What tables and titles call it."""
-        r, kinds = self.rails_per_switch, {1: "single-rail", 2: "dual-rail"}
-        rails = kinds.get(r, "multi-rail" if r == self.rails else f"{r} rails")
+        rails = rails_name(self.rails_per_switch, self.rails)
         level = ("segment", "pod", "multi-pod")[self.tiers - 1]
         return f"{level}, {rails} per switch, {self.nic_ports}-port NICs" + (
             f" to {self.homing} switches" if self.homing > 1 else ""
         )
+
+
+def rails_name(rails_per_switch: int, rails: int) -> str:
+    """Name of a design by its rail switches: multi-rail, dual-rail, single-rail, or "4 rails"."""
+    if rails_per_switch in (0, rails):
+        return "multi-rail"
+    return {1: "single-rail", 2: "dual-rail"}.get(rails_per_switch, f"{rails_per_switch} rails")
 
 
 def leaf_name(pod: int, segment: int, leaf: int) -> str:

@@ -9,11 +9,11 @@ from numpy.typing import ArrayLike
 
 from railcore.facts import checks
 from railcore.facts.catalog import UnknownName
+from railcore.facts.globe import great_circle_distance, unit_vectors
 from railcore.facts.units import counted, km, number
-from railcore.network.wide_area import great_circle_distance
 from railcore.systems.siting import eia
 from railcore.systems.siting.candidates import Candidates, candidate_centres, candidates
-from railcore.systems.siting.geometry import unit_vectors, within_radius
+from railcore.systems.siting.geometry import within_radius
 from railcore.systems.siting.grid import PowerGrid, cities
 
 Point = tuple[float, float]  # latitude and longitude [degrees]

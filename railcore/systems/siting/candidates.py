@@ -11,7 +11,8 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
 from railcore.facts import checks
-from railcore.systems.siting.geometry import unit_vectors, within_radii
+from railcore.facts.globe import unit_vectors
+from railcore.systems.siting.geometry import within_radii
 from railcore.systems.siting.grid import PowerGrid, nearest_city, state_of, state_outlines
 from railcore.systems.siting.supply import (
     AFTER_LOAD,

@@ -10,7 +10,8 @@ from scipy.sparse import coo_array, csr_array
 from scipy.spatial import cKDTree
 
 from railcore.facts import catalog, checks
-from railcore.network.wide_area import great_circle_distance, one_way_delay
+from railcore.facts.globe import chord_length, great_circle_distance
+from railcore.network.wide_area import one_way_delay
 
 
 class Located(Protocol):
@@ -23,29 +24,6 @@ class Located(Protocol):
     @property
     def longitude(self) -> np.ndarray:
         """Of the centres [degrees], shape (sites,)."""
-
-
-def unit_vectors(latitude: ArrayLike, longitude: ArrayLike) -> np.ndarray:
-    """Points of the unit sphere, shape (n, 3): (cos phi cos lambda, cos phi sin lambda, sin phi), from degrees.
-
-    Raises ValueError for a latitude outside [-90, 90] and a longitude outside [-180, 180].
-    """
-    for name, given, most in (("latitude", latitude, 90), ("longitude", longitude, 180)):
-        if not np.all(np.abs(np.asarray(given, float)) <= most):
-            raise ValueError(f"{name} is {given!r}: give degrees from {-most} to {most}")
-    phi, lam = np.radians(np.atleast_1d(latitude).astype(float)), np.radians(np.atleast_1d(longitude).astype(float))
-    return np.stack([np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)], axis=-1)
-
-
-def degrees_of(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Latitude and longitude [degrees] of vectors of any length, shape (n, 3)."""
-    x, y, z = vectors.T
-    return np.degrees(np.arctan2(z, np.hypot(x, y))), np.degrees(np.arctan2(y, x))
-
-
-def chord_length(distance_m: float) -> float:
-    """Straight line through the unit sphere between points a great-circle distance apart: 2 sin(D / 2R)."""
-    return float(2 * np.sin(min(distance_m / (2 * catalog.item("wide_area", "Earth")["radius"]), np.pi / 2)))
 
 
 def within_radius(a: np.ndarray, b: np.ndarray, radius_m: float) -> csr_array:

@@ -16,7 +16,8 @@ from scipy.spatial import cKDTree
 
 from railcore.facts import catalog, files, units
 from railcore.facts.arguments import checked
-from railcore.systems.siting.geometry import inside_rings, unit_vectors
+from railcore.facts.globe import chord_distance, unit_vectors
+from railcore.systems.siting.geometry import inside_rings
 
 _EMBEDDED_NAME = "synthetic grid of about 2016 to 2020"
 _PLACE_COLUMNS = {"lat": "latitude", "lon": "longitude"}
@@ -154,7 +155,7 @@ def nearest_city(latitude: ArrayLike, longitude: ArrayLike) -> np.ndarray:
     """Nearest of `cities` to each place: "Baltimore, MD", or from 10 km on "68 km N of Vancouver, WA"."""
     table, at = cities(), unit_vectors(latitude, longitude)
     far, nearest = cKDTree(unit_vectors(table["latitude"], table["longitude"])).query(at)
-    km = 2 * np.arcsin(far / 2) * catalog.item("wide_area", "Earth")["radius"] / units.km
+    km = chord_distance(far) / units.km
     city = table.iloc[nearest]
     north = np.atleast_1d(latitude) - city["latitude"].to_numpy()
     east = (np.atleast_1d(longitude) - city["longitude"].to_numpy()) * np.cos(np.radians(np.atleast_1d(latitude)))

@@ -22,7 +22,8 @@ from scipy.spatial import cKDTree
 
 from railcore.facts import checks, units
 from railcore.facts.catalog import UnknownName
-from railcore.systems.siting.geometry import chord_length, degrees_of, unit_vectors, within_radius
+from railcore.facts.globe import chord_length, degrees_of, unit_vectors
+from railcore.systems.siting.geometry import within_radius
 from railcore.systems.siting.grid import PowerGrid
 from railcore.systems.siting.supply import (
     RULES,

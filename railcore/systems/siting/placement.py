@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, checks, units
-from railcore.network.wide_area import great_circle_distance
+from railcore.facts.globe import great_circle_distance
 from railcore.systems.siting.candidates import Candidates
 from railcore.systems.siting.geometry import Located, fibre_delays_s
 from railcore.systems.siting.grid import PowerGrid, cities, electricity_prices, nearest_city, state_of

@@ -11,8 +11,9 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
+from railcore.facts.globe import unit_vectors
 from railcore.facts.units import MW
-from railcore.systems.siting.geometry import diameter_m, index_pairs, pair_distances_m, unit_vectors, within_radius
+from railcore.systems.siting.geometry import diameter_m, index_pairs, pair_distances_m, within_radius
 from railcore.systems.siting.split_problem import SiteOptions, SplitConstraints, pairs_within
 
 Bits = int  # a set of candidates: bit i for candidate i

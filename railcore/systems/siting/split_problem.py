@@ -12,8 +12,8 @@ from scipy.spatial import cKDTree
 
 from railcore.facts import checks
 from railcore.facts.arguments import checked, si
+from railcore.facts.globe import chord_length, unit_vectors
 from railcore.systems.siting.candidates import Candidates
-from railcore.systems.siting.geometry import chord_length, unit_vectors
 from railcore.systems.siting.supply import available_power_w
 
 

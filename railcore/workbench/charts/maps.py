@@ -15,7 +15,8 @@ from matplotlib.path import Path
 from matplotlib.transforms import Bbox
 from numpy.typing import ArrayLike
 
-from railcore.facts import catalog, units
+from railcore.facts import units
+from railcore.facts.globe import earth_radius_m, great_circle_way
 from railcore.facts.units import counted, number
 from railcore.workbench.plotting import COLOURS
 
@@ -97,7 +98,7 @@ def albers(
     ----------
     Snyder 1987, Map Projections, USGS Professional Paper 1395, equations 14-1 to 14-6.
     """
-    radius = radius_m or catalog.item("wide_area", "Earth")["radius"]
+    radius = radius_m or earth_radius_m()
     a, b = np.radians(_PARALLELS)
     phi, phi0 = np.radians(np.asarray(latitude, float)), np.radians(origin[0])
     n = (np.sin(a) + np.sin(b)) / 2
@@ -105,19 +106,6 @@ def albers(
     rho, rho0 = (radius * np.sqrt(c - 2 * n * np.sin(angle)) / n for angle in (phi, phi0))
     theta = n * np.radians(np.asarray(longitude, float) - origin[1])
     return rho * np.sin(theta), rho0 - rho * np.cos(theta)
-
-
-def great_circle(start: Place, end: Place) -> tuple[np.ndarray, np.ndarray]:
-    """Latitude and longitude of 41 points along the shortest way between two places.
-
-    (start sin (1 - t) d + end sin t d) / sin d of their unit vectors, d the angle between them, t from 0 to 1.
-    """
-    phi, lam = np.radians(np.array([start, end]).T)
-    places = np.stack([np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)])
-    d = np.arccos(np.clip(places[:, 0] @ places[:, 1], -1, 1)) or 1e-9
-    t = np.linspace(0, 1, 41)
-    x, y, z = places @ np.stack([np.sin((1 - t) * d), np.sin(t * d)]) / np.sin(d)
-    return np.degrees(np.arcsin(z)), np.degrees(np.arctan2(y, x))
 
 
 def state_map(
@@ -287,7 +275,7 @@ def _draw_links(ax: plt.Axes, data: pd.DataFrame, taken: list[Bbox], named: int)
     halo = [effects.withStroke(linewidth=3.4, foreground="white"), effects.Normal()]
     bold: dict = {"color": INK, "linewidth": 1.6, "linestyle": (0, (4, 1.5)), "path_effects": halo, "zorder": 6}
     for i, row in enumerate(data.sort_values("distance_m", ascending=False).itertuples()):
-        way = great_circle((row.latitude, row.longitude), (row.latitude_to, row.longitude_to))
+        way = great_circle_way((row.latitude, row.longitude), (row.latitude_to, row.longitude_to))
         x, y = albers(*way)
         if i >= named:
             ax.plot(x, y, color="#777777", linewidth=0.8, zorder=5)
