@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plain_sharing import fair_rates
 
 from railcore.facts.units import GB
 from railcore.network.topology import server
@@ -67,6 +69,18 @@ def test_flows_together_fit_the_links_and_none_is_faster_than_alone(box, pairs):
     for gpu in range(4):
         sent = sum(rate for (a, _), rate in zip(pairs, found, strict=True) if a == gpu)
         assert sent <= (box.hb_Bps + box.pcie_Bps) * (1 + 1e-9)
+
+
+@given(st.lists(st.floats(1, 9), min_size=4, max_size=4), st.lists(st.permutations(range(4)), min_size=1, max_size=6))
+@settings(max_examples=25, deadline=None)
+def test_flows_with_one_way_each_get_what_filling_their_links_gives(speeds, pairs):
+    graph = Server(4, 25 * GB, 1, "200 Gbps", 5, (1,)).graph()
+    for gpu, speed in enumerate(speeds):
+        graph.edges[f"GPU {gpu}", "NVSwitch 1-1"]["bandwidth_Bps"] = speed * GB
+    flows = [(f"GPU {a}", f"GPU {b}") for a, b, *_ in pairs]
+    out_and_in = np.array([(a, 4 + b) for a, b, *_ in pairs])
+    plain = fair_rates(out_and_in, np.ones(out_and_in.shape), np.array(speeds * 2) * GB)
+    assert flow_bandwidths(graph, flows, HB)["bandwidth_Bps"].to_numpy() == pytest.approx(plain, rel=1e-5)
 
 
 def test_a_pair_across_baseboards_gets_its_pair_links_and_four_pairs_share_them():

@@ -18,7 +18,7 @@ from matplotlib.transforms import Bbox
 from railcore.facts import catalog
 from railcore.facts.globe import great_circle_distance, great_circle_way
 from railcore.systems.siting import grid as grids
-from railcore.workbench import outputs
+from railcore.workbench import outputs, plotting
 from railcore.workbench.charts import bars, heatmaps, maps, timelines
 from railcore.workbench.drawing import symbols
 from railcore.workbench.outputs import DPI, MAX_SVG_B
@@ -195,7 +195,7 @@ def test_a_grid_map_draws_each_plant_line_node_place_and_link():
     (ax,) = figure.axes
     plants = [mark for mark in ax.collections if isinstance(mark, PathCollection)]
     assert sum(len(mark.get_offsets()) for mark in plants) == len(drawn.plants) + len(chosen)
-    assert len(plants) == len(maps.FUELS) + 1
+    assert len(plants) == len(plotting.FUELS) + 1
     kinds = [line for line in ax.get_lines() if line.get_zorder() == 2 and line.get_color() != maps.INK]
     assert [np.isnan(line.get_xdata()).sum() for line in kinds] == [1, 1, 1, 1]  # 230 kV is left out
     fails, _, passes = [line for line in ax.get_lines() if line.get_marker() == "o"][:3]
@@ -203,7 +203,7 @@ def test_a_grid_map_draws_each_plant_line_node_place_and_link():
     kilometres = f"{ways(chosen)['distance_m'].iloc[0] / 1e3:,.0f} km"
     assert any(kilometres in text.get_text() for text in ax.texts)
     legend = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert [*maps.FUELS] == [text for text in legend if text in maps.FUELS]
+    assert [*plotting.FUELS] == [text for text in legend if text in plotting.FUELS]
     assert {"plants ≥ 10 MW", "lines", "nodes", "passes", "fails", "chosen place"} < set(legend)
     apart(figure)
 

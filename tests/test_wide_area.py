@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plain_sharing import fair_rates
 from scipy import optimize, stats
 
 from railcore.facts import catalog, claims
@@ -276,6 +277,14 @@ def test_allocation_is_max_min(demands, capacity):
         level = (x / w)[short]
         assert level == pytest.approx(level[0], rel=1e-6)
         assert np.all(x / w <= level[0] * (1 + 1e-6) + 1e-9)
+
+
+@given(st.lists(st.floats(0.1, 100), min_size=1, max_size=8), st.floats(1, 300))
+def test_allocation_equals_filling_a_link_whose_demands_are_links_of_their_own(demands, capacity):
+    n = len(demands)
+    port = np.stack([np.zeros(n, int), np.arange(1, n + 1)], axis=1)
+    plain = fair_rates(port, np.ones((n, 2)), [capacity, *demands])
+    assert admitted_rates(capacity, demands) == pytest.approx(plain, rel=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(6))

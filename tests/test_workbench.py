@@ -1,5 +1,6 @@
 import math
 import re
+from itertools import combinations
 
 import matplotlib as mpl
 import numpy as np
@@ -309,6 +310,42 @@ def test_a_line_under_another_is_broader():
     for nested, widths in ((True, [3.3, 1.5, 1.5]), (False, [1.5] * 3)):
         ax = plotting.plot_lines(data, "gpus", "cost", "link", plt.subplots()[1], nested=nested)
         assert [line.get_linewidth() for line in ax.get_lines()] == pytest.approx(widths)
+    plt.close("all")
+
+
+GROUPS = ("TRAFFIC", "PASSES", "NETWORKS", "LINKS", "TRANSPORTS", "FUELS")
+DEUTERANOPIA = np.array(  # Machado, Oliveira and Fernandes 2009, severity 1, linear RGB
+    [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+)
+TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+
+
+def lab(colour, seen_with):
+    """CIE L*a*b* of a colour after a matrix of linear RGB."""
+    rgb = np.array(mpl.colors.to_rgb(colour))
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    white = TO_XYZ.sum(axis=1)
+    x, y, z = np.cbrt(np.maximum(TO_XYZ @ np.clip(seen_with @ linear, 0, 1) / white, 0.009))
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("seen_with", [np.eye(3), DEUTERANOPIA], ids=["all", "deuteranopia"])
+def test_colours_of_one_group_are_told_apart(seen_with):
+    for group in (*(getattr(plotting, name) for name in GROUPS), dict(enumerate(plotting.COLOURS))):
+        seen = {colour: lab(colour, seen_with) for colour in group.values()}
+        for (one, a), (other, b) in combinations(seen.items(), 2):
+            assert np.linalg.norm(a - b) > 12, f"{one} and {other} of {group}"
+
+
+def test_a_thing_has_one_colour_in_every_chart():
+    assert sum(len(getattr(plotting, name)) for name in GROUPS) == len(plotting._THINGS)
+    found = plotting.colours_of(["a", "rail-only", "b", "NDP", "NDP, queues of 32"])
+    assert found["rail-only"] == plotting.NETWORKS["rail-only"] == plotting.colours_of(["rail-only"])["rail-only"]
+    assert found["NDP"] == found["NDP, queues of 32"] == plotting.TRANSPORTS["NDP"]
+    assert [found["a"], found["b"]] == [plotting.COLOURS[0], plotting.COLOURS[3]]  # of those that are free
+    data = pd.DataFrame({"x": [1.0, 2.0] * 2, "y": range(4), "network": ["own", "own", "rail-only", "rail-only"]})
+    lines = plotting.plot_lines(data, "x", "y", "network", plt.subplots()[1]).get_lines()
+    assert [line.get_color() for line in lines] == [plotting.COLOURS[0], plotting.NETWORKS["rail-only"]]
     plt.close("all")
 
 

@@ -521,7 +521,7 @@ def admitted_rates(
 
 
 def _filled(share: float, least: Floats, most: Floats, weights: Floats) -> Floats:
-    """max(least, min(most, w L)) with the level L at which the sum is `share`, or `most`."""
+    """max(least, min(most, w L)) with the level L at which the sum is `share`, or `most`: max-min on one link."""
     if most.sum() <= share:
         return most
     points = np.concatenate((least / weights, most / weights))

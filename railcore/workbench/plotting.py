@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from itertools import cycle
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -14,9 +15,26 @@ from matplotlib.ticker import LogLocator, NullLocator
 from railcore.facts.units import number
 
 # Okabe and Ito's palette, told apart with every common colour blindness.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8A8A8A")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#6A6A6A")
 MARKERS = "osD^vPX*"
 GREY = COLOURS[7]
+_BLUE, _VERMILION, _GREEN, _PINK, _ORANGE, _SKY, _BLACK, _ = COLOURS
+
+# One colour for a thing in every chart and diagram; `colours_of` reads all of them.
+TRAFFIC = {"tensor": _BLUE, "sequence": _BLUE, "context": _GREEN, "expert": _SKY, "pipeline": _PINK}
+TRAFFIC |= {"data": _VERMILION, "data within": _ORANGE, "data between": _VERMILION, "none": GREY}
+PASSES = {"compute": "#D9D9D9", "forward": _SKY, "backward": _ORANGE}
+NETWORKS = {"rail-optimized": _BLUE, "electrical rails": _BLUE, "rail-only": _VERMILION, "photonic rails": _PINK}
+NETWORKS |= {"Clos": _GREEN, "fat tree": _GREEN, "any-to-any": _GREEN, "rails under an oversubscribed layer": _SKY}
+NETWORKS |= {"Clos with oversubscribed leaves": _GREEN}
+# Tol's muted tones, but for scale-out: they are drawn beside eight rails in the palette's colours.
+LINKS = {"scale-up": "#117733", "scale-out": _VERMILION, "wide area": "#882255", "frontend": "#332288"}
+LINKS |= {"storage": "#999933", "management": "#8F8F8F"}
+TRANSPORTS = {"optimum": _BLACK, "spraying": _BLUE, "NDP": _GREEN, "UEC NSCC": _ORANGE, "UEC RCCC": _PINK}
+TRANSPORTS |= {"flowlets": _SKY, "single path": GREY, "RoCEv2": _VERMILION, "RoCEv2 with DCQCN": _VERMILION}
+FUELS = {"gas": _ORANGE, "coal": "#4D4D4D", "wind": _GREEN, "hydro": _BLUE, "solar": "#F0E442", "nuclear": _PINK}
+FUELS |= {"other": "#C0C0C0"}
+_THINGS = TRAFFIC | PASSES | NETWORKS | LINKS | TRANSPORTS | FUELS
 
 
 def house_style() -> None:
@@ -185,6 +203,21 @@ def legend_below(figure: plt.Figure, ax: plt.Axes, columns: int = 0, **options) 
     figure.legend(handles, labels, loc="outside lower center", ncols=columns or len(labels), **options)
 
 
+def colours_of(names: Iterable[str]) -> dict[str, str]:
+    """Colour of each name: its own (TRAFFIC, NETWORKS, ...), else the next of the palette that is not taken.
+
+    "NDP, queues of 32" is a variant of NDP and has its colour.
+    """
+    own = {name: _THINGS.get(name) or _THINGS.get(name.partition(", ")[0]) for name in names}
+    free = cycle([colour for colour in COLOURS if colour not in own.values()] or COLOURS)
+    return {name: colour or next(free) for name, colour in own.items()}
+
+
+def paler(colour: str, share: float) -> str:
+    """A colour mixed with a share of white."""
+    return mpl.colors.to_hex([1 - (1 - share) * (1 - part) for part in mpl.colors.to_rgb(colour)])
+
+
 def line_style(i: int, style: str = "-", **more) -> dict:
     """Colour and marker of the line number `i`, the same in every chart."""
     marker = {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)], "markersize": 4.5}
@@ -223,13 +256,14 @@ def plot_lines(
     The axes.
     """
     order = list(data[group].unique() if order is None else order)
+    colours = colours_of(map(str, order))
     points = [data.loc[data[group] == value, [x, y]].to_numpy(float) for value in order]
     for i, (value, drawn) in enumerate(zip(order, points, strict=True)):
         over = points[i + 1 :] if nested else []
         broader = sum(2 * _shared_points(drawn, later) >= len(drawn) for later in over)
-        size: dict = {"linewidth": 1.5 + 1.8 * broader, "markersize": 4.5 + 3.5 * broader}
+        look: dict = {"linewidth": 1.5 + 1.8 * broader, "markersize": 4.5 + 3.5 * broader}
         name = label.format(value if isinstance(value, str) else number(value))
-        ax.plot(*drawn.T, **line_style(i, ("-", "--")[i % 2], label=name, **size))
+        ax.plot(*drawn.T, **line_style(i, ("-", "--")[i % 2], label=name, color=colours[str(value)], **look))
     return ax
 
 

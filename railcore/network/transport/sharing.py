@@ -8,7 +8,6 @@ congestion control takes to find its rate, losses, pauses, and what a hot link d
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts.arguments import checked
@@ -55,51 +54,6 @@ class SharedLinks:
         finish = np.empty(flows)
         finish[order] = found
         return finish
-
-    def plain_finish_s(self) -> Floats:
-        """The same from `timeline`."""
-        finish = np.full(len(self.port), np.inf)
-        for row in self.timeline().itertuples(index=False):
-            finish[row.ended] = row.end_s
-        return finish
-
-    def rates_Bps(self, active: ArrayLike | None = None) -> Floats:
-        """Max-min fair rates of the flows that are active (True or False for each; all, where not given)."""
-        flow, at = np.nonzero(self.port != SKIPPED)
-        port, weight, ports = self.port[flow, at], self.weight[flow, at], len(self.capacity_Bps)
-        growing = np.ones(len(self.port), bool) if active is None else np.array(active, bool)
-        rates, left = np.zeros(len(growing)), self.capacity_Bps.astype(float)
-        while growing.any():
-            load = np.bincount(port, weight * growing[flow], ports)
-            share = np.divide(left, load, out=np.full(ports, np.inf), where=load > 0)
-            full = share <= share.min() * (1 + _TIE)
-            stopped = np.zeros_like(growing)
-            stopped[flow[full[port] & growing[flow]]] = True
-            rates[stopped] = share.min()
-            left = np.maximum(0.0, left - np.bincount(port, weight * stopped[flow], ports) * share.min())
-            growing &= ~stopped
-        return rates
-
-    def timeline(self) -> pd.DataFrame:
-        """Every interval between two events, one row each: start_s, end_s, rates_Bps [flows], ended (its flows).
-
-        Plain NumPy by the textbook, for few flows: every rate anew at every event. `finish_s` has to agree.
-        """
-        left, now = self.wire_bytes.astype(float), float(self.start_s.min())
-        rows: list[tuple] = []
-        while True:
-            waiting = self.start_s > now
-            active = ~waiting & (left > 0)
-            rates = self.rates_Bps(active)
-            lasting = np.divide(left, rates, out=np.full(len(left), np.inf), where=rates > 0)
-            end = min(now + lasting.min(), self.start_s[waiting].min(initial=np.inf))
-            if not np.isfinite(end):
-                return pd.DataFrame(rows, columns=["start_s", "end_s", "rates_Bps", "ended"])
-            left = np.where(active, left - rates * (end - now), left)
-            ended = active & (left <= _DONE * self.wire_bytes)
-            left[ended] = 0
-            rows.append((now, end, rates, np.flatnonzero(ended)))
-            now = end
 
 
 @njit
@@ -234,24 +188,21 @@ def _finish(first, port, weight, capacity, wire, start, scratch, finish):  # typ
 class FairRun(FlowTimes):
     """Completion times under fair sharing, with the delay of the path; infinite where a flow waits for a dead link.
 
-    links: what was shared, for rates and intervals.
+    links: what was shared.
     """
 
     links: SharedLinks
 
 
-def _run(fabric: PathFabric, flows: Flows, links: SharedLinks, framing: Framing, plain: bool) -> FairRun:
+def _run(fabric: PathFabric, flows: Flows, links: SharedLinks, framing: Framing) -> FairRun:
     """Completion times with the delay of the path."""
-    finish = links.plain_finish_s() if plain else links.finish_s()
     alone = single_flow_s(fabric, flows, framing)
-    shared = finish - flows.start_s + path_delay_s(fabric, flows, framing)
+    shared = links.finish_s() - flows.start_s + path_delay_s(fabric, flows, framing)
     return FairRun(np.maximum(shared, alone), alone, links)  # packets are whole, flows here are not
 
 
 @checked
-def fair_sharing(
-    fabric: PathFabric, flows: Flows, path: ArrayLike, framing: Framing = RECEIVED, plain: bool = False
-) -> FairRun:
+def fair_sharing(fabric: PathFabric, flows: Flows, path: ArrayLike, framing: Framing = RECEIVED) -> FairRun:
     """Flows on fixed paths that share links max-min fairly.
 
     Parameters
@@ -263,8 +214,6 @@ def fair_sharing(
         share of their bytes over each, at one speed.
     framing
         Packets, for bytes on the wire and the delay of a path.
-    plain
-        Compute it in plain NumPy by the textbook, for small cases.
 
     Returns
     -------
@@ -280,13 +229,11 @@ def fair_sharing(
         share = np.zeros((len(flows), fabric.paths))
         np.add.at(share, (np.arange(len(flows))[:, None], given), 1 / given.shape[1])
         links = _spread(fabric, flows, framing, share)
-    return _run(fabric, flows, links, framing, plain)
+    return _run(fabric, flows, links, framing)
 
 
 @checked
-def ideal_spraying(
-    fabric: PathFabric, flows: Flows, even: bool = False, framing: Framing = RECEIVED, plain: bool = False
-) -> FairRun:
+def ideal_spraying(fabric: PathFabric, flows: Flows, even: bool = False, framing: Framing = RECEIVED) -> FairRun:
     """Flows that spread over all paths and share what they need max-min fairly.
 
     Parameters
@@ -299,8 +246,6 @@ def ideal_spraying(
         flows. With all links at one speed both are the same.
     framing
         Packets, for bytes on the wire and the delay of a path.
-    plain
-        Compute it in plain NumPy by the textbook, for small cases.
 
     Returns
     -------
@@ -309,13 +254,13 @@ def ideal_spraying(
     pair_Bps = pair_planes_Bps(fabric, flows).sum(1)
     if even and np.any(fabric.rates != 1):
         live = live_paths(fabric, flows)
-        return _run(fabric, flows, _spread(fabric, flows, framing, live / live.sum(1, keepdims=True)), framing, plain)
+        return _run(fabric, flows, _spread(fabric, flows, framing, live / live.sum(1, keepdims=True)), framing)
     port, capacity = cuts(fabric, flows)
     if np.any(fabric.rates != 1):
         port = np.column_stack([port, len(capacity) + np.arange(len(flows))])
         capacity = np.concatenate([capacity, pair_Bps])
     links = SharedLinks(port, np.ones(port.shape), capacity, framing.wire_bytes(flows.size_bytes), flows.start_s)
-    return _run(fabric, flows, links, framing, plain)
+    return _run(fabric, flows, links, framing)
 
 
 def _links(fabric: PathFabric, flows: Flows, framing: Framing, port: Ints, weight: Floats) -> SharedLinks:

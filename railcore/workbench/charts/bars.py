@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 from railcore.facts import units
 from railcore.facts.units import GB, number, significant
 from railcore.workbench import plotting
-from railcore.workbench.plotting import COLOURS, MARKERS, legend_below, percent, percent_axis, text_beside
+from railcore.workbench.plotting import COLOURS, MARKERS, TRAFFIC, legend_below, percent, percent_axis, text_beside
 
 _LOW, _HIGH = COLOURS[0], COLOURS[4]  # of a tornado's ends
 _ROUTING_COLOURS = {"two-hop": COLOURS[0], "hierarchical": COLOURS[1]}
@@ -24,16 +24,16 @@ _ITERATION_TERMS = {  # of the two-stage model's iteration time
     "second_dp_s": "data parallel inside",
     "model_parallel_s": "model parallel",
 }
-_TRAFFIC_KINDS = {  # kinds of traffic: name and colour
-    "tensor": ("tensor (model parallel)", COLOURS[0]),
-    "sequence": ("tensor and sequence", COLOURS[0]),
-    "data within": ("data, within HB domains", COLOURS[4]),
-    "data between": ("data, between HB domains", COLOURS[1]),
-    "data": ("data", COLOURS[1]),
-    "pipeline": ("pipeline", COLOURS[2]),
-    "context": ("context", COLOURS[3]),
-    "expert": ("expert", COLOURS[5]),
-    "none": ("no traffic", COLOURS[7]),
+_TRAFFIC_NAMES = {  # in the order of the legend
+    "tensor": "tensor (model parallel)",
+    "sequence": "tensor and sequence",
+    "data within": "data, within HB domains",
+    "data between": "data, between HB domains",
+    "data": "data",
+    "pipeline": "pipeline",
+    "context": "context",
+    "expert": "expert",
+    "none": "no traffic",
 }
 
 
@@ -328,12 +328,12 @@ def traffic_by_strategy(data: pd.DataFrame, title: str = "") -> plt.Figure:
     """
     names = list(data["case"].unique())
     figure, axes = plt.subplots(1, 2, figsize=(10.5, 1.6 + 0.5 * len(names)), sharey=True)
-    kinds = [kind for kind in _TRAFFIC_KINDS if kind in set(data["kind"])]
+    kinds = [kind for kind in _TRAFFIC_NAMES if kind in set(data["kind"])]
     columns = {"domain_gpu_bytes": "in the HB domain [GB per GPU]", "nic_bytes": "over the NIC [GB per GPU]"}
     for ax, (column, label) in zip(axes, columns.items(), strict=True):
         table = data.pivot_table(index="case", columns="kind", values=column, sort=False).reindex(names)[kinds] / GB
-        named = table.rename(columns={kind: _TRAFFIC_KINDS[kind][0] for kind in kinds})
-        _stacked_bars(named, ax, across=True, width=0.62, colours=[_TRAFFIC_KINDS[kind][1] for kind in kinds])
+        colours = [TRAFFIC[kind] for kind in kinds]
+        _stacked_bars(table.rename(columns=_TRAFFIC_NAMES), ax, across=True, width=0.62, colours=colours)
         totals = table.sum(axis=1)
         for y, total in enumerate(totals):
             _beside(ax, total, y, number(total, 3), fontsize=8)
@@ -359,11 +359,11 @@ def traffic_shares(data: pd.DataFrame) -> plt.Figure:
     pairs, volume = shares["share_of_pairs"], shares["share_of_bytes"][kinds]
     for i, kind in enumerate(kinds):
         place = np.arange(len(models)) + (i - (len(kinds) - 1) / 2) * 0.2
-        label, colour = _TRAFFIC_KINDS[kind]
-        left.plot(place, pairs[kind], MARKERS[i], color=colour, markersize=7, label=label)
+        look: dict = {"color": TRAFFIC[kind], "markersize": 7, "label": _TRAFFIC_NAMES[kind]}
+        left.plot(place, pairs[kind], MARKERS[i], **look)
         for x, share in zip(place, pairs[kind], strict=True):
             text_beside(left, percent(share), (x, share), (0, 9), ha="center", fontsize=8, rotation=90)
-    _stacked_bars(volume, right, width=0.55, colours=[_TRAFFIC_KINDS[kind][1] for kind in kinds])
+    _stacked_bars(volume, right, width=0.55, colours=[TRAFFIC[kind] for kind in kinds])
     for bars in right.containers:
         for bar in (bar for bar in bars if bar.get_height()):
             inside = bar.get_height() > 0.04  # else above: the last one of a stack, where there is room

@@ -19,9 +19,12 @@ _FEW = 1e-5  # share of packets sent again; less is drawn there
 
 
 def _styles(names: Sequence[str]) -> dict[str, dict]:
-    """Line, marker and colour of each transport, by its place in the order of all."""
-    lines = [("-", "--")[i % 2] if i < len(COLOURS) else "-." for i in range(len(names))]
-    return {name: plotting.line_style(i, line) for i, (name, line) in enumerate(zip(names, lines, strict=True))}
+    """Line, marker and colour of each transport; of those of one colour only the first is solid."""
+    colours, styles = plotting.colours_of(names), {}
+    for i, (name, colour) in enumerate(colours.items()):
+        earlier = list(colours.values())[:i].count(colour)
+        styles[name] = plotting.line_style(i, ("-", "--", ":")[earlier % 3], color=colour)
+    return styles
 
 
 def _over_seeds(data: pd.DataFrame, by: Sequence[str], value: str) -> pd.DataFrame:

@@ -155,12 +155,13 @@ def goodput_by_gpus(data: pd.DataFrame, job: str) -> plt.Figure:
     job: what trains, for the title.
     """
     stops, counts = list(data["stops"].unique()), sorted(data["gpus"].unique())
+    colours = plotting.colours_of(data["fabric"].unique())
     figure, axes = plt.subplots(1, len(stops) + 1, figsize=(4.2 * (len(stops) + 1), 4.6))
     last = axes[-1]
     for ax, stop in zip(axes, stops, strict=False):
-        for i, (_, part) in enumerate(data[data["stops"] == stop].groupby("fabric", sort=False)):
+        for fabric, part in data[data["stops"] == stop].groupby("fabric", sort=False):
             table = part.pivot(index="gpus", columns="rates", values="goodput")
-            ax.fill_between(table.index, table["high"], table["low"], color=COLOURS[i], alpha=0.18, linewidth=0)
+            ax.fill_between(table.index, table["high"], table["low"], color=colours[fabric], alpha=0.18, linewidth=0)
         plot_lines(data[(data["stops"] == stop) & (data["rates"] == "value")], "gpus", "goodput", "fabric", ax)
         ax.set_ylim(0, 1.02)
         panel_title(ax, f"{stop} stops the job")

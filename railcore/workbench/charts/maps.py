@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from railcore.facts import units
 from railcore.facts.globe import earth_radius_m, great_circle_way
 from railcore.facts.units import counted, number
-from railcore.workbench.plotting import COLOURS
+from railcore.workbench.plotting import COLOURS, FUELS
 
 ORIGIN = (23.0, -96.0)  # latitude and longitude of x = y = 0
 INK = "#222222"
@@ -34,15 +34,8 @@ _SIDES = np.array([(1, 0), (-1, 0), (0, 1), (0, -1), (0.8, 0.8), (-0.8, 0.8), (0
 Place = tuple[float, float]  # latitude and longitude [degrees]
 Outlines = Mapping[str, Sequence[np.ndarray]]  # rings of (longitude, latitude) by state
 
-FUELS = {  # groups of fuels: colour and marker, in the order in which they are drawn
-    "gas": (COLOURS[4], "o"),
-    "coal": ("#4D4D4D", "s"),
-    "wind": (COLOURS[2], "P"),
-    "hydro": (COLOURS[0], "v"),
-    "solar": ("#F0E442", "D"),
-    "nuclear": (COLOURS[3], "h"),
-    "other": ("#A6A6A6", "X"),
-}
+# groups of fuels: colour and marker, in the order in which they are drawn
+_FUELS = {name: (colour, marker) for (name, colour), marker in zip(FUELS.items(), "osPvDhX", strict=True)}
 _GROUPS = {"wind_offshore": "wind", "oil": "other", "geothermal": "other"}
 _VOLTAGES = (345, 500, 765, np.inf)  # least of each kind of lines of alternating current [kV]
 _LINES: dict[str, tuple[str, float, Any]] = {  # lines: colour, width and dashes
@@ -303,7 +296,7 @@ def _draw_plants(ax: plt.Axes, plants: pd.DataFrame, origin: Place = ORIGIN, sca
     marks = marks[within_axes(ax, x, y) & (marks["power_w"] >= _LEAST_W)]
     marks = marks.sort_values("power_w", ascending=False, kind="stable")
     style: dict = {"edgecolors": "white", "linewidths": 0.25, "rasterized": True, "zorder": 3}
-    for name, (colour, marker) in FUELS.items():
+    for name, (colour, marker) in _FUELS.items():
         mine = marks[marks["group"] == name]
         ax.scatter(mine["x"], mine["y"], s=_mark_area(mine["power_w"], scale), color=colour, marker=marker, **style)
 
@@ -335,7 +328,7 @@ def _legend_marks(scale: float = 1.0) -> dict[str, list[plt.Line2D]]:
 
     sizes = {name: _mark_area(gw * units.GW, scale) ** 0.5 for name, gw in (("100 MW", 0.1), ("1 GW", 1), ("4 GW", 4))}
     return {
-        "plants": [mark(name, marker, colour, 7) for name, (colour, marker) in FUELS.items()],
+        "plants": [mark(name, marker, colour, 7) for name, (colour, marker) in _FUELS.items()],
         "sizes": [mark(name, "o", "white", size, "#555555", 1) for name, size in sizes.items()],
         "lines": [
             plt.Line2D([], [], color=colour, linewidth=width * 1.6, label=name, linestyle=dashes)

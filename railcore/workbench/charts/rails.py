@@ -10,25 +10,35 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.patches import Patch
 
 from railcore.facts import units
-from railcore.workbench.plotting import COLOURS, GREY, log_axis, panel_title, percent_axis, text_beside
+from railcore.workbench.plotting import (
+    COLOURS,
+    GREY,
+    TRAFFIC,
+    colours_of,
+    log_axis,
+    paler,
+    panel_title,
+    percent_axis,
+    text_beside,
+)
 
 _HALF = 0.36  # half of a box's height, lanes being 1 apart
-_LANES = {  # of a rank in Fig. 2: name and colour
-    "compute": ("compute", "#D9D9D9"),
-    "tensor": ("TP, in the node", COLOURS[5]),
-    "data": ("FSDP, on the rail", COLOURS[1]),
-    "pipeline": ("PP, on the rail", COLOURS[0]),
+_LANES = {  # of a rank in Fig. 2
+    "compute": "compute",
+    "tensor": "TP, in the node",
+    "data": "FSDP, on the rail",
+    "pipeline": "PP, on the rail",
 }
 _TRAFFIC = {  # of a rail: name and colour
-    "AG": ("FSDP AllGather", COLOURS[4]),
-    "RS": ("FSDP ReduceScatter", COLOURS[1]),
-    "PP": ("PP Send/Recv", COLOURS[0]),
-    "AR": ("AllReduce of the optimizer", COLOURS[3]),
-    "A2A": ("EP AllToAll", COLOURS[2]),
+    "AG": ("FSDP AllGather", paler(TRAFFIC["data"], 0.5)),
+    "RS": ("FSDP ReduceScatter", TRAFFIC["data"]),
+    "PP": ("PP Send/Recv", TRAFFIC["pipeline"]),
+    "AR": ("AllReduce of the optimizer", "black"),
+    "A2A": ("EP AllToAll", TRAFFIC["expert"]),
 }
 _CIRCUITS = {  # background of a phase, by who has the circuits: name and colour
-    "data": ("circuits of FSDP", "#FBE3CF"),
-    "pipeline": ("circuits of PP", "#CFE3F1"),
+    "data": ("circuits of FSDP", paler(TRAFFIC["data"], 0.85)),
+    "pipeline": ("circuits of PP", paler(TRAFFIC["pipeline"], 0.7)),
 }
 _CHARACTER = 0.0062  # width of one in the smallest text, over that of the axes
 _SHORTEST_S = 1e-6  # windows at or below this are drawn here
@@ -58,15 +68,16 @@ def traffic_by_dimension(operations: pd.DataFrame, dependencies: pd.DataFrame) -
     operations: columns op, rank, lane (compute, tensor, data, pipeline), operation, microbatch, phase, start_s, end_s.
     dependencies: rank_from, lane_from, end_s_from, rank_to, lane_to, start_s_to.
     """
-    ranks = sorted(operations["rank"].unique())
+    ranks, colours = sorted(operations["rank"].unique()), colours_of(_LANES)
     apart = len(_LANES) + 0.4  # lanes from a rank to the next, with room for the names of its passes
     place = {(rank, lane): i * apart + j for i, rank in enumerate(ranks) for j, lane in enumerate(_LANES)}
     end = operations["end_s"].max() * 1.005
     figure, ax = plt.subplots(figsize=(11, 0.9 + 0.52 * len(place)))
     at = pd.Series([place[key] for key in zip(operations["rank"], operations["lane"], strict=True)])
-    for lane, (_, colour) in _LANES.items():
+    for lane in _LANES:
         mine = (operations["lane"] == lane).to_numpy()
-        _lane_boxes(ax, operations.loc[mine, ["start_s", "end_s"]].to_numpy(), at[mine].to_numpy(), colour, end / 700)
+        x = operations.loc[mine, ["start_s", "end_s"]].to_numpy()
+        _lane_boxes(ax, x, at[mine].to_numpy(), colours[lane], end / 700)
     sides = [
         np.column_stack(
             [dependencies[time], [place[key] for key in zip(dependencies[a], dependencies[b], strict=True)]]
@@ -82,13 +93,13 @@ def traffic_by_dimension(operations: pd.DataFrame, dependencies: pd.DataFrame) -
     hops = operations[operations["operation"] == "send_receive"]
     for _, rows in hops.groupby("op"):
         lanes = [place[rank, "pipeline"] for rank in rows["rank"]]
-        ax.plot([rows["start_s"].iloc[0]] * 2, [min(lanes), max(lanes)], color=_LANES["pipeline"][1], linewidth=1)
+        ax.plot([rows["start_s"].iloc[0]] * 2, [min(lanes), max(lanes)], color=colours["pipeline"], linewidth=1)
     computes = operations[(operations["lane"] == "compute") & (operations["microbatch"] >= 0)]
     for (rank, phase, microbatch), rows in computes.groupby(["rank", "phase", "microbatch"]):
         middle = (rows["start_s"].min() + rows["end_s"].max()) / 2
         name = f"{phase[0].upper()}{microbatch + 1}"
         ax.text(middle, place[rank, "compute"] - 0.62, name, ha="center", va="center", fontsize=8)
-    names = {y: f"rank {rank}  {_LANES[lane][0]}" for (rank, lane), y in place.items()}
+    names = {y: f"rank {rank}  {_LANES[lane]}" for (rank, lane), y in place.items()}
     _lane_axis(ax, names, end, -1.0)
     for i in range(1, len(ranks)):
         ax.axhline(i * apart - 0.92, color=GREY, linewidth=0.8)

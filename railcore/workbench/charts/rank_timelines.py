@@ -9,17 +9,16 @@ from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
 
 from railcore.facts.units import number
-from railcore.workbench.plotting import COLOURS, line_style, panel_title, percent_axis, text_beside
+from railcore.workbench.plotting import COLOURS, TRAFFIC, line_style, panel_title, percent_axis, text_beside
 
 _TRANSFERS = {  # series: colour
-    "AllGather of outputs": COLOURS[2],
-    "AllReduce of deltas, within a replica": COLOURS[2],
-    "outputs to the next stage": COLOURS[3],
-    "deltas to the stage before": COLOURS[3],
-    "AllReduce of gradients, across replicas": COLOURS[1],
+    "AllGather of outputs": TRAFFIC["tensor"],
+    "AllReduce of deltas, within a replica": TRAFFIC["tensor"],
+    "outputs to the next stage": TRAFFIC["pipeline"],
+    "deltas to the stage before": TRAFFIC["pipeline"],
+    "AllReduce of gradients, across replicas": TRAFFIC["data"],
 }
 _COMPUTES = ("#9CC8E6", "#F6E3B8", "#D9D9D9", "#E9D3E2", "#BFE3D4")
-_KINDS = {"tensor": COLOURS[2], "pipeline": COLOURS[3], "data": COLOURS[1], "none": COLOURS[7]}
 _PLACES = {"": (-0.42, 0.36), "scale-up": (-0.06, 0.22), "scale-out": (0.16, 0.22)}  # top and height in a lane
 _LEAST_FONT = 6.0  # points of a text in a box; smaller ones are left out
 
@@ -84,7 +83,7 @@ def strategy_bytes(table: pd.DataFrame) -> plt.Figure:
     for (kind, link), part in table.groupby(["kind", "link"], sort=True):
         sizes = part.set_index("strategy")["bytes"].reindex(names, fill_value=0).to_numpy() / 1e3
         hatch = "///" if link == "scale-out" else ""
-        look = {"color": _KINDS.get(kind, COLOURS[7]), "edgecolor": "white", "hatch": hatch, "linewidth": 0.5}
+        look = {"color": TRAFFIC.get(kind, TRAFFIC["none"]), "edgecolor": "white", "hatch": hatch, "linewidth": 0.5}
         left.barh(names, sizes, left=ends, height=0.6, **look)
         ends += sizes
     idle = table.drop_duplicates("strategy").set_index("strategy")["idle_share"].reindex(names)
@@ -94,8 +93,8 @@ def strategy_bytes(table: pd.DataFrame) -> plt.Figure:
     percent_axis(right.xaxis, "idle share, transfers free")
     for ax in (left, right):
         ax.grid(axis="y", visible=False)
-    kinds = [kind for kind in _KINDS if kind in set(table["kind"]) - {"none"}]
-    handles = [Patch(facecolor=_KINDS[kind], label=kind) for kind in kinds]
+    kinds = [kind for kind in TRAFFIC if kind in set(table["kind"]) - {"none"}]
+    handles = [Patch(facecolor=TRAFFIC[kind], label=kind) for kind in kinds]
     handles.append(Patch(facecolor="white", edgecolor="black", label="scale-up"))
     handles.append(Patch(facecolor="white", edgecolor="black", hatch="///", label="scale-out"))
     figure.legend(handles=handles, loc="outside lower center", ncols=6, fontsize=8)

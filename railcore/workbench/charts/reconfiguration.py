@@ -13,7 +13,7 @@ from railcore.facts import units
 from railcore.workbench import plotting
 from railcore.workbench.plotting import COLOURS, GREY, legend_below, log_axis, panel_title, percent, percent_axis
 
-_LANES = {"compute": COLOURS[5], "traffic": COLOURS[4], "circuits": "#D9E9DF", "change": COLOURS[1]}
+_LANES = {"compute": plotting.PASSES["compute"], "traffic": COLOURS[4], "circuits": "#D9E9DF", "change": COLOURS[1]}
 _WAITS = "#F6D7D2"
 _BARS = (*COLOURS[:6], "#B9E0D3", "#F3B98C", "#9A9A9A")
 _REQUESTS = {False: "on demand", True: "provisioned"}

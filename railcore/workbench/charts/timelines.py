@@ -7,28 +7,27 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.collections import PolyCollection
-from matplotlib.colors import to_rgb
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
 from railcore.facts import units
 from railcore.facts.units import number
-from railcore.workbench.plotting import COLOURS, model_name, panel_title, text_beside
+from railcore.workbench.plotting import COLOURS, LINKS, PASSES, TRAFFIC, model_name, paler, panel_title, text_beside
 
-_FILLS = {"forward": COLOURS[5], "backward": COLOURS[4], "sync": COLOURS[3]}
+_FILLS = PASSES | {"sync": TRAFFIC["data"]}
 _HALF = 0.42  # half of a box's height, stages being 1 apart
 _LANES = ("GPU", "scale-up", "scale-out", "wide area")
 _EXCHANGE_EVENTS = {  # of the exchange, in the order of the legend: name and colour
     "forward": ("forward", _FILLS["forward"]),
     "backward": ("backward", _FILLS["backward"]),
-    "tensor": ("tensor exchange, exposed", COLOURS[6]),
-    "pipeline": ("pipeline send, exposed", COLOURS[7]),
-    "scale-up reduce": ("1 scale-up reduce", COLOURS[0]),
-    "scale-out reduce": ("2 scale-out reduce", COLOURS[1]),
-    "wide area": ("3 wide area", COLOURS[2]),
-    "propagation": ("propagation", "#B9E0D3"),
-    "scale-out gather": ("4 scale-out gather", "#F3B98C"),
-    "scale-up gather": ("5 scale-up gather", "#9CC8E6"),
+    "tensor": ("tensor exchange, exposed", TRAFFIC["tensor"]),
+    "pipeline": ("pipeline send, exposed", TRAFFIC["pipeline"]),
+    "scale-up reduce": ("1 scale-up reduce", LINKS["scale-up"]),
+    "scale-out reduce": ("2 scale-out reduce", LINKS["scale-out"]),
+    "wide area": ("3 wide area", LINKS["wide area"]),
+    "propagation": ("propagation", paler(LINKS["wide area"], 0.6)),
+    "scale-out gather": ("4 scale-out gather", paler(LINKS["scale-out"], 0.55)),
+    "scale-up gather": ("5 scale-up gather", paler(LINKS["scale-up"], 0.55)),
 }
 _EXPOSED_COLOUR = "#F6D7D2"
 
@@ -72,8 +71,7 @@ def pipeline_gantt(
     timed = timed[timed["end"] > timed["start"]]
     computes, span = timed[timed["event"] == "compute"], timed["end"].max()
     for (direction, chunk), part in computes.groupby(["direction", "chunk"], observed=True):
-        paler = 1 - 0.6 * chunk / max(1, computes["chunk"].max())
-        _stage_boxes(ax, part, tuple(1 - paler * (1 - share) for share in to_rgb(_FILLS[direction])))
+        _stage_boxes(ax, part, paler(_FILLS[direction], 0.6 * chunk / max(1, computes["chunk"].max())))
     _stage_boxes(ax, timed[timed["event"].isin(("send", "receive"))], "black", _HALF - 0.06, _HALF + 0.04)
     synced = timed[timed["event"] == "sync"]
     _stage_boxes(ax, synced, _FILLS["sync"])

@@ -12,12 +12,11 @@ from matplotlib.lines import Line2D
 from railcore.facts.units import counted, number, show, words
 from railcore.workbench.drawing.diagram import EDGE, FAINT, INK, KINDS, Box, Diagram
 from railcore.workbench.drawing.symbols import rail_colour
+from railcore.workbench.plotting import LINKS
 
 if TYPE_CHECKING:
     import networkx as nx
 
-# Of the networks beside the rails: Tol's muted colours, apart from the rails' own.
-NETWORK_COLOURS = {"scale-up": "#117733", "frontend": "#332288", "management": "#666666", "storage": "#999933"}
 _SHARED = ("frontend", "management", "storage")  # reached through a NIC that a node's GPUs share
 _NAMES = {"scale-out": "Scale-out", "scale-up": "Scale-up"} | {name: name.capitalize() for name in _SHARED}
 _PALE, _PALE_LINE, _PALE_INK = "#F3F3F3", "#DDDDDD", "#8C8C8C"
@@ -91,7 +90,7 @@ class _ClusterPage:
             self._bar("scale-out", self._row_name(name), self._row_at(i), self._row_colour(members))
         for name, y in self.bars.items():
             speed = f"{_NAMES[name]}, {show(table.loc[name, 'node_Bps'], 'bps')} a node"
-            self._bar(name, speed, y, NETWORK_COLOURS[name])
+            self._bar(name, speed, y, LINKS[name])
         wide = (_WIDTH - _EDGE - _LEFT) / len(shown)
         for i, domain in enumerate(shown):
             self._node(domain, Box(_LEFT + i * wide + 0.04, self.nodes_at, wide - 0.08, _NODE))
@@ -185,7 +184,7 @@ class _ClusterPage:
             for nic in (n for n in self.graph[node] if self.graph.nodes[n]["network"] == "scale-out"):
                 self._dedicated(nic, cell, nic_cell)
             ends = cell.edge("bottom"), (cell.middle[0], inner.top)
-            self._line(ends, "scale-up", NETWORK_COLOURS["scale-up"])
+            self._line(ends, "scale-up", LINKS["scale-up"])
         for cell, network in zip(shared.cells(len(_SHARED), gap=0.05), _SHARED, strict=True):
             self._shared(cell, network)
 
@@ -208,7 +207,7 @@ class _ClusterPage:
         self.dots.setdefault((network, colour), []).extend([start, (start[0], y)])
 
     def _shared(self, cell: Box, network: str) -> None:
-        colour = NETWORK_COLOURS[network]
+        colour = LINKS[network]
         self._box(cell, network, KINDS["nic"])
         if self._on(network):
             short = {"frontend": "Front", "management": "Mgmt", "storage": "Stor."}[network]
@@ -250,7 +249,7 @@ class _ClusterPage:
                 self._word(cell, text, self._on(name))
             shares = (cell.edge("top", 0.5 + sign * step / 20) for step in range(10) for sign in (1, -1))
             free = next((at for at in shares if all(abs(at[0] - x) > 0.06 for x in self.taps)), cell.edge("top"))
-            self._tap(free, self.bars[name] + _BAR / 2, name, NETWORK_COLOURS[name])
+            self._tap(free, self.bars[name] + _BAR / 2, name, LINKS[name])
         self._text(Box(_EDGE, box.bottom, _LEFT - _EDGE - 0.05, box.height), "beside the nodes", not self.lit)
 
     def _note(self, box: Box) -> None:

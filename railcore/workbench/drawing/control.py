@@ -8,6 +8,7 @@ import pandas as pd
 from matplotlib.patches import Ellipse, FancyBboxPatch
 
 from railcore.facts import units
+from railcore.workbench.plotting import COLOURS
 
 _FILLS = {
     "application": "#FFFFFF",
@@ -17,7 +18,7 @@ _FILLS = {
     "controller": "#F3D49A",
     "circuit switch": "#FFFFFF",
 }
-_INK, _HOST, _LIGHT, _ALERT = "#333333", "#F6F6F6", "#0072B2", "#D55E00"
+_INK, _HOST, _LIGHT, _ALERT = "#333333", "#F6F6F6", *COLOURS[:2]
 _HIGH = 0.66  # of a box
 _SWITCH_STEP = "switch"
 # Places in a host: left, bottom, width, height of a box. The other parties are in the middle of the page.

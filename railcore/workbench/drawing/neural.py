@@ -7,8 +7,8 @@ import pandas as pd
 
 from railcore.facts.units import number
 from railcore.workbench.drawing.diagram import EDGE, Box, Diagram
+from railcore.workbench.plotting import LINKS
 
-LINK_COLOURS = {"scale-up": "#009E73", "scale-out": "#D55E00"}
 _PARTS = ("#CFE5F4", "#F3D49A", "#E9D3E2", "#BFE3D4", "#F6D7D2", "#D9D9D9", "#F6E3B8", "#FFFFFF")
 _PAGE = 10.0  # width of a page [inches]
 _DIGITS = 3
@@ -71,7 +71,7 @@ def chain_diagram(
         page.link(ends[::-1] if backward else ends, arrow="->")
     for row in transfers.itertuples():
         _under(page, places[row.source], places[row.target], band, row)
-    used = [(name, colour) for name, colour in LINK_COLOURS.items() if name in set(transfers["link"])]
+    used = [(name, colour) for name, colour in LINKS.items() if name in set(transfers["link"])]
     if used:
         page.legend(used, 0.15, 0.05)
     return page.figure
@@ -89,7 +89,7 @@ def _under(page: Diagram, source: Box, target: Box, band: float, row) -> None:
     away = 0.62 if source.left < target.left else 0.38
     start, end = source.edge("bottom", away), target.edge("bottom", 1 - away)
     points = [start, (start[0], level), (end[0], level), end]
-    colour = LINK_COLOURS.get(row.link, EDGE)
+    colour = LINKS.get(row.link, EDGE)
     page.link(points, colour, label=row.text, arrow="->", linewidth=1.6, zorder=4)
 
 
@@ -182,7 +182,7 @@ def gather_diagram(slots: pd.DataFrame, sends: pd.DataFrame) -> plt.Figure:
     for row in sends.itertuples():
         following = stages[list(stages).index(row.stage) + 1]
         start, end = boxes[row.stage, row.source].edge("right"), boxes[following, row.target].edge("left")
-        page.link([start, end], LINK_COLOURS.get(row.link, EDGE), row.text, "->", at=0.27, font=6.5, linewidth=1.6)
-    used = [(name, colour) for name, colour in LINK_COLOURS.items() if name in set(sends["link"])]
+        page.link([start, end], LINKS.get(row.link, EDGE), row.text, "->", at=0.27, font=6.5, linewidth=1.6)
+    used = [(name, colour) for name, colour in LINKS.items() if name in set(sends["link"])]
     page.legend(used, 0.1, 0.03)
     return page.figure

@@ -18,12 +18,13 @@ from matplotlib.textpath import TextPath
 from matplotlib.transforms import Affine2D
 
 from railcore.workbench.drawing import layers
+from railcore.workbench.plotting import COLOURS
 
 if TYPE_CHECKING:
     import networkx as nx
 
 # Okabe and Ito's colours, with wine for yellow, which is too faint for lines; greys are for switches above the rails.
-_RAIL_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#882255")
+_RAIL_COLOURS = (*COLOURS[:7], "#882255")
 _TOP, _MIDDLE, _FAINT, _PLAIN, _FAILED = "#4D4D4D", "#A6A6A6", "#B5B5B5", "#E4E4E4", "#B00000"
 _BANDS = ("#F0E442", "#B9E0F5", "#F5C9DF")
 _DASHES = ("-", "--", ":", "-.")

@@ -1,0 +1,55 @@
+"""Max-min fairness by the textbook: all rates grow until a link is full, anew at every event. Solvers must equal it."""
+
+import numpy as np
+import pandas as pd
+
+TIE = 1e-12  # shares that differ by less are equal
+DONE = 1e-10  # of a flow's bytes: what is left by rounding
+
+
+def fair_rates(port, weight, capacity, active=None):
+    """Rates of flows; port [flows, uses]: links of each, -1 for none; weight [flows, uses]: of its rate on each.
+
+    All rates grow together; a link that is full stops those that use it. capacity [links]; active [flows]: True or
+    False, by default all.
+    """
+    flow, at = np.nonzero(np.asarray(port) >= 0)
+    port, weight, ports = np.asarray(port)[flow, at], np.asarray(weight)[flow, at], len(capacity)
+    growing = np.ones(flow.max() + 1, bool) if active is None else np.array(active, bool)
+    rates, left = np.zeros(len(growing)), np.asarray(capacity, float)
+    while growing.any():
+        load = np.bincount(port, weight * growing[flow], ports)
+        share = np.divide(left, load, out=np.full(ports, np.inf), where=load > 0)
+        full = share <= share.min() * (1 + TIE)
+        stopped = np.zeros_like(growing)
+        stopped[flow[full[port] & growing[flow]]] = True
+        rates[stopped] = share.min()
+        left = np.maximum(0.0, left - np.bincount(port, weight * stopped[flow], ports) * share.min())
+        growing &= ~stopped
+    return rates
+
+
+def timeline(links):
+    """Every interval of `SharedLinks` between two events: start_s, end_s, rates_Bps [flows], ended (its flows)."""
+    left, now, rows = links.wire_bytes.astype(float), float(links.start_s.min()), []
+    while True:
+        waiting = links.start_s > now
+        active = ~waiting & (left > 0)
+        rates = fair_rates(links.port, links.weight, links.capacity_Bps, active)
+        lasting = np.divide(left, rates, out=np.full(len(left), np.inf), where=rates > 0)
+        end = min(now + lasting.min(), links.start_s[waiting].min(initial=np.inf))
+        if not np.isfinite(end):
+            return pd.DataFrame(rows, columns=["start_s", "end_s", "rates_Bps", "ended"])
+        left = np.where(active, left - rates * (end - now), left)
+        ended = active & (left <= DONE * links.wire_bytes)
+        left[ended] = 0
+        rows.append((now, end, rates, np.flatnonzero(ended)))
+        now = end
+
+
+def finish_s(links):
+    """When each flow of `SharedLinks` ends, infinite for one that never does."""
+    found = np.full(len(links.port), np.inf)
+    for row in timeline(links).itertuples(index=False):
+        found[row.ended] = row.end_s
+    return found
