@@ -30,7 +30,7 @@ NOTEBOOKS = sorted(files.NOTEBOOKS.glob("*.ipynb"))
 ALONE = {  # what these may import of railcore
     "railcore.workbench": {"railcore.facts", "railcore.workbench"},
     "railcore.workbench.plotting": {"railcore.facts"},
-    "railcore.workbench.drawing": {"railcore.facts", "railcore.workbench.drawing"},
+    "railcore.workbench.drawing": {"railcore.facts", "railcore.workbench.plotting", "railcore.workbench.drawing"},
     "railcore.workbench.driver": {"railcore.facts", "railcore.workbench.outputs", "railcore.workbench.driver"},
 }
 

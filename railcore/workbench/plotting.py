@@ -215,7 +215,13 @@ def colours_of(names: Iterable[str]) -> dict[str, str]:
 
 def paler(colour: str, share: float) -> str:
     """A colour mixed with a share of white."""
-    return mpl.colors.to_hex([1 - (1 - share) * (1 - part) for part in mpl.colors.to_rgb(colour)])
+    red, green, blue = (1 - (1 - share) * (1 - part) for part in mpl.colors.to_rgb(colour))
+    return mpl.colors.to_hex((red, green, blue))
+
+
+def ink_on(face: str) -> str:
+    """Black or white, whichever is legible on a colour."""
+    return "#FFFFFF" if np.dot(mpl.colors.to_rgb(face), (0.299, 0.587, 0.114)) < 0.55 else "#000000"
 
 
 def line_style(i: int, style: str = "-", **more) -> dict:

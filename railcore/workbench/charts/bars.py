@@ -5,13 +5,21 @@ from collections.abc import Callable, Sequence
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.colors import to_rgb
 from matplotlib.patches import Patch
 
 from railcore.facts import units
 from railcore.facts.units import GB, number, significant
 from railcore.workbench import plotting
-from railcore.workbench.plotting import COLOURS, MARKERS, TRAFFIC, legend_below, percent, percent_axis, text_beside
+from railcore.workbench.plotting import (
+    COLOURS,
+    MARKERS,
+    TRAFFIC,
+    ink_on,
+    legend_below,
+    percent,
+    percent_axis,
+    text_beside,
+)
 
 _LOW, _HIGH = COLOURS[0], COLOURS[4]  # of a tornado's ends
 _ROUTING_COLOURS = {"two-hop": COLOURS[0], "hierarchical": COLOURS[1]}
@@ -364,13 +372,12 @@ def traffic_shares(data: pd.DataFrame) -> plt.Figure:
         for x, share in zip(place, pairs[kind], strict=True):
             text_beside(left, percent(share), (x, share), (0, 9), ha="center", fontsize=8, rotation=90)
     _stacked_bars(volume, right, width=0.55, colours=[TRAFFIC[kind] for kind in kinds])
-    for bars in right.containers:
+    for kind, bars in zip(kinds, right.containers, strict=True):
         for bar in (bar for bar in bars if bar.get_height()):
             inside = bar.get_height() > 0.04  # else above: the last one of a stack, where there is room
-            dark = inside and bar.get_facecolor()[:3] == to_rgb(COLOURS[0])
             x, y = bar.get_center() if inside else (bar.get_center()[0], bar.get_y() + bar.get_height() + 0.005)
             style: dict = {"ha": "center", "va": "center" if inside else "bottom", "fontsize": 8}
-            right.text(x, y, percent(bar.get_height()), color="white" if dark else "black", **style)
+            right.text(x, y, percent(bar.get_height()), color=ink_on(TRAFFIC[kind] if inside else "white"), **style)
     plotting.log_axis(left.yaxis, 10.0 ** np.arange(-4, 1), text=percent)
     left.set(ylabel="share of ordered GPU pairs", ylim=(4e-5, 12), title="(a) GPU pairs")
     left.set_xlim(-0.5, len(models) - 0.5)

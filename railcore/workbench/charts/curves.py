@@ -155,21 +155,22 @@ def goodput_by_gpus(data: pd.DataFrame, job: str) -> plt.Figure:
     job: what trains, for the title.
     """
     stops, counts = list(data["stops"].unique()), sorted(data["gpus"].unique())
-    colours = plotting.colours_of(data["fabric"].unique())
+    colours, middle = plotting.colours_of(data["fabric"].unique()), data[data["rates"] == "value"]
     figure, axes = plt.subplots(1, len(stops) + 1, figsize=(4.2 * (len(stops) + 1), 4.6))
     last = axes[-1]
     for ax, stop in zip(axes, stops, strict=False):
         for fabric, part in data[data["stops"] == stop].groupby("fabric", sort=False):
             table = part.pivot(index="gpus", columns="rates", values="goodput")
             ax.fill_between(table.index, table["high"], table["low"], color=colours[fabric], alpha=0.18, linewidth=0)
-        plot_lines(data[(data["stops"] == stop) & (data["rates"] == "value")], "gpus", "goodput", "fabric", ax)
+        plot_lines(middle[middle["stops"] == stop], "gpus", "goodput", "fabric", ax, nested=True)
         ax.set_ylim(0, 1.02)
         panel_title(ax, f"{stop} stops the job")
         percent_axis(ax.yaxis, "goodput, share of time")
-    shown = data[(data["rates"] == "value") & (data["stops"] == stops[-1])]
+    shown = middle[middle["stops"] == stops[-1]]
+    shown = shown.assign(millions=shown["effective_tokens_per_s"] / 1e6)
     whole = shown.drop_duplicates("gpus")
     last.plot(whole["gpus"], whole["tokens_per_s"] / 1e6, color=plotting.GREY, linestyle=":", label="without failures")
-    plot_lines(shown.assign(millions=shown["effective_tokens_per_s"] / 1e6), "gpus", "millions", "fabric", last)
+    plot_lines(shown, "gpus", "millions", "fabric", last, nested=True)
     log_axis(last.yaxis)
     last.set_ylabel("million tokens/s")
     panel_title(last, f"effective speed, {stops[-1]}")

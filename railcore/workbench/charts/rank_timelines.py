@@ -9,7 +9,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
 
 from railcore.facts.units import number
-from railcore.workbench.plotting import COLOURS, TRAFFIC, line_style, panel_title, percent_axis, text_beside
+from railcore.workbench.plotting import COLOURS, TRAFFIC, ink_on, line_style, panel_title, percent_axis, text_beside
 
 _TRANSFERS = {  # series: colour
     "AllGather of outputs": TRAFFIC["tensor"],
@@ -58,7 +58,8 @@ def rank_gantt(events: pd.DataFrame, names: Sequence[str], title: str = "", note
         size = min(8.0 if row.what == "compute" else 6.5, 72 * 0.9 * width / span * inches / (0.65 * len(row.text)))
         if size >= _LEAST_FONT:
             place = (row.start + width / 2, row.rank + top + high / 2)
-            ax.text(*place, row.text, ha="center", va="center_baseline", fontsize=size, in_layout=False)
+            style: dict = {"fontsize": size, "color": ink_on(colours[row.series])}
+            ax.text(*place, row.text, ha="center", va="center_baseline", in_layout=False, **style)
     ax.set(xlim=(0, span * 1.005), ylim=(len(names) - 0.45, -0.55), xlabel="time [computations of a layer]")
     ax.set_yticks(range(len(names)), names)
     ax.tick_params(axis="y", length=0, labelsize=8)

@@ -13,7 +13,8 @@ import pandas as pd
 from railcore.facts.units import GB, counted, number, show
 from railcore.workbench.drawing.diagram import ALERT, EDGE, FAINT, KINDS, Box, Diagram
 from railcore.workbench.drawing.layers import nodes_of_kind
-from railcore.workbench.drawing.symbols import ink_on, rail_colour
+from railcore.workbench.drawing.symbols import rail_colour
+from railcore.workbench.plotting import ink_on
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -7,9 +7,7 @@ from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
-import numpy as np
 from matplotlib.collections import LineCollection, PathCollection
-from matplotlib.colors import to_rgb
 from matplotlib.font_manager import FontProperties
 from matplotlib.patches import BoxStyle, FancyBboxPatch, Patch
 from matplotlib.path import Path
@@ -18,7 +16,7 @@ from matplotlib.textpath import TextPath
 from matplotlib.transforms import Affine2D
 
 from railcore.workbench.drawing import layers
-from railcore.workbench.plotting import COLOURS
+from railcore.workbench.plotting import COLOURS, ink_on
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -155,11 +153,6 @@ def _changes(graph: "nx.Graph", after: "nx.Graph") -> _Changes:
 def rail_colour(rail: int) -> str:
     """Colour of a rail (from 1); colours repeat after eight."""
     return _RAIL_COLOURS[(rail - 1) % len(_RAIL_COLOURS)]
-
-
-def ink_on(face: str) -> str:
-    """Black or white, whichever is legible on a colour."""
-    return _WHITE if to_rgb(face) @ np.array([0.299, 0.587, 0.114]) < 0.55 else "#000000"
 
 
 def _colours(graph: "nx.Graph") -> dict[str, str]:
