@@ -55,10 +55,10 @@ def design_measures(designs: Sequence[BuiltDesign], rates: str = "value") -> pd.
     for no such fabric), power_per_gpu_w (listed maxima) and typical_power_per_gpu_w; reach and comparable (of
     `compare_designs`, with the first of its size); of a full rail switch that fails gpus_lost (whose NIC has no link
     left) and servers_touched; nics_lost_per_year of all parts, and gpus_cut_off_per_year (whose server has no link
-    left); bandwidth_lost (NICs' worth, on average); paths_same_rail
-    between NICs of a rail, as far apart in a pod as they get, and paths_other_pod (0 for no other);
-    nic_subnets, addresses and share_of_addresses_used (of NICs, links and loopbacks); routes_of_subnets and
-    routes_with_summaries (of a rail switch), loopback_routes; share_of_ports_used (of all switches).
+    left); bandwidth_lost (NICs' worth, on average); paths_same_rail between NICs of a rail, as far apart in a pod as
+    they get, and paths_other_pod (0 for no other); nic_subnets, addresses and share_of_addresses_used (of NICs, links
+    and loopbacks); routes_of_subnets and routes_with_summaries (of a rail switch), loopback_routes;
+    share_of_ports_used (of all switches).
     """
     rows = [_design_row(built, rates) for built in designs]
     for size in dict.fromkeys(built.asked for built in designs):

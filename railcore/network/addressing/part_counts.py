@@ -72,13 +72,8 @@ def bill_of_parts(parts: pd.DataFrame) -> Bill:
     for row in parts.itertuples():
         if row.part == "links":
             part = "copper cable" if is_copper_item(str(row.item)) else "transceiver"
-            scope = (
-                "switch links"
-                if row.where != "host"
-                else "host optics"
-                if row.end == _ENDS["host"][0]
-                else "host links"
-            )
+            to_host = "host optics" if row.end == _ENDS["host"][0] else "host links"
+            scope = to_host if row.where == "host" else "switch links"
         else:
             part, scope = {"switches": ("switch", "switches"), "NICs": ("NIC", "NICs")}[str(row.part)]
         numbers = {"units": row.units, "count": row.count, "rate_Bps": row.rate_Bps, "tier": tiers.get(row.where, 0)}
