@@ -287,7 +287,7 @@ def test_cases_and_stores_of_restarts_say_what_they_assume():
         for delta in saves.values():
             tau = max(float(reliability.checkpoint_interval(m, delta)), iteration_s)
             expected.append((5.0, tau, float(reliability.goodput(m, delta, 5.0, tau))))
-    assert list(curves[["restart_s", "interval_s", "goodput"]].itertuples(index=False, name=None)) == expected
+    assert curves[["restart_s", "interval_s", "goodput"]].to_numpy() == pytest.approx(np.array(expected))
     assert curves.case.nunique() == 3
     stored = sum(LAYER.state_bytes.values()) / saves["storage"]  # everything in that time is what storage takes
     assert [show(stored, "B/s", 3) in name for name in curves.checkpoint.unique()] == [True, False]
