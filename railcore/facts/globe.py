@@ -11,6 +11,12 @@ def earth_radius_m() -> float:
     return catalog.item("wide_area", "Earth")["radius"]
 
 
+def _check_degrees(most: float, **given: ArrayLike) -> None:
+    for name, degrees in given.items():
+        if not np.all(np.abs(np.asarray(degrees, float)) <= most):
+            raise ValueError(f"{name} is {degrees!r}: give degrees from {-most} to {most}")
+
+
 def great_circle_distance(
     latitude_a: ArrayLike, longitude_a: ArrayLike, latitude_b: ArrayLike, longitude_b: ArrayLike
 ) -> np.ndarray:
@@ -34,14 +40,8 @@ def great_circle_distance(
     ValueError
         A latitude outside [-90, 90] or a longitude outside [-180, 180].
     """
-    for name, value, most in (
-        ("latitude_a", latitude_a, 90),
-        ("latitude_b", latitude_b, 90),
-        ("longitude_a", longitude_a, 180),
-        ("longitude_b", longitude_b, 180),
-    ):
-        if not np.all(np.abs(value) <= most):
-            raise ValueError(f"{name} is {value!r}: give degrees from {-most} to {most}")
+    _check_degrees(90, latitude_a=latitude_a, latitude_b=latitude_b)
+    _check_degrees(180, longitude_a=longitude_a, longitude_b=longitude_b)
     phi_a, lambda_a, phi_b, lambda_b = map(np.radians, (latitude_a, longitude_a, latitude_b, longitude_b))
     across = np.cos(phi_a) * np.cos(phi_b) * np.sin((lambda_b - lambda_a) / 2) ** 2
     chord = np.sqrt(np.minimum(np.sin((phi_b - phi_a) / 2) ** 2 + across, 1))
@@ -53,9 +53,8 @@ def unit_vectors(latitude: ArrayLike, longitude: ArrayLike) -> np.ndarray:
 
     Raises ValueError for a latitude outside [-90, 90] and a longitude outside [-180, 180].
     """
-    for name, given, most in (("latitude", latitude, 90), ("longitude", longitude, 180)):
-        if not np.all(np.abs(np.asarray(given, float)) <= most):
-            raise ValueError(f"{name} is {given!r}: give degrees from {-most} to {most}")
+    _check_degrees(90, latitude=latitude)
+    _check_degrees(180, longitude=longitude)
     phi, lam = np.radians(np.atleast_1d(latitude).astype(float)), np.radians(np.atleast_1d(longitude).astype(float))
     return np.stack([np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)], axis=-1)
 

@@ -227,11 +227,11 @@ def job_interruptions(gpus: int, hb_domain_size: int, radix: int, platform: str,
         parts = parts_at_risk(fabric, platform)
         cuts = parts["gpus_stopped"] > 0
         slows = ~cuts & parts["part"].isin(_BELOW)
+        years = {rates: expected_failures(parts, rates) for rates in RATES}
         for stops, counted in zip(STOPS, (cuts, cuts | True), strict=True):
-            for rates in RATES:
-                year_of = expected_failures(parts, rates)
-                down = year_of["parts_down"][slows].sum()
-                rows.append((name, stops, rates, year_of["events_per_year"][counted].sum(), down))
+            for rates, found in years.items():
+                events, down = found["events_per_year"][counted].sum(), found["parts_down"][slows].sum()
+                rows.append((name, stops, rates, events, down))
     return pd.DataFrame(rows, columns=["fabric", "stops", "rates", "events_per_year", "planes_down"])
 
 

@@ -486,8 +486,10 @@ def training_goodput(
         raise ValueError(f"gpus is {gpus!r}: give multiples of tensor x context x pipeline, {ranks}")
     rows = {**strategy.columns(0), "global_batch": batches, "data": counts // ranks}
     found = iteration_times(model, machine, rows, runtime)
-    less = replace(machine, nic_Bps=machine.nic_Bps * (planes - 1) / planes) if planes > 1 else machine
-    slowed_s = iteration_times(model, less, rows, runtime).total_s
+    slowed_s = found.total_s
+    if planes > 1:
+        less = replace(machine, nic_Bps=machine.nic_Bps * (planes - 1) / planes)
+        slowed_s = iteration_times(model, less, rows, runtime).total_s
     runs = pd.DataFrame({"gpus": counts, "iteration_s": found.total_s, "limit": found.limits})
     runs["slowed_iteration_s"] = slowed_s
     runs["tokens_per_s"] = np.where(

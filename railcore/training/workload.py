@@ -19,12 +19,7 @@ from railcore.training.collectives import steps_and_bytes
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.runtime import MODERN, Runtime
-from railcore.training.stage_program import (
-    DEFAULT_STEP,
-    Operation,
-    StageProgram,
-    StepOptions,
-)
+from railcore.training.stage_program import DEFAULT_STEP, Operation, StageProgram, StepOptions
 from railcore.training.transformer import Transformer, as_model
 
 WORKLOAD_KINDS = ("compute", "tensor", "context", "expert", "pipeline", "data")

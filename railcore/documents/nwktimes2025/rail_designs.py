@@ -31,7 +31,7 @@ PANEL_ROWS = 3  # of Fig. 13-6: its numbers run down columns of three
 VLAN_OF_RAIL_1 = 101  # of Fig. 13-10 to 13-12
 CONNECTION_Bps = 800 * Gbps  # of a switch to one above it: one link, or a port channel of two
 ORDER_PORTS, ORDER_RAILS = 32, 8  # of the switches, and rails, in the order of the three models
-MODELS = {rails_name(rails, 8): rails for rails in (8, 2, 1)}  # rails per switch
+MODELS = {rails_name(rails, ORDER_RAILS): rails for rails in (ORDER_RAILS, 2, 1)}  # rails per switch
 COPY = (1, 2), (2, 3)  # host and GPU, from 0, that a copy between rails starts at and ends at
 
 _POD = {"servers": 4, "nic_ports": 2, "port_Bps": 100 * Gbps, "segments": 2, "spine_links": 2}
