@@ -35,8 +35,8 @@ from railcore.systems.siting import candidates, grid, split, supply
 from railcore.training import degraded, machine, simulation, stage_program, traffic, two_stage, workload
 from railcore.training.emulator.comparison import emulated_run
 from railcore.training.emulator.feedforward import FeedForward
-from railcore.training.emulator.transformer_block import ShardedTransformer
-from railcore.training.emulator.transformer_reference import random_tokens
+from emulated_block import ShardedTransformer
+from emulated_reference import random_tokens
 from railcore.training.parallelism import Strategy
 from railcore.training.pipeline_schedule import schedule
 from railcore.training.scaling_laws import depth_and_width

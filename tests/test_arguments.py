@@ -331,7 +331,6 @@ FUZZED = {
         },
     ),
     "fault_effects": (faults.fault_effects, {"fabric": FABRIC}),
-    "recovery_options": (faults.recovery_options, {"fabric": FABRIC, "idle_per_domain": 1}),
     "PriceBook": (price_books.PriceBook, {"port": 600, "transceiver": 400, "dac": 100, "circuit_port": 500}),
     "power_book": (price_books.power_book, {"name": "street2025"}),
     "price_book": (price_books.price_book, {"name": "street2025"}),

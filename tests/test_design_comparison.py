@@ -1,7 +1,6 @@
 """What parts take with them, against the graph; the three ways to put rails on switches beside each other."""
 
 import networkx as nx
-import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
@@ -16,7 +15,7 @@ from railcore.network.addressing.design_build import (
     designs_sizing,
     largest_cost_difference,
 )
-from railcore.network.addressing.design_comparison import design_measures, lost_nics, lost_nics_in_words
+from railcore.network.addressing.design_comparison import design_measures
 from railcore.network.addressing.design_cost import design_cost
 from railcore.network.addressing.part_counts import LOSSES, bill_of_parts, expected_losses, parts_that_fail
 from railcore.network.addressing.resilience import failure_domains
@@ -101,16 +100,6 @@ def test_a_tier_carries_the_bandwidth_of_its_links(fabric):
             assert carried[role] == pytest.approx(carried[f"{role} link"])
 
 
-@given(fabrics())
-@settings(max_examples=25, deadline=None)
-def test_the_nics_of_a_rail_switch_are_those_on_its_ports(fabric):
-    shares = lost_nics(fabric)
-    assert shares.shape == (fabric.servers, fabric.rails)
-    assert shares.sum() == pytest.approx(fabric.host_ports / fabric.nic_ports)
-    assert (shares > 0).any(axis=0).sum() == fabric.rails_per_switch and (shares > 0).any(axis=1).all()
-    assert np.allclose(shares[shares > 0], 1 / fabric.homing)
-
-
 @pytest.mark.parametrize("gpus", [1024, 16_384])
 def test_rails_per_switch_change_what_is_left_of_a_server_not_how_many_nics_are_lost(gpus):
     designs = [built(gpus, r) for r in (8, 4, 2, 1)]
@@ -160,16 +149,6 @@ def test_power_is_that_of_the_parts():
         2 * copper["power"] * ends.loc[["host"], "count"].sum() + optic["power"] * ends.loc[["spine"], "count"].sum()
     )
     assert bill_total(bill, ItemBook("power"), ("switch links", "host links")) == pytest.approx(links)
-
-
-def test_a_loss_in_words_is_that_of_the_design():
-    design = built(4096, 2)
-    shares, words = lost_nics_in_words(design)
-    assert set(shares) == set(words) == {"dual-rail"}
-    assert "64 rail switches, 32 spines" in words["dual-rail"] and "NICs of 1 x 400 Gbps" in words["dual-rail"]
-    assert f"{design.cost_per_gpu_usd:,.0f} USD a GPU" in words["dual-rail"]
-    assert "128 routes to NICs, 66 with" in words["dual-rail"]
-    assert (shares["dual-rail"] == lost_nics(design.fabric)).all()
 
 
 def test_what_is_given_wrongly_is_refused():

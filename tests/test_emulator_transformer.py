@@ -4,18 +4,18 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
-
-from railcore.training.emulator.ranks import UNCOUNTED_KINDS
-from railcore.training.emulator.transformer_block import ShardedTransformer, transformer_transfers
-from railcore.training.emulator.transformer_reference import (
+from emulated_block import ShardedTransformer, transformer_transfers
+from emulated_reference import (
     random_tokens,
     starting_weights,
     train_unsharded,
     unit_shapes,
     unsharded_transformer_step,
 )
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from railcore.training.emulator.ranks import UNCOUNTED_KINDS
 from railcore.training.parallelism import DIMENSIONS, Strategy
 from railcore.training.pipeline_schedule import peak_microbatches
 from railcore.training.traffic import iteration_traffic

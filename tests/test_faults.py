@@ -19,7 +19,6 @@ from railcore.network.topology.faults import (
     fault_effects,
     lost_gpus,
     nics_cut_by_rail_switch,
-    recovery_options,
     replace_gpu,
 )
 from railcore.network.topology.graph import bisection_bandwidth, route
@@ -247,25 +246,6 @@ def test_spare_of_another_domain_is_refused(spare):
         replace_gpu(ONE_TIER.graph(), "D1.GPU1", spare)
 
 
-def test_recovery_from_a_failed_gpu():
-    table = recovery_options(rail_only(64, 8, 8), 1).set_index("way")
-    optical = table[table.index.str.contains("optical switch")].iloc[0]
-    fixed = table[table.index.str.contains("reached through the domain")].iloc[0]
-    evacuated = table[table.index.str.contains("evacuated")].iloc[0]
-    assert (optical.gpus_lost, optical.whole_rails) == (0, 8)
-    assert (fixed.gpus_lost, fixed.whole_rails) == (0, 7)
-    assert (evacuated.gpus_lost, evacuated.whole_rails) == (7, 8)
-    without = recovery_options(rail_only(64, 8, 8), 0)
-    assert not without.way.str.contains("spare of the domain").any()
-    assert without.gpus_lost.min() >= 1  # no spare: something is lost
-
-
-@pytest.mark.parametrize("idle", [-1, 8, math.nan])
-def test_idle_gpus_beyond_a_domain(idle):
-    with pytest.raises(ValueError, match=r"idle_per_domain is .*: give whole numbers from 0 to 7"):
-        recovery_options(rail_only(64, 8, 8), idle)
-
-
 def test_a_shared_rail_switch_takes_all_its_rails_down():
     fabric = rail_only(16, 4, 8, rails_per_switch=2)
     assert nics_cut_by_rail_switch(fabric) == 8
@@ -275,11 +255,6 @@ def test_a_shared_rail_switch_takes_all_its_rails_down():
 @pytest.mark.parametrize("fabric", [rail_only(8, 8, 4), fat_tree(1, 4)])
 def test_faults_of_a_single_domain(fabric):
     assert "GPU" in set(fault_effects(fabric).fault)
-
-
-def test_idle_gpus_are_whole():
-    with pytest.raises(ValueError, match="idle_per_domain"):
-        recovery_options(rail_only(64, 8, 8), 0.5)
 
 
 def test_domains_keep_the_share_of_nics_that_still_have_links():

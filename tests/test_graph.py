@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import networkx as nx
 import pytest
+from counted_parts import count_parts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +14,6 @@ from railcore.network.topology import RailFabric, fat_tree, rail_only, rail_opti
 from railcore.network.topology.clos import rail_size
 from railcore.network.topology.graph import (
     bisection_bandwidth,
-    count_parts,
     edge_table,
     rail_bisection_bandwidth,
     route,

@@ -587,7 +587,7 @@ def test_a_group_in_one_domain_and_a_group_without_one_have_the_rings_time(size,
             direct = collectives.all_to_all_time(size, n, rate)
             assert exchanged(machine_, size, n, stride) == pytest.approx(float(direct), rel=1e-12)
             bandwidth, latency = machine_.hop_link(GroupLevels(n, stride).in_domains(machine_.hb_domain_size)[1] == 1)
-            send = collectives.point_to_point_time(size, rate)
+            send = collectives.collective_time("point_to_point", size, 2, rate)
             assert n == 1 or float(size / bandwidth + latency) == pytest.approx(float(send), rel=1e-12)
 
 

@@ -59,17 +59,3 @@ def test_table_has_servers_and_the_network_that_its_gpus_need():
     assert table["network"].to_list() == ["none", "scale-up", "scale-up and scale-out"]
     with pytest.raises(ValueError, match="uses holds 'rest'"):
         model_memory_table({"8B": 8e9}, ["bf16"], "H100", 8, ["rest"])
-
-
-def test_curves_grow_with_the_model_and_with_what_is_kept_of_it():
-    sizes = np.geomspace(1e9, 1e13, 9)
-    curves = model_memory.gpu_count_curves(sizes, ["fp4", "bf16"], "H100")
-    assert set(zip(curves["use"], curves["precision"], strict=True)) == {
-        ("inference", "fp4"),
-        ("inference", "bf16"),
-        ("training", "bf16"),
-    }
-    for _, part in curves.groupby(["use", "precision"]):
-        assert part["gpus"].is_monotonic_increasing
-    last = curves[curves["parameters"] == 1e13].set_index(["use", "precision"])["gpus"]
-    assert last["inference", "fp4"] < last["inference", "bf16"] < last["training", "bf16"]

@@ -9,11 +9,9 @@ from scipy.sparse.csgraph import connected_components
 
 from railcore.facts import catalog, units
 from railcore.facts.globe import great_circle_distance, unit_vectors
-from railcore.systems.siting import nodes as module
 from railcore.systems.siting.geometry import within_radius
 from railcore.systems.siting.grid import PowerGrid, load_grid
-from railcore.systems.siting.nodes import METHODS, node_counts, power_nodes
-from railcore.systems.siting.supply import RULES, eligible, feeds_demand
+from railcore.systems.siting.nodes import METHODS, power_nodes
 
 KM = 1e3
 WASHINGTON = (38.90, -77.04)
@@ -214,44 +212,6 @@ def test_what_the_docstring_says_of_the_embedded_grid(embedded):
         )
 
 
-def test_accounting_narrows(embedded):
-    groups = [power_nodes(embedded, km * KM, method) for method in METHODS for km in (25, 100)]
-    table = node_counts(groups, 4.19e9)
-    assert len(table) == len(groups) * len(RULES)
-    for more, fewer in (
-        ("nodes", "not_coal"),
-        ("not_coal", "n1_unit"),
-        ("n1_unit", "n1_site"),
-        ("n1_unit", "unit_passing"),
-        ("n1_site", "site_passing"),
-        ("unit_passing", "site_passing"),
-    ):
-        assert (table[more] >= table[fewer]).all()
-    by_rule = table.set_index("rule")["unit_passing"]
-    assert (by_rule["installed"].to_numpy() >= by_rule["firm minus largest"].to_numpy()).all()
-    assert (by_rule["firm minus largest"].to_numpy() >= by_rule["headroom after load"].to_numpy()).all()
-    for row in table.itertuples():
-        group = groups[row.Index // len(RULES)]
-        assert (row.method, row.radius_m, row.nodes) == (group.method, group.radius_m, len(group))
-        assert row.n1_unit == eligible(group.supply, reserve="unit").sum()
-        assert row.n1_site == eligible(group.supply, reserve="site").sum()
-        assert row.unit_passing == feeds_demand(group.supply, 4.19e9, row.rule).sum()
-        assert row.site_passing == feeds_demand(group.supply, 4.19e9, row.rule, reserve="site").sum()
-        assert feeds_demand(group.supply, row.best_w, row.rule).any()
-        assert not feeds_demand(group.supply, row.best_w * 1.0001, row.rule).any()
-    assert (node_counts(groups, 8e9)["unit_passing"] <= table["unit_passing"]).all()
-    assert (node_counts(groups, 8e9, most_coal=0.1)["not_coal"] <= table["not_coal"]).all()
-
-
-def test_a_grid_of_coal_has_no_node_left():
-    power_grid = small(3)
-    coal = power_grid.with_plants(power_grid.plants.assign(fuel="coal").drop_duplicates("sub_id"))
-    table = node_counts([power_nodes(coal, 50 * KM)], 1e6)
-    assert (table[["not_coal", "n1_unit", "unit_passing", "best_w"]] == 0).all(axis=None)
-    assert (table["best_w"] == 0).all()
-    assert set(power_nodes(coal, 50 * KM).table()["fuels"]) == {"coal 100%"}
-
-
 def test_one_plant_is_one_node():
     power_grid = small(5)
     for method in METHODS:
@@ -271,13 +231,3 @@ def test_errors_name_argument_value_and_remedy(embedded):
         power_nodes(small(1), 50 * KM, coal_basis="heat")
     with pytest.raises(ValueError, match="has no plants"):
         power_nodes(embedded.with_plants(embedded.plants.head(0)), 50 * KM)
-    found = power_nodes(small(1), 50 * KM)
-    for demand in (0, -1.0, np.nan):
-        with pytest.raises(ValueError, match="demand_w is"):
-            node_counts([found], demand)
-    with pytest.raises(ValueError, match="most_coal is 0"):
-        node_counts([found], 1e9, most_coal=0)
-
-
-def test_module_has_a_default_that_it_lists():
-    assert power_nodes(small(2), 50 * KM).method == next(iter(module.METHODS))

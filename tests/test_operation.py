@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore.documents.flops2024.specification import document_site, document_size
@@ -16,14 +16,12 @@ from railcore.systems.datacenter import operation, recovery
 from railcore.systems.datacenter.layouts import precision_for_format
 from railcore.systems.datacenter.operation import (
     CANDIDATE_PARAMETERS,
-    budget_table,
     largest_parameters,
     models_by_budget,
 )
 from railcore.systems.datacenter.sizing import size
-from railcore.training.machine import reserved_memory
 from railcore.training.scaling_laws import scaling_law
-from railcore.training.transformer import Transformer, catalog_model
+from railcore.training.transformer import catalog_model
 
 NVL72 = "GB200 NVL72"
 DENSE, MIXTURE = catalog_model("flops2024 dense"), catalog_model("flops2024 MoE")
@@ -293,82 +291,6 @@ def test_cases_and_stores_of_restarts_say_what_they_assume():
     assert [show(stored, "B/s", 3) in name for name in curves.checkpoint.unique()] == [True, False]
 
 
-# Inference
-
-RATE = operation.sustained_memory_bandwidth("GB200")
-
-
-def test_full_attention_keeps_two_of_l_h_s():
-    assert operation.cache_bytes(DENSE, 32_000) == 2 * 134 * 244_224 * 32_000
-    assert operation.cache_bytes(catalog_model("Llama-3 405B"), 1) == 2 * 126 * 16384 / 16  # 8 of 128 heads
-
-
-@settings(max_examples=30)
-@given(st.integers(5, 134), st.sampled_from([0.5, 1.0]), st.floats(100, 40_000))
-def test_what_is_served_fits_and_one_more_sequence_does_not(stages, weight, context):
-    found = operation.serving_performance(DENSE, SITE, RATE, stages, weight=weight, context=context).iloc[0]
-    if math.isnan(found.batch):
-        return
-    stage = found.weight_bytes / stages + found.batch * found.cache_bytes
-    memory = 72 * (SITE.memory_bytes - reserved_memory())
-    assert stage <= memory < stage + found.cache_bytes
-    assert found.copies * found.copy_gpus <= SITE.gpus
-    assert found.tokens_per_s * found.token_s == pytest.approx(found.copies * stages * found.batch)
-
-
-def test_one_token_reads_active_weights_and_many_read_all():
-    one = operation.serving_performance(MIXTURE, SITE, RATE, 10, weight=0.5, context=1, batch=1).iloc[0]
-    read = one.memory_s * 72 * RATE - one.cache_bytes
-    assert read == pytest.approx(MIXTURE.active_parameters * 0.5)
-    many = operation.serving_performance(MIXTURE, SITE, RATE, 10, weight=0.5, context=1, batch=400).iloc[0]
-    assert many.memory_s * 72 * RATE - 400 * many.cache_bytes == pytest.approx(MIXTURE.total_parameters * 0.5)
-
-
-def test_every_stage_sends_once_for_a_token():
-    found = operation.serving_performance(DENSE, SITE, RATE, [8, 16], weight=0.5, context=1000, batch=4)
-    latency = catalog.item("efficiencies", "all")["nic_latency"]
-    assert found.sends_s.to_numpy() == pytest.approx(
-        np.array([8, 16]) * (latency + 4 * DENSE.hidden / 72 / SITE.nic_Bps)
-    )
-
-
-def test_communication_vanishes_on_a_fast_network_of_one_gpu():
-    small = Transformer("small", 4, 64, 4, 4, 256, 1000, 32, biases=False)
-    one = replace(SITE, rack_gpus=1, nic_Bps=1e30, datacenters=1)
-    found = operation.serving_performance(small, one, RATE, 1, weight=2.0, context=32, batch=8).iloc[0]
-    assert found.collectives_s == 0 and found.copies == one.racks
-    assert found.compute_s == pytest.approx(8 * (2 * small.total_parameters + 4 * 32 * 64 * 4) / one.gpu_rate)
-    norms = 2 * 32 * small.parameters()["norms"]  # weights without products
-    assert found.prefill_s * one.gpu_rate == pytest.approx(sum(small.forward_flops(causal=True).values()) + norms)
-
-
-def test_table_of_servings_costs_the_machine():
-    machines = {0.5: SITE, 1.0: replace(SITE, gpu_rate=SITE.gpu_rate / 2)}
-    models = {"dense": DENSE, "mixture": MIXTURE}
-    table = operation.serving_table(models, machines, RATE, [4, 8, 134], (1000, 32_000), 700.0)
-    assert (table["cost_per_million_tokens_usd"] * table["tokens_per_s"]).to_numpy() == pytest.approx(7e8)
-    four, eight = (table[table["weight_bits"] == bits].groupby("model")["prefill_s"].max() for bits in (4, 8))
-    assert table.groupby("model")["stages"].max().to_dict() == {"dense": 134, "mixture": 8}  # of 118 layers
-    assert np.allclose(eight, 2 * four)  # products in the format of the weights
-    assert table["batch"].min() >= 1 and not ((table["stages"] == 4) & (table["weight_bits"] == 8)).any()
-
-
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [
-        ({"stages": [8, 135]}, "at most one for each of 134 layers"),
-        ({"weight": 0}, "weight is 0"),
-        ({"stages": 0}, "stages is"),
-        ({"context": -1}, "context is -1: give 0 or more"),
-    ],
-)
-def test_bad_input_of_serving(options, name):
-    with pytest.raises(ValueError, match=name):
-        operation.serving_performance(
-            **{"model": DENSE, "machine": SITE, "memory_Bps": RATE, "stages": 8, "weight": 0.5, **options}
-        )
-
-
 # Budgets
 
 
@@ -387,13 +309,6 @@ def test_budgets_train_the_optimum_or_the_largest_that_fits():
     with pytest.raises(ValueError, match="number_format is 'fp2'"):
         precision_for_format("fp2")
     assert (timed["time_days"] * (1 - timed["exposed_share"])).to_numpy() == pytest.approx(365)
-
-
-def test_budgets_are_shown_in_trillions():
-    table = models_by_budget([NVL72], [1e10], DENSE, 365, "flops2024", "flops2024")
-    short = budget_table(table)
-    assert len(short.columns) <= 12 and {"format", "limit"} <= set(short)
-    assert short["parameters [trillion]"][0] * 1e12 == pytest.approx(table["parameters"][0], rel=1e-12)
 
 
 def test_largest_model_fits_and_the_next_does_not():

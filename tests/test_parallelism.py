@@ -197,7 +197,7 @@ def test_a_launch_line_gives_strategy_model_and_batch():
     assert dataclasses.replace(run.model, name="GPT-1T") == catalog_model("GPT-1T")
     assert run.global_batch == 3072
     assert run.warnings == run.strategy.warnings == ("--lr is not used", "--bf16 is not used")
-    assert Strategy.from_megatron_args((GPT_1T + SPLIT + BATCH).split()).sequence_parallel is False
+    assert megatron_run((GPT_1T + SPLIT + BATCH).split()).strategy.sequence_parallel is False
 
 
 def test_a_launch_line_of_a_gated_mixture():
@@ -256,7 +256,7 @@ def test_what_a_line_leaves_open_is_said():
 )
 def test_a_line_that_contradicts_itself_is_refused(line, word):
     with pytest.raises(ValueError, match=word):
-        Strategy.from_megatron_args(line)
+        megatron_run(line)
 
 
 def test_sharding_of_a_line():
@@ -268,11 +268,11 @@ def test_sharding_of_a_line():
         "--recompute-activations": "none",
     }
     for line, sharding in found.items():
-        assert Strategy.from_megatron_args(line, gpus=4).sharding == sharding
+        assert megatron_run(line, gpus=4).strategy.sharding == sharding
     for line in ("--recompute-activations", "--recompute-granularity selective"):
-        assert Strategy.from_megatron_args(line).recompute == "selective"
+        assert megatron_run(line).strategy.recompute == "selective"
     both = "--recompute-activations --recompute-granularity selective"
-    assert Strategy.from_megatron_args(both).recompute == "selective"
+    assert megatron_run(both).strategy.recompute == "selective"
 
 
 @pytest.mark.parametrize(("given", "meant"), [("--tp 8", "tensor-model"), ("--tensor-parallel-size 8", "tensor-model")])

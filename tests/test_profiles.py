@@ -22,7 +22,6 @@ from railcore.network.addressing.profiles import (
     build_fabric,
     profile_breaks,
     profile_table,
-    profile_warnings,
     rocev2_packet_bytes,
 )
 from railcore.network.topology.segments import switch_model
@@ -204,12 +203,6 @@ def test_a_shared_nic_stands_for_its_gpus():
 def test_each_object_checks_its_own_fields(make, words):
     with pytest.raises(ValueError, match=words):
         make()
-
-
-def test_odd_but_allowed_is_a_warning():
-    odd = changed(overall={"ecmp": "per-packet", "bfd": False, "congestion_control": ("PFC",)})
-    assert [text.partition(" ")[0] for text in profile_warnings(odd)] == ["ecmp", "bfd", "congestion_control"]
-    assert profile_warnings(document_profiles()) == ()
 
 
 def test_the_table_has_every_field_and_the_picture_every_profile():

@@ -117,16 +117,6 @@ def test_the_printed_interfaces_follow_the_rule():
     assert not by_server["agrees"].all()
 
 
-def test_spines_follow_the_speed_of_the_host_ports():
-    assert designs.rail_design("fig13_8").spines == 4 and designs.rail_design("fig13_8").oversubscription == (1.0,)
-    assert designs.rail_design("fig13_8", port_Bps="200 Gbps").spines == 8
-    assert rail_claims.doubled_ports(designs.rail_design("fig13_8")).oversubscription == (2.0,)
-    assert list(rail_claims.port_speeds(designs.rail_design("fig13_8"))["oversubscription"]) == [1.0, 2.0, 1.0]
-    assert list(rail_claims.port_speeds(designs.rail_design("fig13_8"))["free"]) == [8, 8, 0]
-    with pytest.raises(ValueError, match="figure is 'fig13_3'"):
-        designs.rail_design("fig13_3")
-
-
 def test_every_claim_of_the_notebook_has_a_value_and_what_differs_a_reason():
     order = designs.model_order("12.8T", 1.0)
     mapping = designs.interface_check(designs.rail_plan("fig13_7"))

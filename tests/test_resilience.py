@@ -16,7 +16,6 @@ from railcore.network.addressing.resilience import (
     failover,
     failure_domains,
     path_diversity,
-    tier_use,
 )
 from railcore.network.topology.graph import bisection_bandwidth
 from railcore.network.topology.segments import SegmentFabric
@@ -164,21 +163,3 @@ def test_switches_that_nothing_joins_are_warned_of():
     under = SegmentFabric(3, LARGE, nic_ports=2, spines=2)
     assert "MLAG pairs have no peer links" in bundle_units(AddressPlan(under, peer_links=0)).attrs["warnings"][0]
     assert "warnings" not in bundle_units(AddressPlan(under, bundling="evpn")).attrs
-
-
-@every_kind(30)
-def test_use_of_ports_is_that_of_the_port_map(plan):
-    table = tier_use(plan).set_index("role")
-    used = {}
-    ports, trunks = plan.ports, plan.trunks
-    for names in (("switch", "interface"), ("peer", "peer_interface")):
-        for switch, interface in trunks[list(names)].itertuples(index=False):
-            used.setdefault(switch, set()).add(interface)
-    for switch, interface in ports[["switch", "interface"]].itertuples(index=False):
-        used.setdefault(switch, set()).add(interface)
-    tiers = dict(zip(plan.switches["switch"], plan.switches["tier"], strict=True))
-    for switch, interfaces in used.items():
-        row = table.iloc[tiers[switch] - 1]
-        assert len(interfaces) == row["down"] + row["up"] + row["peer"]
-        assert row["share_used"] == pytest.approx(len(interfaces) / row["interfaces"])
-    assert table["switches"].tolist() == list(plan.fabric.switches_by_tier)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from counted_parts import count_parts
 from graph_faults import nic_bandwidth_left, node_bandwidth
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ from railcore.network import cabling, locality, scale_out
 from railcore.network.bill import bill_total
 from railcore.network.price_books import PriceBook, price_book
 from railcore.network.scale_out import Equipment
-from railcore.network.topology import RailFabric, fat_tree, faults, graph, ideal_clos_parts, rail_only
+from railcore.network.topology import RailFabric, fat_tree, faults, ideal_clos_parts, rail_only
 from railcore.workbench.charts import bars
 
 NIC = 800 * Gbps
@@ -56,7 +57,7 @@ def test_smooth_is_least_and_whole_is_most(gpus, rails, radix, planes):
 @pytest.mark.parametrize("domains", [4, 9, 16])
 def test_whole_parts_are_those_of_the_wired_graph(rails, planes, domains):
     fabric = RailFabric(4 * domains, 4, 4, rails=rails, planes=planes)
-    switches, links = graph.count_parts(fabric.graph())
+    switches, links = count_parts(fabric.graph())
     parts = scale_out.network_parts(4 * domains, rails, 4, planes)
     assert list(switches.values()) == [n for n in parts.switches_by_tier if n]
     assert list(links.values()) == [n for n in parts.links_by_tier if n]
@@ -215,17 +216,6 @@ def test_racks_on_more_rails_than_gpus():
 # Locality
 
 
-def test_crossing_in_closed_form_is_what_is_counted():
-    stages, members = 64, 13
-    for endpoints, block in ((1, 16), (1, 64), (2, 16), (4, 6)):
-        forms = locality.expected_crossing(stages, members, endpoints, block, 16)
-        for layout, place in locality.rack_placements(stages, members, 16).items():
-            found, (ring, chain) = locality.counted_crossing(place, endpoints, block), forms[layout]
-            assert found.ring == pytest.approx(ring, abs=0.03), layout
-            assert found.chain == pytest.approx(chain, abs=0.03), layout
-            assert found.ring <= found.ring_most * 1.0001 * -(-stages * members * endpoints // block) * block
-
-
 def test_crossing_of_a_ring_averaged_over_its_offsets_is_exact():
     for n, g, e, b in ((5, 1, 1, 7), (5, 3, 2, 16), (1, 1, 1, 4), (9, 1, 4, 8)):
         shares = []
@@ -233,13 +223,6 @@ def test_crossing_of_a_ring_averaged_over_its_offsets_is_exact():
             at = (start + e * g * np.arange(n)) // b
             shares.append(np.mean(at != np.roll(at, -1)))
         assert locality.ring_crossing(n, g, e, b) == pytest.approx(np.mean(shares))
-
-
-@pytest.mark.parametrize(("racks", "endpoints", "block"), [(9, 1, 3), (6, 2, 3), (8, 1, 8), (5, 4, 2)])
-def test_chance_that_two_racks_share_a_block(racks, endpoints, block):
-    at = (np.arange(racks)[:, None] * endpoints + np.arange(endpoints)) // block
-    apart = [at[a, j] != at[b, j] for a in range(racks) for b in range(racks) for j in range(endpoints) if a != b]
-    assert locality.random_crossing(racks, endpoints, block) == pytest.approx(np.mean(apart))
 
 
 def test_bands_join_the_two_extremes():
@@ -430,13 +413,6 @@ def test_a_faster_nic_takes_media_side_by_side(price):
     assert np.allclose(two.price_usd, 2 * one.price_usd) and np.allclose(two.power_w, 2 * one.power_w)
 
 
-def test_bounds_hold_the_centre_of_what_only_lengthens():
-    rows = cabling.copper_sensitivity("GPU hall", 500, 1, (128,), "AEC", NIC).set_index("input")
-    for name in ("slack", "drop [m]", "row pitch [m]"):
-        assert rows.at_high[name] <= rows.centre[name] <= rows.at_low[name]
-    assert rows.at_low["reach of 800G AEC [m]"] <= rows.centre.iloc[0]
-
-
 # What is refused
 
 
@@ -478,10 +454,6 @@ def test_modes_of_chips():
         (
             lambda: scale_out.oversubscribed_leaf_costs(8000, 72, 1, 2.0, replace(EQUIPMENT, chip="25.6T")),
             "planes is 1.*2, 4, 8",
-        ),
-        (
-            lambda: cabling.copper_sensitivity("GPU hall", 9, 1, (), "wire", NIC),
-            "copper is 'wire': give one of DAC, ACC, AEC",
         ),
         (lambda: cabling.cost_over_budget(pd.DataFrame(), 0.0, (1, 1, 1)), "budget_usd is 0.0"),
         (

@@ -2,11 +2,12 @@
 
 import networkx as nx
 import pytest
+from counted_parts import count_parts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railcore.facts.units import Gbps
-from railcore.network.topology.graph import bisection_bandwidth, count_parts
+from railcore.network.topology.graph import bisection_bandwidth
 from railcore.network.topology.segments import SegmentFabric, SwitchModel, switch_model
 
 LARGE = SwitchModel("large", 512, 800 * Gbps)

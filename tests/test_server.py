@@ -133,8 +133,6 @@ def test_servers_of_the_catalog():
     assert box.chip_links == (5, 4, 4, 5) and box.hb_Bps == 450 * GB and not box.warnings
     graph, crossing = box.graph(), [*CROSSING, *((b, a) for a, b in CROSSING)]
     assert flow_bandwidths(graph, crossing, HB)["bandwidth_Bps"].to_list() == pytest.approx([450 * GB] * 8)
-    table = server.part_bandwidth_table(graph)
-    assert len(table) == 2 * 28 + 8 and set(table["over"]) == {"hb", "pcie and ethernet"}
     assert server.catalog_server("DGX A100").chip_links == (2,) * 6
     mesh = server.catalog_server("MI300X full mesh")
     assert mesh.mesh_links == 1 and part_bandwidth(mesh.graph(), "GPU 0", "GPU 5", HB).value_Bps == mesh.hb_link_Bps

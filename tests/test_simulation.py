@@ -32,8 +32,7 @@ NETWORKS = {
     "provisioned": PhotonicCircuits(1e-3, provisioning=True),
     "no delay": PhotonicCircuits(),
     "no delay, provisioned": PhotonicCircuits(provisioning=True),
-    "coarse": PhotonicCircuits(1e-3, granularity="rail"),
-    "per port": PhotonicCircuits(1e-4, bandwidth="per port", coalesced=True),
+    "per port": PhotonicCircuits(1e-4, bandwidth="per port"),
 }
 
 

@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.collections import PathCollection
 from matplotlib.text import Text
-from matplotlib.transforms import Bbox
 
 from railcore.facts import catalog
 from railcore.facts.globe import great_circle_distance, great_circle_way
 from railcore.systems.siting import grid as grids
 from railcore.workbench import outputs, plotting
-from railcore.workbench.charts import bars, heatmaps, maps, timelines
+from railcore.workbench.charts import maps, timelines
 from railcore.workbench.drawing import symbols
 from railcore.workbench.outputs import DPI, MAX_SVG_B
 
@@ -265,46 +264,12 @@ def test_places_by_k_names_the_longest_link_of_each():
 
 
 def test_pictures_of_the_whole_grid_are_small_enough_and_labels_apart(real):
-    whole, outlines, cities = real
+    whole, outlines, _ = real
     chosen = places(("Washington, D.C.", 39, -77), ("Washington State, BPAT", 46.25, -122.25))
     figure = maps.grid_map(whole, outlines, None, chosen, ways(chosen), "a title " * 15, "a note " * 40)
     apart(figure)
     readable(figure)
     assert svg_bytes(figure) < MAX_SVG_B
-    views = pd.DataFrame(
-        [("east", 38.9, -77.04, 300e3), ("west", 46.6, -120.3, 300e3)],  # those of the notebook
-        columns=["title", "latitude", "longitude", "half_m"],
-    )
-    passing = pd.DataFrame({"latitude": [39, 39.25], "longitude": [-77, -77], "radius_m": 100e3})
-    figure = maps.region_maps(whole, outlines, views, passing, chosen, cities, 0.25, "a note")
-    apart(figure)
-    readable(figure)
-    for ax in figure.axes:
-        bar = next(line for line in ax.get_lines() if len(line.get_xdata()) == 2 and line.get_zorder() == 9)
-        box, inside = bar.get_window_extent(), ax.get_window_extent()
-        for text in texts(ax):
-            words = text.get_window_extent()
-            assert text.get_text() == "100 km" or not words.overlaps(box), text.get_text()
-            assert inside.y0 <= words.y0 and words.y1 <= inside.y1, text.get_text()
-        words = next(text for text in texts(ax) if text.get_text() == "100 km").get_window_extent()
-        whole = Bbox.union([box, words]).padded(maps._CITY["markersize"] / 2)
-        dots = [line for line in ax.get_lines() if line.get_markersize() == maps._CITY["markersize"]]
-        at = [ax.transData.transform((*dot.get_xdata(), *dot.get_ydata())) for dot in dots]
-        assert at and not any(whole.contains(*point) for point in at)
-        assert not any(text.get_window_extent().contains(*point) for text in texts(ax) for point in at)
-    assert svg_bytes(figure) < MAX_SVG_B
-    names = {text.get_text() for ax in figure.axes for text in ax.texts}
-    assert {"Philadelphia", "Portland", "Washington State, BPAT", "Washington, D.C."} < names
-
-
-def test_three_regions_take_two_rows(real):
-    whole, outlines, cities = real
-    views = pd.DataFrame({"title": list("abc"), "latitude": [39, 46, 31], "longitude": [-77, -120, -97]})
-    none = pd.DataFrame(columns=["latitude", "longitude", "radius_m"], dtype=float)
-    figure = maps.region_maps(whole, outlines, views.assign(half_m=300e3), none, none.assign(name=""), cities, 0.25)
-    assert [ax.get_title() for ax in figure.axes] == ["a", "b", "c"]
-    apart(figure)
-    readable(figure)
 
 
 def test_a_line_breaks_after_a_semicolon_and_never_after_a_number():
@@ -328,25 +293,6 @@ def test_a_line_leads_to_a_label_far_off():
     assert np.allclose(near, ax.transData.transform(middle)) and text.padded(2).contains(*far)
 
 
-def test_a_table_of_counts_colours_what_is_there():
-    rows = [
-        (rule, oil, region, radius, i + j)
-        for i, rule in enumerate(("installed", "idle"))
-        for oil in (True, False)
-        for region in ("East", "West")
-        for j, radius in enumerate((50e3, 100e3))
-    ]
-    data = pd.DataFrame(rows, columns=["rule", "oil", "region", "radius_m", "places"]).assign(exact=True)
-    figure = heatmaps.places_by_assumption(data.drop(index=data.index[-1]), title="t")
-    assert [ax.get_title() for ax in figure.axes] == ["East", "West"]
-    names = ["installed", "installed, no oil", "idle", "idle, no oil"]
-    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == names
-    shades = [ax.collections[0].get_array().filled(np.nan) for ax in figure.axes]
-    assert np.isnan(shades[0]).tolist() == [[True, False]] * 2 + [[False, False]] * 2
-    assert np.isnan(shades[1]).sum() == 3  # two of none, and the row that was dropped
-    assert np.nanmax(shades[0]) == pytest.approx(1)
-
-
 def test_texts_of_one_artist_stand_where_they_belong():
     figure = plt.figure(figsize=(8, 4))
     ax = figure.add_axes((1 / 8, 1 / 4, 6 / 8, 2 / 4))
@@ -366,26 +312,6 @@ def test_table_1_has_the_documents_columns_first():
     shown = outputs.in_megawatts(given)
     assert list(shown) == ["Balancing Authority", "Max Available (MW)", "Region", "bound (MW)", "rank"]
     assert shown.iloc[0].tolist() == ["A", 2100, "West", 3000, 4]
-
-
-AUTHORITIES = pd.DataFrame(
-    {
-        "authority": ["A", "B", "C", "D"],
-        "capacity_w": [10e9, 10e9, 10e9, 0],
-        "peak_demand_raw_w": [8e9, 70e9, np.nan, 1e9],
-        "peak_demand_clean_w": [8e9, 9e9, np.nan, 1e9],
-        "printed_w": [1e9, 2e9, np.nan, np.nan],
-    }
-)
-
-
-def test_spikes_run_off_the_axis_and_too_much_generation_is_said():
-    (ax,) = bars.authority_demand(AUTHORITIES).axes
-    words = [text.get_text() for text in ax.texts]
-    assert words == ["8 GW", "9 GW", "▶ 70 GW", "11 GW, more than its capacity"]
-    assert [text.get_text() for text in ax.get_yticklabels()] == ["A, 10 GW", "B, 10 GW", "C, 10 GW"]
-    assert max(bar.get_x() + bar.get_width() for bar in ax.patches if np.isfinite(bar.get_width())) == 1.5
-    apart(ax.figure)
 
 
 def test_hours_beyond_the_axis_are_marked():

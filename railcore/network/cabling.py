@@ -7,16 +7,14 @@ the shortest lengths possible, so that copper reaches at most about the share fo
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, fields
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from railcore.facts import catalog
-from railcore.facts.checks import at_least, one_of, positive, whole
-from railcore.facts.sensitivity import tornado_table
+from railcore.facts.checks import at_least, positive, whole
 from railcore.facts.units import Gbps, number
 from railcore.network.scale_out import COST_PARTS
 
@@ -213,15 +211,6 @@ def media_by_tier(
     return pd.DataFrame(rows)
 
 
-def length_curves(lengths: Mapping[tuple[str, int], NDArray[np.float64]]) -> pd.DataFrame:
-    """Share of links up to a length: columns network, tier, length_m, share, 51 points a network and tier."""
-    shares, frames = np.linspace(0, 1, 51), []
-    for (name, tier), found in lengths.items():
-        at = found[np.round(shares * (found.size - 1)).astype(int)]
-        frames.append(pd.DataFrame({"network": name, "tier": tier, "length_m": at, "share": shares}))
-    return pd.concat(frames, ignore_index=True)
-
-
 def cost_by_part(table: pd.DataFrame, reached: pd.DataFrame) -> pd.DataFrame:
     """Cost of each network's switch chips, switch-to-switch links and host links: all optics, or cheapest media.
 
@@ -257,42 +246,3 @@ def cost_over_budget(split: pd.DataFrame, budget_usd: float, chip_usd: tuple[flo
     ratios = [f"cost_divided_by_budget{end}" for end in ("_at_low_chip_price", "", "_at_high_chip_price")]
     columns = ["links", "network", "counted", *ratios, "highest_chip_price_within_budget_usd"]
     return pd.DataFrame(rows, columns=columns)
-
-
-def copper_sensitivity(
-    name: str, racks: int, rack_endpoints: int, blocks: Sequence[int], copper: str, nic_Bps: float
-) -> pd.DataFrame:
-    """Share of a network's links that a kind of copper reaches, with each input at its low and at its high.
-
-    Parameters
-    ----------
-    name, racks
-        Catalog floor, and the racks on it.
-    rack_endpoints, blocks
-        As in `rail_link_lengths`.
-    copper, nic_Bps
-        DAC, ACC or AEC of the NIC's speed [bytes/s].
-
-    Returns
-    -------
-    Table of `tornado_table`.
-
-    Raises
-    ------
-    ValueError
-        The catalog lacks the kind at that speed.
-    """
-    kinds = {medium.split()[-1]: medium for medium in _of_speed(nic_Bps) if medium.split()[-1] in COPPER}
-    medium = kinds[one_of("copper", copper, kinds)]
-    hall, reach, longest = catalog_floor(name), catalog.item("transceivers", medium).row("reach"), f"reach of {medium}"
-    rows = {field: catalog.item("floor", name).row(parameter) for field, parameter in FLOOR_PARAMETERS.items()}
-
-    def share(field: str, value: Any) -> float:
-        floor, within = (hall, value) if field == longest else (replace(hall, **{field: value}), reach.value)
-        return float(np.mean(np.concatenate(rail_link_lengths(floor, racks, rack_endpoints, blocks)) <= within))
-
-    ends = {field: (row.low, row.high) for field, row in rows.items()}
-    ends[longest] = tuple(reach.value if end is None else end for end in (reach.low, reach.high))
-    table = tornado_table(ends, share, share(longest, reach.value))
-    shown = {longest: f"{longest} [m]"} | {field: field.replace("_m", " [m]").replace("_", " ") for field in rows}
-    return table.assign(input=table["input"].map(shown))

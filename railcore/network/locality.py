@@ -6,7 +6,6 @@ A network numbers its endpoints rack by rack, e of each rack (all K where it is 
 block (a leaf, a pod) holds B consecutive ones.
 """
 
-from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -67,18 +66,6 @@ def chain_crossing(
 
 def _leaves(distance: ArrayLike, block: ArrayLike) -> np.ndarray:
     return np.minimum(1.0, np.asarray(distance, float) / block)
-
-
-def random_crossing(racks: ArrayLike, rack_endpoints: ArrayLike, block: ArrayLike) -> np.ndarray:
-    """Share of flows that leave their block when racks are placed at random.
-
-    f = 1 - q (q - 1 + 2 r) / (B / e (M - 1)), with q + r = B / e the racks that share a block in a rank, q whole, and
-    M racks: the chance that two of them do.
-    """
-    here = np.asarray(block, float) / rack_endpoints
-    full = np.floor(here)
-    together = full * (full - 1 + 2 * (here - full)) / (here * (np.asarray(racks) - 1))
-    return 1 - np.clip(together, 0, 1)
 
 
 def best_band_count(stages: int, members: int, block: int) -> int:
@@ -147,72 +134,6 @@ def counted_crossing(place: Racks, rack_endpoints: int, block: int) -> Crossing:
     ring, ring_most = leaving(at, np.roll(at, -1, axis=2))
     chain, chain_most = leaving(at[:, :-1], at[:, 1:])
     return Crossing(ring, chain, ring_most, chain_most)
-
-
-def expected_crossing(
-    stages: int, members: int, rack_endpoints: int, block: int, leaf_racks: int
-) -> dict[str, tuple[float, float]]:
-    """Shares of ring and chain flows that leave a block in closed form.
-
-    Parameters
-    ----------
-    stages, members
-        Stages of the job and racks of each.
-    rack_endpoints, block
-        Endpoints of a rack and of a block.
-    leaf_racks
-        Racks of a leaf, for the best bands (`placement_bands`).
-
-    Returns
-    -------
-    (ring, chain) by the names of `rack_placements`.
-    """
-    at, found = (rack_endpoints, block), {}
-    for name, bands in placement_bands(stages, members, leaf_racks).items():
-        ring = ring_crossing(members, stages / bands, *at)
-        found[name] = (float(ring), float(chain_crossing(stages, members, bands, *at)))
-    anywhere = float(random_crossing(stages * members, *at))
-    return found | {"random": (anywhere, anywhere)}
-
-
-def crossing_table(
-    block_sizes: Mapping[str, tuple[int, Sequence[int]]],
-    stages: int,
-    members: int,
-    ring_bytes: float,
-    chain_bytes: float,
-) -> pd.DataFrame:
-    """Shares of traffic that leave the blocks of each tier, by network and placement: closed form and counted.
-
-    Parameters
-    ----------
-    block_sizes
-        (rack_endpoints e, blocks B of tier 1, 2, ... [endpoints]) by network; bands are those of the largest leaf.
-    stages, members
-        Stages of the job and racks of each.
-    ring_bytes, chain_bytes
-        What a GPU sends in a step on its ring and on its chain [bytes].
-
-    Returns
-    -------
-    Columns network, tier, block_endpoints, placement; shares that leave a block: ring_flows_leaving and
-    pipeline_flows_leaving (closed forms), the same counted, all_bytes_leaving (counted), busiest_block_leaving (share
-    of its bandwidth, the larger of both kinds); allowed_oversubscription = 1 / busiest_block_leaving, that slows no
-    flow.
-    """
-    rows, leaf = [], max((max(1, blocks[0] // e) for e, blocks in block_sizes.values() if blocks), default=1)
-    each = [(name, tier, e, b) for name, (e, blocks) in block_sizes.items() for tier, b in enumerate(blocks, start=1)]
-    for name, tier, endpoints, block in each:
-        expected = expected_crossing(stages, members, endpoints, block, leaf)
-        for placement, place in rack_placements(stages, members, leaf).items():
-            found = counted_crossing(place, endpoints, block)
-            leaving = ring_bytes * found.ring + chain_bytes * found.chain
-            shares = (found.ring, found.chain, leaving / (ring_bytes + chain_bytes), found.most)
-            rows.append((name, tier, block, placement, *expected[placement], *shares))
-    flows = [f"{kind}_flows_leaving{how}" for how in ("", "_counted") for kind in ("ring", "pipeline")]
-    columns = ["network", "tier", "block_endpoints", "placement", *flows, "all_bytes_leaving", "busiest_block_leaving"]
-    table = pd.DataFrame(rows, columns=columns)
-    return table.assign(allowed_oversubscription=1 / table["busiest_block_leaving"])
 
 
 def oversubscribed_leaves(

@@ -65,15 +65,6 @@ def fibre_route(site_a: str, site_b: str) -> Route:
     return Route(float(great_circle_distance(*places)), factor.value, factor.low, factor.high, fibre["delay"])
 
 
-def packet_loss(bit_error_rate: ArrayLike, packet_bytes: ArrayLike) -> Floats:
-    """Probability that a packet has a wrong bit and is dropped: p = 1 - (1 - b)^(8 L).
-
-    bit_error_rate b, each bit for itself; packet_bytes L.
-    """
-    b = share("bit_error_rate", bit_error_rate, below_1=True)
-    return -np.expm1(8 * positive("packet_bytes", packet_bytes) * np.log1p(-b))
-
-
 def bit_error_rate(loss: ArrayLike, packet_bytes: ArrayLike) -> Floats:
     """The bit error rate that loses so many packets, inverse of `packet_loss`: b = 1 - (1 - p)^(1 / (8 L))."""
     return -np.expm1(np.log1p(-share("loss", loss, below_1=True)) / (8 * positive("packet_bytes", packet_bytes)))
@@ -116,11 +107,6 @@ class ReedSolomon:
         bits = 8 * positive("packet_bytes", packet_bytes)
         return self.interleaved + (bits - 1) / (self.message_symbols * self.symbol_bits)
 
-    def packet_loss(self, bit_error_rate: ArrayLike, packet_bytes: ArrayLike) -> Floats:
-        """Probability that a codeword of the packet fails: 1 - (1 - q)^c, q `codeword_loss`, c `codewords`."""
-        with np.errstate(divide="ignore"):
-            return -np.expm1(self.codewords(packet_bytes) * np.log1p(-self.codeword_loss(bit_error_rate)))
-
     def bit_error_rate(self, loss: ArrayLike, packet_bytes: ArrayLike) -> Floats:
         """The bit error rate before correction that loses so many packets, inverse of `packet_loss`.
 
@@ -138,83 +124,6 @@ def catalog_code(name: str) -> ReedSolomon:
     """A code of the catalog's wide_area, such as "KP4"."""
     item = catalog.item("wide_area", name)
     return ReedSolomon(**{field.name: int(item[field.name]) for field in fields(ReedSolomon)})
-
-
-def link_losses(packet: str = "9000-byte packet") -> dict[str, float]:
-    """Share of packets lost on the worst link that each standard allows: without correction, KP4, coherent.
-
-    For coherent links the bit error rate after correction is known. Its errors are taken as independent; errors in
-    bursts would lose fewer packets.
-    """
-    frame = catalog.item("wide_area", packet)["frame"]
-    plain, coded, coherent = (catalog.item("wide_area", name) for name in ("no FEC", ETHERNET_CODE, "oFEC"))
-    return {
-        f"no FEC at {plain['bit_error_rate']:g}": float(packet_loss(plain["bit_error_rate"], frame)),
-        f"{ETHERNET_CODE} at {coded['bit_error_rate']:g}": float(
-            catalog_code(ETHERNET_CODE).packet_loss(coded["bit_error_rate"], frame)
-        ),
-        f"oFEC at {coherent['bit_error_rate']:g}": float(packet_loss(coherent["bit_error_rate_after"], frame)),
-    }
-
-
-def any_packet_lost(packets: ArrayLike, loss: ArrayLike, transfers: ArrayLike = 1) -> Floats:
-    """Probability that any packet of n transfers of N packets is lost: 1 - (1 - p)^(N n)."""
-    every = positive("packets", packets) * positive("transfers", transfers)
-    return -np.expm1(every * np.log1p(-share("loss", loss, below_1=True)))
-
-
-def loss_for_failure(failure: ArrayLike, packets: ArrayLike, transfers: ArrayLike = 1) -> Floats:
-    """Largest loss with which `any_packet_lost` is at most `failure`: p = 1 - (1 - failure)^(1 / (N n))."""
-    every = positive("packets", packets) * positive("transfers", transfers)
-    return -np.expm1(np.log1p(-share("failure", failure, below_1=True)) / every)
-
-
-def mean_sending_rounds(packets: ArrayLike, loss: ArrayLike, transfers: ArrayLike = 1) -> Floats:
-    """Mean number of rounds until all of n transfers are whole; a round trip later, lost packets are sent again.
-
-    E[max] = sum over r >= 0 of 1 - (1 - p^r)^(N n): after r rounds a packet is still missing with p^r.
-    packets N of each transfer, loss p, transfers n. One round without loss.
-    """
-    every = positive("packets", packets) * positive("transfers", transfers)
-    p, every = np.broadcast_arrays(share("loss", loss, below_1=True), every)
-    total, missing = np.ones(p.shape), np.array(p, float)
-    while np.any(missing * every > 1e-16):
-        total = total - np.expm1(every * np.log1p(-missing))
-        missing = missing * p
-    return total
-
-
-def repair_packets(packets: int, loss: float, failure: float, transfers: float = 1) -> int:
-    """Fewest extra packets (erasure code) for each transfer of N packets, so that n transfers need no resending.
-
-    The least r with 1 - (1 - P[Bin(N + r, p) > r])^n <= failure: a transfer is whole from any N of its N + r packets.
-    Losses are independent.
-
-    Parameters
-    ----------
-    packets, transfers
-        Packets N of a transfer; transfers n.
-    loss
-        Share p of packets lost.
-    failure
-        Probability allowed that some transfer is not whole, above 0.
-
-    Returns
-    -------
-    Packets r.
-    """
-    from scipy.special import bdtrc
-
-    at_least("packets", packets, 1)
-    share("loss", loss, below_1=True)
-    allowed = float(loss_for_failure(share("failure", failure, above_0=True, below_1=True), 1, transfers))
-    low, high = -1, 0
-    while bdtrc(high, packets + high, loss) > allowed:
-        low, high = high, 2 * high + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if bdtrc(middle, packets + middle, loss) <= allowed else (middle, high)
-    return high
 
 
 def mathis_window(loss: ArrayLike, rtt: ArrayLike) -> Floats:
@@ -297,23 +206,6 @@ def tolerable_loss(rate: ArrayLike, rtt: ArrayLike, mss: ArrayLike, law: str = "
     if law == "CUBIC":
         loss = np.maximum(loss, R * (_cubic_factor() / W) ** (4 / 3))
     return np.minimum(loss, np.nextafter(1, 0))
-
-
-def flows_needed(rate: ArrayLike, loss: ArrayLike, rtt: ArrayLike, mss: ArrayLike, link: ArrayLike) -> Floats:
-    """Parallel flows of CUBIC that carry a rate together: its multiple of `tcp_throughput`, rounded up.
-
-    Parameters
-    ----------
-    rate
-        Rate [bytes/s].
-    loss, rtt, mss, link
-        As in `tcp_throughput`.
-
-    Returns
-    -------
-    Whole flows.
-    """
-    return np.ceil(positive("rate", rate) / tcp_throughput(loss, rtt, mss, link) * (1 - 1e-12))
 
 
 def slow_start_rounds(transfer_bytes: ArrayLike, mss: ArrayLike) -> Floats:
@@ -424,135 +316,6 @@ def throughput_by_loss(
         for law in WINDOW_LAWS
     ]
     return pd.concat(parts, ignore_index=True)
-
-
-def loss_delays(
-    losses: Mapping[str, float],
-    transfer_bytes: float,
-    devices: float,
-    rtt: float,
-    capacity: float,
-    failure: float = 0.01,
-    packet: str = "9000-byte packet",
-) -> pd.DataFrame:
-    """Delay that packet loss adds to a step in which every device must finish its transfer, and repair that avoids it.
-
-    Parameters
-    ----------
-    losses
-        Shares of packets lost, by case.
-    transfer_bytes, devices
-        Transfer of a device [bytes], and how many devices there are.
-    rtt
-        Round trip [s].
-    capacity
-        Of a device [bytes/s].
-    failure
-        Probability with which some device may have to send again in spite of repair packets.
-    packet
-        Packet of the catalog.
-
-    Returns
-    -------
-    Columns case, loss, flows (of CUBIC that fill the capacity of a device) and flows_in_all (of all devices),
-    device_resends_share and iterations_delayed_share (probability that one device, and that any, sends again),
-    mean_delay_s (of the slowest device); repair_packets and repair_share (redundancy with which no device sends again
-    but with probability `failure`).
-    """
-    mss = catalog.item("wide_area", packet)["payload"]
-    packets, rows = int(np.ceil(positive("transfer_bytes", transfer_bytes) / mss)), []
-    for case, loss in losses.items():
-        flows = float(flows_needed(capacity, loss, rtt, mss, capacity))
-        extra = float(mean_sending_rounds(packets, loss, devices) - 1) * rtt
-        repair = repair_packets(packets, loss, failure, devices)
-        some = (float(any_packet_lost(packets, loss, n)) for n in (1, devices))
-        rows.append((case, loss, flows, flows * devices, *some, extra, repair, repair / packets))
-    columns = "case loss flows flows_in_all device_resends_share iterations_delayed_share mean_delay_s"
-    columns += " repair_packets repair_share"
-    return pd.DataFrame(rows, columns=columns.split())
-
-
-def admitted_rates(
-    capacity: float,
-    demands: ArrayLike,
-    weights: ArrayLike = 1.0,
-    priorities: ArrayLike = 0,
-    reserved: ArrayLike = 0.0,
-) -> Floats:
-    """Rates admitted to a link or a bundle of parallel tunnels, by reserve, priority and max-min fairness.
-
-    Everyone gets min(d, g) first. The rest goes to the lowest priority number first, and within one priority by
-    water-filling: x = max(min(d, g), min(d, w L)) with one level L. Nobody can then get more without taking it from
-    one who has no more for its weight (weighted max-min). What a reserve does not use goes to the others.
-
-    Parameters
-    ----------
-    capacity
-        Of the link [bytes/s].
-    demands, reserved
-        d, and the reserve g of each [bytes/s].
-    weights, priorities
-        w and the priority of each.
-
-    Returns
-    -------
-    Rates x in the order of the demands [bytes/s].
-
-    Raises
-    ------
-    ValueError
-        The reserves exceed the capacity.
-
-    References
-    ----------
-    Jain et al. 2013 (B4), Section 5; weights in place of its bandwidth functions; traffic divides over tunnels freely.
-    """
-    d = np.atleast_1d(at_least("demands", demands))
-    w, order, g = (np.broadcast_to(value, d.shape) for value in (weights, priorities, reserved))
-    positive("weights", w), at_least("reserved", g)
-    if g.sum() > at_least("capacity", capacity) * (1 + 1e-12):
-        raise ValueError(f"reserved is {reserved!r}, {g.sum():g} bytes/s in all: reserve at most {capacity!r}")
-    admitted = np.minimum(d, g)
-    for priority in np.unique(order):
-        mine = order == priority
-        share = capacity - admitted[~mine].sum()
-        admitted[mine] = _filled(share, admitted[mine], d[mine], np.asarray(w, float)[mine])
-    return admitted
-
-
-def _filled(share: float, least: Floats, most: Floats, weights: Floats) -> Floats:
-    """max(least, min(most, w L)) with the level L at which the sum is `share`, or `most`: max-min on one link."""
-    if most.sum() <= share:
-        return most
-    points = np.concatenate((least / weights, most / weights))
-    slopes = np.concatenate((weights, -weights))
-    order = np.argsort(points, kind="stable")
-    points, slope = points[order], np.cumsum(slopes[order])
-    totals = least.sum() + np.concatenate(([0], np.cumsum(slope[:-1] * np.diff(points))))
-    return np.clip(weights * np.interp(share, totals, points), least, most)
-
-
-def sharing_policies(need: float, others: Sequence[float], capacities: Sequence[float]) -> pd.DataFrame:
-    """Rates of gradients and of other traffic as a link loses capacity, under each sharing policy [bytes/s].
-
-    Gradients need a rate and take more where they are given it, to end earlier. Policies: max-min (all alike),
-    reserved (what they need is set aside, as far as the link has it), priority (gradients first). Columns
-    capacity_Bps, policy, gradients_Bps, others_Bps, time_over_allowed (need over what is admitted,
-    late where more than 1).
-    """
-    rows = []
-    for capacity in capacities:
-        demands = np.array([capacity, *others], float)
-        first = np.arange(len(demands)) == 0
-        ways: dict[str, dict] = {
-            "max-min": {},
-            "reserved": {"reserved": np.where(first, min(float(positive("need", need)), capacity), 0)},
-            "priority": {"priorities": ~first},
-        }
-        for policy, options in ways.items():
-            admitted = admitted_rates(capacity, demands, **options)
-            rows.append((capacity, policy, admitted[0], admitted[1:].sum(), need / admitted[0]))
-    return pd.DataFrame(rows, columns=["capacity_Bps", "policy", "gradients_Bps", "others_Bps", "time_over_allowed"])
 
 
 def priority_waits(

@@ -13,7 +13,6 @@ uses: a circuit is torn down only when idle, and the longest idle goes first.
 Source: photonic2025, sections 3 and 4.
 """
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -25,7 +24,7 @@ from numpy.typing import ArrayLike
 
 from railcore.facts import units
 from railcore.facts.arguments import Quantity, checked
-from railcore.facts.checks import at_least, one_of, share, whole
+from railcore.facts.checks import at_least, one_of, positive, whole
 from railcore.systems.control_plane import catalog_control_plane
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy
@@ -38,15 +37,12 @@ from railcore.training.simulation import (
     RailNetwork,
     StepTimeline,
     simulate,
-    uniform_deviation,
 )
 from railcore.training.stage_program import DEFAULT_STEP, StepOptions
 from railcore.training.transformer import Transformer
-from railcore.training.workload import Workload, differing_replicas, training_step
+from railcore.training.workload import WORKLOAD_KINDS, Workload, differing_replicas, training_step
 
-_WRONG = "wrong"  # instead of a rank, in the name of circuits that a wrong prediction set up
 _ROUNDING = 1e-12  # shares below are rounding
-GRANULARITIES = ("group", "rail")
 BANDWIDTHS = ("equal", "per port")
 
 
@@ -55,29 +51,27 @@ BANDWIDTHS = ("equal", "per port")
 class PhotonicCircuits(RailNetwork):
     """How photonic rails serve a workload.
 
-    reconfiguration_s: to set up circuits, control plane included. ports: of a NIC.
-    provisioning: circuits change before they are asked for. order: operations in the order in which ports serve them;
-    None is first come first served, with provisioning the order of a run that is.
-    granularity: "group" changes the ports of one operation; "rail" all circuits of a rail, to another kind of traffic.
-    bandwidth: "equal" is the NIC's on any circuit, "per port" what one port has. coalesced: rails change together.
-    wrong_predictions: share of the predictions of provisioning that are wrong, by seed; a wrong one tears circuits
-    down, and the right ones come up after it; where one replica stands for all, all go wrong together.
-    reconfiguration_jitter: standard deviation over the mean, uniform.
-    frontend_bytes: collectives below this size take the host network, a step of which takes frontend_s, by default a
-    message of the catalog's control plane.
+    reconfiguration_s: time to set up circuits, control plane included [s].
+    ports: of a NIC, each with a circuit of its own.
+    provisioning: circuits change before they are asked for.
+    order: operations in the order in which ports serve them; None is first come first served, with provisioning the
+    order of a run that is.
+    bandwidth: "equal" is the NIC's on any circuit, "per port" what one port has.
+    frontend_bytes: collectives below this size take the host network [bytes].
+    frontend_s: time of a step there [s]; None: of a message of the catalog's control plane.
+    frontend_kinds: kinds of traffic that take the host network whatever their size, such as ("expert",).
+    frontend_Bps: a GPU's part of the host network, for these kinds [bytes/s].
     """
 
     reconfiguration_s: Quantity = 0.0
     ports: int = 2
     provisioning: bool = False
     order: tuple[int, ...] | None = None
-    granularity: str = "group"
     bandwidth: str = "equal"
-    coalesced: bool = False
-    wrong_predictions: float = 0.0
-    reconfiguration_jitter: float = 0.0
     frontend_bytes: Quantity = 0.0
     frontend_s: Quantity | None = None
+    frontend_kinds: tuple[str, ...] = ()
+    frontend_Bps: Quantity | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -85,10 +79,13 @@ class PhotonicCircuits(RailNetwork):
             at_least(name, getattr(self, name))
         if self.frontend_s is not None:
             at_least("frontend_s", self.frontend_s)
-        uniform_deviation("reconfiguration_jitter", self.reconfiguration_jitter)
-        one_of("granularity", self.granularity, GRANULARITIES)
+        for kind in self.frontend_kinds:
+            one_of("frontend_kinds", kind, WORKLOAD_KINDS)
+        if self.frontend_kinds and self.frontend_Bps is None:
+            raise ValueError(f"frontend_Bps is None with frontend_kinds {self.frontend_kinds}: give the bandwidth")
+        if self.frontend_Bps is not None:
+            positive("frontend_Bps", self.frontend_Bps)
         one_of("bandwidth", self.bandwidth, BANDWIDTHS)
-        share("wrong_predictions", self.wrong_predictions)
         whole("ports", self.ports)
         if self.ports < 2:
             raise ValueError(f"ports is {self.ports}: give 2 or more, since a ring takes two ports of a NIC")
@@ -104,11 +101,11 @@ class PhotonicCircuits(RailNetwork):
     def alike(self, workload: Workload) -> bool:
         """Whether all ranks of a stage change circuits at the same times.
 
-        Nothing is random, and a side of a NIC has one circuit at a time, or all its rings at once: between these, rings
-        that have a circuit in common leave ranks with different ones to take down first.
+        A side of a NIC has one circuit at a time, or all its rings at once: between these, rings that have a circuit in
+        common leave ranks with different ones to take down first.
         """
         sides = self.ports // 2
-        return not self.reconfiguration_jitter and (sides == 1 or sides >= len(workload.rail_rings))
+        return sides == 1 or sides >= len(workload.rail_rings)
 
     @cached_property
     def frontend_step_s(self) -> float:
@@ -116,14 +113,18 @@ class PhotonicCircuits(RailNetwork):
         return catalog_control_plane().message_s if self.frontend_s is None else self.frontend_s
 
     def on_frontend(self, workload: Workload, op: int) -> bool:
-        """Whether an operation is so small that it takes the host network."""
-        return workload.operation(op).message_bytes < self.frontend_bytes
+        """Whether an operation takes the host network: by its size or its kind."""
+        what = workload.operation(op)
+        return what.message_bytes < self.frontend_bytes or what.kind in self.frontend_kinds
 
     def transfer_s(self, workload: Workload, op: int) -> float:
         """Time of a transfer, once it has its circuits [s]."""
-        if self.on_frontend(workload, op):
-            return workload.steps[op] * self.frontend_step_s
-        return super().transfer_s(workload, op)
+        if not self.on_frontend(workload, op):
+            return super().transfer_s(workload, op)
+        time = workload.steps[op] * self.frontend_step_s
+        if self.frontend_Bps is not None and workload.operation(op).kind in self.frontend_kinds:
+            time += workload.sent_bytes[op] / self.frontend_Bps
+        return time
 
     def needs(self, workload: Workload, op: int) -> list[Need]:
         """NIC lanes, and ports with their circuits, named by the ranks that they join."""
@@ -131,31 +132,27 @@ class PhotonicCircuits(RailNetwork):
             return []
         found, what, here = [], workload.operation(op), workload.simulated
         for source, target in workload.transfers(op, forwarded=True):
-            if self.granularity == "group" and here.isdisjoint((source, target)):
+            if here.isdisjoint((source, target)):
                 continue
             circuit = (target, source) if (what.group, what.phase) == ("hop", "backward") else (source, target)
             own = () if self.bandwidth == "equal" else circuit  # what a port has, no other circuit takes
             ends = (("send", source), ("receive", target))
             found += [Need((side, rank, *own), None) for side, rank in ends if rank in here]
-            if self.granularity == "rail":
-                found.append(Need(("rail", target % workload.machine.hb_domain_size), workload.ring(op), True))
-            else:
-                ends = (("out", circuit[0]), ("in", circuit[1]))
-                found += [Need(lane, circuit, True) for lane in ends if lane[1] in here]
+            ends = (("out", circuit[0]), ("in", circuit[1]))
+            found += [Need(lane, circuit, True) for lane in ends if lane[1] in here]
         return found
 
-    def policy(self, workload: Workload, seed: int) -> "CircuitPolicy":
+    def policy(self, workload: Workload) -> "CircuitPolicy":
         """Circuits of a run. Raises ValueError where one replica cannot stand for all."""
         network = self
         if workload.one_replica and not self.alike(workload):
-            name = "reconfiguration_jitter" if self.reconfiguration_jitter else "ports"
             raise ValueError(
-                f"{name} is {getattr(self, name):g} with a workload of one replica, which cannot stand for all then "
+                f"ports is {self.ports} with a workload of one replica, which cannot stand for all then "
                 f"({', '.join(workload.rail_rings)} rings on the rails): build it with one_replica=False"
             )
         if self.provisioning and self.order is None:
             network = replace(self, order=learned_order(simulate(workload, replace(self, provisioning=False))))
-        return CircuitPolicy(workload, network, seed)
+        return CircuitPolicy(workload, network)
 
 
 @checked
@@ -168,15 +165,13 @@ def overhead(
     provisioning: bool | Sequence[bool] = (False, True),
     options: StepOptions = DEFAULT_STEP,
     runtime: Runtime = MODERN,
-    jitter: float = 0.0,
-    seed: int = 0,
     progress: Callable[[str], object] | None = None,
     **circuits: Any,
 ) -> pd.DataFrame:
     """What reconfiguration adds to a training iteration, over electrical rails of equal bandwidth.
 
-    The second of two iterations is timed, in which every circuit is set up from what the first one left. Where
-    nothing is random and all replicas lie alike, one stands for all; a time of 0 is run with all ranks.
+    The second of two iterations is timed, in which every circuit is set up from what the first one left. Where all
+    replicas lie alike, one stands for all; a time of 0 is run with all ranks.
 
     Parameters
     ----------
@@ -189,8 +184,6 @@ def overhead(
         with every micro-batch; `fsdp_options()` does both once an iteration, which changes circuits far less often.
     provisioning
         Whether circuits change before they are asked for; several values for a row each.
-    jitter, seed
-        As for `simulate`.
     progress
         Told each run before it starts, such as `print`.
     circuits
@@ -216,12 +209,12 @@ def overhead(
     whole_job: list[Workload] = []
     tell = progress or (lambda line: None)
     unlike = differing_replicas(as_machine(machine), strategy)
-    one, odd = not jitter and not unlike, []
+    one, odd = not unlike, []
     if unlike:
         odd.append(f"All {strategy.gpus:,} GPUs are simulated, which takes long for many: {unlike}.")
         tell(odd[0])
     small = step(one_replica=one)
-    if one and not all(network.alike(small) and not network.wrong_predictions for network in networks):
+    if one and not all(network.alike(small) for network in networks):
         one, small = False, step()
     first = set(strategy.groups("pipeline")[0].tolist())
 
@@ -232,12 +225,12 @@ def overhead(
         whole_job[:] = whole_job or [step()]
         return whole_job[0]
 
-    electrical_s = simulate(small, electrical_twin(networks[0]), jitter, seed).iteration_s
+    electrical_s = simulate(small, electrical_twin(networks[0])).iteration_s
     rows = []
     for number, network in enumerate(networks, start=1):
         how = "provisioned" if network.provisioning else "on demand"
         tell(f"{number} of {len(networks)}: {units.show(network.reconfiguration_s, 's')} {how}")
-        run = simulate(workload(network), network, jitter, seed)
+        run = simulate(workload(network), network)
         changed = [op for op, *_ in run.reconfiguration_log if not first.isdisjoint(run.workload.ranks[op])]
         changes = int((run.workload.iteration_of[changed] == 1).sum())
         rows.append((network.reconfiguration_s, network.provisioning, run.iteration_s, electrical_s, changes))
@@ -271,21 +264,14 @@ class CircuitPolicy(LanePolicy):
 
     network: PhotonicCircuits
 
-    def __init__(self, workload: Workload, network: PhotonicCircuits, seed: int) -> None:
+    def __init__(self, workload: Workload, network: PhotonicCircuits) -> None:
         super().__init__(workload, network)
-        self.rng = np.random.default_rng([seed, 1])
         self.circuit_log: list[tuple] = []
         self.reconfiguration_log: list[tuple] = []
         self.slot: dict[tuple, int] = {}  # of a lane's state
         self.ready: set[int] = set()
         self.reserved: dict[int, float] = {}  # who has circuits before asking, and when they are up
         self.joined: list[int] = []
-        self.doubted: set[int] = set()  # mispredicted: waits until it asks
-        self.bundles = self._bundles() if network.coalesced else {}
-        self.missing_of_bundle = Counter(self.bundles.values())
-        self.members_of_bundle: dict[tuple, list[int]] = {}
-        for op, bundle in self.bundles.items():
-            self.members_of_bundle.setdefault(bundle, []).append(op)
         order = network.order or ()
         self.place = {op: place for place, op in enumerate(order)}
         if network.order is not None:
@@ -301,22 +287,8 @@ class CircuitPolicy(LanePolicy):
                 "once, as learned_order does"
             )
 
-    def _bundles(self) -> dict[int, tuple]:
-        """Bundle of each operation over the rails, which several of them have at once."""
-        return {op: self.workload.bundle(op) for op, link in enumerate(self.workload.link) if link == RAIL}
-
     def ask(self, op: int, now: float) -> None:
-        """An operation is ready; with coalesced rails it waits for the other rails'."""
-        if not self.bundles:
-            self._ask(op, now)
-            return
-        bundle = self.bundles[op]
-        self.missing_of_bundle[bundle] -= 1
-        if not self.missing_of_bundle[bundle]:
-            for each in self.members_of_bundle[bundle]:
-                self._ask(each, now)
-
-    def _ask(self, op: int, now: float) -> None:
+        """An operation is ready."""
         self.ready.add(op)
         if self.network.order is None:
             super().ask(op, now)
@@ -336,33 +308,15 @@ class CircuitPolicy(LanePolicy):
         return started + super().grant(now)
 
     def serve(self, op: int, now: float) -> list[tuple[int, float]]:
-        """An operation takes its circuits; without having asked it keeps them, unless the prediction was wrong."""
+        """An operation takes its circuits; without having asked it keeps them."""
         if op in self.ready:
             return super().serve(op, now)
-        wrong = self.network.wrong_predictions
-        if wrong and self.rng.random() < wrong and self._mispredict(op, now):
-            self.doubted.add(op)
-        else:
-            self.reserved[op] = self.take(op, now)
+        self.reserved[op] = self.take(op, now)
         return []
 
-    def _mispredict(self, op: int, now: float) -> bool:
-        """Other circuits take the ports of an operation. Not where its own are up, or somebody uses one of them."""
-        needs = [need for need in self.needs_of(op).values() if need.circuit]
-        held = [self.lanes[need.lane].held.get(need.state) for need in needs]
-        if all(held) or any(users for users, _ in filter(None, held)):
-            return False
-        for need, its in zip(needs, held, strict=True):
-            if its:
-                self._tear_down(need.lane, need.state, now)
-        self._join([Need(need.lane, (_WRONG, op), True) for need in needs], op, now)
-        return True
-
     def admits(self, op: int) -> bool:
-        """As for all lanes; before an operation asks only with provisioning, and not where its prediction was wrong."""
-        if op not in self.ready and (not self.network.provisioning or op in self.doubted):
-            return False
-        return super().admits(op)
+        """As for all lanes; before an operation asks only with provisioning."""
+        return (op in self.ready or self.network.provisioning) and super().admits(op)
 
     def set_up(self, op: int, missing: list[Need], now: float) -> float:
         """Tear down what is in the way, set up what is missing."""
@@ -373,7 +327,7 @@ class CircuitPolicy(LanePolicy):
     def _join(self, circuits: list[Need], op: int, now: float) -> float:
         """Circuits of an operation come up; when they are."""
         begin = max([now, *(self._make_room(need, now) for need in circuits)])
-        up = begin + self._delay()
+        up = begin + self.network.reconfiguration_s
         for need in circuits:
             lane = self.lanes[need.lane]
             used = {self.slot[need.lane, state] for state in lane.held}
@@ -382,10 +336,6 @@ class CircuitPolicy(LanePolicy):
         self.reconfiguration_log.append((op, begin, up))
         return up
 
-    def _delay(self) -> float:
-        delay, jitter = self.network.reconfiguration_s, self.network.reconfiguration_jitter
-        return delay * max(1 + jitter * 3**0.5 * (2 * self.rng.random() - 1), 0.0) if jitter else delay
-
     def _make_room(self, need: Need, now: float) -> float:
         """Make room on a lane; when the change there can begin."""
         lane = self.lanes[need.lane]
@@ -393,24 +343,19 @@ class CircuitPolicy(LanePolicy):
             return now
         state = lane.idle_state()
         begin = max(now, lane.held[state][1])
-        self._tear_down(need.lane, state, begin)
+        self._tear_down(state, begin)
         return begin
 
-    def _tear_down(self, name: tuple, state: Any, now: float) -> None:
+    def _tear_down(self, state: Any, now: float) -> None:
         """A circuit goes at both its ends."""
-        alone = name[0] == "rail" or state[0] == _WRONG
-        ends = [name] if alone else [("out", state[0]), ("in", state[1])]
-        for end in ends:
+        for end in (("out", state[0]), ("in", state[1])):
             if end in self.lanes and state in self.lanes[end].held:
                 up = self.lanes[end].held.pop(state)[1]
                 self._log(end, state, up, now)
 
     def _log(self, name: tuple, state: Any, up: float, down: float) -> None:
         slot = self.slot.pop((name, state))
-        if name[0] != "rail":
-            self.circuit_log.append((name[1], f"{name[0]} {slot}", f"{state[0]}-{state[1]}", up, down))
-        else:
-            self.circuit_log.append((name[1], "rail", state, up, down))
+        self.circuit_log.append((name[1], f"{name[0]} {slot}", f"{state[0]}-{state[1]}", up, down))
 
     def logs(self) -> tuple[list[tuple], list[tuple]]:
         """Circuits with those that stay, and all changes."""

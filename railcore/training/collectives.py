@@ -230,45 +230,11 @@ def collective_time(
     return np.min(_times(operation, message_bytes, ranks, bandwidth_Bps, latency_s, algorithm)[1], axis=0)
 
 
-def best_algorithm(
-    operation: str,
-    message_bytes: ArrayLike,
-    ranks: ArrayLike,
-    bandwidth_Bps: ArrayLike,
-    latency_s: ArrayLike = 0.0,
-    algorithm: str | Sequence[str] = "best",
-) -> NDArray[np.str_]:
-    """Name of the fastest algorithm, element by element.
-
-    Parameters
-    ----------
-    operation, message_bytes, ranks, bandwidth_Bps, latency_s, algorithm
-        As for `collective_time`.
-
-    Returns
-    -------
-    Names, an array of the arguments' common shape; of equally fast ones the first of `algorithm_names`.
-    """
-    names, times = _times(operation, message_bytes, ranks, bandwidth_Bps, latency_s, algorithm)
-    return np.array(names)[np.argmin(times, axis=0)]
-
-
 # `collective_time` of one operation: all_gather_time(message_bytes, ranks, bandwidth_Bps, latency_s, algorithm).
 all_gather_time = partial(collective_time, "all_gather")
 reduce_scatter_time = partial(collective_time, "reduce_scatter")
 all_reduce_time = partial(collective_time, "all_reduce")
-broadcast_time = partial(collective_time, "broadcast")
 all_to_all_time = partial(collective_time, "all_to_all")
-
-
-def point_to_point_time(message_bytes: ArrayLike, bandwidth_Bps: ArrayLike, latency_s: ArrayLike = 0.0) -> Floats:
-    """Time of one send [s]: latency_s + D / bandwidth_Bps."""
-    return collective_time("point_to_point", message_bytes, 2, bandwidth_Bps, latency_s)
-
-
-def algorithm_bandwidth(message_bytes: ArrayLike, time_s: ArrayLike) -> Floats:
-    """Message over time [bytes/s]: D / t, as nccl-tests defines it. Raises ValueError where time_s is not positive."""
-    return checks.at_least("message_bytes", message_bytes) / checks.positive("time_s", time_s, "seconds")
 
 
 def bus_factor(operation: str, ranks: ArrayLike) -> Floats:
@@ -280,25 +246,6 @@ def bus_factor(operation: str, ranks: ArrayLike) -> Floats:
     if checks.one_of("operation", operation, OPERATIONS) in ("broadcast", "point_to_point"):
         return np.ones_like(n)
     return (2 if operation == "all_reduce" else 1) * _share_of_others(n)
-
-
-def bus_bandwidth(operation: str, message_bytes: ArrayLike, ranks: ArrayLike, time_s: ArrayLike) -> Floats:
-    """Port bandwidth that a measured time corresponds to [bytes/s]: f(n) D / t, as nccl-tests defines it.
-
-    f is the `bus_factor`. An AllReduce in the network sends less than f D, so its bus bandwidth may exceed the port's.
-
-    Parameters
-    ----------
-    operation, message_bytes, ranks
-        As for `collective_time`.
-    time_s
-        t [s].
-
-    Returns
-    -------
-    Bytes per second, an array of the arguments' common shape.
-    """
-    return bus_factor(operation, ranks) * algorithm_bandwidth(message_bytes, time_s)
 
 
 def _ranks(ranks: ArrayLike) -> Floats:

@@ -138,34 +138,3 @@ def _kept(
         raise ValueError(f"tokens is {tokens!r}, but {name} is only a number of parameters: give a Transformer")
     cache = float(kv_cache_bytes(shape, tokens, precision)) if shape and tokens else 0.0
     return kept | {"weights_bytes": parameters * format_bytes(precision), "kv_cache_bytes": cache}
-
-
-@checked
-def gpu_count_curves(
-    parameters: ArrayLike, precisions: Sequence[str], gpu: str, uses: Sequence[str] = MEMORY_USES
-) -> pd.DataFrame:
-    """Fewest GPUs over model size: columns parameters, use, precision, bytes_per_parameter, gpus.
-
-    Parameters
-    ----------
-    parameters
-        Numbers of parameters.
-    precisions, gpu, uses
-        As for `model_memory_table`.
-
-    Returns
-    -------
-    A row for each size, use and precision.
-    """
-    counts, frames = positive("parameters", parameters), []
-    for use in uses:
-        for precision in precisions:
-            if use == "inference":
-                each = format_bytes(precision)
-            elif precision in catalog.names("precisions"):
-                each = sum(state_bytes_per_parameter(precision).values())
-            else:
-                continue
-            found = {"parameters": counts, "use": use, "precision": precision, "bytes_per_parameter": each}
-            frames.append(pd.DataFrame({**found, "gpus": gpus_to_hold(counts * each, gpu)}))
-    return pd.concat(frames, ignore_index=True)

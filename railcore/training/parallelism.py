@@ -113,13 +113,6 @@ class Strategy:
                 "(experts are spread over the ranks of one replica group)"
             )
 
-    @classmethod
-    def from_megatron_args(
-        cls, args: str | Sequence[str], gpus: int | None = None, vocabulary: int | None = None
-    ) -> "Strategy":
-        """The strategy of a Megatron-LM launch line; see `megatron_run`, which gives its model and batch too."""
-        return megatron_run(args, gpus, vocabulary).strategy
-
     @property
     def gpus(self) -> int:
         """GPUs of the job, N = t c p d."""

@@ -229,7 +229,7 @@ class RailNetwork:
         """States that a lane has at a time."""
         return 1
 
-    def policy(self, workload: Workload, seed: int) -> LanePolicy:
+    def policy(self, workload: Workload) -> LanePolicy:
         """Lanes of a run. Raises ValueError where the workload does not fit the network."""
         return LanePolicy(workload, self)
 
@@ -262,7 +262,7 @@ class StaticPartition(RailNetwork):
         ring = workload.ring(op)
         return [Need((*need.lane, ring), None) for need in super().needs(workload, op)]
 
-    def policy(self, workload: Workload, seed: int) -> LanePolicy:
+    def policy(self, workload: Workload) -> LanePolicy:
         """Lanes of a run. Raises ValueError where the rings need more ports than the NIC has."""
         rings = workload.rail_rings
         if 2 * len(rings) > self.ports:
@@ -270,7 +270,7 @@ class StaticPartition(RailNetwork):
                 f"ports is {self.ports}, but rings of {', '.join(rings)} traffic need {2 * len(rings)} ports of each "
                 "NIC: give more ports, larger HB domains, or circuits that change during the job"
             )
-        return super().policy(workload, seed)
+        return super().policy(workload)
 
 
 @dataclass(frozen=True, eq=False)
@@ -349,7 +349,7 @@ def simulate(
     jitter
         Standard deviation of a compute's time over its mean; uniform, by seed.
     seed
-        Of all that is random in the run.
+        Of the computes.
     progress
         Told each tenth of the operations, such as `print`.
 
@@ -371,7 +371,7 @@ def simulate(
     rng = np.random.default_rng([seed, 0])
     spread = np.sqrt(3) * jitter * (2 * rng.random(len(workload.program)) - 1)
     seconds = (np.array(workload.seconds) * (1 + spread)).tolist()
-    policy, link = network.policy(workload, seed), workload.link
+    policy, link = network.policy(workload), workload.link
     waiting, followers = [len(before) for before in workload.after], workload.followers
     ready_s, start_s, end_s = ([np.nan] * len(waiting) for _ in range(3))
     ends: list[tuple[float, int]] = []

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from railcore.facts import catalog, files
+from railcore.facts import files
 from railcore.facts.checks import one_of
 from railcore.training.iteration import TIME_PARTS, iteration_times
 from railcore.training.machine import UNLIMITED_BANDWIDTH, Machine, catalog_machine
@@ -266,13 +266,6 @@ def runtime_effect(table: pd.DataFrame, runtimes: Sequence[str]) -> pd.DataFrame
     """Errors of a table of runs under each of some runtimes in place of their own: columns runtime, then the errors."""
     rows = [error_summary(predictions(table.assign(runtime=name)), "use").assign(runtime=name) for name in runtimes]
     return pd.concat(rows)[["runtime", "runs", "mean_error", "mean_absolute_error", "largest_error"]]
-
-
-def runtime_table() -> pd.DataFrame:
-    """What each runtime of the catalog has otherwise than the others: a row each, a column for each of its fields."""
-    names = catalog.names("runtimes")
-    table = pd.DataFrame([vars(as_runtime(name)) for name in names])
-    return table.loc[:, table.nunique() > 1]
 
 
 def term_ablation(table: pd.DataFrame) -> pd.DataFrame:

@@ -142,11 +142,6 @@ class Workload:
             raise ValueError(f"after has a cycle among {len(stuck)} operations, such as {stuck[:4]}: remove one edge")
         return free
 
-    def bundle(self, op: int) -> tuple[int, ...]:
-        """What an operation has in common with those that do the same on other rails of its HB domains."""
-        size = self.machine.hb_domain_size
-        return (self.program[op], *sorted({rank // size for rank in self.ranks[op]}))
-
     @cached_property
     def followers(self) -> list[list[int]]:
         """Which operations wait for each."""

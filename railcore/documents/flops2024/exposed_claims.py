@@ -100,24 +100,6 @@ def rules_side_by_side(table: pd.DataFrame) -> pd.DataFrame:
     return wide.loc[["printed", *table.reading.unique()]].reset_index()
 
 
-def counting_table(cases: Cases, ways: Mapping[str, CaseChange]) -> pd.DataFrame:
-    """The steps and the exposed share as the cases are, and by `ways_of_counting`.
-
-    Columns reading, model, forward_s, backward_s, tensor_s, longest_reduce_s (of steps 1 and 2), longest_gather_s (of 4
-    and 5), exchange_exposed_s, exposed_share.
-    """
-    rows = []
-    for reading, way in {"as the document counts": _with(), **ways}.items():
-        for name, case in cases.items():
-            counted = way(case)
-            t, exposed_s = counted.times, counted.times.gradients_s(counted.rule)
-            longest_s = max(t.steps_s[:2]), max(t.steps_s[3:])
-            seconds = (t.forward_s, t.backward_s, t.tensor_s, *longest_s, exposed_s)
-            rows.append((reading, name, *map(float, (*seconds, counted.share))))
-    times = "forward_s backward_s tensor_s longest_reduce_s longest_gather_s exchange_exposed_s exposed_share"
-    return pd.DataFrame(rows, columns=["reading", "model", *times.split()])
-
-
 def exposed_entries(
     cases: Cases, apart: TrainingCase, lost_rtts: float, rules: pd.DataFrame, dense_rate: float, other_tokens: int
 ) -> Entries:

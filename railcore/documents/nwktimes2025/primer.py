@@ -21,7 +21,6 @@ from railcore.training.emulator.comparison import (
     emulated_run,
     gradient_scopes,
     largest_difference,
-    link_bytes,
     replica_scopes,
 )
 from railcore.training.emulator.feedforward import FeedForward
@@ -325,16 +324,6 @@ def three_d_names(run: EmulatedRun) -> list[str]:
     return names
 
 
-def placement_bytes(width: int, hb_domain_sizes: Sequence[int], seed: int = 0) -> pd.DataFrame:
-    """Bytes of a training step of the 3D example by GPUs of a node: a row for each size, phase and kind.
-
-    width, seed: as in `three_d_run`. Columns hb_domain_size, phase, kind, scale_up_bytes, scale_out_bytes.
-    """
-    tables = [link_bytes(three_d_run(width, size, seed)).assign(hb_domain_size=size) for size in hb_domain_sizes]
-    found = pd.concat(tables, ignore_index=True)
-    return found[["hb_domain_size", *(name for name in found if name != "hb_domain_size")]]
-
-
 def all_reduce_identity(counts: Sequence[int], seed: int = 0) -> pd.DataFrame:
     """ReduceScatter and AllGather of a buffer, performed rank by rank, against NumPy's sum and one AllReduce.
 
@@ -356,19 +345,6 @@ def all_reduce_identity(counts: Sequence[int], seed: int = 0) -> pd.DataFrame:
             rows.append((n, rank, size, sent[rank], once[rank], 2 * (n - 1) / n * size, error))
     columns = ["ranks", "rank", "buffer_bytes", "sent_bytes", "all_reduce_bytes", "formula_bytes", "result_error"]
     return pd.DataFrame(rows, columns=columns)
-
-
-def identity_table(identity: pd.DataFrame) -> pd.DataFrame:
-    """A table of `all_reduce_identity` by number of ranks: bytes of a rank, and whether the results are NumPy's sum."""
-    found = identity.groupby("ranks", as_index=False).agg(
-        buffer_bytes=("buffer_bytes", "first"),
-        reduce_scatter_and_all_gather_bytes=("sent_bytes", "max"),
-        all_reduce_bytes=("all_reduce_bytes", "max"),
-        error=("result_error", "max"),
-    )
-    share = found["all_reduce_bytes"] / found["buffer_bytes"]
-    same = np.where(found["error"] < _EQUAL, "yes", "no")
-    return found.drop(columns="error").assign(over_buffer=share, result_is_the_sum=same)
 
 
 def run_text(run: EmulatedRun) -> str:

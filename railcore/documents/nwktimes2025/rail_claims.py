@@ -7,7 +7,7 @@ import pandas as pd
 
 from railcore.documents.nwktimes2025 import rail_designs as designs
 from railcore.documents.readings import Entries, merge_entries, with_prefix
-from railcore.facts.units import Gbps, number
+from railcore.facts.units import number
 from railcore.network.addressing.resilience import failover, failure_domains
 from railcore.network.topology.segments import SegmentFabric, SwitchModel
 
@@ -103,24 +103,6 @@ def pod_claims() -> Entries:
 def doubled_ports(pod: SegmentFabric) -> SegmentFabric:
     """The pod of Fig. 13-8 with the host ports of Fig. 13-7 and as many spines as before."""
     return designs.rail_design("fig13_8", port_Bps=designs.DESIGNS["fig13_7"]["port_Bps"], spines=pod.spines)
-
-
-def port_speeds(pod: SegmentFabric) -> pd.DataFrame:
-    """The pod of Fig. 13-8 with host ports of its own text and of Fig. 13-7, with its spines and with enough of them.
-
-    Columns port_Gbps, spines, interfaces (of a rail switch), free (that are left, such as for the peer links of an MLAG
-    pair), downlink_Tbps, uplink_Tbps, oversubscription.
-    """
-    rows = []
-    fast = doubled_ports(pod)
-    enough = designs.connections_needed(fast.capacities_Bps[0][0])
-    for fabric in (pod, fast, designs.rail_design("fig13_8", port_Bps=fast.port_Bps, spines=enough)):
-        down, up = (_BITS * capacity / 1e12 for capacity in fabric.capacities_Bps[0])
-        used = sum(fabric.interfaces_used[0])
-        free = fabric.rail_switch.ports - used
-        rows.append((fabric.port_Bps / Gbps, fabric.spines, used, free, down, up, fabric.oversubscription[0]))
-    columns = "port_Gbps spines interfaces free downlink_Tbps uplink_Tbps oversubscription".split()
-    return pd.DataFrame(rows, columns=columns).round(9)
 
 
 def switch_claims(order: pd.DataFrame) -> Entries:

@@ -84,14 +84,6 @@ def priced_plans() -> dict[str, AddressPlan]:
     return {**plans, "Fig. 13-8 without spines": AddressPlan(joined, vlan_base=VLAN_OF_RAIL_1)}
 
 
-def dual_homed_plans() -> dict[str, AddressPlan]:
-    """Fig. 13-4 and 13-5, and the latter with as much bandwidth a GPU as the former."""
-    single, dual = rail_plan("fig13_4"), rail_plan("fig13_5")
-    half = single.fabric.port_Bps / dual.fabric.nic_ports
-    named = {"Fig. 13-4": single, "Fig. 13-5": dual}
-    return {**named, f"Fig. 13-5, {number(half / Gbps)} Gbps a port": rail_plan("fig13_5", port_Bps=half)}
-
-
 def joined_segments(pod: SegmentFabric, rails_per_switch: int) -> SegmentFabric:
     """A pod's servers in one segment without spines, with so many rails on a switch."""
     alone = replace(pod, segments=1, spines=0, spine_links=1, routed=False, rails_per_switch=rails_per_switch)

@@ -145,20 +145,6 @@ def scale_up_path() -> DelayPath:
     return DelayPath("H100 NVLink port", ["NVSwitch 3"], hb, packet_bytes(), code="")
 
 
-def delay_parts(scale_out: DelayPath) -> pd.DataFrame:
-    """Delay by part of a path from NIC to NIC and of the one from GPU to GPU.
-
-    Columns network, part, count, delay_s, low_s, high_s.
-    """
-    tables = {
-        "scale-out": scale_out.table(scale_out_cables()),
-        "scale-up": scale_up_path().table(SCALE_UP_CABLE_M),
-    }
-    return pd.concat([table.assign(network=name) for name, table in tables.items()], ignore_index=True)[
-        ["network", *tables["scale-up"]]
-    ]
-
-
 def document_models(precision: str = MODEL_PRECISION) -> pd.DataFrame:
     """Fig. 13-3: memory of its models' weights, and the GPUs and servers that hold them."""
     return model_memory_table(MODEL_PARAMETERS, [precision], GPU, GPUS, ["inference"])

@@ -22,9 +22,8 @@ from railcore.network.addressing.resilience import (
     failover,
     failure_domains,
     path_diversity,
-    tier_use,
 )
 from railcore.network.addressing.routing import BgpDesign
 from railcore.network.addressing.subnets import AddressPlan, address_use
-from railcore.network.addressing.summaries import SummaryCheck, renumbered_subnets, summary_check
+from railcore.network.addressing.summaries import SummaryCheck, summary_check
 from railcore.network.addressing.switch_configs import switch_config

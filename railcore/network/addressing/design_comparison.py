@@ -4,10 +4,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from railcore.facts.units import Gbps, counted, hour, number, year
+from railcore.facts.units import hour, year
 from railcore.network.addressing.design_build import BuiltDesign
 from railcore.network.addressing.design_cost import compare_designs
 from railcore.network.addressing.part_counts import LOSSES, expected_losses, host_interfaces, links_by_kind
@@ -16,34 +15,6 @@ from railcore.network.addressing.subnets import address_use
 from railcore.network.topology.segments import SegmentFabric
 
 HOURS_OF_A_YEAR = year / hour
-
-
-def lost_nics(fabric: SegmentFabric) -> np.ndarray:
-    """NICs that one rail switch takes with it [servers of its segment, rails]: the share of their bandwidth."""
-    links = fabric.host_links()
-    first = (links["pod"] == 1) & (links["segment"] == 1)
-    shares = np.zeros((fabric.servers, fabric.rails))
-    on_first = first & (links["leaf"] == 1)
-    np.add.at(shares, (links["server"][on_first] - 1, links["gpu"][on_first] - 1), 1 / fabric.nic_ports)
-    return shares
-
-
-def lost_nics_in_words(built: BuiltDesign) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """NICs that one rail switch of a design takes with it, and the design in words: switches, cost, routes."""
-    fabric = built.fabric
-    names = ("rail switches", "spines", "super-spines")
-    switches = [counted(count, each) for count, each in zip(fabric.switches_by_tier, names, strict=False)]
-    speed = number(fabric.port_Bps / Gbps)
-    routes = built.bgp.route_counts.iloc[0]
-    words = (
-        f"{counted(built.plan.gpus, 'GPUs')}, NICs of {fabric.nic_ports} x {speed} Gbps",
-        f"{counted(fabric.servers, 'servers')} a segment" + f", room for {fabric.gpus:,} GPUs" * bool(built.spare_gpus),
-        ", ".join(switches),
-        f"{built.cost_per_gpu_usd:,.0f} USD a GPU",
-        f"{int(routes['subnets_without_summaries']):,} routes to NICs, {int(routes['subnets_with_summaries']):,} with "
-        "summaries",
-    )
-    return {built.name: lost_nics(fabric)}, {built.name: "\n".join(words)}
 
 
 def design_measures(designs: Sequence[BuiltDesign], rates: str = "value") -> pd.DataFrame:

@@ -410,18 +410,6 @@ def _refuse(breaks: pd.DataFrame) -> None:
         raise ValueError(f"profiles break {len(breaks)} rule{'s' * (len(breaks) > 1)}:{''.join(lines)}")
 
 
-def profile_warnings(profiles: FabricProfiles) -> tuple[str, ...]:
-    """What is odd but allowed."""
-    overall, found = profiles.overall, []
-    if overall.ecmp == "per-packet" and profiles.gpu_io.interconnect == "RoCEv2" and profiles.tiers > 1:
-        found.append("ecmp is per-packet: packets arrive out of order, which NICs must be able to place")
-    if not overall.bfd and profiles.tiers > 1 and "BGP" in overall.control_plane:
-        found.append("bfd is False: a link that fails in silence is noticed when BGP's hold time is over")
-    if profiles.gpu_io.interconnect == "RoCEv2" and not overall.dcqcn:
-        found.append(f"congestion_control is {_text('', overall.congestion_control)} alone: ECN and PFC are DCQCN")
-    return tuple(found)
-
-
 def profile_table(profiles: FabricProfiles) -> pd.DataFrame:
     """Fields and values of the profiles as texts: columns layer, profile, field, value; no rows for a missing one."""
     rows = []

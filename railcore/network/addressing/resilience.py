@@ -169,21 +169,3 @@ def path_diversity(fabric: SegmentFabric) -> pd.DataFrame:
         if exists:
             rows.append((rail, place, 2 * level - 1 if level else math.nan, paths, paths * links))
     return pd.DataFrame(rows, columns=["rail", "place", "switches", "paths", "link_paths"])
-
-
-@checked
-def tier_use(plan: AddressPlan) -> pd.DataFrame:
-    """Switches, ports in use and oversubscription of each tier.
-
-    Columns role, model, switches, interfaces (of one), down, up, peer (interfaces in use), share_used, down_Gbps,
-    up_Gbps, oversubscription (down over up; NaN for the top tier), links_down (of the whole tier).
-    """
-    fabric, rows = plan.fabric, []
-    for tier, model in enumerate(fabric.models):
-        (down, up), bandwidth = fabric.interfaces_used[tier], [Bps / Gbps for Bps in fabric.capacities_Bps[tier]]
-        peer = plan.peer_links if tier == 0 else 0
-        ratio = fabric.oversubscription[tier] if tier < fabric.tiers - 1 else math.nan
-        used = (model.ports, down, up, peer, (down + up + peer) / model.ports, *bandwidth, ratio)
-        rows.append((ROLES[tier], model.name, fabric.switches_by_tier[tier], *used, fabric.links_by_tier[tier]))
-    columns = "role model switches interfaces down up peer share_used down_Gbps up_Gbps oversubscription links_down"
-    return pd.DataFrame(rows, columns=columns.split())

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from railcore.facts.arguments import checked
-from railcore.facts.units import counted, number
+from railcore.facts.units import counted
 
 PRIVATE = tuple(IPv4Network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10"))
 
@@ -135,25 +135,6 @@ def summary_check(summary: str | IPv4Network, subnets: Iterable, others: Iterabl
         tuple(collapse_addresses(own)),
         tuple(_side_by_side(over, own)),
     )
-
-
-@checked
-def renumbered_subnets(summary: str | IPv4Network, subnets: Iterable) -> list[IPv4Network]:
-    """Subnets of the same sizes and order, side by side in a summary, so that it is valid over them.
-
-    Raises ValueError where they do not fit, naming the prefix that would do.
-    """
-    over = ipv4_network("summary", summary)
-    own = [ipv4_network("subnets", each) for each in subnets]
-    smallest_cover(own)
-    found = _side_by_side(over, own)
-    if not found:
-        needed = _ends(own)[-1]
-        raise ValueError(
-            f"summary is {over} with {number(over.num_addresses)} addresses: the subnets take {number(needed)}, "
-            f"give a /{32 - (needed - 1).bit_length()} or shorter"
-        )
-    return found
 
 
 def _ends(networks: list[IPv4Network]) -> list[int]:

@@ -202,24 +202,6 @@ def replace_gpu(graph: nx.Graph, failed: str, spare: str) -> nx.Graph:
 
 
 @checked
-def recovery_options(fabric: RailFabric, idle_per_domain: int) -> pd.DataFrame:
-    """GPUs that a job loses when one GPU fails, and the rails that stay whole, for each way of recovery.
-
-    idle_per_domain: GPUs that each HB domain holds idle as spares. Rows: way, gpus_lost (idle spares not counted),
-    whole_rails. On fixed rails a spare sits on a rail of its own, so the job either evacuates the HB domain or sends
-    the failed GPU's rail traffic through the domain. Source: railonly2025, Fault Tolerance Properties.
-    """
-    k, rails = fabric.hb_domain_size, fabric.rails
-    whole("idle_per_domain", idle_per_domain, least=0, most=k - 1)
-    rows = [("domain evacuated to a healthy one, rails fixed", k - idle_per_domain, rails)]
-    if idle_per_domain:
-        rows.append(("spare of the domain, rails fixed, its rail reached through the domain", 0, rails - 1))
-        rows.append(("spare of the domain, optical switch moves the rail", 0, rails))
-    rows.append(("job goes on without the failed rank's replica, rails fixed", 1, rails - 1))
-    return pd.DataFrame(rows, columns=["way", "gpus_lost", "whole_rails"])
-
-
-@checked
 def rail_bisection_with_spare(fabric: RailFabric) -> pd.DataFrame:
     """Bandwidth between the halves of rail 1 (`rail_bisection_bandwidth`) as a GPU of it fails and a spare takes over.
 

@@ -8,7 +8,6 @@ upper end), bandwidth_Bps (one direction, all its links together).
 """
 
 import math
-from collections import Counter
 from collections.abc import Iterable
 
 import networkx as nx
@@ -54,16 +53,6 @@ def switches_to_gpus(graph: nx.Graph, source: str) -> dict[str, int]:
     network = nx.subgraph_view(graph, filter_edge=lambda a, b: graph.edges[a, b]["kind"] != "hb")
     lengths = nx.single_source_shortest_path_length(network, source)
     return {node: n - 1 for node, n in lengths.items() if n and graph.nodes[node]["kind"] == "gpu"}
-
-
-def count_parts(graph: nx.Graph) -> tuple[dict[int, int], dict[int, int]]:
-    """Switches (one for each chassis) and links by tier, counted from nodes and edges."""
-    chassis = {(at["tier"], at["chassis"]) for _, at in graph.nodes(data=True) if at["kind"] == "switch"}
-    links: Counter[int] = Counter()
-    for _, _, at in graph.edges(data=True):
-        if at["kind"] != "hb":
-            links[at["tier"]] += at["links"]
-    return dict(sorted(Counter(tier for tier, _ in chassis).items())), dict(sorted(links.items()))
 
 
 def bisection_bandwidth(graph: nx.Graph, left: list[str], right: list[str], network_only: bool = True) -> float:

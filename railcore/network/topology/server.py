@@ -274,20 +274,6 @@ def bottleneck_text(graph: nx.Graph, edges: Iterable[Edge]) -> str:
     return f"{a} to {b}{f' and {len(more)} more' if more else ''}, {counted(links, unit)}"
 
 
-def part_bandwidth_table(graph: nx.Graph, kinds: Sequence[Sequence[str]] = (("hb",), ("pcie", "ethernet"))):
-    """Bandwidth between every two GPUs, and between each GPU and the network, over each network of the server.
-
-    kinds: links of each network. Columns from, to, over, bandwidth_Bps (one direction), bottleneck; pairs that a
-    network does not join are left out.
-    """
-    ends, rows = [node for node, at in graph.nodes(data=True) if at["kind"] in _ENDS], []
-    for over in kinds:
-        for a, b in combinations(ends, 2):
-            if (found := part_bandwidth(graph, a, b, over)).value_Bps:
-                rows.append((a, b, " and ".join(over), found.value_Bps, found.text))
-    return pd.DataFrame(rows, columns=["from", "to", "over", "bandwidth_Bps", "bottleneck"])
-
-
 def flow_bandwidths(graph: nx.Graph, flows: Sequence[Edge], kinds: Sequence[str] = SERVER_LINKS) -> pd.DataFrame:
     """What several flows reach at the same time when they share links fairly, each over all ways that it has.
 

@@ -130,30 +130,6 @@ def fitting_placements(case: TrainingCase, micro_batches: Sequence[int] = (1,)) 
     return found
 
 
-def placement_table(found: Sequence[ExpertPlacement], rule: str = "each network") -> pd.DataFrame:
-    """Placements beside one another; columns placement, tensor_degree, groups_per_rack, gpu_memory_bytes, tokens (of a
-    micro-batch), forward_s, tensor_s, dispatched_bytes, all_to_all_s (of a pass), steps_1_and_2_s, exposed_share.
-    """
-    rows = [
-        {
-            "placement": each.name,
-            "tensor_degree": each.laid.tensor,
-            "groups_per_rack": each.laid.layers_per_rack,
-            "gpu_memory_bytes": each.device_bytes,
-            "tokens": exposed.tokens_per_micro_batch(each.layer, each.laid),
-            "forward_s": each.times.forward_s,
-            "tensor_s": each.times.tensor_s,
-            "dispatched_bytes": each.dispatched_bytes,
-            "all_to_all_s": each.times.experts_s,
-            "steps_1_and_2_s": each.times.steps_s[0] + each.times.steps_s[1],
-            "exposed_share": each.times.share(rule),
-        }
-        for each in found
-    ]
-    table = pd.DataFrame(rows)
-    return table.astype({name: float for name in table.columns[1:]})
-
-
 def placements_by_speed(
     case: TrainingCase, hb_Bps: Sequence[float], nic_Bps: Sequence[float], micro_batches: Sequence[int] = (1,)
 ) -> pd.DataFrame:

@@ -326,13 +326,6 @@ def tensor_degree_memory(layers: Mapping[str, Layer], rack_gpus: int) -> pd.Data
     return pd.concat(tables, ignore_index=True)
 
 
-def fitting_models(table: pd.DataFrame, memory_bytes: float) -> pd.DataFrame:
-    """`tensor_degree_memory` with a row for each degree, a column of bytes for each model, and the models that fit."""
-    wide = table.pivot(index="tensor", columns="model", values="bytes")[list(table["model"].unique())]
-    fits = [", ".join(row.index[row <= memory_bytes]) for _, row in wide.iterrows()]
-    return wide.add_suffix("_bytes").assign(fits=fits).rename_axis(columns=None).reset_index(names="tensor_degree")
-
-
 def misfit_reason(plan: Layout) -> str:
     """Why a model does not fit its racks: memory, or too few racks; "" where it fits.
 

@@ -9,7 +9,7 @@ does not wait for the whole exchange computes with weights that lack it.
 """
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -156,16 +156,6 @@ def _busy_and_delay_s(times: LayerTimes, site: Site) -> tuple[tuple[float, ...],
     return tuple(busy), max(0.0, float(times.steps_s[2]) - wide_s)
 
 
-def least_exchange_s(times: LayerTimes, site: Site) -> float:
-    """Least time of the exchange [s] with any number of chunks, gradients all there and the networks alone.
-
-    max(x1 + x5, x2 + x4, max(x1, x2, w) + d). With reductions first many chunks come close where one network has most
-    of the work; one chunk takes the sum of all steps.
-    """
-    (one, two, wide, four, five), delay = _busy_and_delay_s(times, site)
-    return max(one + five, two + four, max(one, two, wide) + delay)
-
-
 def titled_timelines(cases: Mapping[str, TrainingCase], **options) -> dict[str, Timeline]:
     """Timelines of cases by titles that give their exposed share, here and by rule. options: of `timeline`."""
     found = {}
@@ -191,23 +181,6 @@ def exposed_by_assumption(cases: Mapping[str, TrainingCase], chunks: int = 256) 
     return pd.DataFrame(
         rows, columns=["model", "reading", "exchange_exposed_s", "exposed_share", "rule", "exposed_by_rule_s"]
     )
-
-
-def exchange_end_by_chunks(cases: Mapping[str, TrainingCase], chunks: Sequence[int]) -> pd.DataFrame:
-    """When the exchange ends after the start of the backward pass, gradients all there, against the number of chunks.
-
-    Columns model, chunks, a column for each of `LINK_ORDERS` (such as "first come_s"), lower_bound_s
-    (`least_exchange_s`).
-    """
-    rows = []
-    for model, case in cases.items():
-        times = case.times
-        starts = float(times.forward_s + times.tensor_s + times.pipeline_s)
-        least = least_exchange_s(times, case.site)
-        for n in chunks:
-            ends = {f"{order}_s": timeline(times, case.site, n, 0.0, 5, order).end_s - starts for order in LINK_ORDERS}
-            rows.append({"model": model, "chunks": n, **ends, "lower_bound_s": least})
-    return pd.DataFrame(rows)
 
 
 def _passes(times: LayerTimes, start: float) -> list[tuple[str, str, float, float]]:

@@ -10,7 +10,7 @@ then lie farther than the radius from the centre. Single linkage is not offered:
 apart makes one node of a quarter of the country's power, from Alabama to Maine, and up to 100 km one of 82%.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -26,11 +26,8 @@ from railcore.facts.globe import chord_length, degrees_of, unit_vectors
 from railcore.systems.siting.geometry import within_radius
 from railcore.systems.siting.grid import PowerGrid
 from railcore.systems.siting.supply import (
-    RULES,
     Supply,
-    available_power_w,
     average_intensity,
-    eligible,
     supply_of_groups,
 )
 
@@ -180,26 +177,6 @@ def power_nodes(
     )
     offer = supply_of_groups(grid, _members(of_plant, len(centre)), loads, substations, oil, coal_basis)
     return PowerNodes(grid, method, float(radius_m), latitude, longitude, of_plant, offer)
-
-
-def node_counts(groupings: Iterable[PowerNodes], demand_w: float, most_coal: float = 0.5) -> pd.DataFrame:
-    """How many nodes each exclusion leaves, one row for each grouping and rule.
-
-    Columns method, radius_m, rule; nodes; not_coal (coal share below most_coal); n1_unit and n1_site (of those, with
-    lines for the largest unit or site); unit_passing and site_passing (of those, with demand_w [W] by the rule); best_w
-    (most power by the rule among n1_unit). Source: the exclusions are those of flops2024, section 2.
-    """
-    checks.positive("demand_w", demand_w, "watts")
-    rows = []
-    for group in groupings:
-        reserves = {"not_coal": "none", "n1_unit": "unit", "n1_site": "site"}  # as `supply.eligible` takes it
-        left = {name: int(eligible(group.supply, most_coal, kind).sum()) for name, kind in reserves.items()}
-        for rule in RULES:
-            power = {kind: available_power_w(group.supply, rule, most_coal, kind) for kind in ("unit", "site")}
-            passing = {f"{kind}_passing": int((power[kind] >= demand_w).sum()) for kind in power}
-            row = {"method": group.method, "radius_m": group.radius_m, "rule": rule, "nodes": len(group), **left}
-            rows.append({**row, **passing, "best_w": float(power["unit"].max())})
-    return pd.DataFrame(rows)
 
 
 def _nearest(table: pd.DataFrame, centre: np.ndarray, radius_m: float) -> np.ndarray:

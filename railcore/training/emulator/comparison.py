@@ -20,7 +20,7 @@ from railcore.training.emulator.feedforward import (
     one_rank_step,
     refuse_too_large,
 )
-from railcore.training.emulator.ranks import SCALE_OUT, SCALE_UP, EmulatedRanks
+from railcore.training.emulator.ranks import SCALE_UP, EmulatedRanks
 from railcore.training.emulator.timeline import rank_timeline
 from railcore.training.parallelism import DIMENSIONS, Strategy
 
@@ -274,12 +274,3 @@ def replica_scopes(run: EmulatedRun, sends: pd.DataFrame) -> dict[str, float]:
     across = replica[sends["source"].to_numpy(int)] != replica[sends["target"].to_numpy(int)]
     size = sends["bytes"].to_numpy(float)
     return {"within a replica": float(size[~across].sum()), "across replicas": float(size[across].sum())}
-
-
-def link_bytes(run: EmulatedRun) -> pd.DataFrame:
-    """Bytes that a run sent: a row for each phase and kind, columns scale_up_bytes and scale_out_bytes."""
-    log = run.ranks.log
-    table = log.pivot_table("bytes", ["phase", "kind"], "link", "sum", fill_value=0.0, sort=False).reset_index()
-    table.columns.name = None
-    table = table.reindex(columns=["phase", "kind", SCALE_UP, SCALE_OUT], fill_value=0.0)
-    return table.rename(columns={SCALE_UP: "scale_up_bytes", SCALE_OUT: "scale_out_bytes"})

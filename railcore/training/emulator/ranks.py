@@ -23,7 +23,7 @@ from railcore.training.transfers import TRAFFIC_KINDS
 
 SCALE_UP, SCALE_OUT = "scale-up", "scale-out"
 SWITCH_RANK = -1  # in logs, a switch that reduces and multicasts
-UNCOUNTED_KINDS = ("copies", "loss", "ends")  # what `transfers` leaves out: see `transformer_block`
+UNCOUNTED_KINDS = ("copies", "loss", "ends")  # what `transfers` leaves out
 PHASES = ("forward", "recompute", "backward", "after")
 _COLLECTIVES = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "all_to_all")
 _schedule = lru_cache(maxsize=256)(collective_schedule)

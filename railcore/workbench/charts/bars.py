@@ -25,7 +25,6 @@ _LOW, _HIGH = COLOURS[0], COLOURS[4]  # of a tornado's ends
 _ROUTING_COLOURS = {"two-hop": COLOURS[0], "hierarchical": COLOURS[1]}
 _PHASE_HATCHES = {"in turn": "", "pipelined": "////"}
 _MOST_INPUTS = 10  # of a tornado
-_MOST_SHARE = 1.5  # of a capacity, on the axis
 _ITERATION_TERMS = {  # of the two-stage model's iteration time
     "compute_s": "compute",
     "first_dp_s": "data parallel across HB domains",
@@ -154,39 +153,6 @@ def measured_runs(data: pd.DataFrame, note: str = "") -> plt.Figure:
     right.grid(axis="y", visible=False)
     figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=3, fontsize=9)
     figure.supxlabel(note, fontsize=9)
-    return figure
-
-
-def authority_demand(data: pd.DataFrame) -> plt.Figure:
-    """Largest demand of balancing authorities over their capacity, as reported and cleaned, and the generation implied.
-
-    Columns authority, capacity_w, peak_demand_raw_w, peak_demand_clean_w, printed_w (NaN for none): the
-    document's disposable power, largest generation less largest demand, so that with the cleaned demand it implies a
-    generation. Those without capacity are left out. Bars beyond MOST_SHARE end there with their value, as spikes do.
-    """
-    data = data[data["capacity_w"] > 0]
-    capacity, at = data["capacity_w"], np.arange(len(data))
-    figure, ax = plt.subplots(figsize=(10, 1.5 + max(0.26, 0.75 - 0.02 * len(at)) * len(at)), layout="constrained")
-    raw, clean, printed = (data[f"{name}_w"] / capacity for name in ("peak_demand_raw", "peak_demand_clean", "printed"))
-    ax.barh(at - 0.2, raw.clip(upper=_MOST_SHARE), 0.34, color=COLOURS[5], label="largest demand as reported")
-    ax.barh(at + 0.2, clean.clip(upper=_MOST_SHARE), 0.34, color=COLOURS[0], label="the same, without reporting errors")
-    hatch: dict = {"facecolor": "#F6C9A8", "edgecolor": COLOURS[1], "hatch": "////", "linewidth": 0.8}
-    ax.barh(at + 0.2, printed, 0.34, left=clean, label="disposable power as printed, on top", **hatch)
-    implied = clean + printed.fillna(0)
-    for i, (highest, total, own) in enumerate(zip(raw, implied, capacity, strict=True)):
-        more = ", more than its capacity" if total > 1 and printed.notna().iloc[i] else ""
-        for value, y, remark in ((highest, i - 0.2, ""), (total, i + 0.2, more)):
-            if np.isfinite(value):
-                box: dict = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.8}
-                words = f"{'▶ ' * (value > _MOST_SHARE)}{units.show(value * own, 'W', 3)}{remark}"
-                _beside(ax, min(value, _MOST_SHARE), y, words, fontsize=8, bbox=box)
-    ax.axvline(1, color="black", linewidth=1, linestyle="--", label="net summer capacity")
-    ax.set_yticks(at, data["authority"] + capacity.map(lambda power: f", {units.show(power, 'W', 3)}"))
-    ax.set(xlim=(0, 1.1 * _MOST_SHARE), ylim=(len(data) - 0.5, -0.5), xticks=np.arange(0, _MOST_SHARE + 0.01, 0.25))
-    percent_axis(ax.xaxis, "share of net summer capacity; numbers: capacity, demand and the generation implied")
-    ax.tick_params(axis="y", length=0)
-    ax.grid(axis="y", visible=False)
-    figure.legend(loc="outside lower center", ncols=2, fontsize=9)
     return figure
 
 

@@ -201,42 +201,6 @@ def traffic_volume_and_matrix(volumes: pd.DataFrame, matrix: np.ndarray, hb_doma
     return figure
 
 
-def places_by_assumption(data: pd.DataFrame, title: str = "") -> plt.Figure:
-    """A table of counts for each region: rows rule and oil, columns radius, darker for more.
-
-    A count of none is a dash, one that is not given empty. Columns rule, oil (True if counted), region, radius_m,
-    places, and exact where some counts are lower bounds: these get a plus sign.
-    """
-    radii, rules = sorted(data["radius_m"].unique()), data["rule"].unique()
-    rows = [(rule, oil) for rule in rules for oil in (True, False) if (data["oil"] == oil).any()]
-    regions = list(data["region"].unique())
-    across, high = 4 if len(regions) > 6 else 3, 0.2 * len(rows)
-    down = -(-len(regions) // across)
-    size = (11, 0.35 + 0.25 * bool(title) + down * (high + 0.5))
-    margins = {"left": 1.95 / 11, "right": 0.99, "bottom": 0.5 / size[1], "wspace": 0.05, "hspace": 0.5 / high}
-    margins["top"] = 1 - (0.25 + 0.25 * bool(title)) / size[1]  # a layout engine would take longer
-    figure = plt.figure(figsize=size, layout="none")
-    axes = figure.subplots(down, across, squeeze=False, sharey=True, gridspec_kw=margins)
-    for ax, region in zip(axes.flat, regions, strict=False):
-        part = data[data["region"] == region].set_index(["rule", "oil", "radius_m"])
-        cells = part.reindex([(*row, radius) for row in rows for radius in radii])
-        _counts(ax, cells, (len(rows), len(radii)), float(data["places"].max()))
-        ax.set_title(region, fontsize=9.5, pad=3)
-        ax.set_xticks(np.arange(len(radii)) + 0.5, [number(radius / units.km) for radius in radii], fontsize=8)
-        names = [rule if oil else f"{rule}, no oil" for rule, oil in rows]
-        ax.set_yticks(np.arange(len(rows)) + 0.5, names, fontsize=8)
-        ax.tick_params(length=0)
-        ax.spines[:].set_visible(False)
-        ax.grid(False)
-    for ax in axes.flat[len(regions) :]:
-        ax.remove()
-    bound = "; +: a lower bound" * ("exact" in data)
-    words = f"radius [km]; darker: more; –: none{bound}; places share no plant"
-    figure.text(0.5, 0.05 / size[1], words, ha="center", va="bottom", fontsize=9)
-    figure.suptitle(title, fontsize=11, y=1 - 0.05 / size[1])
-    return figure
-
-
 def _counts(ax: plt.Axes, cells: pd.DataFrame, shape: tuple[int, int], most: float) -> None:
     """Cells coloured by the logarithm of one and the count, with the counts."""
     counts = cells["places"].to_numpy(float)

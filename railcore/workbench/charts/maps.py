@@ -9,8 +9,7 @@ import matplotlib.patheffects as effects
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.collections import PolyCollection
-from matplotlib.patches import Patch, PathPatch
+from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from matplotlib.transforms import Bbox
 from numpy.typing import ArrayLike
@@ -47,11 +46,8 @@ _LINES: dict[str, tuple[str, float, Any]] = {  # lines: colour, width and dashes
 _PASS, _FAIL, _PLACE, _NAME, _FOUND = "#111111", "#B5AFA4", COLOURS[1], "#8A3500", "#DDD6F2"
 _LEAST_W = 10e6  # smaller plants are hardly seen: 0.4% of the power of the embedded grid
 _MOST_LINKS = 3  # that all have their length written on; of more, only the longest has
-_MOST_NAMES = 7  # of plants, and of cities, in a close-up
 _FAR_LABEL = 14  # distance from which a line leads to a label [typographic points]
 _LINK_TEXT = 58  # width of a link's text [typographic points]
-_CITY: dict = {"marker": "o", "markersize": 4.5, "color": "white", "markeredgecolor": INK, "markeredgewidth": 1.4}
-_CLOSE_UP = 4.0  # marks of plants have that many times the area in a close-up
 
 
 class GridTables(Protocol):
@@ -396,79 +392,6 @@ def grid_map(
     return figure
 
 
-def region_maps(
-    grid: GridTables,
-    outlines: Outlines,
-    views: pd.DataFrame,
-    passing: pd.DataFrame,
-    places: pd.DataFrame,
-    cities: pd.DataFrame,
-    step_deg: float,
-    note: str = "",
-) -> plt.Figure:
-    """Regions close up: plants by fuel, lines, centres that pass, circles of the chosen places, the largest cities.
-
-    Parameters
-    ----------
-    grid, outlines
-        Tables of the grid, and rings of (longitude, latitude) by state.
-    views
-        Columns title, latitude, longitude, half_m (to each side).
-    passing, step_deg
-        Centres that pass: columns latitude, longitude, radius_m; the lattice that they are on [degrees].
-    places
-        Columns name, latitude, longitude, radius_m.
-    cities
-        Columns city, latitude, longitude, population.
-    note
-        Written below.
-
-    Returns
-    -------
-    The figure; numbers at plants are MW.
-    """
-    texts = ("numbers: MW of a plant", note)
-    columns = _close_up_legend(passing, places)
-    notes = _height(len(_lines_of(*texts)))
-    below = notes + _height(max(map(len, columns)))
-    rows, (wide, high) = -(-len(views) // 2), (_WIDTH / 2, _WIDTH / 2 + _LINE)
-    figure = plt.figure(figsize=(_WIDTH, below + high * rows + 0.1), layout="none")
-    for i, view in enumerate(views.itertuples()):
-        origin = (view.latitude, view.longitude)
-        place = (0.04 + wide * (i % 2), below + high * (rows - 1 - i // 2) + 0.05, wide - 0.08, wide - 0.1)
-        ax = state_map(figure, place, outlines, origin, view.half_m, border_zorder=1.5)
-        corners = _cells(passing, step_deg, origin)
-        corners = corners[(np.abs(corners) < 1.1 * view.half_m).all(axis=(1, 2))]
-        tiles = PolyCollection(list(corners), facecolor=_FOUND, edgecolor="white", linewidth=0.4, zorder=1)
-        ax.add_collection(tiles, autolim=False)
-        _draw_lines(ax, grid, origin, 1.5)
-        _draw_plants(ax, grid.plants, origin, _CLOSE_UP)
-        draw_circles(ax, places, origin, color="none", markeredgecolor="white", markeredgewidth=3.4)
-        draw_circles(ax, places, origin, color="none", markeredgecolor=_PLACE, markeredgewidth=1.8)
-        bar = draw_scale_bar(ax, 100e3)
-        shown = _largest_cities(ax, cities, origin, bar)
-        taken = [bar, *shown["dot"]]
-        _draw_places(ax, places, taken, origin)
-        _label_plants(ax, grid.plants, taken, origin)
-        _draw_cities(ax, shown, taken)
-        ax.set_title(view.title, fontsize=_TEXT, pad=4)
-    _draw_legend(figure, columns, notes)
-    _title_and_notes(figure, "", *texts)
-    return figure
-
-
-def _close_up_legend(passing: pd.DataFrame, places: pd.DataFrame) -> list[list[Any]]:
-    """Columns of the legend of a close-up."""
-    found, chosen = (number(table["radius_m"].max() / units.km) if len(table) else "–" for table in (passing, places))
-    around: dict = {"linestyle": "none", "marker": "o", "markersize": 13, "markerfacecolor": "none"}
-    circle = plt.Line2D([], [], markeredgecolor=_PLACE, markeredgewidth=1.8, label=f"{chosen} km around", **around)
-    city = plt.Line2D([], [], linestyle="none", label="city", **_CITY)
-    tile = Patch(facecolor=_FOUND, label=f"passes, {found} km around")
-    marks = _legend_marks(_CLOSE_UP)
-    fuels = [*marks["plants"], *marks["sizes"][:2]]
-    return [fuels[:3], fuels[3:6], fuels[6:], marks["lines"], [*marks["places"], circle, tile, city]]
-
-
 def places_by_k(places: pd.DataFrame, ways: pd.DataFrame, outlines: Outlines, note: str = "") -> plt.Figure:
     """A small map for each number of places `k`, with circles, links and the longest link's length and delay.
 
@@ -525,42 +448,6 @@ def _draw_places(
     for point, name in zip(at, places["name"][seen], strict=True):
         away = (point - at.mean(axis=0)) + (1e3, 0)
         map_label(ax, name, [tuple(point)], taken, reach + 2, away=away, fontsize=_TEXT, fontweight="bold", color=_NAME)
-
-
-def _label_plants(ax: plt.Axes, plants: pd.DataFrame, taken: list[Bbox], origin: Place) -> None:
-    """Power of the largest plants in view [MW], beside their marks and those of the others."""
-    x, y = albers(plants["latitude"], plants["longitude"], origin)
-    seen = plants.assign(x=x, y=y)[within_axes(ax, x, y)].nlargest(_MOST_NAMES, "power_w")
-    reaches = _mark_area(seen["power_w"].to_numpy(), _CLOSE_UP) ** 0.5 / 2
-    points = seen[["x", "y"]].to_numpy()
-    boxes = [mark_box(ax, point, reach * 0.8) for point, reach in zip(points, reaches, strict=True)]
-    style: dict = {"steps": (1.0, 1.3), "fontsize": _TEXT, "color": "#333333"}
-    for point, power_w, reach in zip(points, seen["power_w"], reaches, strict=True):
-        others = [*taken, *boxes]
-        if map_label(ax, number(power_w / units.MW, 3), [tuple(point)], others, reach + 1, must=False, **style):
-            taken.append(others[-1])
-    taken += boxes
-
-
-def _largest_cities(ax: plt.Axes, cities: pd.DataFrame, origin: Place, scale_bar: Bbox) -> pd.DataFrame:
-    """The largest cities in view, none near a larger one or on the scale bar, with x, y and the box of the dot."""
-    x, y = albers(cities["latitude"], cities["longitude"], origin)
-    seen = cities.assign(x=x, y=y)[within_axes(ax, x, y)].sort_values("population", ascending=False)
-    at = seen[["x", "y"]].to_numpy()
-    near = np.tril(np.hypot(*(at[:, None] - at).transpose(2, 0, 1)) < 40e3, -1).any(axis=1)
-    dots = [mark_box(ax, point, _CITY["markersize"] / 2) for point in at]
-    kept = seen.assign(dot=dots)[~near].head(_MOST_NAMES)
-    return kept[[not scale_bar.overlaps(dot) for dot in kept["dot"]]]
-
-
-def _draw_cities(ax: plt.Axes, cities: pd.DataFrame, taken: list[Bbox]) -> None:
-    """Dots and names of `_largest_cities`, whose dots are taken, where there is room for the name."""
-    style: dict = {"fontsize": _TEXT, "style": "italic", "color": INK}
-    for row in cities.itertuples():
-        taken.remove(row.dot)  # its own name may stand close
-        if map_label(ax, row.city, [(row.x, row.y)], taken, 4, must=False, **style):
-            ax.plot(row.x, row.y, zorder=7, **_CITY)
-            taken.append(row.dot)
 
 
 def _heading(text: str = "") -> plt.Line2D:

@@ -9,7 +9,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
 
 from railcore.facts.units import number
-from railcore.workbench.plotting import COLOURS, TRAFFIC, ink_on, line_style, panel_title, percent_axis, text_beside
+from railcore.workbench.plotting import COLOURS, TRAFFIC, ink_on, panel_title, percent_axis, text_beside
 
 _TRANSFERS = {  # series: colour
     "AllGather of outputs": TRAFFIC["tensor"],
@@ -99,23 +99,6 @@ def strategy_bytes(table: pd.DataFrame) -> plt.Figure:
     handles.append(Patch(facecolor="white", edgecolor="black", label="scale-up"))
     handles.append(Patch(facecolor="white", edgecolor="black", hatch="///", label="scale-out"))
     figure.legend(handles=handles, loc="outside lower center", ncols=6, fontsize=8)
-    return figure
-
-
-def idle_curves(table: pd.DataFrame) -> plt.Figure:
-    """Idle share against micro-batches, a line for each number of stages, and the closed form as crosses.
-
-    Columns stages, microbatches, idle_share, closed_form.
-    """
-    figure, ax = plt.subplots(figsize=(9, 4), layout="constrained")
-    for i, (stages, part) in enumerate(table.groupby("stages")):
-        ax.plot(part["microbatches"], part["idle_share"], label=f"{stages} stages", **line_style(i))
-    ax.plot(table["microbatches"], table["closed_form"], "x", color="black", label="(p - 1) / (m + p - 1)")
-    counts = sorted(set(table["microbatches"]))
-    ax.set_xticks(counts)
-    ax.set(xlabel="micro-batches of a step", ylim=(0, None))
-    percent_axis(ax.yaxis, "idle share of the GPUs")
-    ax.legend()
     return figure
 
 

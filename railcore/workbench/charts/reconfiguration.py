@@ -16,7 +16,6 @@ from railcore.workbench.plotting import COLOURS, GREY, legend_below, log_axis, p
 _LANES = {"compute": plotting.PASSES["compute"], "traffic": COLOURS[4], "circuits": "#D9E9DF", "change": COLOURS[1]}
 _WAITS = "#F6D7D2"
 _BARS = (*COLOURS[:6], "#B9E0D3", "#F3B98C", "#9A9A9A")
-_REQUESTS = {False: "on demand", True: "provisioned"}
 CALLS = {
     "all_gather": "AllGather",
     "reduce_scatter": "ReduceScatter",
@@ -158,61 +157,4 @@ def control_plane_costs(shares: pd.DataFrame, load: pd.DataFrame) -> plt.Figure:
     right.axhline(1, color="black", linestyle="--", linewidth=1)
     right.legend(fontsize=9)
     panel_title(right, "(b) load of one controller", left=True)
-    return figure
-
-
-def circuit_choices(
-    predictions: pd.DataFrame, granularity: pd.DataFrame, ports: pd.DataFrame, spread: pd.DataFrame
-) -> plt.Figure:
-    """Iteration time over electrical rails by (a) wrong predictions, (b) granularity, (c) ports, (d) seed.
-
-    Parameters
-    ----------
-    predictions
-        Columns wrong_predictions, mean, least, most, on_demand (over electrical rails).
-    granularity
-        Columns case (of stages and AllGathers), granularity, on_demand, provisioned.
-    ports
-        Columns reconfiguration_s, overhead, way.
-    spread
-        Columns jitter, provisioning, overhead, a row for each seed.
-
-    Returns
-    -------
-    The figure.
-    """
-    figure, ((first, second), (third, last)) = plt.subplots(2, 2, figsize=(11, 8.4))
-    x = predictions["wrong_predictions"]
-    first.fill_between(x, predictions["least"], predictions["most"], color=COLOURS[0], alpha=0.2, linewidth=0)
-    first.plot(x, predictions["mean"], **plotting.line_style(0, label="provisioned: mean, least, most of the seeds"))
-    first.axhline(predictions["on_demand"].iloc[0], color=COLOURS[1], linestyle="--", label="on demand")
-    percent_axis(first.xaxis, "share of predictions that are wrong")
-    cases = list(granularity["case"].unique())
-    for i, (name, part) in enumerate(granularity.groupby("granularity", sort=False)):
-        for j, asked in enumerate(("on_demand", "provisioned")):
-            places = np.arange(len(cases)) + 0.2 * (2 * i + j - 1.5)
-            style = {"color": COLOURS[i], "alpha": (1.0, 0.5)[j], "label": f"{name}, {units.words(asked)}"}
-            second.bar(places, part.set_index("case").loc[cases, asked], 0.18, **style)
-    second.set_xticks(range(len(cases)), [case.replace(", ", ",\n") for case in cases], fontsize=8)
-    second.grid(axis="x", visible=False)
-    plotting.plot_lines(ports, "reconfiguration_s", "overhead", "way", third, nested=True)
-    jitters = sorted(spread["jitter"].unique())
-    for i, (early, rows) in enumerate(spread.groupby("provisioning")):
-        places = np.searchsorted(jitters, rows["jitter"]) + 0.12 * (2 * i - 1)
-        last.plot(places, rows["overhead"], **{**plotting.line_style(i, "none", label=_REQUESTS[early]), "alpha": 0.6})
-    last.set_xticks(range(len(jitters)), [percent(jitter) for jitter in jitters])
-    last.set_xlim(-0.5, len(jitters) - 0.5)
-    last.set_xlabel("standard deviation of compute and switch times over their mean")
-    titles = (
-        "(a) wrong predictions",
-        "(b) circuits of a group, or of a rail at once",
-        "(c) ports of the NIC",
-        "(d) seeds",
-    )
-    for ax, title in zip((first, second, third, last), titles, strict=True):
-        panel_title(ax, title, left=True)
-        percent_axis(ax.yaxis, "iteration time over electrical rails")
-        ax.set_ylim(0, 1.4 * ax.dataLim.y1 or 1)
-        ax.legend(fontsize=8, loc="upper left")
-    third.set_xlabel("reconfiguration of the switch [s]")
     return figure

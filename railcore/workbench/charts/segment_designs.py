@@ -5,10 +5,9 @@ from collections.abc import Mapping
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.colors import LinearSegmentedColormap
 
-from railcore.facts.units import distinct, number
-from railcore.workbench.plotting import COLOURS, legend_below, panel_title, percent
+from railcore.facts.units import number
+from railcore.workbench.plotting import COLOURS, legend_below, panel_title
 
 _LOST, _LEFT = COLOURS[1], "#E8E8E8"
 
@@ -69,31 +68,4 @@ def designs_by_size(
     for ax in list(axes.flat)[len(measures) :]:
         ax.set_visible(False)
     legend_below(figure, axes.flat[0], title=f"* {note}" if stars.to_numpy().any() else None)
-    return figure
-
-
-def nics_of_a_rail_switch(shares: Mapping[str, np.ndarray], titles: Mapping[str, str]) -> plt.Figure:
-    """NICs that one rail switch takes with it: a panel for each design, a square for each NIC of a segment.
-
-    shares: by design, the share of each NIC's bandwidth that goes, [servers, rails]; titles: below each design's name.
-    """
-    most = max(len(each) for each in shares.values())
-    lines = 1 + max((text.count("\n") for text in titles.values()), default=0)
-    figure, axes = plt.subplots(1, len(shares), figsize=(10, 1.4 + most / 16 + 0.2 * lines), sharey=True, squeeze=False)
-    colours = LinearSegmentedColormap.from_list("lost", [_LEFT, _LOST])
-    for ax, (design, lost) in zip(axes.flat, shares.items(), strict=True):
-        servers, rails = lost.shape
-        edges = np.arange(rails + 1) + 0.5, np.arange(servers + 1) + 0.5
-        ax.pcolormesh(*edges, lost, cmap=colours, vmin=0, vmax=1, edgecolors="white", linewidth=0.8)
-        ax.set(xlim=(0.4, rails + 0.6), ylim=(most + 0.8, 0.2), xlabel="rail")
-        ax.set_xticks(range(1, rails + 1))
-        ax.grid(visible=False)
-        ax.tick_params(length=0, labelsize=8)
-        panel_title(ax, f"{design}\n{titles.get(design, '')}", left=True)
-    axes[0, 0].set_ylabel("server of the segment")
-    levels = distinct(share for lost in shares.values() for share in np.unique(lost))
-    handles = [plt.Rectangle((0, 0), 1, 1, facecolor=colours(share), label=percent(share)) for share in levels]
-    figure.legend(
-        handles=handles, title="bandwidth of the NIC that is lost", loc="outside lower center", ncols=len(levels)
-    )
     return figure

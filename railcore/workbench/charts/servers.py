@@ -1,15 +1,11 @@
 """Servers and what they are joined by: bandwidth inside, one-way delay over cables, GPUs that hold a model."""
 
-from collections.abc import Mapping
-
 import matplotlib.pyplot as plt
 import pandas as pd
 
 from railcore.facts.units import GB, number, us
 from railcore.workbench import plotting
 from railcore.workbench.plotting import COLOURS, legend_below, log_axis, panel_title, text_beside
-
-_USES = {"inference": "-", "training": "--"}
 
 
 def server_bandwidth_bars(data: pd.DataFrame) -> plt.Figure:
@@ -63,29 +59,4 @@ def delay_over_cables(data: pd.DataFrame, bound_s: float, halls: pd.DataFrame) -
     ax.set(xlabel="cables of the path, all together [m]", ylabel="one-way delay, unloaded [us]", ylim=(0, None))
     ax.set_xlim(0, data["cables_m"].max())
     legend_below(figure, ax, 3, title="bands: all latencies at their low to all at their high")
-    return figure
-
-
-def gpus_over_model_size(data: pd.DataFrame, marks: Mapping[str, float], levels: Mapping[str, int]) -> plt.Figure:
-    """Fewest GPUs over model size, a line for each use and precision.
-
-    Columns parameters, use, precision, gpus. marks: models by name, with their parameters; levels: sizes of servers or
-    HB domains by name, in GPUs.
-    """
-    figure, ax = plt.subplots(figsize=(9.5, 5.4))
-    colours = {precision: COLOURS[i] for i, precision in enumerate(data["precision"].unique())}
-    for (use, precision), part in data.groupby(["use", "precision"], sort=False):
-        style: dict = {"color": colours[precision], "linestyle": _USES[use], "linewidth": 1.8}
-        ax.plot(part["parameters"], part["gpus"], drawstyle="steps-pre", label=f"{use}, {precision}", **style)
-    log_axis(ax.xaxis, text=lambda count: f"{number(count / 1e9)}B" if count < 1e12 else f"{number(count / 1e12)}T")
-    log_axis(ax.yaxis)
-    ax.set_xlim(data["parameters"].min(), data["parameters"].max())
-    for name, size in levels.items():
-        ax.axhline(size, color=plotting.GREY, linewidth=1, linestyle=":")
-        text_beside(ax, name, (data["parameters"].min(), size), (3, 2), fontsize=8, color="#4D4D4D")
-    for name, count in marks.items():
-        ax.axvline(count, color=plotting.GREY, linewidth=1, linestyle=":")
-        ax.annotate(name, (count, 0.99), (2, 0), ("data", "axes fraction"), "offset points", fontsize=8, va="top")
-    ax.set(xlabel="parameters", ylabel="fewest GPUs that hold it")
-    legend_below(figure, ax, 4)
     return figure

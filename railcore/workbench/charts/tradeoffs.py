@@ -92,32 +92,6 @@ def exchange_time_by_oversubscription(data: pd.DataFrame) -> plt.Figure:
     return figure
 
 
-def link_lengths(data: pd.DataFrame, media: pd.DataFrame) -> plt.Figure:
-    """Share of links up to each length, a panel for each `network` and a line for each `tier`; reaches as verticals.
-
-    Columns network, tier, length_m, share; of the media: medium, copper, reach_m.
-    """
-    figure, parts = plotting.panels(data, "network", (5, 4.6), sharey=True)
-    for name, part, ax in parts:
-        for i, (tier, rows) in enumerate(part.groupby("tier", sort=False)):
-            label = f"below tier {tier}" + (" (host links)" if tier == 1 else "")
-            ax.plot(rows["length_m"], rows["share"], **line_style(i, _DASHES[i % 4], marker="", label=label))
-        for row in media.itertuples():
-            ax.axvline(row.reach_m, color=plotting.GREY, linewidth=0.8, linestyle="-" if row.copper else ":")
-            place: dict = {"rotation": 90, "fontsize": 8, "va": "bottom", "ha": "right", "color": "#555555"}
-            ax.text(row.reach_m * 0.98, 1.02, row.medium.split()[-1], **place)
-        log_axis(ax.xaxis, [1, 5, 20, 100, 500])
-        ax.set(title=name, ylim=(-0.03, 1.14), yticks=[0, 0.25, 0.5, 0.75, 1], xlabel="length [m]")
-        percent_axis(ax.yaxis)
-    figure.axes[0].set_ylabel("share of links no longer than that")
-    fullest = max(figure.axes, key=lambda ax: len(ax.get_legend_handles_labels()[0]))
-    for copper, name in ((True, "reach of a copper cable"), (False, "reach of optics")):
-        if (media["copper"] == copper).any():
-            fullest.plot([], [], color=plotting.GREY, linewidth=0.8, linestyle="-" if copper else ":", label=name)
-    legend_below(figure, fullest, 3)
-    return figure
-
-
 def time_and_memory_frontier(data: pd.DataFrame, limit_bytes: float, ax: plt.Axes) -> plt.Axes:
     """Iteration time against memory of the strategies that none beats in both, ends and middle named.
 
@@ -240,33 +214,6 @@ def memory_by_degree(data: pd.DataFrame, limit_bytes: float, ax: plt.Axes, title
     ax.set_title(title, fontsize=9)
     ax.legend()
     return ax
-
-
-def serving_costs(data: pd.DataFrame) -> plt.Figure:
-    """Cost of a million tokens over the speed that a user sees, a panel for each `context`, a line for each model.
-
-    Columns model, weight_bits, context, user_tokens_per_s, cost_per_million_tokens_usd, copies, and copy_gpus in
-    rising order.
-    """
-    data = data.sort_values("context", kind="stable")
-    figure, parts = plotting.panels(data, "context", (5.4, 4.8), least=8, sharey=True)
-    for context, panel, ax in parts:
-        for i, ((model, bits), part) in enumerate(panel.groupby(["model", "weight_bits"], sort=False)):
-            x, y = part["user_tokens_per_s"], part["cost_per_million_tokens_usd"]
-            style = line_style(i, ("-", "--")[i % 2])
-            ax.plot(x, y, label=f"{model}, {number(bits)}-bit weights", **style)
-            words = f"{number(part['copy_gpus'].iloc[0])} GPUs\n× {number(part['copies'].iloc[0])}"
-            text_beside(ax, words, (x.iloc[0], y.iloc[0]), (7, -4), fontsize=7, color=style["color"])
-        ax.margins(0.12)
-        ax.set_yscale("log")
-        ax.set_xlim(0, ax.get_xlim()[1] * 1.05)
-        ax.set_xlabel("tokens/s of a user")
-        plotting.panel_title(ax, f"{number(context)} tokens of context")
-    log_axis(figure.axes[0].yaxis)
-    figure.axes[0].set_ylabel("cost of a million decoded tokens [USD]")
-    title = "numbers: GPUs of the smallest copy × copies that the machine holds; larger copies to the left"
-    legend_below(figure, figure.axes[0], 2 * len(parts), title=title)
-    return figure
 
 
 def goodput_by_recovery(curves: pd.DataFrame, ways: pd.DataFrame) -> plt.Figure:

@@ -27,15 +27,11 @@ Rajbhandari et al. 2020 (sharding).
 
 from collections.abc import Callable
 
+import emulated_reference as parts
 import numpy as np
 import pandas as pd
-
-from railcore.facts.arguments import checked
-from railcore.facts.checks import Ints
-from railcore.training.emulator import transformer_reference as parts
-from railcore.training.emulator.ranks import SCALE_OUT, SCALE_UP, EmulatedRanks, TransferLabel
-from railcore.training.emulator.transformer_mixture import ShardedMixture
-from railcore.training.emulator.transformer_reference import (
+from emulated_mixture import ShardedMixture
+from emulated_reference import (
     DEFAULT_OPTIMIZER,
     Projected,
     SgdMomentum,
@@ -45,7 +41,11 @@ from railcore.training.emulator.transformer_reference import (
     random_tokens,
     starting_weights,
 )
-from railcore.training.emulator.transformer_shards import ShardedParameters, Values
+from emulated_shards import ShardedParameters, Values
+
+from railcore.facts.arguments import checked
+from railcore.facts.checks import Ints
+from railcore.training.emulator.ranks import SCALE_OUT, SCALE_UP, EmulatedRanks, TransferLabel
 from railcore.training.parallelism import Strategy
 from railcore.training.pipeline_schedule import schedule
 from railcore.training.traffic import from_transfers

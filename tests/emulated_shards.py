@@ -18,16 +18,16 @@ A unit is exchanged at a time; `transfers` counts those of a stage as one messag
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from railcore.facts.checks import Floats
-from railcore.training.emulator.ranks import EmulatedRanks, TransferLabel
-from railcore.training.emulator.transformer_reference import (
+from emulated_reference import (
     SgdMomentum,
     Tensors,
     Weights,
     expert_positions,
     unit_shapes,
 )
+
+from railcore.facts.checks import Floats
+from railcore.training.emulator.ranks import EmulatedRanks, TransferLabel
 from railcore.training.parallelism import GROUP_KINDS, Strategy
 from railcore.training.transfers import TrafficOptions
 from railcore.training.transformer import Transformer

@@ -6,12 +6,12 @@ from each rank (`expert_positions`): this is the uniform load that `transfers` c
 comes back, so that they are not sent. Each tensor rank adds 1 / t of an expert's bias behind the last matrix.
 """
 
+import emulated_reference as parts
 import numpy as np
+from emulated_reference import Tensors
+from emulated_shards import ShardedParameters, Values
 
-from railcore.training.emulator import transformer_reference as parts
 from railcore.training.emulator.ranks import TransferLabel
-from railcore.training.emulator.transformer_reference import Tensors
-from railcore.training.emulator.transformer_shards import ShardedParameters, Values
 
 
 class ShardedMixture:

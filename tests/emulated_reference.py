@@ -1,7 +1,7 @@
 """A transformer trained by one rank in float64: forward pass, loss, backward pass by hand, update.
 
 Its parts (norm, projections, causal attention, feed-forward, rows of a table) take slices of weights as well: a rank of
-`transformer_block` calls them with its heads, its columns and its rows of the vocabulary.
+`emulated_block` calls them with its heads, its columns and its rows of the vocabulary.
 
 Activations are [sequence, batch, ...]: s positions, b sequences. Weights are named by unit ("embedding", "positions",
 "layer 0" ..., "last norm", "output") and then by tensor: q [h, a, d], k and v [h, k, d], o [a, d, h]; up and, where
