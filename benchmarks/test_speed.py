@@ -7,18 +7,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from emulated_block import ShardedTransformer
+from emulated_reference import random_tokens
 
 from railcore.documents.flops2024 import specification
 from railcore.documents.flops2024.siting_claims import REGIONS
-from railcore.documents.railonly2023 import two_stage_figures
-from railcore.network.addressing import AddressPlan, BgpDesign, ethernet_segments, failover, failure_domains
-from railcore.network.cost import compare_rail_networks
-from railcore.network.photonic_cost import photonic_network_costs
-from railcore.network.price_books import power_book, price_book
-from railcore.network.scale_out import network_parts
-from railcore.network.topology import faults, rail_only, rail_optimized, rail_parts, wiring
-from railcore.network.topology.segments import SegmentFabric, switch_model
-from railcore.network.transport import (
+from railcore.documents.railonly2023 import two_stage, two_stage_figures
+from railcore.engines import degraded
+from railcore.engines.deployment import AddressPlan, BgpDesign, ethernet_segments, failover, failure_domains
+from railcore.engines.deployment.segments import SegmentFabric
+from railcore.engines.emulator.comparison import emulated_run
+from railcore.engines.emulator.feedforward import FeedForward
+from railcore.engines.photonics import circuits
+from railcore.engines.photonics.estimate import overhead_estimate
+from railcore.engines.search import divisors, search, strategy_blocks
+from railcore.engines.siting import split
+from railcore.engines.steps import simulation, stage_program, workload
+from railcore.engines.steps.stage_program import fsdp_options
+from railcore.engines.transport import (
     all_to_all,
     ecmp_paths,
     fair_sharing,
@@ -29,19 +35,18 @@ from railcore.network.transport import (
     simulate_packets,
     transport,
 )
-from railcore.systems import datacenter, photonics
-from railcore.systems.photonic_estimate import overhead_estimate
-from railcore.systems.siting import candidates, grid, split, supply
-from railcore.training import degraded, machine, simulation, stage_program, traffic, two_stage, workload
-from railcore.training.emulator.comparison import emulated_run
-from railcore.training.emulator.feedforward import FeedForward
-from emulated_block import ShardedTransformer
-from emulated_reference import random_tokens
+from railcore.network.cost import compare_rail_networks
+from railcore.network.photonic_cost import photonic_network_costs
+from railcore.network.price_books import power_book, price_book
+from railcore.network.scale_out import network_parts
+from railcore.network.switches import switch_model
+from railcore.network.topology import faults, rail_only, rail_optimized, rail_parts, wiring
+from railcore.systems import datacenter
+from railcore.systems.siting import candidates, grid, supply
+from railcore.training import machine, traffic
 from railcore.training.parallelism import Strategy
 from railcore.training.pipeline_schedule import schedule
 from railcore.training.scaling_laws import depth_and_width
-from railcore.training.search import divisors, search, strategy_blocks
-from railcore.training.stage_program import fsdp_options
 from railcore.training.transformer import Transformer, catalog_model
 
 CLUSTER = "from railcore.network.topology import {0}; {0}(65536, 256, 64).graph()"
@@ -234,7 +239,7 @@ def test_step_of_llama_405b_on_2048_gpus(benchmark, each_pass, provisioning):
     """Graph and run of one replica on photonic rails; target 10 s. Provisioned runs on demand first, for the order."""
     strategy = Strategy(tensor=8, data=16, pipeline=16, interleave=8, sharding="weights", sequence_parallel=True)
     options = stage_program.StepOptions() if each_pass else stage_program.fsdp_options()
-    network = photonics.PhotonicCircuits(0.025, provisioning=provisioning)
+    network = circuits.PhotonicCircuits(0.025, provisioning=provisioning)
 
     def step():
         job = ("Llama-3 405B", "DGX H100", strategy, 2048, options)
@@ -281,7 +286,7 @@ def test_reconfiguration_of_an_8b_model_at_twenty_delays(benchmark):
     strategy = Strategy(tensor=4, data=2, pipeline=2, sharding="weights", recompute="selective", sequence_parallel=True)
     asked = ("Llama-3 8B", "Perlmutter GPU node", strategy, np.linspace(0, 1, 20), 4)
     options = {"options": fsdp_options()}
-    table = benchmark.pedantic(photonics.overhead, asked, options, rounds=3, warmup_rounds=1)
+    table = benchmark.pedantic(circuits.overhead, asked, options, rounds=3, warmup_rounds=1)
     assert len(table) == 40
 
 

@@ -10,19 +10,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from railcore.engines.deployment import bill_of_parts, cluster_cost, design_parts
+from railcore.engines.deployment.cluster import Cluster
+from railcore.engines.deployment.segment_sizing import SegmentDemand, smallest_segment_fabric
+from railcore.engines.search import search, strategy_words
 from railcore.facts import catalog
 from railcore.facts.files import write_whole
 from railcore.facts.tables import csv_text, read_csv
-from railcore.network import cost, reliability
-from railcore.network.addressing import bill_of_parts, design_parts
+from railcore.network import reliability
 from railcore.network.bill import bill_totals
 from railcore.network.price_books import matching_books
+from railcore.network.switches import switch_model
 from railcore.network.topology import RailFabric
-from railcore.network.topology.cluster import Cluster
 from railcore.network.topology.photonic import PhotonicRails
-from railcore.network.topology.segment_sizing import SegmentDemand, smallest_segment_fabric
-from railcore.network.topology.segments import switch_model
-from railcore.training.search import search, strategy_words
 
 PATH = Path(__file__).with_suffix(".csv")
 BOOK, SWITCH, OCS_PORTS = "street2025", "SN5600", 576
@@ -65,7 +65,7 @@ def _five_networks(case: Mapping[str, str]) -> dict[str, Any]:
     nodes, nic_Bps = int(case["gpus"]) // int(box["gpus"]), box["nic_bandwidth"]
     cluster = Cluster(nodes, int(box["gpus"]), oversubscription=1.0, nic_Bps=nic_Bps)
     slow = {"management": matching_books("management2025")}
-    table = cost.cluster_network_parts(cluster, *matching_books(BOOK), slow)
+    table = cluster_cost.cluster_network_parts(cluster, *matching_books(BOOK), slow)
     totals = table[["switches", "ports", "links", "transceivers", "cables", "cost_usd", "power_w", "typical_power_w"]]
     totals = totals.sum().to_dict()
     totals["link_ends"] = 2 * (totals["links"] - totals["cables"])

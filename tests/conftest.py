@@ -23,7 +23,7 @@ def own_surroundings(monkeypatch, tmp_path):
 @pytest.fixture(autouse=True)
 def sound_timelines(monkeypatch):
     """Every timeline that a test simulates, however deep in a function, is checked as it is made."""
-    if simulation := sys.modules.get("railcore.training.simulation"):
+    if simulation := sys.modules.get("railcore.engines.steps.simulation"):
         from timelines import check
 
         made = simulation.StepTimeline.__init__

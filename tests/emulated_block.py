@@ -43,9 +43,9 @@ from emulated_reference import (
 )
 from emulated_shards import ShardedParameters, Values
 
+from railcore.engines.emulator.ranks import SCALE_OUT, SCALE_UP, EmulatedRanks, TransferLabel
 from railcore.facts.arguments import checked
 from railcore.facts.checks import Ints
-from railcore.training.emulator.ranks import SCALE_OUT, SCALE_UP, EmulatedRanks, TransferLabel
 from railcore.training.parallelism import Strategy
 from railcore.training.pipeline_schedule import schedule
 from railcore.training.traffic import from_transfers

@@ -11,7 +11,7 @@ import numpy as np
 from emulated_reference import Tensors
 from emulated_shards import ShardedParameters, Values
 
-from railcore.training.emulator.ranks import TransferLabel
+from railcore.engines.emulator.ranks import TransferLabel
 
 
 class ShardedMixture:

@@ -26,8 +26,8 @@ from emulated_reference import (
     unit_shapes,
 )
 
+from railcore.engines.emulator.ranks import EmulatedRanks, TransferLabel
 from railcore.facts.checks import Floats
-from railcore.training.emulator.ranks import EmulatedRanks, TransferLabel
 from railcore.training.parallelism import GROUP_KINDS, Strategy
 from railcore.training.transfers import TrafficOptions
 from railcore.training.transformer import Transformer

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
+from railcore.engines.steps.stage_program import StepOptions, fsdp_options
 from railcore.training.machine import UNLIMITED_BANDWIDTH, catalog_machine
 from railcore.training.parallelism import Strategy
-from railcore.training.stage_program import StepOptions, fsdp_options
 from railcore.training.transformer import SHARDING, Transformer
 
 DENSE = Transformer("dense", 8, 1024, 16, 8, 4096, 32000, 2048, ffn_matrices=3, biases=False, tied_embeddings=False)

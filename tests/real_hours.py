@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from railcore.engines.siting import eia
 from railcore.facts.units import MW
-from railcore.systems.siting import eia
 
 FOLDER = Path(os.environ.get("RAILCORE_EIA_DIR") or "none")
 

@@ -9,8 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from test_segments import LARGE
 
-from railcore.facts.units import Gbps
-from railcore.network.addressing import (
+from railcore.engines.deployment import (
     AddressPlan,
     cabling_table,
     host_port_map,
@@ -18,7 +17,9 @@ from railcore.network.addressing import (
     rail_switch_ports,
     trunk_port_map,
 )
-from railcore.network.topology.segments import SegmentFabric, SwitchModel, switch_model
+from railcore.engines.deployment.segments import SegmentFabric
+from railcore.facts.units import Gbps
+from railcore.network.switches import SwitchModel, switch_model
 
 SN5600 = switch_model("SN5600")
 SMALL = SwitchModel("small", 48, 400 * Gbps)

@@ -14,6 +14,10 @@ import pandas as pd
 import pytest
 from numpy.typing import ArrayLike
 
+from railcore.engines.launch_lines import megatron_run
+from railcore.engines.search import best_times, search, strategy_blocks
+from railcore.engines.siting.split import NoPlaces, find_places
+from railcore.engines.strategies.iteration import iteration_times
 from railcore.facts import catalog, files
 from railcore.facts.arguments import Quantity, checked
 from railcore.network import cost, photonic_cost, price_books, scale_out
@@ -22,12 +26,9 @@ from railcore.network.topology.photonic import PhotonicRails
 from railcore.network.topology.rails import RailFabric
 from railcore.systems import datacenter as dc
 from railcore.systems.siting.grid import PowerGrid, load_grid
-from railcore.systems.siting.split import NoPlaces, find_places
 from railcore.training import machine, scaling_laws, transformer
-from railcore.training.iteration import iteration_times
-from railcore.training.parallelism import Strategy, megatron_run
+from railcore.training.parallelism import Strategy
 from railcore.training.runtime import MODERN, Runtime, catalog_runtime
-from railcore.training.search import best_times, search, strategy_blocks
 
 PRICES = price_books.PriceBook(600, 400, dac=100, circuit_port=500, rate_Bps=5e10)
 POWERS = price_books.PriceBook(20, 10, dac=0.1, circuit_port=0.4, rate_Bps=5e10)

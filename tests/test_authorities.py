@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railcore.documents.flops2024 import siting_claims
+from railcore.engines.siting import authorities
 from railcore.facts import catalog, claims
 from railcore.facts.catalog import UnknownName
 from railcore.facts.units import GW, MW
-from railcore.systems.siting import authorities
 
 FOLDER = Path(os.environ.get("RAILCORE_EIA_DIR") or "none")
 CODES = ("PJM", "SRP", "NEVP", "BPAT")

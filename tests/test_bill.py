@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from railcore.engines.deployment import bill_of_parts, cluster_cost, design_parts
+from railcore.engines.deployment.cluster import Cluster
+from railcore.engines.deployment.segment_sizing import SegmentDemand, smallest_segment_fabric
 from railcore.facts import catalog
 from railcore.facts.units import Gbps
 from railcore.network import cost, photonic_cost, price_books, scale_out
-from railcore.network.addressing import bill_of_parts, design_parts
 from railcore.network.bill import (
     BETWEEN_SWITCHES,
     NETWORK,
@@ -24,12 +26,10 @@ from railcore.network.bill import (
     merged_bill,
 )
 from railcore.network.price_books import ItemBook, PriceBook, switch_book
+from railcore.network.switches import switch_model
 from railcore.network.topology import rail_only, rail_optimized
 from railcore.network.topology.bill_line import SCOPES, BillLine
-from railcore.network.topology.cluster import Cluster
 from railcore.network.topology.photonic import circuit_parts
-from railcore.network.topology.segment_sizing import SegmentDemand, smallest_segment_fabric
-from railcore.network.topology.segments import switch_model
 from railcore.systems import datacenter
 
 NUMBER = st.floats(0, 1e4)
@@ -55,7 +55,7 @@ def entry_points(prices, powers):
     table = photonic_cost.photonic_network_costs(**shape, **books).set_index("network")
     found["photonic_network_costs"] = tuple(table.loc["rail-optimized", ["cost_usd", "power_w"]])
     cluster = Cluster(GPUS // DOMAIN, DOMAIN, oversubscription=1.0, nic_Bps=NIC)
-    row = cost.cluster_network_parts(cluster, prices, powers).set_index("network").loc["scale-out"]
+    row = cluster_cost.cluster_network_parts(cluster, prices, powers).set_index("network").loc["scale-out"]
     found["cluster_network_parts"] = row.cost_usd, row.power_w
     network = datacenter.sizing.RackNetwork(DOMAIN, RADIX, prices, powers)
     sized = datacenter.size(gpus=GPUS, platform="DGX H100", network=network)

@@ -6,11 +6,8 @@ import pytest
 
 from railcore.documents.photonic2025 import parallelism_rules
 from railcore.documents.railonly2025 import iteration_claims
-from railcore.facts import claims
-from railcore.network.topology import rail_only
-from railcore.training import degraded, machine, parallelism_splits, transformer
-from railcore.training.parallelism import Strategy
-from railcore.training.search import (
+from railcore.engines import degraded
+from railcore.engines.search import (
     best_times,
     hb_domain_summary,
     increasing_returns_share,
@@ -19,6 +16,11 @@ from railcore.training.search import (
     smallest_hb_domain_near_ideal,
     with_strategy_labels,
 )
+from railcore.engines.strategies import parallelism_splits
+from railcore.facts import claims
+from railcore.network.topology import rail_only
+from railcore.training import machine, transformer
+from railcore.training.parallelism import Strategy
 
 H100 = machine.catalog_machine("DGX H100")
 LLAMA, MIXTURE = transformer.catalog_model("Llama-3 8B"), transformer.catalog_model("MoE-1.3B")

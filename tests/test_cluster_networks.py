@@ -10,17 +10,12 @@ from hypothesis import strategies as st
 
 from railcore.documents.nwktimes2025.cluster import FIRST_RAIL, GPUS_PER_NODE, NODES, document_cluster
 from railcore.documents.nwktimes2025.cluster_claims import cluster_claims
+from railcore.engines.deployment.cluster import NETWORKS, Cluster, network_table
+from railcore.engines.deployment.cluster_cost import cluster_network_parts
 from railcore.facts import catalog, claims
 from railcore.facts.units import Gbps
 from railcore.network import price_books
-from railcore.network.cost import cluster_network_parts
-from railcore.network.topology.cluster import (
-    NETWORKS,
-    Cluster,
-    NetworkDesign,
-    network_table,
-)
-from railcore.network.topology.segments import SwitchModel
+from railcore.network.switches import SwitchModel
 from railcore.workbench.drawing.clusters import cluster_figure
 from railcore.workbench.drawing.diagram import text_collisions
 
@@ -188,7 +183,7 @@ def test_a_port_costs_its_share_of_the_interface():
         ({"storage_servers": 0}, "storage_servers is 0"),
         ({"nic_Bps": "2 Tbps"}, "slower port or another switch"),
         ({"switches": {"scale-up": SwitchModel("mine", 4, 1.0)}}, "within the nodes"),
-        ({"designs": {"backend": None}}, "nearest"),
+        ({"switches": {"backend": None}}, "nearest"),
         ({"hb_switches": -1}, "hb_switches is -1"),
     ],
 )
@@ -197,20 +192,6 @@ def test_bad_input_is_refused(change, words):
         Cluster(**{"nodes": 2, "gpus_per_node": 2, **change})
     with pytest.raises(ValueError, match="give one of scale-out"):
         document_cluster().graph("backend")
-
-
-@pytest.mark.parametrize(
-    ("design", "words"),
-    [
-        (("Ethernet", "RDMA", "eBGP", "routed IP", "VRF", True, "few, long"), "transport .over Ethernet. is 'RDMA'"),
-        (("Ethernet", "TCP", "eBGP", "VXLAN", "VRF", False, "few, long"), "give BGP EVPN"),
-        (("Ethernet", "RoCEv2", "eBGP", "routed IP", "VRF", False, "few, long"), "lossless is False"),
-        (("Ethernet", "TCP", "RIP", "routed IP", "VRF", False, "few, long"), "control_plane is 'RIP'"),
-    ],
-)
-def test_designs_that_contradict_themselves_are_refused(design, words):
-    with pytest.raises(ValueError, match=words):
-        NetworkDesign(*design)
 
 
 def test_claims_are_counted_in_the_graph():

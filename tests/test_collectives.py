@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.training import collective_schedules, collectives
-from railcore.training.collective_schedules import (
+from railcore.engines.emulator import collective_schedules
+from railcore.engines.emulator.collective_schedules import (
     Schedule,
     Send,
     collective_schedule,
@@ -17,6 +17,7 @@ from railcore.training.collective_schedules import (
     pipelined_schedule,
     run_schedule,
 )
+from railcore.training import collectives
 from railcore.training.collectives import (
     OPERATIONS,
     algorithm_names,

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from railcore.engines.photonics import control_plane
+from railcore.engines.photonics.control_plane import CIRCUIT_STATES, ControlPlane
 from railcore.facts import catalog
-from railcore.systems import control_plane
-from railcore.systems.control_plane import CIRCUIT_STATES, ControlPlane
 from railcore.workbench.drawing.control import control_plane_figure
 
 TIMES = "interception_s selection_s local_s message_s service_s configuration_s lookup_s command_s".split()

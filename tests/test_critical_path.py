@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.training.critical_path import EXCHANGES, LAYER_ROW, SETTING, STAGE_ROW, critical_path
-from railcore.training.iteration import STRATEGY_COLUMNS, iteration_times
+from railcore.engines.strategies.critical_path import EXCHANGES, LAYER_ROW, SETTING, STAGE_ROW, critical_path
+from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, iteration_times
+from railcore.engines.strategies.stage_memory import stage_memory
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.pipeline_schedule import schedule
 from railcore.training.rank_order import ORDERS, PLACEMENTS
 from railcore.training.runtime import MODERN, Runtime
-from railcore.training.stage_memory import stage_memory
 from railcore.training.transformer import Transformer
 
 H100 = catalog_machine("DGX H100")

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railcore.documents.flops2024.specification import document_site
+from railcore.engines.datacenter.operation import largest_parameters, layer_of_size
 from railcore.facts import catalog, units
 from railcore.systems import datacenter as dc
 from railcore.systems.datacenter.exposed import LayerTimes, wide_area_exchange
-from railcore.systems.datacenter.operation import largest_parameters, layer_of_size
 from railcore.training.collectives import hierarchical_phase_times
 from railcore.training.transformer import Transformer, catalog_model
 

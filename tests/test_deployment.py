@@ -5,7 +5,7 @@ import io
 import pandas as pd
 import pytest
 
-from railcore.network.addressing import (
+from railcore.engines.deployment import (
     AddressPlan,
     BgpDesign,
     cabling_table,
@@ -13,7 +13,8 @@ from railcore.network.addressing import (
     switch_config,
     write_deployment,
 )
-from railcore.network.topology.segments import SegmentFabric, switch_model
+from railcore.engines.deployment.segments import SegmentFabric
+from railcore.network.switches import switch_model
 
 
 @pytest.fixture

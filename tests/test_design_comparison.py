@@ -6,25 +6,26 @@ import pytest
 from hypothesis import given, settings
 from test_segments import fabrics
 
-from railcore.facts import catalog
-from railcore.facts.units import Gbps
-from railcore.network.addressing import AddressPlan, BgpDesign, build_design, build_designs, design_parts
-from railcore.network.addressing.design_build import (
+from railcore.engines.deployment import AddressPlan, BgpDesign, build_design, build_designs, design_parts
+from railcore.engines.deployment.cabling import catalog_floor
+from railcore.engines.deployment.design_build import (
     design_cost_by_part,
     design_lengths,
     designs_sizing,
     largest_cost_difference,
 )
-from railcore.network.addressing.design_comparison import design_measures
-from railcore.network.addressing.design_cost import design_cost
-from railcore.network.addressing.part_counts import LOSSES, bill_of_parts, expected_losses, parts_that_fail
-from railcore.network.addressing.resilience import failure_domains
+from railcore.engines.deployment.design_comparison import design_measures
+from railcore.engines.deployment.design_cost import design_cost
+from railcore.engines.deployment.part_counts import LOSSES, bill_of_parts, expected_losses, parts_that_fail
+from railcore.engines.deployment.resilience import failure_domains
+from railcore.engines.deployment.segment_sizing import SegmentDemand, smallest_segment_fabric
+from railcore.engines.deployment.segments import SegmentFabric, rails_name
+from railcore.facts import catalog
+from railcore.facts.units import Gbps
 from railcore.network.bill import bill_total
-from railcore.network.cabling import catalog_floor
 from railcore.network.price_books import ItemBook
 from railcore.network.reliability import expected_failures
-from railcore.network.topology.segment_sizing import SegmentDemand, smallest_segment_fabric
-from railcore.network.topology.segments import SegmentFabric, rails_name, switch_model
+from railcore.network.switches import switch_model
 from railcore.workbench.charts import segment_designs
 
 SN5600, NEXUS = switch_model("SN5600"), switch_model("Nexus 9348D-GX2A")

@@ -3,11 +3,12 @@
 import pytest
 from test_addressing import LARGE, SN5600, every_kind
 
+from railcore.engines.deployment import AddressPlan, compare_designs, design_cost, link_medium
+from railcore.engines.deployment.cables import CABLE_KINDS, ports_at_ends
+from railcore.engines.deployment.segments import SegmentFabric
 from railcore.facts import catalog
 from railcore.facts.units import Gbps
-from railcore.network.addressing import AddressPlan, compare_designs, design_cost, link_medium
-from railcore.network.addressing.cables import CABLE_KINDS, ports_at_ends
-from railcore.network.topology.segments import SegmentFabric, SwitchModel, switch_model
+from railcore.network.switches import SwitchModel, switch_model
 
 PRICES = {"large": 1000.0, "broken out": 1000.0, "SN5600": 1000.0}
 

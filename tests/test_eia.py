@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from openpyxl import Workbook
 
+from railcore.engines.siting import authorities, eia
 from railcore.facts import catalog
 from railcore.facts.catalog import UnknownName
 from railcore.facts.units import GW, MW
-from railcore.systems.siting import authorities, eia
 from railcore.systems.siting.grid import REQUIRED_COLUMNS, load_grid
 
 FOLDER = Path(os.environ.get("RAILCORE_EIA_DIR") or "none")

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from railcore.engines.emulator.ranks import SWITCH_RANK, EmulatedRanks, TransferLabel
 from railcore.training.collectives import ALGORITHM_COSTS, steps_and_bytes
-from railcore.training.emulator.ranks import SWITCH_RANK, EmulatedRanks, TransferLabel
 
 LABEL = TransferLabel("forward", "tensor", layer=1, microbatch=0)
 COLLECTIVES = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "all_to_all")

@@ -15,7 +15,7 @@ from emulated_reference import (
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from railcore.training.emulator.ranks import UNCOUNTED_KINDS
+from railcore.engines.emulator.ranks import UNCOUNTED_KINDS
 from railcore.training.parallelism import DIMENSIONS, Strategy
 from railcore.training.pipeline_schedule import peak_microbatches
 from railcore.training.traffic import iteration_traffic

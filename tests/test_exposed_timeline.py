@@ -12,9 +12,10 @@ from railcore.documents import readings
 from railcore.documents.flops2024 import exposed_claims, specification
 from railcore.documents.flops2024.specification import communication_quantities, document_site
 from railcore.documents.readings import solve_for_target
+from railcore.engines.datacenter import expert_placement, timeline
 from railcore.facts import catalog, claims
 from railcore.systems import datacenter as dc
-from railcore.systems.datacenter import expert_placement, exposed, timeline
+from railcore.systems.datacenter import exposed
 from railcore.systems.datacenter.exposed import LayerTimes, TrainingCase, least_wan_Bps, wide_area_exchange
 from railcore.training import transformer
 from railcore.training.pipeline_schedule import schedule

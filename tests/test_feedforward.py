@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.training.emulator.comparison import emulated_run
-from railcore.training.emulator.feedforward import (
+from railcore.engines.emulator.comparison import emulated_run
+from railcore.engines.emulator.feedforward import (
     FeedForward,
     ShardedFeedForward,
     emulated_sizes,
@@ -17,8 +17,8 @@ from railcore.training.emulator.feedforward import (
     layer_stages,
     one_rank_step,
 )
-from railcore.training.emulator.ranks import EmulatedRanks
-from railcore.training.emulator.timeline import rank_timeline
+from railcore.engines.emulator.ranks import EmulatedRanks
+from railcore.engines.emulator.timeline import rank_timeline
 from railcore.training.parallelism import DIMENSIONS, Strategy
 from railcore.training.pipeline_schedule import schedule
 

@@ -10,15 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_addressing import plans
 
+from railcore.engines.deployment import AddressPlan
+from railcore.engines.deployment.cables import cabling_table
+from railcore.engines.deployment.frr import ABOVE, BELOW, BfdTimers, SwitchConfig, frr_text, parse_frr
+from railcore.engines.deployment.frr_lines import frr_excerpt
+from railcore.engines.deployment.routing import BgpDesign
+from railcore.engines.deployment.segments import SegmentFabric
+from railcore.engines.deployment.switch_configs import switch_config
 from railcore.facts.catalog import UnknownName
 from railcore.facts.units import Gbps
-from railcore.network.addressing import AddressPlan
-from railcore.network.addressing.cables import cabling_table
-from railcore.network.addressing.frr import ABOVE, BELOW, BfdTimers, SwitchConfig, frr_text, parse_frr
-from railcore.network.addressing.frr_lines import frr_excerpt
-from railcore.network.addressing.routing import BgpDesign
-from railcore.network.addressing.switch_configs import switch_config
-from railcore.network.topology.segments import SegmentFabric, switch_model
+from railcore.network.switches import switch_model
 
 SN5600 = switch_model("SN5600")
 

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plain_iteration import plain_iteration
 
+from railcore.engines.strategies.iteration import OBSTACLES, STRATEGY_COLUMNS, TIME_PARTS, iteration_times
+from railcore.engines.strategies.layer_time import LAYER_COLUMNS, LAYER_PARTS, layer_costs
+from railcore.engines.strategies.products import product_time
 from railcore.facts import catalog
 from railcore.network.topology import rail_only
 from railcore.training import collectives, machine, pipeline_schedule, transfers
-from railcore.training.iteration import OBSTACLES, STRATEGY_COLUMNS, TIME_PARTS, iteration_times
-from railcore.training.layer_time import LAYER_COLUMNS, LAYER_PARTS, layer_costs
 from railcore.training.machine import Machine
 from railcore.training.parallelism import Strategy
-from railcore.training.products import product_time
 from railcore.training.rank_order import ORDERS, GroupLevels
 from railcore.training.runtime import OFFLOADS, Runtime, catalog_runtime
 from railcore.training.transfers import TrafficOptions

@@ -12,14 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_graph import fabrics
 
+from railcore.engines import degraded
+from railcore.engines.degraded import routed_flows
+from railcore.engines.search import search
+from railcore.engines.strategies.iteration import iteration_times
 from railcore.facts import catalog
 from railcore.network import reliability
 from railcore.network.topology import RailFabric, faults, rail_only, rail_optimized
 from railcore.network.topology.graph import route
-from railcore.training import degraded, experts, machine, routed_flows, traffic
-from railcore.training.iteration import iteration_times
+from railcore.training import experts, machine, traffic
 from railcore.training.parallelism import Strategy
-from railcore.training.search import search
 from railcore.training.transformer import Transformer
 from railcore.workbench import outputs
 from railcore.workbench.charts import curves

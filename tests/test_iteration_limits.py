@@ -10,9 +10,9 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
+from railcore.engines.strategies.iteration import TIME_PARTS, iteration_times
+from railcore.engines.strategies.layer_time import LAYER_COLUMNS, layer_costs, layer_passes
 from railcore.facts import catalog
-from railcore.training.iteration import TIME_PARTS, iteration_times
-from railcore.training.layer_time import LAYER_COLUMNS, layer_costs, layer_passes
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.rank_order import ORDERS, PLACEMENTS

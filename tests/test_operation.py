@@ -7,18 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore.documents.flops2024.specification import document_site, document_size
+from railcore.engines.datacenter import operation, recovery
+from railcore.engines.datacenter.operation import CANDIDATE_PARAMETERS, largest_parameters, models_by_budget
 from railcore.facts import catalog
 from railcore.facts.units import day, show, year
 from railcore.network import reliability
 from railcore.network.cost import total_cost
 from railcore.systems import datacenter as dc
-from railcore.systems.datacenter import operation, recovery
 from railcore.systems.datacenter.layouts import precision_for_format
-from railcore.systems.datacenter.operation import (
-    CANDIDATE_PARAMETERS,
-    largest_parameters,
-    models_by_budget,
-)
 from railcore.systems.datacenter.sizing import size
 from railcore.training.scaling_laws import scaling_law
 from railcore.training.transformer import catalog_model

@@ -9,13 +9,15 @@ from dataclasses import fields
 
 import pytest
 
+from railcore.engines import degraded
+from railcore.engines.deployment import cabling, server
+from railcore.engines.photonics import control_plane, ring_limits
+from railcore.engines.transport import delay, transports
 from railcore.facts import catalog, catalog_lists, catalog_template, files, tables, units
-from railcore.network import cabling, delay, photonic_cost, price_books, reliability, scale_out
-from railcore.network.topology import server
+from railcore.network import photonic_cost, price_books, reliability, scale_out
 from railcore.network.topology.rails import platform_bandwidths
-from railcore.network.transport import transports
-from railcore.systems import control_plane, datacenter, ring_limits
-from railcore.training import degraded, machine, transformer
+from railcore.systems import datacenter
+from railcore.training import machine, transformer
 from railcore.training.runtime import Runtime
 
 NEW = "new"  # name of a new item in every family

@@ -132,7 +132,7 @@ def test_the_command_line_says_what_an_installed_package_has_not(installed):
 
 def test_what_needs_the_notebooks_extra_says_so(installed, tmp_path):
     (tmp_path / "plants.xlsx").write_bytes(b"")
-    for code in ("from railcore.systems.siting.eia import plants; plants('plants.xlsx')", "import railcore.workbench"):
+    for code in ("from railcore.engines.siting.eia import plants; plants('plants.xlsx')", "import railcore.workbench"):
         assert re.search(r'Error: .* needs? .*pip install "railcore\[notebooks\]"', installed("-c", code).stderr)
 
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.training.megatron import read_launch_line
-from railcore.training.parallelism import DIMENSIONS, GROUP_KINDS, Strategy, indivisible, megatron_run
+from railcore.engines.launch_lines import megatron_run, read_launch_line
+from railcore.training.parallelism import DIMENSIONS, GROUP_KINDS, Strategy, indivisible
 from railcore.training.transformer import catalog_model
 
 GPT_1T = "--num-layers 128 --hidden-size 25600 --num-attention-heads 160 --seq-length 2048 --vocab-size 51200 "

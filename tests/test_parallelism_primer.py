@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from railcore.documents.nwktimes2025 import primer, primer_claims
+from railcore.engines.emulator import comparison
+from railcore.engines.emulator.feedforward import FeedForward
+from railcore.engines.emulator.ranks import EmulatedRanks, TransferLabel
+from railcore.engines.emulator.timeline import rank_timeline
 from railcore.facts import claims
-from railcore.training.emulator import comparison
-from railcore.training.emulator.feedforward import FeedForward
-from railcore.training.emulator.ranks import EmulatedRanks, TransferLabel
-from railcore.training.emulator.timeline import rank_timeline
 from railcore.training.parallelism import Strategy
 from railcore.workbench.charts import rank_timelines
 from railcore.workbench.drawing import diagram, neural

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.facts import files
-from railcore.systems import photonics
-from railcore.systems.photonic_estimate import (
+from railcore.engines.photonics import circuits
+from railcore.engines.photonics.estimate import (
     STEP_SOFTWARE,
     estimate_errors,
     estimates_of_runs,
@@ -14,8 +13,9 @@ from railcore.systems.photonic_estimate import (
     overhead_estimate,
     technology_overheads,
 )
+from railcore.engines.steps.stage_program import StepOptions, fsdp_options
+from railcore.facts import files
 from railcore.training.parallelism import Strategy
-from railcore.training.stage_program import StepOptions, fsdp_options
 from railcore.training.transformer import Transformer
 
 TINY = Transformer("tiny", 16, 4096, 32, 8, 14336, 32000, 8192, ffn_matrices=3)
@@ -66,7 +66,7 @@ def test_ports_for_both_kinds_of_traffic_never_change():
 def test_estimate_is_near_the_simulation(software, p, m, delay, early):
     """Without interleaving and context ranks; what windows hide in other passes than the estimate's are the rest."""
     d, strategy, options = 4, strategy_of(software, pipeline=p, data=4), STEP_SOFTWARE[software][1]
-    run = photonics.overhead(TINY, MACHINE, strategy, delay, m * d, early, options).iloc[0]
+    run = circuits.overhead(TINY, MACHINE, strategy, delay, m * d, early, options).iloc[0]
     found = estimated(software, delay, m, early, pipeline=p, data=d)
     assert found.electrical_s == pytest.approx(run["electrical_s"], rel=0.05)
     assert found.iteration_s == pytest.approx(run["iteration_s"], rel=0.25)

@@ -6,15 +6,15 @@ from dataclasses import replace
 import pytest
 from timelines import check
 
+from railcore.engines.photonics.circuits import PhotonicCircuits
+from railcore.engines.photonics.failed_parts import FailedPort, failure_slowdowns, moved_rings, slower_nic
+from railcore.engines.steps.simulation import ElectricalRails, StaticPartition, simulate
+from railcore.engines.steps.stage_program import fsdp_options
+from railcore.engines.steps.workload import training_step
 from railcore.network.reliability import expected_failures, parts_at_risk
 from railcore.network.topology import PhotonicRails
-from railcore.systems.photonic_failures import FailedPort, failure_slowdowns, moved_rings, slower_nic
-from railcore.systems.photonics import PhotonicCircuits
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
-from railcore.training.simulation import ElectricalRails, StaticPartition, simulate
-from railcore.training.stage_program import fsdp_options
-from railcore.training.workload import training_step
 
 MACHINE = catalog_machine("DGX A100", hb_domain_size=2)
 STRATEGY = Strategy(tensor=2, data=2, pipeline=2, sharding="weights")

@@ -7,15 +7,15 @@ import pytest
 
 from railcore.documents.photonic2025 import reconfiguration as document
 from railcore.documents.photonic2025 import trace
+from railcore.engines.photonics import circuit_lanes as policies
+from railcore.engines.photonics import circuits, control_plane
+from railcore.engines.photonics.circuits import PhotonicCircuits
+from railcore.engines.steps.simulation import StaticPartition, simulate
+from railcore.engines.steps.stage_program import fsdp_options
+from railcore.engines.steps.workload import training_step
 from railcore.facts import claims
-from railcore.systems import circuit_policies as policies
-from railcore.systems import control_plane, photonics
-from railcore.systems.photonics import PhotonicCircuits
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
-from railcore.training.simulation import StaticPartition, simulate
-from railcore.training.stage_program import fsdp_options
-from railcore.training.workload import training_step
 from railcore.workbench import outputs
 from railcore.workbench.charts import reconfiguration as charts
 
@@ -33,7 +33,7 @@ def step(pipeline=2, micro_batches=2, chunks=1, iterations=2, one_replica=True, 
 
 
 ONE, WHOLE = step(), step(one_replica=False)
-SIMULATED = photonics.overhead(
+SIMULATED = circuits.overhead(
     *RUN, Strategy(pipeline=2, **SPLIT), [0, 0.1, 0.5, 1], 4, options=fsdp_options(), rates_Bps=RATES
 )
 
@@ -77,7 +77,7 @@ def test_simulated_step_at_no_delay_is_electrical_and_then_pays_every_window():
 def test_step_of_the_measured_run_comes_near_the_replay():
     machine, rates, runtime = document.step_settings(RUN[1], True)
     strategy, how = Strategy(pipeline=2, **SPLIT), {"options": fsdp_options(), "runtime": runtime}
-    table = photonics.overhead(RUN[0], machine, strategy, [0.0, 0.1], 4, rates_Bps=rates, **how)
+    table = circuits.overhead(RUN[0], machine, strategy, [0.0, 0.1], 4, rates_Bps=rates, **how)
     assert table["electrical_s"].iloc[0] == pytest.approx(trace.measured_run()["iteration_time"], rel=0.05)
     replay = document.replayed_fig8([0.1])["iteration_s"] - trace.measured_run()["iteration_time"]
     added = (table["iteration_s"] - table["electrical_s"])[table["reconfiguration_s"] > 0]
@@ -87,7 +87,7 @@ def test_step_of_the_measured_run_comes_near_the_replay():
 
 
 def test_claims_hold_and_name_their_readings():
-    fewer = photonics.overhead(
+    fewer = circuits.overhead(
         *RUN,
         Strategy(pipeline=2, **SPLIT),
         document.QUOTED_S,
@@ -149,7 +149,7 @@ def test_ports_in_a_static_partition_have_what_circuits_of_a_port_have():
     one_port = simulate(ONE, PhotonicCircuits(bandwidth="per port")).iteration_s
     whole_nic = simulate(ONE, PhotonicCircuits()).iteration_s
     assert simulate(ONE, StaticPartition(ports=4)).iteration_s == one_port
-    assert simulate(ONE, photonics.electrical_twin(NETWORK)).iteration_s == whole_nic < one_port
+    assert simulate(ONE, circuits.electrical_twin(NETWORK)).iteration_s == whole_nic < one_port
     with pytest.raises(ValueError, match="ports is 2"):
         simulate(ONE, StaticPartition(ports=2))
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 from timelines import check
 
-from railcore.systems.photonics import PhotonicCircuits
+from railcore.engines.photonics.circuits import PhotonicCircuits
+from railcore.engines.steps.simulation import ElectricalRails, simulate
+from railcore.engines.steps.stage_program import fsdp_options
+from railcore.engines.steps.workload import training_step
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
-from railcore.training.simulation import ElectricalRails, simulate
-from railcore.training.stage_program import fsdp_options
-from railcore.training.workload import training_step
 
 
 def step(domain, strategy, micro_batches=1, **options):

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from railcore.documents.photonic2025 import run, trace, window_claims, windows
 from railcore.documents.readings import claim_verdicts, merge_entries
+from railcore.engines.photonics import ring_limits
+from railcore.engines.steps.simulation import simulate
 from railcore.facts import catalog, claims
-from railcore.systems import ring_limits
 from railcore.training.parallelism import Strategy
-from railcore.training.simulation import simulate
 
 
 def test_the_measured_windows_are_those_that_the_authors_tell_of():

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from jobs import DENSE, H100, MIXTURE, SOFTWARE, jobs, llama_8b
 from timelines import check
 
-from railcore.systems.control_plane import catalog_control_plane
-from railcore.systems.photonics import PhotonicCircuits, learned_order, overhead
+from railcore.engines.photonics.circuits import PhotonicCircuits, learned_order, overhead
+from railcore.engines.photonics.control_plane import catalog_control_plane
+from railcore.engines.steps.simulation import ElectricalRails, simulate
+from railcore.engines.steps.stage_program import StepOptions, fsdp_options
+from railcore.engines.steps.workload import training_step
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
-from railcore.training.simulation import ElectricalRails, simulate
-from railcore.training.stage_program import StepOptions, fsdp_options
-from railcore.training.workload import training_step
 
 A100 = catalog_machine("DGX A100", hb_domain_size=4)
 DELAYS = (0.0, 1e-3, 0.02, 0.2, 1.0)  # of the time of an iteration on electrical rails

@@ -5,14 +5,8 @@ from dataclasses import replace
 import matplotlib.pyplot as plt
 import pytest
 
-from railcore.documents.nwktimes2025.profiles import (
-    OTHER_HOST_PORT,
-    broken_designs,
-    document_profiles,
-    named_values,
-)
-from railcore.facts.units import Gbps
-from railcore.network.addressing.profiles import (
+from railcore.documents.nwktimes2025.profiles import OTHER_HOST_PORT, broken_designs, document_profiles, named_values
+from railcore.engines.deployment.profiles import (
     FabricProfiles,
     GlobalAIFabricProfile,
     GpuIoTopology,
@@ -24,7 +18,8 @@ from railcore.network.addressing.profiles import (
     profile_table,
     rocev2_packet_bytes,
 )
-from railcore.network.topology.segments import switch_model
+from railcore.facts.units import Gbps
+from railcore.network.switches import switch_model
 from railcore.workbench.drawing.clusters import profiles_figure
 from railcore.workbench.drawing.diagram import text_collisions
 

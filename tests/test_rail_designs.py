@@ -7,20 +7,21 @@ from hypothesis import strategies as st
 
 from railcore.documents.nwktimes2025 import rail_claims
 from railcore.documents.nwktimes2025 import rail_designs as designs
-from railcore.facts import claims
-from railcore.facts.units import Gbps
-from railcore.network.addressing.mac_tables import mac_addresses, mac_tables
-from railcore.network.addressing.subnets import AddressPlan
-from railcore.network.topology.faults import fail
-from railcore.network.topology.forwarding import (
+from railcore.engines.deployment.forwarding import (
     pairs_apart,
     path_transfers,
     pods_without_spines,
     servers_without_spines,
 )
+from railcore.engines.deployment.mac_tables import mac_addresses, mac_tables
+from railcore.engines.deployment.rail_packing import packed_rail_switches, rail_switch_order
+from railcore.engines.deployment.segments import SegmentFabric
+from railcore.engines.deployment.subnets import AddressPlan
+from railcore.facts import claims
+from railcore.facts.units import Gbps
+from railcore.network.switches import SwitchModel
+from railcore.network.topology.faults import fail
 from railcore.network.topology.graph import route
-from railcore.network.topology.rail_packing import packed_rail_switches, rail_switch_order
-from railcore.network.topology.segments import SegmentFabric, SwitchModel
 
 SWITCH = SwitchModel("of 48", 48, 400 * Gbps)
 

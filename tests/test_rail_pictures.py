@@ -9,9 +9,10 @@ from matplotlib.colors import to_hex
 from matplotlib.patches import FancyBboxPatch
 
 from railcore.documents.nwktimes2025 import rail_designs as designs
+from railcore.engines.deployment.segments import SegmentFabric
+from railcore.engines.deployment.subnets import AddressPlan
 from railcore.facts.units import Gbps
-from railcore.network.addressing.subnets import AddressPlan
-from railcore.network.topology.segments import SegmentFabric, SwitchModel
+from railcore.network.switches import SwitchModel
 from railcore.workbench import plotting
 from railcore.workbench.drawing.diagram import text_collisions
 from railcore.workbench.drawing.rail_designs import front_panel, nic_wiring, pod_figure, rail_switch_strips

@@ -10,17 +10,17 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from jobs import DENSE, MIXTURE, TIED
 
-from railcore.systems import photonics
-from railcore.systems.photonic_estimate import overhead_estimate
-from railcore.training.iteration import iteration_times
+from railcore.engines.photonics import circuits
+from railcore.engines.photonics.estimate import overhead_estimate
+from railcore.engines.steps.stage_program import StepOptions
+from railcore.engines.steps.workload import differing_replicas, training_step
+from railcore.engines.strategies.iteration import iteration_times
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import DIMENSIONS, Strategy
 from railcore.training.rank_order import ORDERS, GroupLevels, group_levels
-from railcore.training.stage_program import StepOptions
 from railcore.training.traffic import iteration_traffic
 from railcore.training.transfers import TrafficOptions
 from railcore.training.transformer import GRADIENT_BYTES, SHARDING, WEIGHT_BYTES
-from railcore.training.workload import differing_replicas, training_step
 
 BOX = catalog_machine("DGX H100")
 NEAR = ("tensor", "context", "pipeline", "data")
@@ -162,11 +162,11 @@ def test_a_pipeline_of_neighbours_stays_in_its_domain():
         assert set(shown["link"]) == {"rail"}
     assert links == {DIMENSIONS: ({"rail"}, {(0, 16)}), NEAR: ({"hb"}, {(0, 4)})}
     assert not differing_replicas(box, strategy)
-    run = photonics.overhead("Llama-3 8B", box, strategy, 1e-2, 16)
+    run = circuits.overhead("Llama-3 8B", box, strategy, 1e-2, 16)
     assert (run["overhead"] == 0).all() and (run["reconfigurations"] == 0).all()
     assert float(overhead_estimate("Llama-3 8B", box, strategy.columns(16), 1e-2).overhead) == 0
     default = replace(strategy, order=DIMENSIONS)
-    assert (photonics.overhead("Llama-3 8B", box, default, 1e-2, 16)["overhead"] > 0).all()
+    assert (circuits.overhead("Llama-3 8B", box, default, 1e-2, 16)["overhead"] > 0).all()
     assert float(overhead_estimate("Llama-3 8B", box, default.columns(16), 1e-2).overhead) > 0
 
 

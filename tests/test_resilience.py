@@ -7,9 +7,8 @@ import networkx as nx
 import pytest
 from test_addressing import LARGE, every_kind
 
-from railcore.facts.units import Gbps
-from railcore.network.addressing import AddressPlan
-from railcore.network.addressing.resilience import (
+from railcore.engines.deployment import AddressPlan
+from railcore.engines.deployment.resilience import (
     FAILURES,
     bundle_units,
     ethernet_segments,
@@ -17,8 +16,9 @@ from railcore.network.addressing.resilience import (
     failure_domains,
     path_diversity,
 )
+from railcore.engines.deployment.segments import SegmentFabric
+from railcore.facts.units import Gbps
 from railcore.network.topology.graph import bisection_bandwidth
-from railcore.network.topology.segments import SegmentFabric
 
 
 def network(graph):

@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_addressing import LARGE, SMALL, SN5600, plans
 
-from railcore.network.addressing import AddressPlan
-from railcore.network.addressing.routing import EVPN, PRIVATE_ASNS, BgpDesign
-from railcore.network.topology.cluster import BGP_CONTROL_PLANES
-from railcore.network.topology.segments import SegmentFabric
+from railcore.engines.deployment import AddressPlan
+from railcore.engines.deployment.routing import BGP_CONTROL_PLANES, EVPN, PRIVATE_ASNS, BgpDesign
+from railcore.engines.deployment.segments import SegmentFabric
 
 
 @st.composite

@@ -11,9 +11,11 @@ from graph_faults import nic_bandwidth_left, node_bandwidth
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from railcore.engines.degraded import locality
+from railcore.engines.deployment import cabling
 from railcore.facts import catalog
 from railcore.facts.units import Gbps
-from railcore.network import cabling, locality, scale_out
+from railcore.network import scale_out
 from railcore.network.bill import bill_total
 from railcore.network.price_books import PriceBook, price_book
 from railcore.network.scale_out import Equipment

@@ -12,14 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.facts import files, units
-from railcore.training import iteration, machine
-from railcore.training import search as search_package
-from railcore.training.critical_path import critical_path
-from railcore.training.iteration import OBSTACLES, STRATEGY_COLUMNS, iteration_times
-from railcore.training.rank_order import ORDERS, PLACEMENTS, group_levels
-from railcore.training.runtime import MODERN, Runtime
-from railcore.training.search import (
+from railcore.engines import search as search_package
+from railcore.engines.search import (
     TIME_EDGES_S,
     SearchResult,
     divisors,
@@ -30,7 +24,14 @@ from railcore.training.search import (
     strategy_label,
     strategy_words,
 )
-from railcore.training.search.space import KEY
+from railcore.engines.search.space import KEY
+from railcore.engines.strategies import iteration
+from railcore.engines.strategies.critical_path import critical_path
+from railcore.engines.strategies.iteration import OBSTACLES, STRATEGY_COLUMNS, iteration_times
+from railcore.facts import files, units
+from railcore.training import machine
+from railcore.training.rank_order import ORDERS, PLACEMENTS, group_levels
+from railcore.training.runtime import MODERN, Runtime
 from railcore.training.transformer import Transformer
 
 DENSE = Transformer("dense", 6, 512, 8, 2, 2048, 4000, 64)
@@ -186,7 +187,7 @@ def test_every_row_divides(case):
 def test_blocks_of_the_space_change_nothing(case, block, monkeypatch):
     model, gpus, batches, runtime, limits = CASES[case]
     whole = rows_of(strategy_blocks(model, gpus, batches, runtime, **limits))
-    monkeypatch.setattr("railcore.training.search.space._BLOCK_ROWS", block)
+    monkeypatch.setattr("railcore.engines.search.space._BLOCK_ROWS", block)
     parts = list(strategy_blocks(model, gpus, batches, runtime, **limits))
     assert rows_of(parts) == whole and (len(parts) == 1) == (block == 10**6)
 
@@ -286,7 +287,7 @@ def test_plain_python_finds_the_same(case, monkeypatch):
 
 def test_numba_is_imported_where_a_search_runs():
     code = (
-        "import sys; from railcore.training.search import search; before = 'numba' in sys.modules; "
+        "import sys; from railcore.engines.search import search; before = 'numba' in sys.modules; "
         "found = search('Llama-3 8B', 'DGX H100', 8, 8, tensor=8); "
         "print(before, 'numba' in sys.modules, found.evaluated)"
     )

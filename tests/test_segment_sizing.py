@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from railcore.engines.deployment import AddressPlan
+from railcore.engines.deployment.segment_sizing import SegmentDemand, sizing_table, smallest_segment_fabric
+from railcore.engines.deployment.segments import SegmentFabric
 from railcore.facts.units import Gbps
-from railcore.network.addressing import AddressPlan
+from railcore.network.switches import SwitchModel, switch_model
 from railcore.network.topology.clos import clos_reach, ideal_clos_parts
-from railcore.network.topology.segment_sizing import SegmentDemand, sizing_table, smallest_segment_fabric
-from railcore.network.topology.segments import SegmentFabric, SwitchModel, switch_model
 
 SMALL = SwitchModel("small", 8, 400 * Gbps)
 SN5600 = switch_model("SN5600")  # 128 ports of 400 Gbps

@@ -6,9 +6,10 @@ from counted_parts import count_parts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from railcore.engines.deployment.segments import SegmentFabric
 from railcore.facts.units import Gbps
+from railcore.network.switches import SwitchModel, switch_model
 from railcore.network.topology.graph import bisection_bandwidth
-from railcore.network.topology.segments import SegmentFabric, SwitchModel, switch_model
 
 LARGE = SwitchModel("large", 512, 800 * Gbps)
 

@@ -6,8 +6,8 @@ import matplotlib.pyplot as plt
 import pytest
 
 from railcore.documents.nwktimes2025 import servers as document
-from railcore.network.topology.server import catalog_server
-from railcore.network.topology.ultra_ethernet import UltraEthernetSystem, fabric_planes
+from railcore.documents.nwktimes2025.ultra_ethernet import UltraEthernetSystem, fabric_planes
+from railcore.engines.deployment.server import catalog_server
 from railcore.workbench.drawing import servers
 from railcore.workbench.drawing.diagram import text_collisions
 

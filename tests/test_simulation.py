@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from jobs import DENSE, H100, MIXTURE, SOFTWARE, TIED, jobs, llama_8b
 from timelines import check
 
-from railcore.systems.photonics import PhotonicCircuits
+from railcore.engines.photonics.circuits import PhotonicCircuits
+from railcore.engines.steps.simulation import RAIL, ElectricalRails, StaticPartition, simulate
+from railcore.engines.steps.stage_program import StepOptions, fsdp_options
+from railcore.engines.steps.workload import training_step
 from railcore.training.machine import UNLIMITED_BANDWIDTH
 from railcore.training.parallelism import Strategy
-from railcore.training.simulation import RAIL, ElectricalRails, StaticPartition, simulate
-from railcore.training.stage_program import StepOptions, fsdp_options
-from railcore.training.workload import training_step
 
 EACH_PASS, ONCE, AFTER = StepOptions(), fsdp_options(), StepOptions(gradients_after_pass=True)
 SPLITS_OF_64 = [

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from railcore.documents.flops2024 import siting_claims, specification
 from railcore.documents.flops2024.siting_claims import EAST_AND_WEST, sitings_with_pair
+from railcore.engines.siting.authorities import authority_caps
+from railcore.engines.siting.split import find_places, nearest_to_anchors, sitings_by_objective
+from railcore.engines.siting.split_problem import OBJECTIVES, site_options
 from railcore.facts import catalog, claims, files, units
 from railcore.facts.catalog import UnknownName
 from railcore.facts.globe import great_circle_distance
 from railcore.facts.units import GW, km
-from railcore.systems.siting.authorities import authority_caps
 from railcore.systems.siting.candidates import candidates, candidates_by_radius, room_for
 from railcore.systems.siting.grid import PowerGrid, load_grid
-from railcore.systems.siting.split import find_places, nearest_to_anchors, sitings_by_objective
-from railcore.systems.siting.split_problem import OBJECTIVES, site_options
 from railcore.systems.siting.supply import AFTER_LOAD, RULES, feeds_demand
 
 # Gas plants: near Washington twice, at Celilo, Phoenix and Austin [latitude, longitude, GW, state, authority]

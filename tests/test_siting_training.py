@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from railcore.documents.flops2024 import siting_claims, specification
+from railcore.engines.siting.split import nearest_to_anchors
 from railcore.facts import catalog, claims
 from railcore.facts.catalog import UnknownName
 from railcore.facts.units import GW, MW, Gbps, Tbps, km, ms
@@ -20,7 +21,6 @@ from railcore.systems.multisite import multisite_times, training_by_siting, trai
 from railcore.systems.siting import geometry, placement
 from railcore.systems.siting.candidates import Candidates
 from railcore.systems.siting.grid import PowerGrid, load_grid
-from railcore.systems.siting.split import nearest_to_anchors
 from railcore.systems.siting.supply import Supply
 from railcore.training.transformer import catalog_model
 

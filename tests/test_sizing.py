@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from railcore.documents.flops2024 import sizing_claims, specification
 from railcore.documents.flops2024.specification import document_site, document_size
 from railcore.documents.readings import claim_verdicts
+from railcore.engines.datacenter.operation import columns_in_trillions
 from railcore.facts import catalog, units
 from railcore.network import cost, price_books
 from railcore.systems import datacenter
 from railcore.systems.datacenter import layouts
 from railcore.systems.datacenter.exposed import TrainingCase
-from railcore.systems.datacenter.operation import columns_in_trillions
 from railcore.systems.datacenter.rack_network import most_that_fit
 from railcore.systems.datacenter.sizing import Sizing, narrowest_format, number_format
 from railcore.training import scaling_laws, transformer

@@ -23,7 +23,9 @@ from railcore.facts import files
 from railcore.workbench import outputs
 from railcore.workbench.driver import parameters
 
-FLOORS = ("facts", "network", "training", "systems", "documents")  # `workbench` stands aside
+FLOORS = ("facts", "network", "training", "systems", "engines", "documents")  # `workbench` stands aside
+ENGINES = "deployment transport strategies search steps photonics degraded datacenter siting emulator".split()
+ENGINES += ["launch_lines", "validation"]
 DOCUMENTS = sorted({row["document"] for row in outputs.items().values()} - {"extra"})
 MODULES = sorted(path for path in (files.ROOT / "railcore").rglob("*.py"))
 NOTEBOOKS = sorted(files.NOTEBOOKS.glob("*.ipynb"))
@@ -68,6 +70,18 @@ def test_a_module_imports_its_own_floor_and_those_before_it():
                     assert any(imported.startswith(prefix) for prefix in allowed), f"{name} imports {imported}"
 
 
+def test_an_engine_imports_those_before_it():
+    for path in MODULES:
+        _, floor, *rest = [*name_of(path).split("."), ""]
+        if floor == "engines" and rest[0]:
+            before = ENGINES[: ENGINES.index(rest[0]) + 1]
+            for imported in imports(path):
+                _, other, *names = imported.split(".")
+                assert other != "engines" or names[0] in before, f"{name_of(path)} imports {imported}"
+    listed = importlib.import_module("railcore.engines").__doc__
+    assert re.findall(r"`(\w+)`", listed) == ENGINES
+
+
 def test_imports_have_no_circle():
     graph = nx.DiGraph((name_of(path), imported) for path in MODULES for imported in imports(path))
     graph.remove_edges_from(
@@ -88,7 +102,7 @@ def texts_and_names(path):
                 yield getattr(node, "lineno", 0), name
 
 
-@pytest.mark.parametrize("floor", ["network", "training", "systems"])
+@pytest.mark.parametrize("floor", ["network", "training", "systems", "engines"])
 def test_a_general_model_names_no_document(floor):
     found = [
         f"{path.relative_to(files.ROOT)}:{line} {text!r}"

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_addressing import LARGE, SMALL, every_kind
 
-from railcore.network.addressing import AddressPlan, address_use, summary_check
-from railcore.network.addressing.subnets import address_texts
-from railcore.network.topology.segments import SegmentFabric
+from railcore.engines.deployment import AddressPlan, address_use, summary_check
+from railcore.engines.deployment.segments import SegmentFabric
+from railcore.engines.deployment.subnets import address_texts
 
 
 def apart(networks):

@@ -5,19 +5,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from railcore.documents.railonly2023.two_stage import TwoStage
 from railcore.documents.railonly2023.two_stage_figures import two_stage_cases, two_stage_matrix
 from railcore.documents.railonly2025 import dense_traffic
-from railcore.training import collectives, traffic, transfers
-from railcore.training.collective_schedules import (
+from railcore.engines.emulator.collective_schedules import (
     collective_schedule,
     count_bytes,
     domain_rail_bytes,
     hierarchical_schedule,
 )
+from railcore.training import collectives, traffic, transfers
 from railcore.training.parallelism import Strategy
 from railcore.training.transfers import TrafficOptions, Transfer
 from railcore.training.transformer import Transformer, catalog_model
-from railcore.training.two_stage import TwoStage
 
 SMALL = Transformer("small", 8, 64, 8, 4, 96, 1000, 48, ffn_matrices=3, tied_embeddings=False)
 TIED = dataclasses.replace(SMALL, tied_embeddings=True, positions=48, ffn_matrices=2)

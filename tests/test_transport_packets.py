@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.facts import catalog
-from railcore.facts.units import Gbps
-from railcore.network.transport import (
+from railcore.engines.transport import (
     Flows,
     Framing,
     all_to_all,
@@ -26,10 +24,12 @@ from railcore.network.transport import (
     three_tier,
     transport,
 )
-from railcore.network.transport.hashing import live_paths
-from railcore.network.transport.kernel import congestion, layout, slots
-from railcore.network.transport.packets import ACKNOWLEDGED
-from railcore.network.transport.transports import transport_names
+from railcore.engines.transport.hashing import live_paths
+from railcore.engines.transport.kernel import congestion, layout, slots
+from railcore.engines.transport.packets import ACKNOWLEDGED
+from railcore.engines.transport.transports import transport_names
+from railcore.facts import catalog
+from railcore.facts.units import Gbps
 
 LINK = 100 * Gbps
 PACKET = float(ACKNOWLEDGED.mtu_bytes)

@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.facts.units import Gbps, us
-from railcore.network.topology import RailFabric, fat_tree, rail_only, rail_optimized
-from railcore.network.transport import (
+from railcore.engines.transport import (
     Flows,
     Framing,
     PathFabric,
@@ -32,7 +30,9 @@ from railcore.network.transport import (
     subflows_needed,
     three_tier,
 )
-from railcore.network.transport.fabric import SKIPPED
+from railcore.engines.transport.fabric import SKIPPED
+from railcore.facts.units import Gbps, us
+from railcore.network.topology import RailFabric, fat_tree, rail_only, rail_optimized
 
 LINK = 100 * Gbps
 

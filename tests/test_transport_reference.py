@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from railcore.network.transport import reference
-from railcore.network.transport.cases import TransportCase, run_case, without_idle_hosts
-from railcore.network.transport.runs import runs_of_cases
+from railcore.engines.transport import reference
+from railcore.engines.transport.cases import TransportCase, run_case, without_idle_hosts
+from railcore.engines.transport.runs import runs_of_cases
 
 SMALL = TransportCase("UEC NSCC", 16, 4, "100 Gbps", 1e5, "entropies=8", payload_bytes=4086)
 

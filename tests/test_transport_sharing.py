@@ -10,9 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plain_sharing import fair_rates, finish_s, timeline
 
-from railcore.facts import compiled, files
-from railcore.facts.units import Gbps
-from railcore.network.transport import (
+from railcore.engines.transport import (
     Flows,
     Framing,
     SharedLinks,
@@ -27,6 +25,8 @@ from railcore.network.transport import (
     permutation,
     three_tier,
 )
+from railcore.facts import compiled, files
+from railcore.facts.units import Gbps
 from railcore.workbench.driver import kernel_environment
 
 LINK = 100 * Gbps
@@ -284,7 +284,7 @@ def run_python(code, tmp_path, **variables):
 
 def test_numba_is_imported_where_a_loop_runs_and_its_code_is_kept(tmp_path):
     code = """
-from railcore.network.transport import SharedLinks
+from railcore.engines.transport import SharedLinks
 print("numba" in sys.modules)
 links = SharedLinks(np.zeros((2, 1), int), np.ones((2, 1)), np.ones(1), np.ones(2), np.zeros(2))
 print(links.finish_s().max(), "numba" in sys.modules)

@@ -8,18 +8,17 @@ import pytest
 
 from railcore.documents.flops2024 import transport_cases, transport_claims
 from railcore.documents.readings import claim_verdicts
+from railcore.engines.transport import delay, splitting, studies, transports
+from railcore.engines.transport import runs as transport_runs
+from railcore.engines.transport.cases import TransportCase, run_case
+from railcore.engines.transport.fabric import LATENCIES, hop_latencies, leaf_spine, rail_paths
+from railcore.engines.transport.flows import permutation, permutation_in_groups, split_flows
+from railcore.engines.transport.hashing import ecmp_paths
+from railcore.engines.transport.packets import simulate_packets
+from railcore.engines.transport.sharing import fair_sharing, ideal_spraying
 from railcore.facts import catalog, claims
 from railcore.facts.units import Gbps
-from railcore.network import delay
 from railcore.network.topology.rails import RailFabric
-from railcore.network.transport import runs as transport_runs
-from railcore.network.transport import splitting, studies, transports
-from railcore.network.transport.cases import TransportCase, run_case
-from railcore.network.transport.fabric import LATENCIES, hop_latencies, leaf_spine, rail_paths
-from railcore.network.transport.flows import permutation, permutation_in_groups, split_flows
-from railcore.network.transport.hashing import ecmp_paths
-from railcore.network.transport.packets import simulate_packets
-from railcore.network.transport.sharing import fair_sharing, ideal_spraying
 
 LINK = 100 * Gbps
 TINY = {"hosts": 16, "hosts_per_leaf": 4, "link_Bps": LINK, "flow_bytes": 65_536}

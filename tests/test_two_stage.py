@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railcore.documents import readings
-from railcore.documents.railonly2023 import two_stage_equations, two_stage_figures
+from railcore.documents.railonly2023 import two_stage, two_stage_equations, two_stage_figures
+from railcore.documents.railonly2023.two_stage import TIME_TERMS, equation_1, two_stage_sweep
 from railcore.documents.readings import changed_verdicts, merge_entries, with_prefix
+from railcore.engines.degraded.routed_flows import domain_ring, fabric_loads, nic_bandwidth_share
+from railcore.engines.emulator.collective_schedules import count_bytes, hierarchical_schedule, run_schedule
 from railcore.facts import catalog, claims
 from railcore.network.topology import rail_only, rail_optimized
-from railcore.training import traffic, two_stage
-from railcore.training.collective_schedules import count_bytes, hierarchical_schedule, run_schedule
+from railcore.training import traffic
 from railcore.training.parallelism import Strategy
-from railcore.training.routed_flows import domain_ring, fabric_loads, nic_bandwidth_share
-from railcore.training.two_stage import TIME_TERMS, equation_1, two_stage_sweep
 from railcore.workbench.charts import bars, curves
 
 MODEL = two_stage.catalog_two_stage("GPT-3", 1e15, 5e10, 9e11, rounds=8, weight_bytes=4, element_bytes=2)

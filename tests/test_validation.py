@@ -1,9 +1,10 @@
 import pytest
 
 from railcore.documents.railonly2025.iteration_claims import iteration_time_claims
+from railcore.engines import validation
+from railcore.engines.strategies.iteration import TIME_PARTS, iteration_times
 from railcore.facts import catalog, claims
-from railcore.training import machine, transformer, validation
-from railcore.training.iteration import TIME_PARTS, iteration_times
+from railcore.training import machine, transformer
 from railcore.training.parallelism import Strategy
 from railcore.training.transformer import RECOMPUTE, SHARDING
 

@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 from jobs import DENSE, FREE_LINKS, H100, MIXTURE, SOFTWARE, TIED, jobs, llama_8b
 from timelines import check
 
+from railcore.engines.steps.simulation import simulate
+from railcore.engines.steps.stage_program import StageProgram, StepOptions, fsdp_options
+from railcore.engines.steps.workload import LINKS, RING_KINDS, WORKLOAD_KINDS, replicas_alike, training_step
+from railcore.engines.strategies.layer_time import layer_costs
 from railcore.facts import catalog
 from railcore.training import transfers
-from railcore.training.layer_time import layer_costs
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.pipeline_schedule import pipeline_bubble_time, schedule
 from railcore.training.runtime import MODERN, catalog_runtime
-from railcore.training.simulation import simulate
-from railcore.training.stage_program import StageProgram, StepOptions, fsdp_options
 from railcore.training.transformer import GRADIENT_BYTES, WEIGHT_BYTES
-from railcore.training.workload import LINKS, RING_KINDS, WORKLOAD_KINDS, replicas_alike, training_step
 
 NO_SYNC = StepOptions(sync_groups=())
 SLOW_NODES = catalog_machine("DGX A100", hb_domain_size=4)

@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from railcore.systems.photonics import PhotonicCircuits
-from railcore.training.simulation import RAIL, StaticPartition
+from railcore.engines.photonics.circuits import PhotonicCircuits
+from railcore.engines.steps.simulation import RAIL, StaticPartition
 
 _WIDEST = 3**0.5  # times its standard deviation reaches a uniform number
 

@@ -6,9 +6,9 @@ One replica stands for all.
 import numpy as np
 import pandas as pd
 
+from railcore.engines.photonics import circuits
+from railcore.engines.photonics.estimate import STEP_SOFTWARE
 from railcore.facts import catalog
-from railcore.systems import photonics
-from railcore.systems.photonic_estimate import STEP_SOFTWARE
 from railcore.training.machine import as_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.transformer import as_model
@@ -77,7 +77,7 @@ def run(case: Case) -> pd.DataFrame:
     sharding, options = STEP_SOFTWARE[software]
     split = {"tensor": t, "context": c, "pipeline": p, "data": d, "interleave": v}
     strategy = Strategy(**split, sharding=sharding, sequence_parallel=t > 1)
-    table = photonics.overhead(model, PLATFORM, strategy, np.array(DELAYS_S), sequences, options=options)
+    table = circuits.overhead(model, PLATFORM, strategy, np.array(DELAYS_S), sequences, options=options)
     what = {"model": model, "platform": PLATFORM, "software": software, **split, "global_batch": sequences}
     return pd.concat([pd.DataFrame(what, index=table.index), table], axis=1)
 

@@ -3,9 +3,9 @@
 import pandas as pd
 
 from railcore.documents.flops2024 import transport_cases
-from railcore.network.transport import reference, studies
-from railcore.network.transport.cases import TransportCase, run_case
-from railcore.network.transport.transports import Transport
+from railcore.engines.transport import reference, studies
+from railcore.engines.transport.cases import TransportCase, run_case
+from railcore.engines.transport.transports import Transport
 
 CODE = ("railcore/facts", "railcore/network")
 ROWS = 1  # of a case

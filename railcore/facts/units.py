@@ -129,6 +129,12 @@ def show(value: float, symbol: str = "", digits: int = 6) -> str:
     return f"{number(scaled / multipliers[prefix], digits)} {prefix}{gap}{symbol}"
 
 
+def either(texts: list[str]) -> str:
+    """Texts as "a, b or c"."""
+    *most, last = texts
+    return f"{', '.join(most)} or {last}" if most else last
+
+
 def counted(count: float, nouns: str) -> str:
     """A count with what is counted, given in the plural: counted(1, "places") = "1 place"."""
     one = next((nouns.removesuffix(many) + end for many, end in _SINGULARS.items() if nouns.endswith(many)), nouns)

@@ -3,6 +3,8 @@
 The one account of failures: `parts_at_risk` lists the parts of a cluster, `expected_failures` their year.
 """
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
@@ -13,7 +15,6 @@ from railcore.facts.checks import at_least, one_of, positive
 from railcore.facts.units import hour, year
 from railcore.network.topology.photonic import PhotonicRails, rings_of_ports
 from railcore.network.topology.rails import RailFabric, rail_only, rail_optimized
-from railcore.network.topology.segments import SegmentFabric
 
 RATES = ("low", "value", "high")  # of the catalog's rows
 STOPS = ("what cuts GPUs off", "every part")  # what counts as a stop of a job
@@ -27,7 +28,7 @@ def host_gpus(platform: str = "") -> int:
     return int(catalog.item("platforms", platform).get("host_gpus", measured) if platform else measured)
 
 
-def parts_at_risk(fabric: RailFabric | SegmentFabric | PhotonicRails, platform: str = "") -> pd.DataFrame:
+def parts_at_risk(fabric: Any, platform: str = "") -> pd.DataFrame:
     """Parts of a cluster that can fail, and what one failure of each takes.
 
     What stops: a GPU, its NIC or its software stops one GPU, a host its GPUs. An HB switch stops the GPUs of its HB
@@ -35,12 +36,13 @@ def parts_at_risk(fabric: RailFabric | SegmentFabric | PhotonicRails, platform: 
     circuit switch stops GPUs whose NICs it leaves without a link; on photonic rails without a ring. What only slows:
     with several planes, or NIC ports on several switches, these parts take one plane's or port's share of a NIC. A part
     above tier 1 takes its share of the links or switches of its tier from all GPUs, as traffic spreads evenly; the
-    GPUs nearest to it lose more, see `training.degraded`.
+    GPUs nearest to it lose more, see `engines.degraded.jobs`.
 
     Parameters
     ----------
     fabric
-        The network and its HB domains.
+        The network and its HB domains: `PhotonicRails`, `RailFabric`, or another fabric of packet switches with its
+        gpus, hb_domain_size, domains, hb_switches, tiers, switches_by_tier, links_by_tier, nic_ports and homing.
     platform
         Of the catalog, for its hosts and HB switch chips or trays; by default hosts of `host_gpus` and one HB switch
         for each plane of an HB domain.
@@ -61,14 +63,10 @@ def parts_at_risk(fabric: RailFabric | SegmentFabric | PhotonicRails, platform: 
     return pd.DataFrame(rows, columns=_COLUMNS)
 
 
-def _packet_parts(fabric: RailFabric | SegmentFabric) -> list[tuple]:
+def _packet_parts(fabric: Any) -> list[tuple]:
     """Rows of `parts_at_risk` of switches, links and transceivers at both ends of a link."""
     n = fabric.gpus
-    if isinstance(fabric, SegmentFabric):
-        switches, links, ports, homes = fabric.switches_by_tier, fabric.links_by_tier, fabric.nic_ports, fabric.homing
-    else:
-        switches, links = fabric.parts.switches_by_tier.tolist(), fabric.parts.links_by_tier.tolist()
-        ports = homes = fabric.planes
+    switches, links, ports, homes = fabric.switches_by_tier, fabric.links_by_tier, fabric.nic_ports, fabric.homing
     leaves, above = sum(switches[:1]), sum(switches[1:])
     hosts, trunks = sum(links[:1]), sum(links[1:])
     upper = max(fabric.tiers - 1, 0)

@@ -7,7 +7,7 @@ Expert parallel ranks are no dimension of their own: the c d ranks that hold the
 tensor ranks are cut too, and e must divide t c d.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from railcore.facts.arguments import checked
 from railcore.facts.checks import one_of, whole
-from railcore.training import megatron
 from railcore.training.rank_order import DIMENSIONS, ORDERS, GroupLevels, group_levels
 from railcore.training.transformer import LEVELS, Transformer
 
@@ -315,30 +314,3 @@ class Strategy:
         how = {"group": "count", "members": "first", "within": "sum", "leaving": "sum", "largest_share": "max"}
         how |= {"on_one_rail": "sum", "neighbours_on_rail": "sum", "rails": "nunique"}
         return places.groupby("kind", sort=False).agg(how).rename(columns={"group": "groups"}).reset_index()
-
-
-@dataclass(frozen=True)
-class MegatronRun:
-    """What a launch line starts. model: None where the line does not describe one; global_batch [sequences]."""
-
-    strategy: Strategy
-    model: Transformer | None
-    global_batch: int
-    warnings: tuple[str, ...]
-
-
-@checked
-def megatron_run(args: str | Sequence[str], gpus: int | None = None, vocabulary: int | None = None) -> MegatronRun:
-    """Strategy, model and batch of a Megatron-LM launch line, checked against each other.
-
-    args: the line (torchrun's words included) or its words; gpus: N where the line does not say it; vocabulary: V
-    before padding, where the line has a tokenizer and no --vocab-size.
-    `warnings` lists the arguments that are not used and what had to be assumed. Raises ValueError for what contradicts
-    or does not divide. Source: Megatron-LM, megatron/training/arguments.py.
-    """
-    fields, model, batch = megatron.read_launch_line(args, gpus, vocabulary)
-    strategy = Strategy(**fields)
-    batch = batch or strategy.data * strategy.micro_batch
-    strategy.microbatches(batch)
-    odd = strategy.check(model, batch) if model else ()
-    return MegatronRun(strategy, model, batch, strategy.warnings + odd)

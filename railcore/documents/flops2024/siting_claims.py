@@ -8,16 +8,16 @@ import numpy as np
 import pandas as pd
 
 from railcore.documents.readings import Entries, verdict_readings
+from railcore.engines.siting.authorities import MAX_PARTS, authority_row, authority_table, feeders_of_parts
+from railcore.engines.siting.split import nearest_to_anchors, sitings_by_objective
+from railcore.engines.siting.split_problem import SiteOptions
 from railcore.facts import catalog, claims, files, units
 from railcore.facts.catalog import UnknownName
-from railcore.systems.siting.authorities import MAX_PARTS, authority_row, authority_table, feeders_of_parts
 from railcore.systems.siting.candidates import Candidates, Region, Room, most_disjoint
 from railcore.systems.siting.geometry import distance_to_place
 from railcore.systems.siting.grid import PowerGrid
 from railcore.systems.siting.nodes import PowerNodes
 from railcore.systems.siting.placement import nearest_direct_line, places_near_line
-from railcore.systems.siting.split import nearest_to_anchors, sitings_by_objective
-from railcore.systems.siting.split_problem import SiteOptions
 from railcore.systems.siting.supply import AFTER_LOAD, RULES, feeds_demand
 
 WASHINGTON, CELILO = "flops2024 east", "flops2024 west"  # of the catalog's wide_area

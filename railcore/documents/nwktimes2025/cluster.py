@@ -1,6 +1,6 @@
 """The cluster of Fig. 1-1 to 1-6: six nodes of four GPUs, and how the document numbers its parts."""
 
-from railcore.network.topology.cluster import Cluster
+from railcore.engines.deployment.cluster import Cluster
 
 NODES, GPUS_PER_NODE = 6, 4
 FIRST_RAIL = 0  # Fig. 1-1 has rails and local ranks from 0, chapter 13 rails from 1

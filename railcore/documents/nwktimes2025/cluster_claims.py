@@ -1,7 +1,7 @@
 """nwktimes2025's claims about the cluster of Fig. 1-1 to 1-6, and where its chapters contradict each other."""
 
 from railcore.documents.readings import Entries, with_prefix
-from railcore.network.topology.cluster import Cluster
+from railcore.engines.deployment.cluster import Cluster
 
 
 def cluster_claims(cluster: Cluster) -> Entries:

@@ -14,18 +14,18 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from railcore.facts.units import counted, number, show
-from railcore.training.collective_schedules import collective_schedule
-from railcore.training.emulator.comparison import (
+from railcore.engines.emulator.collective_schedules import collective_schedule
+from railcore.engines.emulator.comparison import (
     EmulatedRun,
     emulated_run,
     gradient_scopes,
     largest_difference,
     replica_scopes,
 )
-from railcore.training.emulator.feedforward import FeedForward
-from railcore.training.emulator.ranks import PHASES, EmulatedRanks, TransferLabel
-from railcore.training.emulator.timeline import RankTimeline, rank_timeline
+from railcore.engines.emulator.feedforward import FeedForward
+from railcore.engines.emulator.ranks import PHASES, EmulatedRanks, TransferLabel
+from railcore.engines.emulator.timeline import RankTimeline, rank_timeline
+from railcore.facts.units import counted, number, show
 from railcore.training.parallelism import Strategy
 
 ORDER = ("tensor", "context", "pipeline", "data")  # of the document's GPU numbers, the fastest first

@@ -5,10 +5,10 @@ import pandas as pd
 
 from railcore.documents.nwktimes2025.primer import FP32_BYTES, LEARNING_RATE
 from railcore.documents.readings import Entries, merge_entries, verdict_readings, with_prefix
-from railcore.training.emulator.comparison import EmulatedRun, gradient_scopes, replica_scopes
-from railcore.training.emulator.feedforward import FeedForward, ShardedFeedForward
-from railcore.training.emulator.ranks import EmulatedRanks
-from railcore.training.emulator.timeline import rank_timeline
+from railcore.engines.emulator.comparison import EmulatedRun, gradient_scopes, replica_scopes
+from railcore.engines.emulator.feedforward import FeedForward, ShardedFeedForward
+from railcore.engines.emulator.ranks import EmulatedRanks
+from railcore.engines.emulator.timeline import rank_timeline
 from railcore.training.parallelism import Strategy
 
 _GRADIENT = 2.0  # of the example in the text

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from railcore.network.addressing.profiles import (
+from railcore.engines.deployment.profiles import (
     FabricProfiles,
     GlobalAIFabricProfile,
     GpuIoTopology,
@@ -15,7 +15,8 @@ from railcore.network.addressing.profiles import (
     profile_breaks,
     profile_table,
 )
-from railcore.network.topology.segments import SegmentFabric, switch_model
+from railcore.engines.deployment.segments import SegmentFabric
+from railcore.network.switches import switch_model
 
 HOST_PORT, OTHER_HOST_PORT = "100 Gbps", "200 Gbps"  # of Fig. 13-8, and of Fig. 13-7
 SWITCH = "51.2T"  # of the catalog, with ports of 800 Gbps as in Fig. 13-8; the document names no model

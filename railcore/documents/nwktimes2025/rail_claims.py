@@ -7,9 +7,10 @@ import pandas as pd
 
 from railcore.documents.nwktimes2025 import rail_designs as designs
 from railcore.documents.readings import Entries, merge_entries, with_prefix
+from railcore.engines.deployment.resilience import failover, failure_domains
+from railcore.engines.deployment.segments import SegmentFabric
 from railcore.facts.units import number
-from railcore.network.addressing.resilience import failover, failure_domains
-from railcore.network.topology.segments import SegmentFabric, SwitchModel
+from railcore.network.switches import SwitchModel
 
 _BITS = 8  # of a byte
 

@@ -10,21 +10,22 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from railcore.engines.deployment.forwarding import path_transfers
+from railcore.engines.deployment.mac_tables import mac_tables
+from railcore.engines.deployment.port_map import PEER_LINKS
+from railcore.engines.deployment.rail_packing import rail_switch_order
+from railcore.engines.deployment.resilience import failure_domains
+from railcore.engines.deployment.routing import BgpDesign
+from railcore.engines.deployment.segments import SegmentFabric, leaf_name, rails_name
+from railcore.engines.deployment.subnets import AddressPlan
+from railcore.engines.deployment.summaries import SummaryCheck, summary_check
 from railcore.facts import catalog, files
 from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import one_of
 from railcore.facts.tables import read_csv
 from railcore.facts.units import Gbps, counted, number
-from railcore.network.addressing.mac_tables import mac_tables
-from railcore.network.addressing.port_map import PEER_LINKS
-from railcore.network.addressing.resilience import failure_domains
-from railcore.network.addressing.routing import BgpDesign
-from railcore.network.addressing.subnets import AddressPlan
-from railcore.network.addressing.summaries import SummaryCheck, summary_check
-from railcore.network.topology.forwarding import path_transfers
+from railcore.network.switches import switch_model
 from railcore.network.topology.graph import route
-from railcore.network.topology.rail_packing import rail_switch_order
-from railcore.network.topology.segments import SegmentFabric, leaf_name, rails_name, switch_model
 
 SWITCH = "Nexus 9348D-GX2A"  # of Fig. 13-6 and 13-7; the other figures name none
 PANEL_ROWS = 3  # of Fig. 13-6: its numbers run down columns of three

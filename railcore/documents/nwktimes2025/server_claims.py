@@ -5,11 +5,9 @@ from dataclasses import replace
 import pandas as pd
 
 from railcore.documents.nwktimes2025 import servers
+from railcore.documents.nwktimes2025.ultra_ethernet import UltraEthernetSystem, fabric_planes, parts_of_kind
 from railcore.documents.readings import Entries, merge_entries, with_prefix
-from railcore.facts import catalog, claims
-from railcore.facts.units import GB, counted, number, show
-from railcore.network.delay import DelayPath
-from railcore.network.topology.server import (
+from railcore.engines.deployment.server import (
     NETWORK,
     Server,
     flow_bandwidths,
@@ -18,7 +16,9 @@ from railcore.network.topology.server import (
     pcie_lane_use,
     pcie_switches_needed,
 )
-from railcore.network.topology.ultra_ethernet import UltraEthernetSystem, fabric_planes, parts_of_kind
+from railcore.engines.transport.delay import DelayPath
+from railcore.facts import catalog, claims
+from railcore.facts.units import GB, counted, number, show
 
 _HB = ("hb",)
 _PAIR = servers.BASEBOARD_PAIRS[0]

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from railcore.documents.readings import Entries, with_prefix
+from railcore.engines.search import divisors, search, strategy_label
 from railcore.facts import claims, files
 from railcore.facts.tables import read_csv
 from railcore.training.machine import Machine
-from railcore.training.search import divisors, search, strategy_label
 from railcore.training.transformer import Transformer
 
 

@@ -14,16 +14,16 @@ from railcore.documents.photonic2025.trace import (
     replayed_iteration_times,
 )
 from railcore.documents.readings import Entries, with_prefix
+from railcore.engines.photonics import circuit_lanes, circuits
+from railcore.engines.photonics.circuits import PhotonicCircuits
+from railcore.engines.photonics.control_plane import ControlPlane, catalog_control_plane, saturating_gpus
+from railcore.engines.steps.simulation import simulate
+from railcore.engines.steps.workload import Workload, replicas_alike, training_step
 from railcore.facts import catalog, claims, files, units
 from railcore.facts.checks import Floats, at_least
-from railcore.systems import circuit_policies, photonics
-from railcore.systems.control_plane import ControlPlane, catalog_control_plane, saturating_gpus
-from railcore.systems.photonics import PhotonicCircuits
 from railcore.training.machine import Machine, catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.runtime import MODERN, Runtime
-from railcore.training.simulation import simulate
-from railcore.training.workload import Workload, replicas_alike, training_step
 
 REQUESTS = {"on demand": False, "provisioned": True}  # provisioning or not
 QUOTED_S = 0.1  # reconfiguration delay at which the document quotes overheads
@@ -85,7 +85,7 @@ def replayed_fig8(delays_s: Sequence[float]) -> pd.DataFrame:
 def frontend_table(simulated: pd.DataFrame, fewer: pd.DataFrame, frontend_bytes: float) -> pd.DataFrame:
     """What tiny calls on the hosts' network save at 100 ms, in the replay and in a simulation.
 
-    simulated, fewer: of `photonics.overhead` without and with this size below which messages take the hosts' network.
+    simulated, fewer: of `circuits.overhead` without and with this size below which messages take the hosts' network.
     Columns source, requests, all_on_circuits, tiny_on_frontend: increases of the iteration time.
     """
     base, left = measured_run()["iteration_time"], windows_on_circuits(frontend_bytes)
@@ -145,7 +145,7 @@ def emulation_summary() -> pd.DataFrame:
 def fig8_table(delays_s: Sequence[float], simulated: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, float]]:
     """Fig. 8 thrice: the replay, a simulation, and the emulation up to the longest delay.
 
-    simulated: of `photonics.overhead`, with and without provisioning. Gives the table for
+    simulated: of `circuits.overhead`, with and without provisioning. Gives the table for
     `charts.reconfiguration.iteration_time_by_reconfiguration`, and the iteration time without reconfiguration by
     source [s].
     """
@@ -164,7 +164,7 @@ def fig8_table(delays_s: Sequence[float], simulated: pd.DataFrame) -> tuple[pd.D
 def replay_claims(simulated: pd.DataFrame, tiny: pd.DataFrame) -> Entries:
     """Values, reasons and readings of Fig. 8 and of the introduction's 3%.
 
-    simulated: of `photonics.overhead`, with delays of 0 and 100 ms, of the document's run; tiny: `frontend_table`.
+    simulated: of `circuits.overhead`, with delays of 0 and 100 ms, of the document's run; tiny: `frontend_table`.
     """
     base = measured_run()["iteration_time"]
     replay = {way: float(replayed_iteration_times(QUOTED_S, early) / base - 1) for way, early in REQUESTS.items()}
@@ -215,7 +215,7 @@ def fig8_answer(
     Parameters
     ----------
     simulated, at_full_rate
-        Of `photonics.overhead`, as the run was measured and at the rates of the catalog.
+        Of `circuits.overhead`, as the run was measured and at the rates of the catalog.
     job, delay_s
         What was simulated, in words; one of the delays [s].
     plane, ranks
@@ -326,7 +326,7 @@ def control_plane_table(
 def switch_table(switches: Mapping[str, float], added: pd.DataFrame) -> pd.DataFrame:
     """Circuit switches with the overhead of a step.
 
-    switches: reconfiguration times by name [s]; added: of `photonics.overhead`, for these in their order, with their
+    switches: reconfiguration times by name [s]; added: of `circuits.overhead`, for these in their order, with their
     control plane. Columns switch, alone_s, whole_s (with the control plane), on_demand, provisioned.
     """
     times = added.pivot(index="reconfiguration_s", columns="provisioning", values="overhead")
@@ -367,6 +367,6 @@ def explored_timeline(
     batch, one = strategy.data * micro_batches, replicas_alike(machine, strategy)
     step = training_step(model, machine, strategy, batch, **how, iterations=2, one_replica=one)
     run = simulate(step, network)
-    base = simulate(step, photonics.electrical_twin(network))
+    base = simulate(step, circuits.electrical_twin(network))
     title = f"{units.show(run.iteration_s, 's', 4)}, {run.iteration_s / base.iteration_s - 1:.2%} over electrical rails"
-    return draw({title: circuit_policies.rank_lanes(run, sorted(step.simulated)[:2])}, run.iteration_s)
+    return draw({title: circuit_lanes.rank_lanes(run, sorted(step.simulated)[:2])}, run.iteration_s)

@@ -28,15 +28,15 @@ from railcore.documents.photonic2025.windows import (
     rail_windows,
     window_count,
 )
+from railcore.engines.steps.simulation import ElectricalRails, StepTimeline, simulate
+from railcore.engines.steps.stage_program import fsdp_options
+from railcore.engines.steps.workload import Workload, training_step
 from railcore.facts import units
 from railcore.facts.checks import whole
 from railcore.training.machine import Machine, catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.runtime import MODERN
-from railcore.training.simulation import ElectricalRails, StepTimeline, simulate
-from railcore.training.stage_program import fsdp_options
 from railcore.training.transformer import Transformer, catalog_model
-from railcore.training.workload import Workload, training_step
 
 MODEL, PLATFORM = "Llama-3 8B", "Perlmutter GPU node"
 SOLVED_WINDOW = 4  # forward and backward pass of stage 1, in which nothing is on the rail

@@ -14,20 +14,15 @@ from railcore.documents.photonic2025.run import (
     unordered_pairs,
 )
 from railcore.documents.photonic2025.trace import measured_run, measured_windows, window_classes
-from railcore.documents.photonic2025.windows import (
-    definition_error,
-    largest_rail_difference,
-    rail_bursts,
-    window_count,
-)
+from railcore.documents.photonic2025.windows import definition_error, largest_rail_difference, rail_bursts, window_count
 from railcore.documents.readings import Entries, with_prefix
+from railcore.engines.photonics import ring_limits
+from railcore.engines.steps.simulation import StepTimeline
+from railcore.engines.validation import predictions, published_runs
 from railcore.facts import catalog, claims, files, units
 from railcore.facts.tables import read_csv
-from railcore.systems import ring_limits
 from railcore.training.machine import Machine
 from railcore.training.parallelism import Strategy
-from railcore.training.simulation import StepTimeline
-from railcore.training.validation import predictions, published_runs
 
 _LONG_S = 1e-3  # windows that the document counts as long
 _TIMED_GPUS = 1152  # of the run of reference [41], "about 1k" in the text

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from railcore.engines.steps.simulation import StepTimeline
 from railcore.facts.checks import Floats, Ints, whole
-from railcore.training.simulation import StepTimeline
 
 _LABELS = {"all_gather": "AG", "reduce_scatter": "RS", "all_reduce": "AR", "send_receive": "PP", "all_to_all": "A2A"}
 

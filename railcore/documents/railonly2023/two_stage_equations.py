@@ -12,16 +12,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from railcore.documents.railonly2023.two_stage import TIME_TERMS, TwoStage, TwoStageTime, collective_rounds, equation_1
 from railcore.documents.readings import Entries, with_prefix
-from railcore.facts import units
-from railcore.facts.checks import Floats, whole
-from railcore.training.collective_schedules import (
+from railcore.engines.emulator.collective_schedules import (
     collective_schedule,
     count_bytes,
     domain_rail_bytes,
     hierarchical_schedule,
 )
-from railcore.training.two_stage import TIME_TERMS, TwoStage, TwoStageTime, collective_rounds, equation_1
+from railcore.facts import units
+from railcore.facts.checks import Floats, whole
 
 
 def counted_iteration(model: TwoStage, batch_tokens: float, n_m: int, n_ds: int, n_df: int) -> TwoStageTime:

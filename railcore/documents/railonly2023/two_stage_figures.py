@@ -13,17 +13,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from railcore.documents.railonly2023 import two_stage
+from railcore.documents.railonly2023.two_stage import TIME_TERMS, TwoStage, two_stage_sweep
 from railcore.documents.readings import Entries, with_prefix
+from railcore.engines.degraded.routed_flows import domain_ring, nic_bandwidth_share
 from railcore.facts import catalog, claims, units
 from railcore.facts.checks import one_of
 from railcore.network.topology.clos import rail_parts
 from railcore.network.topology.rails import rail_only, rail_optimized
-from railcore.training import two_stage
 from railcore.training.parallelism import Strategy
-from railcore.training.routed_flows import domain_ring, nic_bandwidth_share
 from railcore.training.traffic import Traffic, from_transfers
 from railcore.training.transfers import Transfer
-from railcore.training.two_stage import TIME_TERMS, TwoStage, two_stage_sweep
 
 _DAYS = "intro.palm_days_one_gh200"
 _MODELS = ("GPT-3", "OPT3-175B", "PaLM-540B")

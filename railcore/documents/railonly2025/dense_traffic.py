@@ -7,8 +7,8 @@ from itertools import product
 import pandas as pd
 
 from railcore.documents.readings import Entries, with_prefix
+from railcore.engines.emulator.collective_schedules import domain_rail_bytes, hierarchical_schedule
 from railcore.facts import claims, units
-from railcore.training.collective_schedules import domain_rail_bytes, hierarchical_schedule
 from railcore.training.parallelism import Strategy
 from railcore.training.traffic import Traffic, from_transfers, iteration_traffic, traffic_summaries
 from railcore.training.transfers import TrafficOptions, Transfer, step_transfers

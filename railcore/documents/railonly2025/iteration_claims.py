@@ -7,13 +7,13 @@ from typing import Any
 import pandas as pd
 
 from railcore.documents.readings import Entries, with_prefix
+from railcore.engines.search import best_times, increasing_returns_share
+from railcore.engines.validation import TrainingDuration
 from railcore.facts import catalog, claims
 from railcore.facts.units import day
 from railcore.training.machine import Machine
 from railcore.training.runtime import MODERN, catalog_runtime
-from railcore.training.search import best_times, increasing_returns_share
 from railcore.training.transformer import Transformer
-from railcore.training.validation import TrainingDuration
 
 _ERROR, _DAYS = "fig7.mean_error", "intro.llama3_days"
 FIG8_MODELS = ("GPT-1T", "GPT-146B")

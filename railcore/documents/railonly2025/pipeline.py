@@ -13,8 +13,9 @@ import numpy as np
 import pandas as pd
 
 from railcore.documents.readings import Entries, with_prefix
+from railcore.engines.emulator import collective_schedules
 from railcore.facts import units
-from railcore.training import collective_schedules, collectives, pipeline_schedule
+from railcore.training import collectives, pipeline_schedule
 from railcore.training.pipeline_schedule import TRANSFERS, Timetable
 
 FORMULAS = {  # what each gives, in words

@@ -164,6 +164,26 @@ class RailFabric(HBDomains):
         """Switch tiers, 0 where no link is needed."""
         return int(self.parts.tiers)
 
+    @property
+    def switches_by_tier(self) -> tuple[int, ...]:
+        """Switches of each tier, the lowest first."""
+        return tuple(int(count) for count in self.parts.switches_by_tier)
+
+    @property
+    def links_by_tier(self) -> tuple[int, ...]:
+        """Links below each tier, all planes together."""
+        return tuple(int(count) for count in self.parts.links_by_tier)
+
+    @property
+    def nic_ports(self) -> int:
+        """Ports of a NIC, one for each plane."""
+        return self.planes
+
+    @property
+    def homing(self) -> int:
+        """Switches that the ports of a NIC are on."""
+        return self.planes
+
     @cached_property
     def is_oversubscribed(self) -> bool:
         """Whether its oversubscription takes parts away: not where one pod or one switch joins all GPUs at full rate.

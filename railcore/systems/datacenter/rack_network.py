@@ -9,9 +9,8 @@ from numpy.typing import ArrayLike
 
 from railcore.network.bill import NETWORK, bill_total, include_text
 from railcore.network.price_books import PriceBook, matching_books
+from railcore.network.switches import switch_model, usual_networks
 from railcore.network.topology.clos import rail_parts
-from railcore.network.topology.cluster import USUAL_SWITCHES
-from railcore.network.topology.segments import switch_model
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ def rack_network(rack_gpus: ArrayLike, nic_Bps: float, price_book: str) -> RackN
     are those of the same name or the default book's. Raises UnknownName for a book that the catalog lacks, and
     ValueError for a NIC that the switch has no ports for.
     """
-    switch = switch_model(USUAL_SWITCHES["scale-out"])
+    switch = switch_model(usual_networks()["scale-out"]["switch"])
     radix = switch.ports * switch.ports_of_interface(nic_Bps)
     return RackNetwork(rack_gpus, radix, *matching_books(price_book, rate_Bps=nic_Bps))
 

@@ -25,11 +25,7 @@ from railcore.facts.catalog import UnknownName
 from railcore.facts.globe import chord_length, degrees_of, unit_vectors
 from railcore.systems.siting.geometry import within_radius
 from railcore.systems.siting.grid import PowerGrid
-from railcore.systems.siting.supply import (
-    Supply,
-    average_intensity,
-    supply_of_groups,
-)
+from railcore.systems.siting.supply import Supply, average_intensity, supply_of_groups
 
 Grouping = tuple[np.ndarray, np.ndarray]  # node of each site (n,), centre of each node as a vector (nodes, 3)
 Method = Callable[[np.ndarray, np.ndarray, float], Grouping]

@@ -1,0 +1,522 @@
+"""A job on a real fabric: rail-only against rail-optimized networks, with a failed part, and over a year of failures.
+
+The job's flows are routed over the wired graph. They give the share of NIC bandwidth that the job receives, and its
+iteration time is that of NICs with this share. Ranks fill HB domains (scale-up or NVLink domains) in their order.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from railcore.engines.degraded.routed_flows import (
+    fabric_loads,
+    flow_patterns,
+    flow_times,
+    nic_bandwidth_share,
+    share_of_nic,
+)
+from railcore.engines.search import search, strategy_label
+from railcore.engines.strategies.iteration import iteration_times
+from railcore.facts import catalog
+from railcore.facts.arguments import checked
+from railcore.facts.checks import positive
+from railcore.facts.units import year
+from railcore.network import reliability
+from railcore.network.topology import RailFabric, faults, rail_only
+from railcore.network.topology.graph import fabric_name
+from railcore.training import traffic
+from railcore.training.machine import Machine, as_machine
+from railcore.training.parallelism import Strategy
+from railcore.training.runtime import MODERN, Runtime
+from railcore.training.transfers import TRAFFIC_KINDS
+from railcore.training.transformer import Transformer, as_model
+
+
+@checked
+def platform_fabric(platform: str, gpus: int, radix: int, machine: Machine | None = None) -> RailFabric:
+    """The rail-only network of a cluster of a catalog platform, its HB domains and bandwidths from there.
+
+    Parameters
+    ----------
+    platform
+        Of the catalog.
+    gpus, radix
+        Of the cluster; ports of a switch.
+    machine
+        Whose HB domains and bandwidths stand in place of the platform's.
+
+    Returns
+    -------
+    The fabric.
+    """
+    box = catalog.item("platforms", platform)
+    size, nic_Bps, hb_Bps = (box[name] for name in ("gpus", "nic_bandwidth", "hb_bandwidth"))
+    if machine:
+        size, nic_Bps, hb_Bps = machine.hb_domain_size, machine.nic_Bps, machine.hb_Bps
+    return rail_only(gpus, int(size), radix, nic_Bps=nic_Bps, hb_Bps=hb_Bps, hb_switches=int(box["hb_switches"]))
+
+
+def rail_only_and_optimized(fabric: RailFabric) -> dict[str, RailFabric]:
+    """The cluster of a fabric without a layer over its rails and with a full one, by name."""
+    return {"rail-only": fabric.with_layer(math.inf), "rail-optimized": fabric.with_layer(1.0)}
+
+
+@checked
+def dense_slowdown(
+    fabric: RailFabric,
+    model: Transformer,
+    machine: Machine,
+    strategy: Strategy,
+    global_batch: int,
+    runtime: Runtime | str = MODERN,
+) -> pd.DataFrame:
+    """A job on the rail-only and on the rail-optimized network of a cluster, from the loads of their links.
+
+    Collectives have rings within HB domains and a ring on every rail between them, as in the iteration time; where
+    groups lie unevenly in HB domains, one ring in the order of ranks. The iteration time leaves out what forwarding
+    takes in HB domains.
+
+    Parameters
+    ----------
+    fabric
+        Of strategy.gpus GPUs.
+    model, machine, strategy, runtime
+        The job, a GPU, whose links are those of the fabric, and the software.
+    global_batch
+        B [sequences].
+
+    Returns
+    -------
+    Columns fabric, busiest_link_s (all traffic of an iteration between domains over the busiest link of the network),
+    hb_forwarded_bytes (of it, what HB domains carry), nic_share (`nic_bandwidth_share`), iteration_s, and slowdown: its
+    iteration_s over that of rail-optimized, less 1.
+
+    Raises
+    ------
+    ValueError
+        For a fabric of another size, and as `Strategy.check`.
+    """
+    _check_fabric_size(fabric, strategy)
+    K, row, rows = fabric.hb_domain_size, strategy.columns(global_batch), []
+    patterns = list(flow_patterns(model, strategy, global_batch, K).values())
+    flows = _flows_between_domains(model, strategy, global_batch, K)
+    for name, network in rail_only_and_optimized(fabric).items():
+        loads = fabric_loads(network, flows)
+        hb = loads["kind"] == "hb"
+        share = nic_bandwidth_share(network, patterns)
+        busiest = loads.loc[~hb, "time_s"].max() if len(flows) else 0.0
+        forwarded = loads.loc[hb & loads["to"].str.contains("GPU"), "bytes"].sum()
+        rows.append((name, busiest, forwarded, share, _time_on_fabric(model, machine, network, row, runtime, share)[0]))
+    columns = ["fabric", "busiest_link_s", "hb_forwarded_bytes", "nic_share", "iteration_s"]
+    table = pd.DataFrame(rows, columns=columns)
+    return table.assign(slowdown=table["iteration_s"] / table["iteration_s"].iloc[-1] - 1)
+
+
+def _flows_between_domains(
+    model: Transformer, strategy: Strategy, global_batch: int, hb_domain_size: int
+) -> pd.DataFrame:
+    """All flows of an iteration between HB domains, with a ring on every rail where groups lie evenly in domains."""
+    job, rings = (model, strategy, global_batch), dict.fromkeys(TRAFFIC_KINDS, "hierarchical")
+    try:
+        whole = traffic.iteration_traffic(*job, algorithms=rings, hb_domain_size=hb_domain_size).entries()
+    except ValueError:  # uneven groups
+        whole = traffic.iteration_traffic(*job).entries()
+    return whole[whole["source"] // hb_domain_size != whole["target"] // hb_domain_size]
+
+
+def dense_slowdowns(
+    fabric: RailFabric, models: Mapping[str, Transformer], machine: Machine, batch: int, splits: int
+) -> pd.DataFrame:
+    """`dense_slowdown` of each model's best strategies: the best one of each of the fastest ways to split the GPUs.
+
+    Parameters
+    ----------
+    fabric
+        The cluster.
+    models
+        By name; a model that fits no strategy is left out.
+    machine
+        A GPU; its links are those of the fabric.
+    batch
+        [sequences].
+    splits
+        Ways to split the GPUs over tensor, context, pipeline and data ranks for each model.
+
+    Returns
+    -------
+    Columns model, strategy, times_best (its time over the best strategy's), and those of `dense_slowdown`, a row for
+    each network.
+    """
+    found = []
+    for name, model in models.items():
+        best = search(model, machine, fabric.gpus, batch, top=500).best
+        each = best.drop_duplicates(["tensor", "context", "pipeline", "data"]).head(splits)
+        for row in each.to_dict("records"):
+            table = dense_slowdown(fabric, model, machine, Strategy.from_columns(row), batch)
+            over = row["sequence_s"] / best["sequence_s"].iloc[0]
+            found.append(table.assign(model=name, strategy=strategy_label(row), times_best=over))
+    table = pd.concat(found, ignore_index=True)
+    return table[["model", "strategy", "times_best", *table.columns[:-3]]]
+
+
+def _check_fabric_size(fabric: RailFabric, strategy: Strategy) -> None:
+    """Raises ValueError for a fabric whose GPUs are not as many as the strategy's."""
+    if fabric.gpus != strategy.gpus:
+        raise ValueError(f"fabric has {fabric.gpus} GPUs, the strategy takes {strategy.gpus}: make them equal")
+
+
+def _time_on_fabric(
+    model: Transformer,
+    machine: Machine,
+    fabric: RailFabric,
+    row: Mapping[str, Any],
+    runtime: Runtime | str,
+    nic: float,
+    hb: float = 1.0,
+) -> tuple[float, str]:
+    """Iteration time [s] on a fabric whose NICs and HB links give the job these shares of their bandwidth.
+
+    row: a strategy as `iteration_times` takes it. Second result: "feasible", or what rules the strategy out.
+    """
+    left = replace(machine.on(fabric), nic_Bps=fabric.nic_Bps * nic, hb_Bps=fabric.hb_Bps * hb)
+    found = iteration_times(model, left, row, runtime)
+    return found.total_s.item(), found.limits.item()
+
+
+def mixture_slowdowns(
+    model: Transformer,
+    machine: Machine,
+    strategy: Strategy,
+    global_batch: int,
+    hb_domain_sizes: Sequence[int],
+    oversubscriptions: Sequence[float],
+) -> pd.DataFrame:
+    """Iteration time of a mixture of experts by HB domain size and by the way that tokens take to their experts.
+
+    Rows for each size: direct over an any-to-any layer of each oversubscription (1 is rail-optimized), and rail-only
+    with two hops, pipelined and in turn. Only the all-to-all is taken to cross the layer.
+
+    Parameters
+    ----------
+    model, machine, strategy
+        The job, and a GPU with its links.
+    global_batch
+        B [sequences].
+    hb_domain_sizes
+        K [GPUs].
+    oversubscriptions
+        Of the any-to-any layer.
+
+    Returns
+    -------
+    Columns hb_domain_size, way, oversubscription (infinite for rail-only), expert_s (on the critical path),
+    expert_link_s (a rank's links), iteration_s, and slowdown: over direct with a full layer, less 1.
+
+    Raises
+    ------
+    ValueError
+        For a model without experts and an HB domain larger than the cluster.
+    """
+    if not model.experts:
+        raise ValueError(f"model {model.name} has no experts: give a mixture of experts")
+    if max(hb_domain_sizes) > strategy.gpus:
+        raise ValueError(f"hb_domain_sizes is {hb_domain_sizes!r}: give at most the strategy's {strategy.gpus} GPUs")
+    ways = [("direct", float(ratio), "direct", True) for ratio in (1.0, *oversubscriptions)]
+    ways += [("two-hop, pipelined", math.inf, "two-hop", True), ("two-hop, in turn", math.inf, "two-hop", False)]
+    row, rows = strategy.columns(global_batch), []
+    for size, (way, ratio, routing, pipelined) in itertools.product(hb_domain_sizes, ways):
+        box = replace(machine, hb_domain_size=size, oversubscription=ratio, routing=routing, pipelined=pipelined)
+        found = iteration_times(model, box, row)
+        times = (found.breakdown["expert_s"], found.links["expert_link_s"], found.total_s)
+        rows.append((size, way, ratio, *(time.item() for time in times)))
+    columns = ["hb_domain_size", "way", "oversubscription", "expert_s", "expert_link_s", "iteration_s"]
+    table = pd.DataFrame(rows, columns=columns)
+    of_size = table.groupby("hb_domain_size", sort=False)
+    slowdown = table["iteration_s"] / of_size["iteration_s"].transform("first") - 1
+    return table.assign(slowdown=slowdown)[of_size.cumcount() > 0].reset_index(drop=True)
+
+
+@checked
+def failed_part_slowdowns(
+    fabric: RailFabric,
+    model: Transformer | str,
+    machine: Machine | str,
+    strategy: Strategy | Mapping[str, Any],
+    global_batch: int,
+    progress: Callable[[str], object] | None = None,
+    runtime: Runtime | str = MODERN,
+) -> pd.DataFrame:
+    """Iteration time of a job with one failed part, a row for each kind of part and way to go on.
+
+    The first row, fault "none", is the whole fabric. What happens after a fault:
+
+    - A GPU fails, or has neither NICs nor an HB domain: a spare one takes over, or the job drops the replicas that it
+      was part of, and a few more where those left fill HB domains unevenly. The others then run the whole batch, or
+      only their part of it.
+    - A NIC loses its rail: its traffic moves to other rails at both ends, in equal parts to all of them or to one.
+    - A trunk or spine fails: its traffic takes the others.
+    - An HB switch fails: the others carry all, as a slower HB domain. Without others its GPUs count as cut off.
+
+    An iteration waits for its slowest ranks: all NICs count as having the least share of bandwidth that a rank
+    receives in any of the job's patterns of traffic.
+
+    Parameters
+    ----------
+    fabric
+        Of strategy.gpus GPUs.
+    model, machine, strategy
+        The job, and a GPU, or their names in the catalog; the GPU's links are those of the fabric. A strategy may be
+        what `search` found.
+    global_batch
+        B [sequences].
+    progress
+        Called with a line of text before each fault, such as `print`.
+    runtime
+        The software, or its name in the catalog.
+
+    Returns
+    -------
+    Columns fabric, fault, job (way to go on), gpus_failed, gpus_idle (live ones that stand still), nics_cut,
+    gpus_waited_for (whose traffic the fault makes the slowest: the others wait for them), nic_share and hb_share (of
+    the bandwidth that the job receives), data (replicas), global_batch, iteration_s, tokens_share (tokens/s over the
+    whole fabric's), limit ("feasible", or the first thing that rules the strategy out). attrs["warnings"]: those of the
+    fabric, and texts where the whole job is not feasible and where HB domains are not the machine's.
+
+    Raises
+    ------
+    ValueError
+        For a fabric of another size, and as `Strategy.check`.
+
+    References
+    ----------
+    railonly2025, Fault Tolerance Properties.
+    """
+    model, machine = as_model(model), as_machine(machine)
+    if not isinstance(strategy, Strategy):
+        strategy = Strategy.from_columns(strategy)
+    _check_fabric_size(fabric, strategy)
+    tell = progress or (lambda line: None)
+    tell(f"{fabric_name(fabric)}, {fabric.gpus:,} GPUs: flows of the job")
+    patterns = list(flow_patterns(model, strategy, global_batch, fabric.hb_domain_size).values())
+    whole = [flow_times(fabric, pattern) for pattern in patterns]
+    job: dict[str, Any] = {"gpus_waited_for": 0, "nic_share": _nic_share(fabric, patterns, whole), "hb_share": 1.0}
+    job |= {"data": strategy.data, "global_batch": global_batch}
+    rows = [{"fault": "none", "gpus_failed": 0, "nics_cut": 0, "job": "whole", **job}]
+    slowed = replace(machine.on(fabric), nic_Bps=fabric.nic_Bps * job["nic_share"])
+    effects = faults.fault_effects(fabric).to_dict("records")
+    for done, effect in enumerate(effects, start=1):
+        tell(f"{fabric_name(fabric)}, fault {done} of {len(effects)}: {effect['fault']}")
+        fault = {name: effect[name] for name in ("fault", "gpus_failed", "nics_cut")}
+        lost = faults.lost_gpus(fabric, effect["fault"])
+        if lost.size:
+            ways = _without_ranks(model, slowed, strategy, global_batch, lost, runtime)
+        else:
+            ways = _rerouted(fabric, patterns, whole, effect)
+        rows += [fault | job | way for way in ways]
+    for row in rows:
+        row["iteration_s"], row["limit"] = math.inf, "no replica left"
+        if row["data"]:
+            padded = _padded(strategy, row["global_batch"], row["data"])
+            time = _time_on_fabric(model, machine, fabric, padded, runtime, row["nic_share"], row["hb_share"])
+            row["iteration_s"], row["limit"] = time
+    table = pd.DataFrame(rows).assign(fabric=fabric_name(fabric))
+    stopped = fabric.gpus // strategy.data * (strategy.data - table["data"])
+    speed = table["global_batch"] / table["iteration_s"]
+    table = table.assign(gpus_idle=(stopped - table["gpus_failed"]).clip(lower=0), tokens_share=speed / speed.iloc[0])
+    columns = (
+        "fabric fault job gpus_failed gpus_idle nics_cut gpus_waited_for nic_share hb_share data global_batch "
+        "iteration_s tokens_share limit"
+    )
+    table = table[columns.split()]
+    table.attrs["warnings"] = _job_warnings(fabric, machine, table["limit"].iloc[0])
+    return table
+
+
+def _job_warnings(fabric: RailFabric, machine: Machine, limit: str) -> tuple[str, ...]:
+    """Texts where the whole job is not feasible, by its limit, and where HB domains are not the machine's."""
+    texts = fabric.warnings
+    if limit != "feasible":
+        texts += (f"The job is not feasible even with nothing failed ({limit}): its times are of no real run.",)
+    if fabric.hb_domain_size != min(machine.hb_domain_size, fabric.gpus):
+        sizes = f"{fabric.hb_domain_size:,} GPUs, not the machine's {machine.hb_domain_size:,}"
+        texts += (f"HB domains are those of the fabric, {sizes}: take fabric and machine of one platform.",)
+    return texts
+
+
+def _nic_share(fabric: RailFabric, patterns: Sequence[pd.DataFrame], times: Sequence[np.ndarray]) -> float:
+    """The least `share_of_nic` over a job's patterns."""
+    return min((share_of_nic(fabric, *each) for each in zip(patterns, times, strict=True)), default=1.0)
+
+
+def _rerouted(
+    fabric: RailFabric, patterns: Sequence[pd.DataFrame], whole: Sequence[np.ndarray], effect: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Ways to go on after a fault that takes no rank from the job. whole: `flow_times` without it."""
+    if effect["fault"] == "HB switch":
+        left = {"hb_share": effect["hb_bandwidth"], "gpus_waited_for": fabric.hb_domain_size}
+        return [{"job": "HB domain on its other switches", **left}]
+    ways = {"rerouted over the other links": False}
+    if effect["nics_cut"]:
+        ways = {"moved to all other rails": False, "moved to one other rail": True}
+    rows = []
+    for job, one in ways.items():
+        times = [flow_times(fabric, pattern, effect["fault"], one) for pattern in patterns]
+        share, slowest = _nic_share(fabric, patterns, times), {-1}
+        for pattern, before, now in zip(patterns, whole, times, strict=True):
+            if now.max() > before.max() * (1 + 1e-9) and share_of_nic(fabric, pattern, now) <= share * (1 + 1e-9):
+                flows = pattern[now >= now.max() * (1 - 1e-9)]
+                slowest |= {*flows["source"], *flows["target"]}
+        rows.append({"job": job, "nic_share": share, "gpus_waited_for": len(slowest) - 1})
+    return rows
+
+
+def _without_ranks(
+    model: Transformer,
+    machine: Machine,
+    strategy: Strategy,
+    global_batch: int,
+    lost: np.ndarray,
+    runtime: Runtime | str,
+) -> list[dict[str, Any]]:
+    """Ways to go on after a fault that takes ranks from the job.
+
+    Replicas that are left may fill HB domains unevenly, which slows their collectives: the job does without up to K
+    more, whatever gives the most tokens/s.
+    """
+    spread = ("context", "tensor") if strategy.whole_experts else ("context",)
+    faster = [name for name in strategy.order[: strategy.order.index("data")] if name in spread]
+    within = math.prod(getattr(strategy, name) for name in faster)  # ranks of a replica that come before the next one's
+    each = min(strategy.expert // math.gcd(strategy.expert, within), strategy.data)  # replicas that share experts
+    most = strategy.data - each * np.unique(strategy.coordinates(lost)["data"] // each).size
+    data = np.arange(most, max(most - machine.hb_domain_size, 0), -each)
+    rows: list[dict[str, Any]] = [{"job": "spare GPUs take over"}]
+    batches = {"whole": np.full_like(data, global_batch), "less": global_batch // strategy.data * data}
+    for name, batch in batches.items():
+        best = {"data": 0, "global_batch": global_batch}
+        if data.size:
+            found = iteration_times(model, machine, _padded(strategy, batch, data), runtime)
+            feasible = found.feasible
+            speed = np.where(feasible | ~feasible.any(), batch / found.total_s, 0)  # by time alone where nothing fits
+            best = {"data": int(data[speed.argmax()]), "global_batch": int(batch[speed.argmax()])}
+        rows.append({"job": f"replicas dropped, {name} batch", **best})
+    return rows
+
+
+def _padded(strategy: Strategy, global_batch: ArrayLike, data: ArrayLike) -> dict[str, Any]:
+    """The strategy on fewer replicas, with the micro-batches of each rounded up."""
+    each = np.asarray(data) * strategy.micro_batch
+    return strategy.columns(1) | {"data": data, "global_batch": -(-np.asarray(global_batch) // each) * each}
+
+
+def fabrics_side_by_side(tables: pd.DataFrame) -> pd.DataFrame:
+    """Rows of `failed_part_slowdowns` of several fabrics side by side, a row for each fault and job.
+
+    Columns fault, job, then nics_cut, gpus_waited_for, nic_share, iteration_s and tokens_share of each fabric
+    ("rail-only_nic_share"), NaN where it has no such part.
+    """
+    shown = ["nics_cut", "gpus_waited_for", "nic_share", "iteration_s", "tokens_share"]
+    keys = tables[["fault", "job"]].drop_duplicates()
+    wide = tables.pivot(index=["fault", "job"], columns="fabric", values=shown)
+    wide.columns = [f"{fabric}_{name}" for name, fabric in wide.columns]  # units stay at the end
+    return keys.merge(wide.reset_index(), how="left")
+
+
+def training_goodput(
+    model: Transformer,
+    machine: Machine,
+    strategy: Strategy,
+    gpus: ArrayLike,
+    global_batch: ArrayLike,
+    radix: int,
+    platform: str,
+    checkpoint_time: float | None = None,
+    restart_time: float | None = None,
+    rate_factor: float = 1.0,
+    planes: int = 1,
+    runtime: Runtime | str = MODERN,
+) -> pd.DataFrame:
+    """Tokens per second that a job keeps when failures stop or slow it, on both networks, by GPUs of a cluster.
+
+    A failure that stops the job costs the work since the last checkpoint and a restart, on spare GPUs. M = year /
+    events, checkpoints after `reliability.checkpoint_interval`. With several planes P, a part that takes one plane of a
+    NIC slows the job until it is repaired: all wait for a NIC with (P - 1) / P of its bandwidth, iteration time T1, for
+    the share w = 1 - exp(-parts down) of the time. Two such parts at one NIC, and what parts above tier 1 take, are not
+    counted. G = `reliability.goodput` x (1 - w + w T / T1), tokens/s = G B s / T.
+
+    Parameters
+    ----------
+    model, machine
+        What is trained; a GPU and its links, K among them.
+    strategy
+        Its d becomes gpus / (t c p).
+    gpus, global_batch
+        Of a cluster; B [sequences]. They broadcast against each other.
+    radix
+        Ports of a switch.
+    platform
+        Of the catalog, for its HB switches and hosts.
+    checkpoint_time, restart_time
+        [s], by default those of a job in the catalog.
+    rate_factor
+        The catalog's failure rates are multiplied by it.
+    planes
+        Of the network.
+    runtime
+        The software, or its name in the catalog.
+
+    Returns
+    -------
+    Columns gpus, fabric, stops (as `reliability.job_interruptions`), rates ("low", "value", "high"), events_per_year,
+    mtbf_s, checkpoint_interval_s, slowed_share (w), slowed_iteration_s (T1), goodput (G), iteration_s, tokens_per_s,
+    effective_tokens_per_s, limit; tokens NaN where the strategy is not feasible. attrs["warnings"] names these
+    clusters.
+
+    Raises
+    ------
+    ValueError
+        For GPUs that are no multiple of t c p, and for times and a factor that are not positive.
+    """
+    positive("rate_factor", rate_factor)
+    job = catalog.item("failure_rates", "job")
+    saving = job["checkpoint_time"] if checkpoint_time is None else checkpoint_time
+    restart = job["restart_time"] if restart_time is None else restart_time
+    counts, batches = (array.ravel() for array in np.broadcast_arrays(np.asarray(gpus), np.asarray(global_batch)))
+    ranks = strategy.gpus // strategy.data
+    if np.any(counts % ranks) or np.any(counts < ranks):
+        raise ValueError(f"gpus is {gpus!r}: give multiples of tensor x context x pipeline, {ranks}")
+    rows = {**strategy.columns(0), "global_batch": batches, "data": counts // ranks}
+    found = iteration_times(model, machine, rows, runtime)
+    slowed_s = found.total_s
+    if planes > 1:
+        less = replace(machine, nic_Bps=machine.nic_Bps * (planes - 1) / planes)
+        slowed_s = iteration_times(model, less, rows, runtime).total_s
+    runs = pd.DataFrame({"gpus": counts, "iteration_s": found.total_s, "limit": found.limits})
+    runs["slowed_iteration_s"] = slowed_s
+    runs["tokens_per_s"] = np.where(
+        runs["limit"] == "feasible", batches * model.sequence_length / found.total_s, np.nan
+    )
+    cluster = machine.hb_domain_size, radix, platform, planes
+    events = {i: reliability.job_interruptions(n, *cluster) for i, n in enumerate(counts.tolist())}
+    table = pd.concat(events, names=["run"]).reset_index("run").join(runs, on="run").reset_index(drop=True)
+    table["events_per_year"] *= rate_factor
+    mtbf = year / table["events_per_year"].to_numpy()
+    slowed = -np.expm1(-table["planes_down"] * rate_factor)
+    share = reliability.goodput(mtbf, saving, restart) * (
+        1 - slowed * (1 - table["iteration_s"] / table["slowed_iteration_s"])
+    )
+    interval = reliability.checkpoint_interval(mtbf, saving)
+    table = table.assign(mtbf_s=mtbf, checkpoint_interval_s=interval, slowed_share=slowed, goodput=share)
+    table["effective_tokens_per_s"] = table["tokens_per_s"] * share
+    columns = "gpus fabric stops rates events_per_year mtbf_s checkpoint_interval_s slowed_share slowed_iteration_s "
+    columns += "goodput iteration_s tokens_per_s"
+    table.attrs["warnings"] = tuple(
+        f"{strategy_label(strategy.columns(0) | {'data': 1})} does not fit {model.name} on {n:,} GPUs: {limit}."
+        for n, limit in runs.loc[runs["limit"] != "feasible", ["gpus", "limit"]].itertuples(index=False)
+    )
+    return table[[*columns.split(), "effective_tokens_per_s", "limit"]]

@@ -1,0 +1,188 @@
+"""What each switch of an address plan is configured with: gateways, links, neighbours, summaries."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from railcore.engines.deployment.frr import (
+    ABOVE,
+    BELOW,
+    BfdTimers,
+    EthernetSegment,
+    EvpnPeer,
+    RoutedLink,
+    SwitchConfig,
+    VlanGateway,
+)
+from railcore.engines.deployment.port_map import interface_texts
+from railcore.engines.deployment.resilience import ethernet_segments
+from railcore.engines.deployment.routing import BgpDesign
+from railcore.engines.deployment.subnets import AddressPlan
+from railcore.engines.deployment.summaries import ipv4_network
+from railcore.facts.arguments import checked
+from railcore.facts.catalog import UnknownName
+
+BFD = BfdTimers()  # by default
+
+
+@checked
+def switch_config(bgp: BgpDesign, switch: str, mtu: int = 9216, bfd: BfdTimers | None = BFD) -> SwitchConfig:
+    """The configuration of one switch, for `frr.frr_text`.
+
+    A rail switch announces its subnets, or their summary, and no other switch's. A spine announces the summary of its
+    pod to the super-spines, and to its rail switches all but that, so that each knows when another one is cut off.
+
+    Parameters
+    ----------
+    bgp
+        AS numbers, sessions and summaries over an address plan.
+    switch
+        A name of `bgp.switches`.
+    mtu, bfd
+        Of the interfaces [bytes]; timers of its links, None for none.
+
+    Returns
+    -------
+    The configuration.
+
+    Raises
+    ------
+    UnknownName, ValueError
+        A switch that the plan lacks; iBGP; Ethernet segments without EVPN sessions; a summary that overlaps another's.
+    """
+    plan, switches = bgp.plan, bgp.switches.set_index("switch")
+    if switch not in switches.index:
+        raise UnknownName("switch of the plan", switch, list(switches.index))
+    at, fabric = switches.loc[switch], plan.fabric
+    tier, links, peers = int(at["tier"]), _routed_links(plan, switch, bgp.asns), _evpn_peers(bgp, switch)
+    check_exportable(bgp)
+    subnets = plan.subnets[plan.subnets["unit"] == at["unit"]] if tier == 1 else plan.subnets[:0]
+    summary = _summary(bgp, at) if links else ""
+    own = (summary,) if summary else tuple(subnets["subnet"])
+    many = plan.subnets_of_unit if tier == 1 else fabric.segments * plan.units_of_segment  # what a summary is over
+    above = {1: (*own, f"{at['loopback']}/32"), 2: (summary, f"{plan.loopback_pool} le 32") if summary else ()}
+    return SwitchConfig(
+        hostname=switch,
+        loopback=str(at["loopback"]),
+        as_number=int(at["asn"]) if links else 0,
+        mtu=mtu,
+        links=links,
+        gateways=_vlan_gateways(plan, subnets, switch) if fabric.routed else (),
+        ethernet_segments=_segments_of(plan, switch, at["unit"]) if peers and tier == 1 else (),
+        networks=tuple(subnets["subnet"]) if links else (),
+        aggregates=own if summary and many > 1 else (),
+        summary_only=tier == 1,
+        above_only=above.get(tier, ()) if links else (),
+        not_below=own if summary and tier == 2 and many > 1 else (),
+        maximum_paths=max(sum(link.group == group for link in links) for group in (ABOVE, BELOW)) or 1,
+        bfd=bfd if links else None,
+        evpn_peers=peers,
+    )
+
+
+def check_exportable(bgp: BgpDesign) -> None:
+    """Refuse what the export has no lines for. Raises ValueError naming what would do."""
+    if bgp.is_internal:
+        raise ValueError("control_plane is 'iBGP': the export has eBGP on every link, give 'eBGP' or 'BGP EVPN'")
+    if bgp.plan.bundling == "evpn" and not (bgp.control_plane == "BGP EVPN" and bgp.plan.fabric.spines):
+        raise ValueError(
+            "bundling is 'evpn', but rail switches have nobody to tell of their Ethernet segments: give control_plane "
+            "'BGP EVPN' and spines (rails_apart False when the fabric is sized), or bundling 'mlag'"
+        )
+    if bgp.plan.bundling == "evpn" and bgp.leaf_asns == "unit":
+        raise ValueError(
+            "leaf_asns is 'unit': switches of one AS refuse each other's routes, but those that share Ethernet "
+            "segments need them. Give 'each'"
+        )
+
+
+def interface_name(interface: int, lane: int, port_channel: int) -> str:
+    """Name of an interface in Linux: "swp7", "swp7s0" for lane 1 of one that breaks out, "bond3" for a port channel."""
+    if port_channel:
+        return f"bond{port_channel}"
+    return str(interface_texts([interface], [lane])[0])
+
+
+def _routed_links(plan: AddressPlan, switch: str, as_numbers: Mapping) -> tuple[RoutedLink, ...]:
+    """Links of a switch to the tiers above and below, a port channel once."""
+    trunks, found = plan.trunks, []
+    for here, there, group in (("", "peer_", ABOVE), ("peer_", "", BELOW)):
+        name, other = ("switch", "peer") if group == ABOVE else ("peer", "switch")
+        every = trunks[(trunks[name] == switch) & (trunks["kind"] == "trunk")]
+        own = every.drop_duplicates("subnet")
+        bonds = _bond_members(every, here, "subnet")
+        sides = [[own[f"{side}{column}"] for column in ("interface", "lane", "port_channel")] for side in (here, there)]
+        nets = own["subnet"], own[f"{here}address"], own[f"{there}address"]
+        for peer, a, b, c, d, e, f, subnet, address, peer_address in zip(
+            own[other], *sides[0], *sides[1], *nets, strict=True
+        ):
+            interfaces = interface_name(a, b, c), interface_name(d, e, f)
+            to = group, str(peer), interfaces[1], str(peer_address), int(as_numbers[peer])
+            found.append(RoutedLink(interfaces[0], f"{address}/31", *to, bonds.get(subnet, ())))
+    return tuple(found)
+
+
+def _bond_members(ends: pd.DataFrame, side: str, by: str) -> dict[Any, tuple[str, ...]]:
+    """Names of the interfaces of each port channel at one end ("" or "peer_") of some links, by a column."""
+    bonded = ends[ends[f"{side}port_channel"] > 0]
+    names = pd.Series(interface_texts(bonded[f"{side}interface"], bonded[f"{side}lane"]), bonded.index, dtype=object)
+    return {key: tuple(part) for key, part in names.groupby(bonded[by])}
+
+
+def _evpn_peers(bgp: BgpDesign, switch: str) -> tuple[EvpnPeer, ...]:
+    if bgp.control_plane != "BGP EVPN":
+        return ()
+    table = bgp.neighbours
+    own = table[(table["switch"] == switch) & (table["session"] == "loopback")]
+    ends = zip(own["neighbour"], own["neighbour_address"], own["neighbour_asn"], strict=True)
+    return tuple(EvpnPeer(str(peer), str(address), int(asn)) for peer, address, asn in ends)
+
+
+def _members(plan: AddressPlan, unit: str) -> list[str]:
+    """Switches of a unit, in order."""
+    table = plan.switches
+    return table.loc[table["unit"] == unit, "switch"].tolist()
+
+
+def _vlan_gateways(plan: AddressPlan, subnets: pd.DataFrame, switch: str) -> tuple[VlanGateway, ...]:
+    """Gateways of a rail switch's VLANs. Where its unit shares one, each switch has an address of its own before it."""
+    if subnets.empty:
+        return ()
+    members = _members(plan, str(subnets["unit"].iloc[0]))
+    own = members.index(switch) if plan.gateways > len(members) else None
+    found = []
+    for vlan, rail, subnet, gateway in subnets[["vlan", "rail", "subnet", "gateway"]].itertuples(index=False):
+        length, address, shared = subnet.partition("/")[2], gateway, ""
+        if own is not None and len(members) > 1:
+            first = str(ipv4_network("subnet", subnet)[1 + own])
+            address, shared = first, gateway
+        found.append(VlanGateway(int(vlan), int(rail), f"{address}/{length}", shared))
+    return tuple(found)
+
+
+def _segments_of(plan: AddressPlan, switch: str, unit: str) -> tuple[EthernetSegment, ...]:
+    """Port channels of a switch that its unit shares."""
+    members = _bond_members(plan.ports[plan.ports["switch"] == switch], "", "port_channel")
+    table = ethernet_segments(plan)
+    own = table.loc[table["unit"] == unit, ["port_channel", "es_id", "system_mac"]].sort_values("port_channel")
+    rows = own.itertuples(index=False)
+    return tuple(EthernetSegment(f"bond{at}", int(number), mac, members[at]) for at, number, mac in rows)
+
+
+def _summary(bgp: BgpDesign, at: pd.Series) -> str:
+    """Summary route that a switch announces upwards, "" for none: of one subnet it is the subnet itself."""
+    plan, tier = bgp.plan, int(at["tier"])
+    if not bgp.summarised or tier == 3 or (tier == 2 and not plan.fabric.super_spines):
+        return ""
+    if tier == 1 and plan.subnets_of_unit == 1:
+        return ""
+    level, name = ("unit", at["unit"]) if tier == 1 else ("pod", f"Pod{at['pod']}")
+    table = plan.summaries
+    (row,) = table[(table["level"] == level) & (table["name"] == name)].itertuples(index=False)
+    if not row.valid:
+        raise ValueError(
+            f"the summary {row.summary} of {name} overlaps another {level}'s: give summarised False, or subnets of a "
+            f"{level} that follow each other"
+        )
+    return str(row.summary)

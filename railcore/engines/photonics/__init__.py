@@ -1,0 +1,1 @@
+"""Photonic rails: circuits that change during a job, their control plane, their cost in time, and failed parts."""

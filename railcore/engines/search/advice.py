@@ -1,0 +1,127 @@
+"""What a search advises where GPUs do not fill HB domains: calls that work as printed, and what each of them costs."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from railcore.engines.search.space import allowed_values, divisors
+from railcore.facts import catalog
+from railcore.facts.units import show
+from railcore.network.topology import domain_warnings
+from railcore.training.machine import Machine, catalog_machine
+from railcore.training.runtime import MODERN, as_runtime
+from railcore.training.transformer import as_model
+
+_TRIED_DOMAINS = 200  # HB domains more or less, for a number of GPUs that fills them
+_AS_WELL = 1.1  # times the GPU-seconds of a sequence that such a number may take
+_NONE = "No number from half to twice as many fills them and trains about as well a GPU."
+_CLEARLY_FASTER = 1.05  # times as fast: worth HB domains of which some GPUs stay idle
+
+
+def warnings(result: Any, uneven: tuple[str, ...]) -> tuple[str, ...]:
+    """What is ragged in a search, and calls to compare with it. uneven: how groups of the best strategy lie."""
+    gpus, K = result.gpus, result.machine.hb_domain_size
+    if gpus % K == 0 and not uneven:
+        return ()
+    better = [_alternative(result, found) for found in _filling(result)] if gpus % K else []
+    advice = "Compare the searches below." if better else _NONE
+    smaller = divisors(gpus)
+    smaller = smaller[(smaller > 1) & (smaller < K)]
+    if smaller.size and len(result.best):
+        found = _searched(result, gpus, int(smaller[-1]))
+        if _speed(result, found) >= _CLEARLY_FASTER:
+            better.append(_alternative(result, found))
+    return (*domain_warnings(gpus, K, advice), *uneven, *better)
+
+
+def _filling(result: Any) -> list[Any]:
+    """Searches with the nearest numbers of GPUs, fewer and more, that fill HB domains and train about as well a GPU."""
+    K = result.machine.hb_domain_size
+    full = result.gpus // K
+    fewer, more = range(full, full // 2, -1)[:_TRIED_DOMAINS], range(full + 1, 2 * full + 2)[:_TRIED_DOMAINS]
+    tried = ((_searched(result, n * K, K) for n in way) for way in (fewer, more))
+    good = (next((each for each in some if _trains_as_well(result, each)), None) for some in tried)
+    return [each for each in good if each]
+
+
+def _searched(result: Any, gpus: int, hb_domain_size: int) -> Any:
+    """The same search with other GPUs, in all and in use of an HB domain."""
+    boxes = [replace(part.machine, hb_domain_size=hb_domain_size) for part in result.parts]
+    parts = [replace(part, gpus=gpus, machine=box) for part, box in zip(result.parts, boxes, strict=True)]
+    return type(result).merged(part.run() for part in parts)
+
+
+def _speed(result: Any, other: Any) -> float:
+    """Times as fast a sequence as in `result`, of the best strategies; 0 where nothing fits, infinite over nothing."""
+    if other.best.empty:
+        return 0.0
+    return math.inf if result.best.empty else result.best["sequence_s"].iloc[0] / other.best["sequence_s"].iloc[0]
+
+
+def _trains_as_well(result: Any, other: Any) -> bool:
+    return _speed(result, other) * _AS_WELL >= other.gpus / result.gpus
+
+
+def _alternative(result: Any, other: Any) -> str:
+    """The call of another search, the HB domains that it needs, what they cost, and its time, as a text."""
+    box, K = result.machine, other.machine.hb_domain_size
+    domains = other.gpus // K
+    used = f", {K:,} of the {box.hb_domain_size:,} GPUs of each in use" if box.hb_domain_size > K else ""
+    cost = _difference(domains - math.ceil(result.gpus / box.hb_domain_size), _price_usd(box))
+    speed = _speed(result, other)
+    compared = f", {speed:.3g} times as fast" if speed < math.inf else ""
+    takes = f"{show(other.best['total_s'].iloc[0], 's', 3)} an iteration{compared}"
+    return f"{call_text(other, box)}: {takes}, on {domains:,} HB domains{used} ({cost})."
+
+
+def _difference(domains: int, price_usd: float) -> str:
+    """HB domains more or less, and what they cost."""
+    if not domains:
+        return "as many"
+    word = "more" if domains > 0 else "fewer"
+    cost = f", {show(abs(domains) * price_usd, 'USD', 3)} by the catalog" if price_usd else ""
+    return f"{abs(domains):,} {word}{cost}"
+
+
+def _price_usd(machine: Machine) -> float:
+    """Price of an HB domain as the catalog has it for the machine's platform, 0 where it has none [USD]."""
+    if machine.platform not in catalog.names("platforms"):
+        return 0.0
+    box = catalog.item("platforms", machine.platform)
+    return box.get("price", 0.0) if box["gpus"] == machine.hb_domain_size else 0.0
+
+
+def call_text(result: Any, given: Machine, at_most: bool = False) -> str:
+    """The call that makes a search again, with fewer GPUs in use where `at_most`. given: the machine that a user has.
+
+    What is not as in the catalog stands there as its argument's name: model, machine, runtime.
+    """
+    part, runtimes = result.parts[0], list(dict.fromkeys(each.runtime for each in result.parts))
+    offloads = list(dict.fromkeys(each.offload or "none" for each in result.parts))
+    platform, K = part.machine.platform, part.machine.hb_domain_size
+    box = _named("machine", platform, "platforms", partial(catalog_machine, hb_domain_size=K), part.machine)
+    own = catalog.item("platforms", platform)["gpus"] if box != "machine" else given.hb_domain_size
+    limits = dict(part.allowed)
+    usual = dict(allowed_values(limits["global_batch"], {}))
+    shown = {"gpus": repr(result.gpus), "global_batch": repr(_one(limits["global_batch"]))}
+    shown |= {"hb_domain_size": repr(K)} if own != K else {}
+    shown |= {"at_most": "True"} if at_most else {}
+    if runtimes != [MODERN]:
+        names = [_named("runtime", each.name, "runtimes", as_runtime, each) for each in runtimes]
+        shown["runtime"] = "runtime" if "runtime" in names else names[0] if len(names) == 1 else f"[{', '.join(names)}]"
+    if offloads != ["none"]:
+        shown["offload"] = repr(offloads[0] if len(offloads) == 1 else offloads)
+    shown |= {name: repr(_one(values)) for name, values in limits.items() if values != usual[name] and values}
+    model = _named("model", part.model.name, "models", as_model, part.model)
+    return f"search({', '.join([model, box, *(f'{name}={text}' for name, text in shown.items())])})"
+
+
+def _one(values: Any) -> Any:
+    return values[0] if len(values) == 1 else list(values)
+
+
+def _named(argument: str, name: str, family: str, read: Callable[[str], Any], value: Any) -> str:
+    """An argument as it is written: the catalog's name where that is the same, else the argument's own."""
+    return repr(name) if name in catalog.names(family) and read(name) == value else argument

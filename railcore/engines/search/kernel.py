@@ -1,0 +1,216 @@
+"""The loop over all strategies of a search: it reads tables of layers and stages, and keeps what is best.
+
+Nothing is stored for each strategy. Where numbers are equal the strategy that comes first stays, so that no CPU and no
+number of processes changes an answer.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from railcore.engines.strategies.critical_path import critical_path
+from railcore.facts.compiled import inlined, njit
+
+TIME_EDGES_S = np.logspace(-6, 6, 12 * 200 + 1)  # of `SearchResult.histogram` [s]
+_CELL_SHIFT = 52 - 7  # a cell of numbers: the same exponent, and the same first 7 bits of the mantissa, 1/128 wide
+_STAGE, _LAYER, _BATCH = range(3)  # columns of places
+TIME, MEMORY, TOTAL = range(3)  # columns of what is kept of a strategy
+
+
+class Tables(NamedTuple):
+    """What a search reads.
+
+    layers, stages: records. Of each stage: its entries of layer_of from layer_first to layer_last, p, d and v as
+    floats, and whether v > 1. Of each entry: its row of layers, its micro-batch b, and its batches up to `last`, from
+    `first`, or from first_interleaved where v > 1. batches: sequences of an iteration. counts: strategies of a stage.
+    """
+
+    layers: Any
+    stages: Any
+    layer_of: Any
+    layer_first: Any
+    layer_last: Any
+    pipeline: Any
+    data: Any
+    interleave: Any
+    interleaved: Any
+    micro_batch: Any
+    first: Any
+    first_interleaved: Any
+    last: Any
+    batches: Any
+    counts: Any
+
+
+class Kept(NamedTuple):
+    """What a search writes.
+
+    counts: strategies by the bits of what rules them out. least_bytes: least memory of all. histogram: feasible
+    strategies by time between edges, and at last those on the last edge; cells: the bin in which a cell of numbers
+    begins, from first_cell on. best, front: columns TIME (of a sequence), MEMORY and TOTAL of the fastest strategies
+    and of the Pareto front, in order of time; best_at, front_at: their places, stage, layer and batch. sizes: rows of
+    `best` and of `front`. of_stage, of_stage_at: the fastest strategy of each stage, and its place.
+    """
+
+    counts: Any
+    least_bytes: Any
+    histogram: Any
+    edges: Any
+    cells: Any
+    first_cell: int
+    best: Any
+    best_at: Any
+    front: Any
+    front_at: Any
+    sizes: Any
+    of_stage: Any
+    of_stage_at: Any
+
+
+def empty_kept(stages: int, top: int, room: int = 1024) -> Kept:
+    """Room for the `top` fastest strategies of so many stages, and at first for a front of `room` strategies."""
+    low, high = (int(np.float64(edge).view(np.int64) >> _CELL_SHIFT) for edge in TIME_EDGES_S[[0, -1]])
+    starts = (np.arange(low, high + 1, dtype=np.int64) << _CELL_SHIFT).view(np.float64)
+    cells = np.clip(np.searchsorted(TIME_EDGES_S, starts, "right") - 1, 0, TIME_EDGES_S.size - 2)
+    return Kept(
+        counts=np.zeros(4, np.int64),
+        least_bytes=np.full(1, np.inf),
+        histogram=np.zeros(TIME_EDGES_S.size, np.int64),
+        edges=TIME_EDGES_S,
+        cells=cells,
+        first_cell=low,
+        best=np.zeros((top, 3)),
+        best_at=np.zeros((top, 3), np.int64),
+        front=np.zeros((room, 3)),
+        front_at=np.zeros((room, 3), np.int64),
+        sizes=np.zeros(2, np.int64),
+        of_stage=np.full((stages, 3), np.inf),
+        of_stage_at=np.zeros((stages, 3), np.int64),
+    )
+
+
+def grown(kept: Kept, room: int) -> Kept:
+    """The same with room for `room` more strategies of the front."""
+    more = kept.front.shape[0] + room
+    front, places = np.zeros((more, 3)), np.zeros((more, 3), np.int64)
+    front[: kept.front.shape[0]], places[: kept.front.shape[0]] = kept.front, kept.front_at
+    return kept._replace(front=front, front_at=places)
+
+
+@njit
+def sweep(tables: Tables, setting: Any, kept: Kept, begin: int, end: int) -> int:
+    """Evaluate the strategies of the stages from `begin` to `end`; the stage where the front has no room, or `end`.
+
+    Parameters
+    ----------
+    tables, setting
+        Records of layers and stages, and of machine and software.
+    kept
+        Written.
+    begin, end
+        Stages.
+
+    Returns
+    -------
+    The stage from which to go on, once the front has room.
+    """
+    top, shortest, longest = kept.best.shape[0], kept.edges[0], kept.edges[-1]
+    least = kept.least_bytes[0]
+    for s in range(begin, end):
+        if kept.sizes[1] + tables.counts[s] > kept.front.shape[0]:
+            kept.least_bytes[0] = least
+            return s
+        stage, p, d, v = tables.stages[s], tables.pipeline[s], tables.data[s], tables.interleave[s]
+        first = tables.first_interleaved if tables.interleaved[s] else tables.first
+        beaten_by = 0  # the strategy of the front that beat the one before
+        for i in range(tables.layer_first[s], tables.layer_last[s]):
+            layer, b = tables.layers[tables.layer_of[i]], tables.micro_batch[i]
+            for g in range(first[i], tables.last[i]):
+                batch = tables.batches[g]
+                path = critical_path(layer, stage, setting, b, p, d, v, batch)
+                memory, short = path.memory_bytes, int(path.short)
+                kept.counts[short] += 1
+                least = memory if memory < least else least
+                if short:
+                    continue
+                time = path.total_s / batch
+                if shortest <= time <= longest:  # a cell is narrower than a bin: there is one edge in it at most
+                    place = kept.cells[(np.float64(time).view(np.int64) >> _CELL_SHIFT) - kept.first_cell]
+                    kept.histogram[place + (time >= kept.edges[place + 1])] += 1
+                fastest = kept.of_stage[s]
+                if time < fastest[TIME] or (time == fastest[TIME] and memory < fastest[MEMORY]):
+                    _write(kept.of_stage, kept.of_stage_at, s, (time, memory, path.total_s), (s, i, g))
+                size = kept.sizes[0]
+                if size < top or time <= kept.best[size - 1, TIME]:
+                    kept.sizes[0] = _keep_fastest(kept, size, (time, memory, path.total_s), (s, i, g))
+                size, rival = kept.sizes[1], kept.front[beaten_by]
+                if beaten_by >= size or rival[TIME] > time or rival[MEMORY] > memory:
+                    beaten_by = _keep_on_front(kept, size, (time, memory, path.total_s), (s, i, g))
+    kept.least_bytes[0] = least
+    return end
+
+
+@inlined
+def _write(numbers: Any, places: Any, row: int, values: tuple, place: tuple) -> None:
+    numbers[row, TIME], numbers[row, MEMORY], numbers[row, TOTAL] = values
+    places[row, _STAGE], places[row, _LAYER], places[row, _BATCH] = place
+
+
+@inlined
+def _move(numbers: Any, places: Any, to: int, row: int) -> None:
+    for column in range(3):
+        numbers[to, column], places[to, column] = numbers[row, column], places[row, column]
+
+
+@njit
+def _keep_fastest(kept: Kept, size: int, values: tuple, place: tuple) -> int:
+    """Put a strategy among the fastest, by time and memory; equal ones came before and stay. The rows then."""
+    best, places = kept.best, kept.best_at
+    low, high = 0, size
+    while low < high:
+        middle = (low + high) // 2
+        time, memory = best[middle, TIME], best[middle, MEMORY]
+        if time < values[TIME] or (time == values[TIME] and memory <= values[MEMORY]):
+            low = middle + 1
+        else:
+            high = middle
+    same = low > 0 and best[low - 1, TIME] == values[TIME] and best[low - 1, MEMORY] == values[MEMORY]
+    if same or low == best.shape[0]:
+        return size
+    size = min(size + 1, best.shape[0])
+    for row in range(size - 1, low, -1):
+        _move(best, places, row, row - 1)
+    _write(best, places, low, values, place)
+    return size
+
+
+@njit
+def _keep_on_front(kept: Kept, size: int, values: tuple, place: tuple) -> int:
+    """Put a strategy on the front, unless one beats it; those that it beats go. The row of what beats it, or its own.
+
+    The front is in order of time, and its memory falls from row to row.
+    """
+    front, places = kept.front, kept.front_at
+    low, high = 0, size
+    while low < high:
+        middle = (low + high) // 2
+        if front[middle, TIME] <= values[TIME]:
+            low = middle + 1
+        else:
+            high = middle
+    if low > 0 and front[low - 1, MEMORY] <= values[MEMORY]:
+        return low - 1
+    if low > 0 and front[low - 1, TIME] == values[TIME]:
+        low -= 1
+    stop = low
+    while stop < size and front[stop, MEMORY] >= values[MEMORY]:
+        stop += 1
+    if stop == low:
+        for row in range(size, low, -1):
+            _move(front, places, row, row - 1)
+    else:
+        for row in range(stop, size):
+            _move(front, places, row - (stop - low - 1), row)
+    kept.sizes[1] = size + 1 - (stop - low)
+    _write(front, places, low, values, place)
+    return low

@@ -1,0 +1,241 @@
+"""What a search found: the best strategies, the Pareto front, counts, designs, and merging the results of parts."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from railcore.engines.search import advice, answers
+from railcore.engines.search.answers import KEPT_DESIGNS
+from railcore.engines.search.kernel import TIME_EDGES_S
+from railcore.engines.search.labels import with_strategy_labels
+from railcore.engines.search.space import DESIGN, KEY
+from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, Columns, IterationEstimate, iteration_times
+from railcore.facts.units import show
+from railcore.training.machine import Machine
+from railcore.training.runtime import Runtime
+from railcore.training.transformer import Transformer
+
+NUMBERS = ("sequence_s", "total_s", "memory_bytes")
+_ROW = (*STRATEGY_COLUMNS, *NUMBERS, "part")
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """What a search found. A strategy is a row with columns STRATEGY_COLUMNS, sequence_s, total_s and memory_bytes.
+
+    parts: what was searched for, a `SearchPart` for each choice of software, offload and GPUs used of an HB domain.
+    counts: strategies by what rules them out, "feasible" among them. splits: ways to split the GPUs over tensor,
+    context, pipeline and data ranks, by the first obstacle, "feasible" among them. least_memory_bytes: of all
+    strategies that divide. histogram: feasible strategies by time per sequence, between TIME_EDGES_S. fastest, front,
+    leaders: columns of strategies, with the number of their part; `best`, `pareto` and `designs` are made of them.
+    """
+
+    parts: tuple[Any, ...]
+    counts: dict[str, int]
+    splits: dict[str, int]
+    least_memory_bytes: float
+    histogram: np.ndarray
+    fastest: Columns
+    front: Columns
+    leaders: Columns
+
+    @classmethod
+    def merged(cls, results: Iterable["SearchResult"]) -> "SearchResult":
+        """One result of the parts of a search: what a search of all at once finds. Associative.
+
+        Of equal time and memory the first part's strategy stays, in a part the first one by KEY. Raises ValueError for
+        no results, and for results that kept different numbers of strategies.
+        """
+        results = list(results)
+        if len({part.top for each in results for part in each.parts}) != 1:
+            raise ValueError("results are none, or kept different numbers of strategies: merge those of one search")
+        if len(results) == 1:
+            return results[0]
+        number = {part: i for i, part in enumerate(dict.fromkeys(part for each in results for part in each.parts))}
+
+        def together(name: str) -> Columns:
+            tables = [getattr(each, name) for each in results]
+            rows = {column: np.concatenate([table[column] for table in tables]) for column in _ROW}
+            places = [np.array([number[part] for part in each.parts], np.int64) for each in results]
+            rows["part"] = np.concatenate([place[table["part"]] for place, table in zip(places, tables, strict=True)])
+            order = np.lexsort([*(rows[name] for name in reversed(("memory_bytes", "part", *KEY))), rows["sequence_s"]])
+            return {column: values[order] for column, values in rows.items()}
+
+        fastest, front, leaders = (together(name) for name in ("fastest", "front", "leaders"))
+        new = pd.DataFrame({name: leaders[name] for name in ("part", *DESIGN)}).duplicated().to_numpy()
+        return cls(
+            parts=tuple(number),
+            counts=_sums(each.counts for each in results),
+            splits=_sums(each.splits for each in results),
+            least_memory_bytes=min(each.least_memory_bytes for each in results),
+            histogram=np.sum([each.histogram for each in results], axis=0),
+            fastest=_some(fastest, fastest_of(fastest["sequence_s"], fastest["memory_bytes"], results[0].parts[0].top)),
+            front=_some(front, pareto_front(front["sequence_s"], front["memory_bytes"])),
+            leaders=_some(leaders, np.flatnonzero(~new)[:KEPT_DESIGNS]),
+        )
+
+    @property
+    def model(self) -> Transformer:
+        """What is trained."""
+        return self.parts[0].model
+
+    @property
+    def machine(self) -> Machine:
+        """A GPU and its links, as given."""
+        return self.parts[0].machine
+
+    @property
+    def runtime(self) -> Runtime:
+        """The software; of several the first."""
+        return self.parts[0].runtime
+
+    @property
+    def offload(self) -> tuple[str, ...]:
+        """What the host's memory holds; of several choices the first."""
+        return self.parts[0].offload
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the cluster."""
+        return self.parts[0].gpus
+
+    @property
+    def limits(self) -> dict[str, tuple[int, ...] | None]:
+        """Values allowed of each of STRATEGY_COLUMNS, None for whatever divides."""
+        return dict(self.parts[0].allowed)
+
+    @cached_property
+    def best(self) -> pd.DataFrame:
+        """The strategies of least time per sequence, in order, one of each time and memory.
+
+        Where parts differ, columns say in what: gpus and hb_domain_size in use, offload, runtime.
+        """
+        return self._table(self.fastest)
+
+    @cached_property
+    def pareto(self) -> pd.DataFrame:
+        """The strategies that no other beats in both time and memory, by time; columns as of `best`."""
+        return self._table(self.front)
+
+    def _table(self, rows: Columns) -> pd.DataFrame:
+        columns = {name: rows[name] for name in (*STRATEGY_COLUMNS, *NUMBERS)}
+        parts, each = self.parts, rows["part"]
+        if self.parts[0].at_most:
+            columns["gpus"] = np.prod([rows[name] for name in ("tensor", "context", "pipeline", "data")], axis=0)
+        varying = {
+            "hb_domain_size": [part.machine.hb_domain_size for part in parts],
+            "offload": [" and ".join(part.offload) or "none" for part in parts],
+            "runtime": [part.runtime.name for part in parts],
+        }
+        columns |= {name: np.asarray(texts)[each] for name, texts in varying.items() if len(set(texts)) > 1}
+        return pd.DataFrame(columns)
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """Where GPUs do not fill HB domains or groups of the best lie unevenly in them, and searches to compare with.
+
+        Of these each is a call, with what it costs in HB domains and the time that it finds.
+        """
+        uneven = self._estimate(_some(self.fastest, [0])).warnings if len(self.best) else ()
+        return uneven if self.parts[0].at_most else advice.warnings(self, uneven)
+
+    @property
+    def evaluated(self) -> int:
+        """Strategies evaluated."""
+        return sum(self.counts.values())
+
+    def strategy(self) -> dict[str, int]:
+        """The best strategy. Raises ValueError where none is feasible: the least memory needed, and the GPU's."""
+        if len(self.best):
+            return {name: int(self.best.iloc[0][name]) for name in STRATEGY_COLUMNS}
+        if not self.evaluated:
+            raise ValueError(
+                f"no split of {self.gpus} GPUs divides {self.model.name} and its batch (splits by what stops them: "
+                f"{self.splits}): change the GPUs or the batch, or leave GPUs idle: "
+                f"{advice.call_text(self, self.machine, at_most=True)}"
+            )
+        raise ValueError(
+            f"{self.model.name} fits no strategy of {self.gpus} GPUs: the least needs "
+            f"{show(self.least_memory_bytes, 'B', 4)} of a GPU's {show(self.machine.memory_bytes, 'B', 4)}: "
+            "take more GPUs or larger ones"
+        )
+
+    def distribution(self) -> pd.DataFrame:
+        """Feasible strategies by time: columns times_best (over the best strategy's time) and share, cumulative."""
+        if self.best.empty:
+            return pd.DataFrame({"times_best": [], "share": []})
+        some = np.flatnonzero(self.histogram)
+        times = np.maximum(TIME_EDGES_S[some + 1] / self.best["sequence_s"].iloc[0], 1.0)
+        return pd.DataFrame({"times_best": times, "share": np.cumsum(self.histogram[some]) / self.histogram.sum()})
+
+    def breakdown(self) -> pd.DataFrame:
+        """The best strategies with time [s], memory [bytes], and the parts of the time that any of them has."""
+        labelled, parts = with_strategy_labels(self.best), pd.DataFrame(self.estimate().breakdown)
+        return labelled[["strategy", "total_s", "memory_bytes"]].join(parts.loc[:, parts.max() > 0])
+
+    def estimate(self) -> IterationEstimate:
+        """`iteration_times` of the best strategies, with breakdown, links and memory."""
+        return self._estimate(self.fastest)
+
+    def _estimate(self, rows: Columns, **changes: Any) -> IterationEstimate:
+        """Of rows of strategies, each on its part's machine, fields of which may be changed."""
+        found = {}
+        for number in np.unique(rows["part"]).tolist() or [0]:
+            part, mine = self.parts[number], rows["part"] == number
+            columns = {name: rows[name][mine] for name in STRATEGY_COLUMNS}
+            box = replace(part.machine, **changes) if changes else part.machine
+            found[number] = np.flatnonzero(mine), iteration_times(part.model, box, columns, part.runtime, part.offload)
+        order = np.argsort(np.concatenate([places for places, _ in found.values()]))
+        joined: dict[str, Any] = {}
+        estimates = [estimate for _, estimate in found.values()]
+        for field in fields(IterationEstimate):
+            values = [getattr(estimate, field.name) for estimate in estimates]
+            if isinstance(values[0], dict):
+                joined[field.name] = {key: np.concatenate([each[key] for each in values])[order] for key in values[0]}
+            elif isinstance(values[0], tuple):
+                joined[field.name] = tuple(dict.fromkeys(text for each in values for text in each))
+            else:
+                joined[field.name] = np.concatenate(values)[order]
+        return IterationEstimate(**joined)
+
+    def designs(self, n: int = 5) -> pd.DataFrame:
+        """The best n designs, each by its fastest strategy; see `answers.designs`. n: at most KEPT_DESIGNS."""
+        return answers.designs(self, n)
+
+    def runner_up_wins(self, n: int = 2) -> pd.DataFrame:
+        """What would have to change for design n to be faster than the best one; see `answers.runner_up_wins`."""
+        return answers.runner_up_wins(self, n)
+
+    def robust(self, n: int = 5) -> pd.DataFrame:
+        """The best n designs with uncertain inputs at their low and high ends; see `answers.robust`."""
+        return answers.robust(self, n)
+
+
+def _sums(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for each in counts:
+        for name, number in each.items():
+            total[name] = total.get(name, 0) + number
+    return total
+
+
+def _some(rows: Columns, places: Any) -> Columns:
+    return {name: values[places] for name, values in rows.items()}
+
+
+def fastest_of(time: np.ndarray, memory: np.ndarray, top: int) -> np.ndarray:
+    """Places of the least times, in order; of strategies with the same time and memory the first."""
+    order = np.lexsort((memory, time))
+    new = np.ones(order.size, bool)
+    new[1:] = (np.diff(time[order]) > 0) | (np.diff(memory[order]) != 0)
+    return order[new][:top]
+
+
+def pareto_front(time: np.ndarray, memory: np.ndarray) -> np.ndarray:
+    """Places of the pairs that no other equals in both and beats in one, by time; the first of equals."""
+    order = np.lexsort((memory, time))
+    return order[np.diff(np.minimum.accumulate(memory[order]), prepend=np.inf) < 0]

@@ -1,0 +1,331 @@
+"""Iteration time of many strategies at once: breakdown, how busy links are, memory, and what rules a strategy out.
+
+Symbols as in `railcore.engines.strategies.layer_time`, which gives the costs of a layer.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from railcore.engines.strategies.critical_path import LAYER_ROW, MEMORY, NETWORK, SETTING, CriticalPath, critical_path
+from railcore.engines.strategies.layer_time import (
+    COMPUTE_PARTS,
+    LAYER_COLUMNS,
+    LAYER_PARTS,
+    LINK_KINDS,
+    LayerCosts,
+    layer_costs,
+)
+from railcore.engines.strategies.stage_costs import STAGE_COLUMNS, STAGES, StageCosts, stage_costs
+from railcore.facts import checks
+from railcore.facts.arguments import checked
+from railcore.facts.units import show
+from railcore.training.machine import Machine, as_machine
+from railcore.training.parallelism import Strategy, indivisible
+from railcore.training.rank_order import ORDERS, group_levels
+from railcore.training.runtime import MODERN, OFFLOADS, Runtime, as_runtime
+from railcore.training.transformer import LEVELS, Transformer, as_model
+
+_SWITCHES = ("sequence_parallel", "keep_gathered", "ends_as_layers", "whole_experts")
+_OPTIONAL = ("keep_gathered", "ends_as_layers", "whole_experts", "placement")  # 0 where a table lacks them
+_COUNTS = ("micro_batch", "tensor", "context", "expert", "pipeline", "data", "interleave")
+STRATEGY_COLUMNS = (*_COUNTS, "sequence_parallel", *LEVELS, *_OPTIONAL, "global_batch")
+STRATEGY_RANGES = dict.fromkeys(STRATEGY_COLUMNS, (1, 2**31)) | dict.fromkeys(_SWITCHES, (0, 1))
+STRATEGY_RANGES |= {name: (0, len(levels) - 1) for name, levels in (LEVELS | {"placement": tuple(ORDERS)}).items()}
+_RANK_PARTS = ("logits", "pipeline", "bubble", "data", "optimizer", "offload", "once", "straggler")
+TIME_PARTS = tuple(f"{name}_s" for name in (*LAYER_PARTS, *_RANK_PARTS))
+OBSTACLES = ("heads", "layers", "batch", "interleave", "sequence", "experts", "network", "memory")
+_WARNED = {"tensor": "tensor", "context": "context", "expert": "expert", "data": "replica"}  # kinds of groups by name
+Columns = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class IterationEstimate:
+    """Times [s] and bytes of each strategy, arrays of one shape.
+
+    breakdown: what is on the critical path, by TIME_PARTS; it adds up to `total_s`. links: how long a rank takes for
+    each kind of traffic, hidden or not. hb_utilization, nic_utilization: share of the iteration for which a GPU's HB
+    interconnect and NIC are busy with all kinds, one direction; never above 1. memory: by kind, on the fullest rank.
+    obstacles: what rules a strategy out, bit i for OBSTACLES[i], 0 for nothing. warnings: where groups of ranks lie
+    unevenly in HB domains, as texts.
+    """
+
+    total_s: np.ndarray
+    breakdown: dict[str, np.ndarray]
+    links: dict[str, np.ndarray]
+    hb_utilization: np.ndarray
+    nic_utilization: np.ndarray
+    memory: dict[str, np.ndarray]
+    obstacles: np.ndarray
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def memory_bytes(self) -> np.ndarray:
+        """Bytes on the fullest rank."""
+        return np.asarray(sum(self.memory.values()))
+
+    @property
+    def feasible(self) -> np.ndarray:
+        """Whether nothing rules a strategy out."""
+        return self.obstacles == 0
+
+    @cached_property
+    def limits(self) -> np.ndarray:
+        """All that rules a strategy out as a text, such as "layers, memory"; "feasible" where nothing does."""
+        return obstacle_names(self.obstacles)
+
+    def table(self) -> pd.DataFrame:
+        """One strategy as a table to read: time and memory by kind, with units; of several a row each, in SI units."""
+        if self.total_s.size > 1:
+            flat = {"total_s": self.total_s, "memory_bytes": self.memory_bytes, "limit": self.limits}
+            flat |= {"hb_utilization": self.hb_utilization, "nic_utilization": self.nic_utilization}
+            return pd.DataFrame({name: np.ravel(values) for name, values in (flat | self.breakdown).items()})
+        total, memory = self.total_s.item(), self.memory_bytes.item()
+        rows = [("iteration", show(total, "s", 4), 1.0)]
+        parts = sorted(((time.item(), name) for name, time in self.breakdown.items()), reverse=True)
+        rows += [(f"  {name.removesuffix('_s')}", show(time, "s", 4), time / total) for time, name in parts if time > 0]
+        rows += [
+            ("HB interconnect busy", "", self.hb_utilization.item()),
+            ("NIC busy", "", self.nic_utilization.item()),
+        ]
+        rows += [("memory of the fullest GPU", show(memory, "B", 4), 1.0)]
+        sizes = ((size.item(), name) for name, size in self.memory.items())
+        rows += [
+            (f"  {name.removesuffix('_bytes')}", show(size, "B", 4), size / memory) for size, name in sizes if size > 0
+        ]
+        rows += [("limit", self.limits.item(), np.nan)]
+        table = pd.DataFrame(rows, columns=["what", "value", "share"])
+        return table.assign(share=["" if np.isnan(share) else f"{share:.1%}" for share in table["share"]])
+
+    def __str__(self) -> str:
+        return self.table().to_string(index=False)
+
+    def _repr_html_(self) -> str:
+        return self.table().to_html(index=False)
+
+
+def obstacle_names(obstacles: np.ndarray) -> np.ndarray:
+    """Texts of OBSTACLES given as bits, "feasible" for 0."""
+    names = [
+        ", ".join(name for i, name in enumerate(OBSTACLES) if code >> i & 1) or "feasible"
+        for code in range(1 << len(OBSTACLES))
+    ]
+    return np.asarray(np.asarray(names, object)[obstacles], object)
+
+
+@checked
+def iteration_times(
+    model: Transformer | str,
+    machine: Machine | str,
+    strategies: Strategy | Mapping | Sequence,
+    runtime: Runtime | str = MODERN,
+    offload: str | Sequence[str] = "none",
+    global_batch: int | None = None,
+) -> IterationEstimate:
+    """Iteration time of every strategy, its breakdown, how busy its links are, and memory.
+
+    The time is that of `critical_path`, from the costs of a layer (`layer_costs`) and of a stage (`stage_costs`).
+    Ranks are placed tensor first, then context, data, pipeline, or as the strategy's order says; expert ranks are
+    neighbours among the context and data ranks. Layers that do not divide over stages are rounded up on the fullest
+    one. What a strategy cannot split is computed rounded up, and carries all its obstacles (`indivisible`), as do a
+    time that is not finite ("network") and a GPU that is too small ("memory").
+
+    Parameters
+    ----------
+    model, machine, runtime
+        What is trained, on which GPU, with which software; names in the catalog do.
+    strategies
+        A `Strategy`, several, or whole numbers that broadcast, by the names in STRATEGY_COLUMNS, levels and place as
+        indices in RECOMPUTE, SHARDING and ORDERS; what is in _OPTIONAL may be missing.
+    offload
+        What the host's memory holds, one of OFFLOADS or several: the optimizer's states and step, activations, weights.
+    global_batch
+        Sequences of an iteration; with a `Strategy`.
+
+    Returns
+    -------
+    An estimate, arrays of the strategies' common shape.
+
+    Raises
+    ------
+    ValueError
+        For a missing column or batch, and for values that are not whole or out of range.
+    """
+    model, machine, runtime = as_model(model), as_machine(machine), as_runtime(runtime)
+    away = checked_offload(offload)
+    columns, shape = strategy_columns(strategies, global_batch)
+    layer_rows, layer_of = unique_rows(columns, LAYER_COLUMNS)
+    stage_rows, stage_of = unique_rows(columns, STAGE_COLUMNS)
+    layers = layer_costs(model, machine, runtime, layer_rows)
+    stages = stage_costs(model, machine, runtime, away, stage_rows)
+    setting = iteration_setting(machine, runtime, away)
+    sizes = (columns[name].astype(float) for name in ("micro_batch", "pipeline", "data", "interleave", "global_batch"))
+    layer, stage = layer_records(layers)[layer_of], stages.rows[stage_of].view(np.recarray)
+    path = critical_path(layer, stage, setting, *sizes)
+    obstacles = sum(wrong << OBSTACLES.index(name) for name, wrong in indivisible(model, columns).items())
+    short = np.asarray(path.short, np.int64)
+    obstacles |= ((short & NETWORK) > 0) << OBSTACLES.index("network")
+    obstacles |= ((short & MEMORY) > 0) << OBSTACLES.index("memory")
+    estimate = IterationEstimate(
+        total_s=path.total_s,
+        breakdown=_breakdown(layers, layer_of, stage, path),
+        links=_links(layers, layer_of, stage, path),
+        hb_utilization=path.hb_s / path.total_s,
+        nic_utilization=path.nic_s / path.total_s,
+        memory=_memory(stages, stage_of, path, machine),
+        obstacles=obstacles,
+        warnings=_placement_warnings(machine, stage_rows),
+    )
+    return _shaped(estimate, shape)
+
+
+def checked_offload(offload: str | Sequence[str]) -> tuple[str, ...]:
+    """What stays in the host's memory, as names. Raises ValueError for what is not one of OFFLOADS."""
+    names = (offload,) if isinstance(offload, str) else tuple(offload)
+    return tuple(checks.one_of("offload", name, OFFLOADS) for name in names if name != "none")
+
+
+def iteration_setting(machine: Machine, runtime: Runtime, offload: tuple[str, ...]) -> Any:
+    """What `critical_path` takes of a machine and its software: a record of SETTING."""
+    values = {
+        "overlap_data": runtime.overlap_data,
+        "overlap_pipeline": runtime.overlap_pipeline,
+        "interference": runtime.interference(machine),
+        "memory_bytes": machine.memory_bytes,
+        "reserved_bytes": machine.reserved_bytes,
+        "host_Bps": machine.host_Bps,
+        "offload_activations": "activations" in offload,
+    }
+    return np.array([tuple(values[name] for name in SETTING.names or ())], SETTING).view(np.recarray)[0]
+
+
+def layer_records(costs: LayerCosts) -> Any:
+    """Costs of layers as records of LAYER_ROW."""
+    rows = np.zeros(costs.forward_s.shape, LAYER_ROW)
+    rows["compute_s"] = sum(costs.seconds[name] for name in COMPUTE_PARTS if name != "host")
+    busy = {"forward": costs.busy_forward, "backward": costs.busy_backward, "logits": costs.logits_links}
+    busy["boundary"] = costs.boundary_gather
+    for name, links in busy.items():
+        rows[f"{name}_hb_s"], rows[f"{name}_nic_s"] = links.hb_s, links.nic_s
+    rows["boundary_s"] = costs.boundary_gather.time_s
+    for name in (
+        "forward_s",
+        "backward_s",
+        "logits_s",
+        "boundary_bytes",
+        "kept_bytes",
+        "working_bytes",
+        "logits_bytes",
+    ):
+        rows[name] = getattr(costs, name)
+    return rows.view(np.recarray)
+
+
+def _breakdown(layers: LayerCosts, layer_of: np.ndarray, stage: Any, path: CriticalPath) -> Columns:
+    m = path.microbatches
+    parts = {name: m * stage.layers * layers.seconds[name][layer_of] for name in LAYER_PARTS}
+    parts |= {
+        "logits": m * path.logits_s,
+        "pipeline": m * path.hops_s,
+        "bubble": path.bubble_s,
+        "data": m * path.data_pass_s + path.data_once_s,
+        "optimizer": stage.optimizer_s,
+        "offload": m * path.offload_pass_s + stage.offload_s,
+        "once": stage.once_s,
+        "straggler": path.straggler_s,
+    }
+    return {name: np.asarray(parts[name.removesuffix("_s")]) for name in TIME_PARTS}
+
+
+def _links(layers: LayerCosts, layer_of: np.ndarray, stage: Any, path: CriticalPath) -> Columns:
+    m = path.microbatches
+    links = {name: m * stage.layers * np.asarray(layers.links[name].time_s)[layer_of] for name in LINK_KINDS}
+    links["logits"] = m * np.asarray(layers.logits_links.time_s)[layer_of]
+    links["pipeline"] = m * path.hops_link_s
+    links["data"] = m * (stage.in_forward_s + stage.in_backward_s) + stage.after_s + stage.before_s
+    return {f"{name}_link_s": time for name, time in links.items()}
+
+
+def _memory(stages: StageCosts, stage_of: np.ndarray, path: CriticalPath, machine: Machine) -> Columns:
+    fullest = np.asarray(path.fullest, np.int64)
+    kinds = stages.states["first"]
+    found = {
+        f"{kind}_bytes": np.choose(fullest, [stages.states[stage][kind][stage_of] for stage in STAGES])
+        for kind in kinds
+    }
+    found["activations_bytes"] = np.asarray(path.activation_bytes)
+    return found | {"reserved_bytes": np.full_like(path.total_s, machine.reserved_bytes)}
+
+
+def _shaped(estimate: IterationEstimate, shape: tuple[int, ...]) -> IterationEstimate:
+    """An estimate in the shape of the strategies."""
+    fields: dict[str, Any] = {}
+    for name, value in vars(estimate).items():
+        if isinstance(value, dict):
+            fields[name] = {key: np.reshape(array, shape) for key, array in value.items()}
+        else:
+            fields[name] = value if isinstance(value, tuple) else np.reshape(value, shape)
+    return IterationEstimate(**fields)
+
+
+def _placement_warnings(machine: Machine, columns: Columns) -> tuple[str, ...]:
+    """Which groups of ranks lie unevenly in HB domains, and what that does to the time."""
+    groups = group_levels(columns)
+    groups = {name: groups[kind] for name, kind in _WARNED.items()}
+    uneven = {name: group.lie_unevenly(machine.hb_domain_size) for name, group in groups.items()}
+    names = [name for name, found in uneven.items() if found.any()]
+    if not names:
+        return ()
+    K, some = machine.hb_domain_size, "" if np.logical_or.reduce(list(uneven.values())).all() else " in some strategies"
+    fewest = all((K % group.inner_stride[uneven[name]] == 0).all() for name, group in groups.items())
+    what = (
+        "the one with the fewest ranks in a domain sets the time of all, which is too long rather than too short."
+        if fewest
+        else "the model takes as many ranks in each domain, so that the time is approximate, perhaps too short."
+    )
+    return (f"Groups of {' and '.join(names)} ranks lie unevenly in HB domains of {K:,}{some}: {what}",)
+
+
+def strategy_columns(
+    strategies: Mapping | Sequence | Strategy, global_batch: int | None
+) -> tuple[Columns, tuple[int, ...]]:
+    """Strategies as flat columns of whole numbers in their ranges, and their shape."""
+    if not isinstance(strategies, Mapping | pd.DataFrame):
+        rows = [strategies] if isinstance(strategies, Strategy) else list(strategies)
+        if not rows or not all(isinstance(each, Strategy) for each in rows):
+            raise ValueError(f"strategies is {strategies!r}: give a Strategy, several, or a table of their columns")
+        if global_batch is None:
+            raise ValueError("global_batch is missing: give the sequences of an iteration beside strategies")
+        several = [each.columns(global_batch) for each in rows]
+        columns = {name: [each[name] for each in several] for name in several[0]}
+        strategies = several[0] if isinstance(strategies, Strategy) else columns
+    elif global_batch is not None:
+        strategies = {
+            **{name: strategies[name] for name in STRATEGY_COLUMNS if name in strategies},
+            "global_batch": global_batch,
+        }
+    if missing := [name for name in STRATEGY_COLUMNS if name not in strategies and name not in _OPTIONAL]:
+        names = ", ".join(STRATEGY_COLUMNS)
+        raise ValueError(f"strategies lack {', '.join(missing)}: give a Strategy, or an array for each of {names}")
+    read = [checks.whole(name, strategies.get(name, 0), *STRATEGY_RANGES[name]) for name in STRATEGY_COLUMNS]
+    arrays = np.broadcast_arrays(*read)
+    return {name: array.ravel() for name, array in zip(STRATEGY_COLUMNS, arrays, strict=True)}, arrays[0].shape
+
+
+def unique_rows(columns: Columns, names: tuple[str, ...]) -> tuple[Columns, np.ndarray]:
+    """Unique rows of some columns, and each strategy's row index: what they decide is computed once."""
+    code, codes = np.zeros((), np.int64), 1
+    for name in names:
+        column, span = columns[name], int(columns[name].max(initial=0)) + 1
+        if codes * span > 2**62:  # number what occurs anew
+            code, column = (pd.factorize(array)[0] for array in (code, column))
+            codes, span = int(code.max(initial=0)) + 1, int(column.max(initial=0)) + 1
+        code, codes = code * span + column, codes * span
+    index, found = pd.factorize(code)
+    first = np.empty(len(found), np.int64)
+    first[index[::-1]] = np.arange(index.size)[::-1]  # of equal rows the last one written stays
+    return {name: columns[name][first] for name in names}, index

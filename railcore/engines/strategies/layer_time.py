@@ -1,0 +1,431 @@
+"""Time and memory of one transformer layer for one micro-batch on one rank, for many strategies at once.
+
+Compute by kind, communication as link time and exposed time, and activations. Symbols as in
+`railcore.training.transformer`, and u = s b / c tokens of a micro-batch on a rank.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from railcore.engines.strategies.products import ELEMENT_BYTES, product_passes
+from railcore.training.expert_dispatch import capacity_copies, dispatch_bytes, host_bound_time, host_operators
+from railcore.training.link_times import NO_LINK, LinkTimes
+from railcore.training.machine import Machine
+from railcore.training.rank_order import GroupLevels, group_levels
+from railcore.training.runtime import Runtime
+from railcore.training.transformer import Transformer
+
+LAYER_COLUMNS = (
+    *("micro_batch", "tensor", "context", "expert", "data", "pipeline"),
+    *("sequence_parallel", "recompute", "keep_gathered", "whole_experts", "placement"),
+)
+COMPUTE_PARTS = ("linear", "attention", "elementwise", "recompute", "host")
+LINK_KINDS = ("tensor", "context", "expert")
+LAYER_PARTS = (*COMPUTE_PARTS, *LINK_KINDS)
+_OWN_KERNELS = (5, 9)  # four products and the attention forward, twice the products and the attention backward
+_LOSS_BYTES = 32  # of cross entropy in fp32 a logit: cast 6, maximum 4, exponent 8, sum 4, gradient 4, cast back 6
+
+
+class PassTimes(NamedTuple):
+    """Seconds of one kind of work in a layer: on the critical path, and how long it takes and keeps links busy."""
+
+    forward: Any
+    backward: Any
+    link_forward: LinkTimes = NO_LINK
+    link_backward: LinkTimes = NO_LINK
+
+
+@dataclass(frozen=True)
+class LayerCosts:
+    """Seconds and bytes of a layer for one micro-batch on one rank, arrays of one shape.
+
+    seconds: on the critical path in both passes, by LAYER_PARTS; of communication the exposed part. links: link time of
+    tensor, context and expert ranks, hidden or not, recompute included. forward_s, backward_s: `seconds` by pass,
+    recompute in backward. busy_forward, busy_backward: link time of all of them by pass.
+    logits_s, logits_links: the last stage's logits and loss, and their link time. boundary_bytes: from a rank to the
+    next stage, whose tensor ranks gather the whole in boundary_gather. kept_bytes: activations kept; working_bytes: of
+    the layer being recomputed; logits_bytes: of the last stage, in bf16 and fp32, 6 u V / t.
+    """
+
+    seconds: dict[str, np.ndarray]
+    links: dict[str, LinkTimes]
+    forward_s: np.ndarray
+    backward_s: np.ndarray
+    busy_forward: LinkTimes
+    busy_backward: LinkTimes
+    logits_s: np.ndarray
+    logits_links: LinkTimes
+    boundary_bytes: np.ndarray
+    boundary_gather: LinkTimes
+    kept_bytes: np.ndarray
+    working_bytes: np.ndarray
+    logits_bytes: np.ndarray
+
+
+def layer_costs(
+    model: Transformer, machine: Machine, runtime: Runtime, columns: Mapping[str, np.ndarray]
+) -> LayerCosts:
+    """Times and bytes of a layer; in a model with mixture layers, of the average layer of the slowest stage.
+
+    Where the first layers are dense, stages of a pipeline are taken to hold mixture layers alone; without a pipeline
+    all layers are averaged. Recompute: "selective" repeats the forward attention where it is not fused, "full" the
+    whole forward pass. Host: what a layer's operators take to start beyond their time on the GPU (`Runtime.eager`).
+
+    Parameters
+    ----------
+    model, machine, runtime
+        What is trained, on which GPU, with which software.
+    columns
+        Arrays of one shape by the names in LAYER_COLUMNS, recompute and placement as indices; the last three are 0
+        where they are missing.
+
+    Returns
+    -------
+    Costs, arrays of the same shape.
+    """
+    at = _Slices(model, runtime, columns)
+    work = _passes(machine, runtime, at)
+    gather = _input_gather(machine, at)
+    forward_s, backward_s = _both_passes(work)
+    full, selective = at.recompute == 2, (at.recompute == 1) & (not runtime.fused_attention)
+    again = np.select([full, selective], [forward_s, work["attention"].forward], 0.0)
+    kept, whole = (_kept_bytes(machine, runtime, at, level) for level in (at.recompute, 0))
+    regained = at.operators * ELEMENT_BYTES * at.u * model.hidden * (1 - 1 / at.t) * at.kept_inputs * (at.recompute < 2)
+    links = {name: (work[name].link_forward, work[name].link_backward) for name in LINK_KINDS}
+    forward_links = [forward for forward, _ in links.values()]
+    busy_forward = _sum(forward_links)
+    logits = gather.times(2)
+    return LayerCosts(
+        seconds={name: kind.forward + kind.backward for name, kind in work.items()} | {"recompute": again},
+        links={name: forward.times(1 + full).plus(backward) for name, (forward, backward) in links.items()},
+        forward_s=forward_s,
+        backward_s=backward_s + again,
+        busy_forward=busy_forward,
+        busy_backward=_sum([backward for _, backward in links.values()]).plus(busy_forward.times(full)),
+        logits_s=_logits_time(machine, runtime, at) + logits.time_s,
+        logits_links=logits,
+        boundary_bytes=ELEMENT_BYTES * at.u * model.hidden / (at.t if runtime.scatter_gather else at.sliced_by),
+        boundary_gather=gather.times(np.where(at.sliced, 0.0, 1.0) * runtime.scatter_gather),
+        kept_bytes=kept + regained,
+        working_bytes=whole * full,
+        logits_bytes=(ELEMENT_BYTES + 4) * at.u * model.vocabulary / at.t,
+    )
+
+
+def _kept_bytes(machine: Machine, runtime: Runtime, at: "_Slices", level: Any) -> Any:
+    """Activations that a layer keeps; what only products need, their inputs, has one byte an element in fp8."""
+    fused = {"fused_attention": runtime.fused_attention, "dropout": runtime.dropout}
+    model = (
+        replace(at.model, imbalance=at.copies / at.model.top_k) if runtime.capacity and at.model.experts else at.model
+    )
+    kinds = model.layer_activation_bytes(at.b, at.t, at.c, at.sliced, level, mixture_share=at.mixed, **fused)
+    if machine.precision == "fp8":
+        matrices = at.model.ffn_matrices
+        shares = {"inputs": 0.75, "feed-forward": (2 * matrices - 1) / (2 * matrices)}
+        narrow = {kind: np.where(np.asarray(level) < 2, share, 1.0) for kind, share in shares.items()}
+        kinds = {kind: size * narrow.get(kind, 1.0) for kind, size in kinds.items()}
+    return np.asarray(sum(kinds.values()))
+
+
+def layer_passes(
+    model: Transformer, machine: Machine, runtime: Runtime, columns: Mapping[str, np.ndarray]
+) -> dict[str, PassTimes]:
+    """Times of a layer's work by kind and pass, without recompute: LAYER_PARTS but that one.
+
+    Parameters
+    ----------
+    model, machine, runtime, columns
+        As for `layer_costs`.
+
+    Returns
+    -------
+    Seconds, arrays of the columns' shape.
+    """
+    return _passes(machine, runtime, _Slices(model, runtime, columns))
+
+
+def _copies(model: Transformer, runtime: Runtime) -> float:
+    """Rows that the experts of the busiest rank compute, over its own tokens; padded to the capacity where it drops."""
+    if not model.experts:
+        return 1.0
+    if runtime.capacity > model.experts:
+        raise ValueError(f"capacity is {runtime.capacity:g}: give at most experts {model.experts} of {model.name}")
+    capacity = runtime.capacity or math.inf
+    return float(capacity_copies(model.top_k, capacity, model.imbalance, padded=bool(runtime.capacity)))
+
+
+class _Slices:
+    """What a rank has of a layer, arrays of one shape: b, t, c, e, u tokens, and the share of mixture layers."""
+
+    def __init__(self, model: Transformer, runtime: Runtime, columns: Mapping[str, np.ndarray]) -> None:
+        self.model = model
+        self.b, self.t, self.c, self.e = (
+            np.asarray(columns[name], float) for name in ("micro_batch", "tensor", "context", "expert")
+        )
+        self.sliced, self.recompute = (np.asarray(columns[name]) for name in ("sequence_parallel", "recompute"))
+        self.sliced_by = np.where(self.sliced, self.t, 1.0)
+        self.kept_inputs = self.sliced * np.asarray(columns.get("keep_gathered", 0))
+        self.whole = np.asarray(columns.get("whole_experts", 0), bool)
+        self.groups = group_levels(columns)
+        self.u = model.sequence_length * self.b / self.c
+        self.copies = _copies(model, runtime)
+        self.local = np.maximum(model.experts // self.e, 1)  # experts of a rank
+        pipelined = (np.asarray(columns["pipeline"]) > 1) & (model.dense_layers > 0)
+        self.mixed = np.where(pipelined, 1 / model.expert_layer_interval, model.mixture_share) + 0 * self.u
+
+    @property
+    def operators(self) -> Any:
+        """Operators of a layer that exchange activations among the tensor ranks once each way, routed experts apart."""
+        dense = 1 if self.model.parallel_block else 2
+        return dense - self.mixed * (0 if self.model.shared_hidden else 1)
+
+    @property
+    def expert_operators(self) -> Any:
+        """The same of the routed experts of the average layer, each copy of a token; whole experts take the slices."""
+        return np.where(self.whole, 0.0, self.mixed * self.copies)
+
+
+def _sum(links: list[Any]) -> LinkTimes:
+    """Of kinds one after the other."""
+    total = links[0]
+    for each in links[1:]:
+        total = total.plus(each)
+    return total
+
+
+def _passes(machine: Machine, runtime: Runtime, at: _Slices) -> dict[str, PassTimes]:
+    products = _linear_times(machine, runtime, at)
+    attention = _attention(machine, runtime, at)
+    compute = {
+        "linear": PassTimes(products[0], products[1] + products[2]),
+        "attention": attention,
+        "elementwise": _elementwise(machine, runtime, at),
+    }
+    work = compute | {
+        "tensor": _tensor_traffic(machine, runtime, at, products),
+        "context": _context_traffic(machine, runtime, at, attention),
+        "expert": _expert_traffic(machine, runtime, at, *_both_passes(compute)),
+    }
+    return work | {"host": _host_waits(machine, runtime, at, *_both_passes(work))}
+
+
+def _both_passes(work: Mapping[str, PassTimes]) -> tuple[Any, Any]:
+    """Forward and backward time of all kinds together."""
+    return sum(kind.forward for kind in work.values()), sum(kind.backward for kind in work.values())
+
+
+def _host_waits(machine: Machine, runtime: Runtime, at: _Slices, forward: Any, backward: Any) -> PassTimes:
+    """What a layer takes beyond its time on the GPU because the host starts its operators.
+
+    Eager, the longer of both times counts. So it does for mixture layers without capacity (dropless) and graphs, where
+    the host waits for the numbers of tokens and cannot run ahead; of the shorter time dropless_serial_share adds to it.
+    """
+    dropless = bool(at.model.experts) and not runtime.capacity and not runtime.host_ahead
+    if not (runtime.eager or dropless):
+        return PassTimes(0 * forward, 0 * backward)
+    operators = [machine.forward_operators + 0 * at.u, machine.backward_operators + 0 * at.u]
+    if at.model.experts:
+        scaling = "current" if machine.precision == "fp8" else "none"
+        found = host_operators(at.local, scaling=scaling, bias=at.model.biases)
+        operators = [plain + at.mixed * more for plain, more in zip(operators, found, strict=True)]
+    serial = machine.dropless_serial_share * dropless
+    waits = [
+        host_bound_time(gpu, count * machine.launch_s, serial) - gpu
+        for gpu, count in zip((forward, backward), operators, strict=True)
+    ]
+    return PassTimes(*waits)  # type: ignore[arg-type]
+
+
+def _gather(machine: Machine, message_bytes: Any, group: GroupLevels) -> LinkTimes:
+    return machine.gather_links(message_bytes, *group.in_domains(machine.hb_domain_size))
+
+
+def _input_gather(machine: Machine, at: _Slices) -> LinkTimes:
+    """AllGather of a layer's input among its tensor ranks."""
+    return _gather(machine, ELEMENT_BYTES * at.u * at.model.hidden, at.groups["tensor"])
+
+
+def _linear_times(machine: Machine, runtime: Runtime, at: _Slices) -> list[Any]:
+    """Times of a layer's products with weights: forward, of the inputs' gradients, of the weights' gradients.
+
+    Rows x columns, inner side: attention u x its `attention_matrices`; feed-forward u x (m - 1) f / t, h and
+    u x h, f / t, of shared experts likewise; of a routed expert u q e / E tokens, E / e of them in turn, q their
+    `_copies`. A whole expert has the full width, and of each rank's u / t tokens. Gradients of weights are added up
+    over micro-batches in the product itself, unless each goes its way at once (eager).
+    """
+    model = at.model
+
+    def feed_forward(width: Any) -> tuple[tuple[Any, Any], ...]:
+        return ((model.ffn_matrices - 1) * width, model.hidden), (model.hidden, width)
+
+    slices = np.where(at.whole, at.t, 1.0)
+    each = at.u / slices * at.copies * at.e / max(model.experts, 1)  # tokens of an expert
+    rows: list[tuple[Any, ...]] = [(1.0, at.u, n, k, 1) for n, k in model.attention_matrices(at.t)]
+    if model.mixture_share < 1:
+        rows += [(1 - at.mixed, at.u, n, k, 1) for n, k in feed_forward(model.ffn_hidden / at.t)]
+    if model.experts:
+        width = model.expert_hidden * slices / at.t
+        rows += [(at.mixed * at.local, each, n, k, 1) for n, k in feed_forward(width)]
+        if model.shared_hidden:
+            rows += [(at.mixed, at.u, n, k, 1) for n, k in feed_forward(model.shared_hidden / at.t)]
+    fp8 = machine.precision == "fp8"
+    moved = runtime.gradient_result_bytes
+    passes = [[share * time for time in product_passes(machine, m, n, k, q, fp8, moved)] for share, m, n, k, q in rows]
+    return [sum(times) for times in zip(*passes, strict=True)]
+
+
+def _attention(machine: Machine, runtime: Runtime, at: _Slices) -> PassTimes:
+    """Scores and their use of the values; a context rank has s / c queries and all keys.
+
+    Unfused: b a / t products s / c x s, d and s / c x d, s, whatever the window, and a softmax of 4 and 6 bytes a
+    score, dropout 5 and 5 more. Fused: 2 s^2 d / c FLOPs a head at the share of bf16_rate that the kernel reaches on
+    s / c tokens, and 2.5 times that backward; a window of w keys leaves w (2 - w / s) s of the s^2.
+    """
+    model, s = at.model, float(at.model.sequence_length)
+    heads, wide = at.b * model.heads / at.t, model.query_dim + model.value_dim
+    if runtime.fused_attention:
+        met = sum(share * keys * (2 - keys / s) for share, keys in model.attention_spans())
+        rate = machine.bf16_rate * machine.attention_share(runtime.attention, s / at.c)
+        forward = heads * s * met / at.c * wide / rate + machine.kernel_s
+        return PassTimes(forward, 2.5 * forward)
+    rows = s / at.c
+    passes = [
+        product_passes(machine, rows, s, model.query_dim, heads),
+        product_passes(machine, rows, model.value_dim, s, heads),
+    ]
+    forward, inputs, weights = (sum(times) for times in zip(*passes, strict=True))
+    score_bytes = (9, 11) if runtime.dropout else (4, 6)
+    softmax = [size * heads * rows * s / machine.hbm_Bps + machine.kernel_s for size in score_bytes]
+    return PassTimes(forward + softmax[0], inputs + weights + softmax[1])
+
+
+def _elementwise(machine: Machine, runtime: Runtime, at: _Slices) -> PassTimes:
+    """Kernels that move their operands through HBM once.
+
+    A row is bytes of a token forward and backward. Norms and residuals are over t where sequence_parallel, and half as
+    many in a parallel block. Kernels are as many as the machine's operators of a layer, those of products and attention
+    left out, which count their own. Eager, the backward pass reads a norm's operands once more
+    for the gradients of its weights, adds up the gradients at every residual, sums a product's gradient over the tokens
+    for its bias, and joins the gradients of queries, keys and values.
+    """
+    model, t = at.model, at.t
+    norms = 1 if model.parallel_block else 2
+    narrow = norms * model.hidden / at.sliced_by
+    mixture = model.expert_hidden * at.copies + model.shared_hidden
+    wide = (model.ffn_hidden + (mixture - model.ffn_hidden) * at.mixed) / t
+    ordered = 8 * model.hidden * at.copies * at.mixed / t * np.where(at.local > 1, 2, 1)
+    rotary = model.rope_dim * (model.heads + 1) if model.kv_rank else model.head_dim * (model.heads + model.kv_heads)
+    turned = 0 if model.positions else 4 * rotary / t
+    joined = model.head_dim * (model.heads + 2 * model.kv_heads) / t
+    outputs = joined + (model.ffn_matrices - 1) * wide + norms * model.hidden
+    m, dropout, eager = model.ffn_matrices, runtime.dropout, runtime.eager
+    rows = [
+        (4 * narrow, (10 if eager else 8) * narrow),  # norms
+        ((7 if dropout else 6) * narrow, (5 * dropout + 6 * eager) * narrow),  # residual and dropout
+        (0, 2 * outputs * (eager and model.biases) + 4 * joined * eager),  # biases; queries, keys and values
+        (2 * m * wide, (4 * m - 2) * wide),  # activation
+        (ordered, ordered),  # tokens in the order of their ranks and back, and of the experts of a rank
+        (turned, turned),  # rotary positions
+    ]
+    moved = (sum(column) for column in zip(*rows, strict=True))
+    counts = machine.forward_operators, machine.backward_operators
+    kernels = [max(count - own, 0) for count, own in zip(counts, _OWN_KERNELS, strict=True)]
+    return PassTimes(
+        *(at.u * size / machine.hbm_Bps + n * machine.kernel_s for size, n in zip(moved, kernels, strict=True))
+    )
+
+
+def _tensor_traffic(machine: Machine, runtime: Runtime, at: _Slices, products: list[Any]) -> PassTimes:
+    """Of tensor ranks: gathers and sums of activations around the products, hidden as the runtime can.
+
+    Each of two operators (one in a parallel block; a mixture's routed experts count with each copy of a token, with
+    whole experts not at all) has an AllReduce, or an AllGather and a ReduceScatter, each way; sequence parallelism
+    gathers the input once more for the weights' gradient, unless it is kept. overlap_tensor hides two gathers' time of
+    the backward pass behind the products of the weights' gradients: without sequence parallelism all, with it all but
+    one. overlap_tensor_forward exchanges in t pieces behind all products but the first piece's, (t - 1) / t of them, in
+    both passes; one piece stays exposed. fp8_tensor: a gather moves half the bytes. What is sliced of the routed
+    experts is gathered with their tokens, and never hidden.
+    """
+    gather = _input_gather(machine, at)
+    narrow = 0.5 if runtime.fp8_tensor and machine.precision == "fp8" else 1.0
+    again = np.where(at.sliced & ~(at.kept_inputs > 0), narrow, 0.0)
+    forward = gather.times(at.operators * (1 + narrow))
+    backward = gather.times(at.operators * (1 + narrow + again))
+    if runtime.overlap_tensor_forward:
+        behind = (at.t - 1) / at.t
+        windows = behind * products[0], behind * (products[1] + products[2])
+        first = np.maximum(forward.time_s - windows[0], forward.time_s / at.t)
+        second = np.maximum(backward.time_s - windows[1], backward.time_s / at.t)
+    else:
+        first = forward.time_s
+        second = backward.time_s - np.minimum(forward.time_s * runtime.overlap_tensor, products[2])
+    dense = _traffic(runtime.interference(machine), first, second, forward, backward)
+    experts = gather.times(2 * at.expert_operators)
+    return PassTimes(
+        dense.forward + experts.time_s,
+        dense.backward + experts.time_s,
+        forward.plus(experts),
+        backward.plus(experts),
+    )
+
+
+def _traffic(interference: float, forward: Any, backward: Any, *links: LinkTimes) -> PassTimes:
+    """Exposed times of a kind of traffic, and what the compute beside its hidden part loses to it."""
+    lost = [interference * (link.time_s - time) for link, time in zip(links, (forward, backward), strict=True)]
+    return PassTimes(forward + lost[0], backward + lost[1], *links)
+
+
+def _context_traffic(machine: Machine, runtime: Runtime, at: _Slices, attention: PassTimes) -> PassTimes:
+    """Of context ranks, which gather keys and values behind the scores, twice in the backward pass."""
+    model = at.model
+    heads = model.heads / at.t if model.kv_rank else model.kv_heads_of_rank(at.t)
+    wide = heads * (model.query_dim + model.value_dim)
+    ring = _gather(machine, ELEMENT_BYTES * model.sequence_length * at.b * wide, at.groups["context"])
+    first = np.maximum(ring.time_s - attention.forward, 0.0)
+    second = np.maximum(2 * ring.time_s - attention.backward, 0.0)
+    return _traffic(runtime.interference(machine), first, second, ring, ring.times(2))
+
+
+def _expert_traffic(machine: Machine, runtime: Runtime, at: _Slices, forward_s: Any, backward_s: Any) -> PassTimes:
+    """Tokens on their way to their experts and back, in each pass.
+
+    overlap_expert: behind the compute of another micro-batch, forward_s and backward_s, no more than
+    exchange_hidden_share of them.
+    """
+    if not at.model.experts:
+        return PassTimes(0 * at.u, 0 * at.u, *[LinkTimes(0 * at.u, 0 * at.u, 0 * at.u)] * 2)
+    there, back = (_exchange(machine, runtime, at, size) for size in (runtime.dispatch_bytes, ELEMENT_BYTES))
+    forward, backward = there.plus(back).times(at.mixed), back.times(2 * at.mixed)
+    if not runtime.overlap_expert:
+        return PassTimes(forward.time_s, backward.time_s, forward, backward)
+    least = 1 - machine.exchange_hidden_share
+    exposed = [
+        np.maximum(links.time_s - window, least * links.time_s)
+        for links, window in ((forward, forward_s), (backward, backward_s))
+    ]
+    return _traffic(runtime.interference(machine), exposed[0], exposed[1], forward, backward)
+
+
+def _exchange(machine: Machine, runtime: Runtime, at: _Slices, element_bytes: int) -> LinkTimes:
+    """One way of the tokens of a rank: a copy for each expert, or for each HB domain with one of them."""
+    model, (x, y) = at.model, at.groups["expert"].in_domains(machine.hb_domain_size)
+    tokens = at.u / at.t
+    if runtime.dispatcher == "copies":
+        return machine.all_to_all_links(element_bytes * tokens * model.hidden * at.copies, x, y)
+    ranks = np.gcd(x * y, model.experts)  # what does not divide has its obstacle elsewhere
+    inside = np.gcd(x, ranks)
+    sizes = (tokens, model.hidden, model.experts, model.top_k, ranks, inside)
+    nic_bytes, hb_bytes = dispatch_bytes(*sizes, "nodes", element_bytes, model.expert_groups, model.token_groups)
+    busiest = at.copies / model.top_k  # rank's rows over the mean
+    return machine.routed_links(busiest * hb_bytes, busiest * nic_bytes, x, y)
+
+
+def _logits_time(machine: Machine, runtime: Runtime, at: _Slices) -> Any:
+    """Compute of logits and loss, in bf16."""
+    columns = at.model.vocabulary / at.t
+    products = product_passes(machine, at.u, columns, at.model.hidden, gradient_bytes=runtime.gradient_result_bytes)
+    return sum(products) + _LOSS_BYTES * at.u * columns / machine.hbm_Bps

@@ -1,0 +1,185 @@
+"""What the places of ranks decide for a pipeline stage: layers, states, hops, exchanges of gradients and weights."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from railcore.engines.strategies.critical_path import EXCHANGES, STAGE_ROW
+from railcore.training.link_times import NO_LINK, LinkTimes
+from railcore.training.machine import Machine
+from railcore.training.rank_order import GroupLevels, group_levels
+from railcore.training.runtime import Runtime
+from railcore.training.transformer import Transformer
+from railcore.training.transformer_memory import OPTIMIZER_BYTES, WEIGHT_BYTES, WHOLE_LAYERS, sharded_parameters
+
+STAGE_COLUMNS = (
+    *("tensor", "context", "expert", "pipeline", "data", "interleave", "sharding"),
+    *("ends_as_layers", "whole_experts", "placement"),
+)
+STAGES = ("first", "middle", "last")
+_UPDATE_BYTES = 46  # of Adam in fp32 a parameter: 16 read, 14 written, 16 to norm, clip and clear the gradient
+_EAGER_UPDATE_BYTES = 92  # of Adam an operator at a time: 80 in eight kernels, 12 to norm and clip the gradient
+_COPY_BYTES = 8  # of bf16 gradients a parameter: 4 to join those of a layer, 4 to scale them before they are reduced
+_ONCE_CALLS = 2  # AllReduces of a number over all ranks: the gradients' norm, and the loss
+
+
+@dataclass(frozen=True)
+class StageCosts:
+    """Costs of the stages, arrays of one shape.
+
+    rows: records of STAGE_ROW. states: bytes of weights, gradients and optimizer on the GPU by stage of STAGES.
+    """
+
+    rows: np.ndarray
+    states: dict[str, dict[str, np.ndarray]]
+
+
+def stage_costs(
+    model: Transformer, machine: Machine, runtime: Runtime, offload: tuple[str, ...], columns: Mapping[str, np.ndarray]
+) -> StageCosts:
+    """Costs of a pipeline stage.
+
+    The fullest stage has n = ceil((L + 2 w) / p) layers, where w = 1 gives embedding and loss the place of a layer
+    each. Filling and draining takes (L + 2 w) / n - 1 stages.
+
+    Parameters
+    ----------
+    model, machine, runtime
+        What is trained, on which GPU, with which software.
+    offload
+        What stays in the host's memory, of OFFLOADS.
+    columns
+        Arrays of one shape by the names in STAGE_COLUMNS.
+
+    Returns
+    -------
+    Costs, arrays of the same shape.
+    """
+    shape = np.broadcast_shapes(*(np.shape(value) for value in columns.values()))
+    columns = {name: np.broadcast_to(columns.get(name, 0), shape) for name in STAGE_COLUMNS}
+    p, level = columns["pipeline"], columns["sharding"]
+    groups = group_levels(columns)
+    places = model.layers + 2 * columns["ends_as_layers"]
+    layers = np.ceil(places / p)
+    held = _held_parameters(model, columns, layers)
+    inner = np.where(p > 2, 1.0, 0.0)  # pipelines of two stages have none between their ends
+    by_size = zip(*(held[name] for name in ("first", "last", "middle")), strict=True)
+    most = tuple(np.maximum(np.maximum(first, last), inner * middle) for first, last, middle in by_size)
+    on_host = "weights" in offload
+    states = {stage: _state_bytes(runtime, columns, layers, held[stage], on_host) for stage in STAGES}
+    fullest = _state_bytes(runtime, columns, layers, most, on_host)
+    updated = fullest["optimizer"] / OPTIMIZER_BYTES
+    rows = np.zeros(shape, STAGE_ROW)
+    rows["layers"], rows["other_stages"], rows["edge_layers"] = layers, places / layers - 1, columns["ends_as_layers"]
+    near = groups["pipeline"].in_domains(machine.hb_domain_size)[1] == 1
+    rows["hop_Bps"], rows["hop_latency_s"] = machine.hop_link(near)
+    rows["hop_on_nic"] = ~near
+    for name, links in _data_links(machine, runtime, groups, layers, most, level).items():
+        rows[f"{name}_s"], rows[f"{name}_hb_s"], rows[f"{name}_nic_s"] = links
+    away = "optimizer" in offload
+    host_s = (runtime.gradient_bytes + WEIGHT_BYTES) / machine.host_Bps + _UPDATE_BYTES / machine.host_memory_Bps
+    update_bytes = _EAGER_UPDATE_BYTES if runtime.eager else _UPDATE_BYTES
+    rows["optimizer_s"] = 0.0 if away else update_bytes / machine.hbm_Bps * updated
+    rows["copies_s"] = runtime.eager * (level >= 2) * _COPY_BYTES / machine.hbm_Bps * sum(most)
+    rows["offload_s"] = host_s * updated if away else 0.0
+    ranks = np.prod([columns[name] for name in ("tensor", "context", "data", "pipeline")], axis=0)
+    everyone = GroupLevels(ranks, 1).in_domains(machine.hb_domain_size)
+    rows["once_s"] = 2 * _ONCE_CALLS * machine.gather_links(0.0, *everyone).time_s + machine.iteration_host_s
+    rows["spread"] = machine.rank_spread * _expected_maximum(ranks)
+    rows["streamed_bytes"] = fullest.pop("streamed")
+    for stage in STAGES:
+        states[stage].pop("streamed")
+        if away:
+            states[stage]["optimizer"] = 0.0 * states[stage]["optimizer"]
+        rows[f"{stage}_bytes"] = sum(states[stage].values())
+    return StageCosts(rows, states)
+
+
+def _expected_maximum(ranks: np.ndarray) -> np.ndarray:
+    """Standard deviations by which the largest of n normal numbers is expected above the mean: Blom's approximation.
+
+    Phi^-1((n - 3/8) / (n + 1/4)), 0 for one; rounded, so that every CPU has the same.
+    """
+    sizes, index = np.unique(ranks, return_inverse=True)
+    found = [round(NormalDist().inv_cdf((n - 0.375) / (n + 0.25)), 6) for n in sizes.tolist()]
+    return np.asarray(found)[index].reshape(np.shape(ranks))
+
+
+def _held_parameters(
+    model: Transformer, columns: Mapping[str, np.ndarray], layers: np.ndarray
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Parameters of a rank on each of STAGES: shared by all tokens, and of its experts; see `RankParameters`."""
+    p, fewer = columns["pipeline"], 1 - columns["ends_as_layers"] / layers
+    held = model.rank_parameters(columns["tensor"], columns["expert"], columns["whole_experts"])
+    share = np.where((p > 1) & (model.dense_layers > 0), 1 / model.expert_layer_interval, model.mixture_share)
+    inner, experts = layers * held.layers(1 - model.mixture_share, model.mixture_share), layers * share * held.experts
+    ends = held.first, held.last(p)
+    first, last = (fewer * inner + np.where(p == 1, sum(ends), end) for end in ends)
+    return {"first": (first, fewer * experts), "middle": (inner, experts), "last": (last, fewer * experts)}
+
+
+def _state_bytes(
+    runtime: Runtime,
+    columns: Mapping[str, np.ndarray],
+    layers: np.ndarray,
+    held: tuple[np.ndarray, ...],
+    weights_on_host: bool,
+) -> dict[str, np.ndarray]:
+    """Bytes of weights, gradients and optimizer states of a rank, and of weights that come from the host in each pass.
+
+    A parameter has 2 bytes of weights, `accumulation_bytes` of gradients, 12 of optimizer, sharded as
+    `sharded_parameters`. Weights on the host leave WHOLE_LAYERS layers on the GPU.
+    """
+    t, c, d, e, level, whole = (
+        columns[name] for name in ("tensor", "context", "data", "expert", "sharding", "whole_experts")
+    )
+    replicas = c * d
+    expert_replicas = np.maximum(replicas * np.where(whole, t, 1) // e, 1)
+    found = sharded_parameters(
+        held, replicas, expert_replicas, layers, level, sharded_gradients=runtime.sharded_gradients
+    )
+    own, gathered = found["own"], found["gathered"]
+    at_work = np.maximum(own * np.minimum(WHOLE_LAYERS / layers, 1.0), gathered)
+    return {
+        "weights": WEIGHT_BYTES * (at_work if weights_on_host else own + gathered),
+        "gradients": runtime.accumulation_bytes * found["gradients"],
+        "optimizer": OPTIMIZER_BYTES * found["optimizer"],
+        "streamed": WEIGHT_BYTES * own * weights_on_host,
+    }
+
+
+def _data_links(
+    machine: Machine,
+    runtime: Runtime,
+    groups: Mapping[str, GroupLevels],
+    layers: np.ndarray,
+    held: tuple[np.ndarray, ...],
+    level: np.ndarray,
+) -> dict[str, LinkTimes]:
+    """Link times of gradients and weights: after and before an iteration's passes, in each forward and backward pass.
+
+    Plain: an AllReduce of the gradients after the last backward pass. "optimizer": a ReduceScatter then, and an
+    AllGather of the weights before the first forward pass. "gradients": the ReduceScatter in every backward pass.
+    "weights": besides, an AllGather in every forward and every backward pass. Shared parameters travel among the
+    context and data ranks, experts among those that hold the same ones, a layer at a time.
+    """
+
+    def exchange(size: int) -> LinkTimes:
+        found = NO_LINK
+        for parameters, group in zip(held, ("replica", "expert_replica"), strict=True):
+            inside = groups[group].in_domains(machine.hb_domain_size)
+            found = found.plus(machine.gather_links(size * parameters, *inside, layers * (parameters > 0)))
+        return found
+
+    narrow = runtime.fp8_weights and machine.precision == "fp8"
+    gradients, weights = exchange(runtime.gradient_bytes), exchange(1 if narrow else WEIGHT_BYTES)
+    in_forward = weights.times(level == 3)
+    found = {
+        "after": gradients.times(np.select([level == 0, level == 1], [2.0, 1.0], 0.0)),
+        "before": weights.times((level == 1) | (level == 2)),
+        "in_forward": in_forward,
+        "in_backward": gradients.times(level >= 2).plus(in_forward),
+    }
+    return {name: found[name] for name in EXCHANGES}

@@ -1,0 +1,213 @@
+"""One-way delay of an unloaded path, itemised: NICs, switches, error correction, cables and serialisation.
+
+T = 2 e + sum of s + n f + tau x + m L / B, with e of an end (NIC or HB port), s of each switch, f of error correction
+on each of n links, tau x of x metres of cable (fibre; copper is a little faster), and m times the time that a packet
+of L bytes takes onto a link of B: once with cut-through switches, on every link where they store and forward. Queues
+and software are left out.
+Latencies are of the catalog's latencies, each with bounds.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from railcore.engines.deployment import cabling
+from railcore.facts import catalog
+from railcore.facts.arguments import Quantity, checked
+from railcore.facts.checks import at_least, positive, whole
+from railcore.facts.units import counted
+from railcore.network.wide_area import ETHERNET_CODE
+
+DELAYS = ("delay_s", "low_s", "high_s")  # columns: the value, and the sum of all parts at their low and at their high
+Bounded = NDArray[np.float64]  # value, low, high
+
+
+@checked
+@dataclass(frozen=True)
+class DelayPath:
+    """A path between two ends over switches, n = switches + 1 links, all of one speed.
+
+    ends, switches: items of the catalog's latencies, such as "ConnectX-7" and ["SN5600", "SN5600", "SN5600"].
+    link_Bps: B, one direction. packet_bytes: L. code: item of wide_area with the links' error correction, "" for none;
+    decoder: item of latencies. store_and_forward: switches wait for the whole packet before they send it on.
+    """
+
+    ends: str
+    switches: Sequence[str]
+    link_Bps: Quantity
+    packet_bytes: Quantity
+    code: str = ETHERNET_CODE
+    decoder: str = "KP4 decoder"
+    store_and_forward: bool = False
+    _fixed: dict[str, tuple[int, Bounded]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        positive("link_Bps", self.link_Bps, "bytes/s")
+        positive("packet_bytes", self.packet_bytes, "bytes")
+        object.__setattr__(self, "switches", tuple(self.switches))
+        parts = {f"{self.ends}, both ends": (2, latency(self.ends))}
+        for name in dict.fromkeys(self.switches):
+            parts[name] = (self.switches.count(name), latency(name))
+        if self.code:
+            parts[f"{self.code} error correction"] = (
+                self.links,
+                correction_delay(self.link_Bps, self.code, self.decoder),
+            )
+        once = np.full(3, float(self.packet_bytes / self.link_Bps))
+        parts["serialisation"] = (self.links if self.store_and_forward else 1, once)
+        object.__setattr__(self, "_fixed", parts)
+
+    @property
+    def links(self) -> int:
+        """Links of the path, one more than its switches."""
+        return len(self.switches) + 1
+
+    @property
+    def fixed_s(self) -> Bounded:
+        """Delay without cables: value, low, high [s]."""
+        return np.sum([count * each for count, each in self._fixed.values()], axis=0)
+
+    @checked
+    def table(self, cables_m: ArrayLike) -> pd.DataFrame:
+        """Delay by part: columns part, count, delay_s, low_s, high_s, the last row all of them.
+
+        cables_m: lengths of all cables of the path, or their sum [m].
+        """
+        length = float(np.sum(at_least("cables_m", cables_m)))
+        parts = {**self._fixed, "cables": (1, length * _metre())}
+        rows = [(name, count, *(count * each)) for name, (count, each) in parts.items()]
+        table = pd.DataFrame(rows, columns=["part", "count", *DELAYS])
+        return pd.concat([table, _all_parts(table)], ignore_index=True)
+
+    @checked
+    def delay_s(self, cables_m: ArrayLike) -> Bounded:
+        """Delay at each total length of cables [m]: value, low and high in a last axis [s]."""
+        return self.fixed_s + at_least("cables_m", cables_m)[..., None] * _metre()
+
+    @checked
+    def longest_cables_m(self, bound_s: Quantity) -> Bounded:
+        """Total length of cables at which the delay reaches a bound [s]: value, at low and at high latencies [m].
+
+        x = (T - fixed) / tau; 0 where the bound is broken without any cable.
+        """
+        return np.maximum(positive("bound_s", bound_s, "s") - self.fixed_s, 0) / _metre()
+
+
+def latency(name: str) -> Bounded:
+    """Latency of an item of the catalog's latencies: value, low, high [s]. Raises UnknownName."""
+    return _bounds(catalog.item("latencies", name).row("latency"))
+
+
+@checked
+def correction_delay(link_Bps: Quantity, code: str = ETHERNET_CODE, decoder: str = "KP4 decoder") -> Bounded:
+    """Delay of a receiver that corrects errors, at its value, low and high [s]: k m i / (8 B) + d.
+
+    It waits for i interleaved codewords with k message symbols of m bits, then decodes in d (item of latencies).
+    """
+    item = catalog.item("wide_area", code)
+    bits = item["message_symbols"] * item["symbol_bits"] * _bounds(item.row("interleaved"))
+    return bits / (8 * positive("link_Bps", link_Bps, "bytes/s")) + latency(decoder)
+
+
+def hall_cables(floor: cabling.Floor, racks: int, rack_endpoints: int, blocks: Sequence[int]) -> list[float]:
+    """Longest cables of a path in a hall, from one end up to the top tier and down to the other [m].
+
+    Parameters
+    ----------
+    floor, racks
+        The hall, and the racks in it.
+    rack_endpoints, blocks
+        Endpoints of a rack on the rail, and below a switch block of each tier but the top: `cabling.rail_link_lengths`.
+
+    Returns
+    -------
+    Lengths of 2 (len(blocks) + 1) cables; the switches between them are one fewer.
+    """
+    up = [float(lengths.max()) for lengths in cabling.rail_link_lengths(floor, racks, rack_endpoints, blocks)]
+    return [*up, *reversed(up)]
+
+
+def hall_delays(
+    path: DelayPath, floor: cabling.Floor, racks: Sequence[int], rack_endpoints: int, blocks: Sequence[int]
+) -> pd.DataFrame:
+    """Delay of a path over the longest cables of halls of so many racks.
+
+    Parameters
+    ----------
+    path
+        Over 2 len(blocks) + 1 switches.
+    floor, racks
+        The hall, and the numbers of racks.
+    rack_endpoints, blocks
+        As for `hall_cables`.
+
+    Returns
+    -------
+    Columns racks, cables_m (all cables of the path), delay_s, low_s, high_s.
+
+    Raises
+    ------
+    ValueError
+        The path has another number of switches.
+    """
+    if len(path.switches) != 2 * len(blocks) + 1:
+        raise ValueError(
+            f"blocks are {list(blocks)!r}, but the path has {len(path.switches)} switches: give a block for each tier "
+            "of switches but the top one"
+        )
+    lengths = [sum(hall_cables(floor, count, rack_endpoints, blocks)) for count in racks]
+    delays = dict(zip(DELAYS, path.delay_s(lengths).T, strict=True))
+    return pd.DataFrame({"racks": racks, "cables_m": lengths, **delays})
+
+
+def tier_paths(
+    ends: str, switch: str, link_Bps: Quantity, packet_bytes: Quantity, tiers: Sequence[int] = (1, 2, 3)
+) -> dict[str, DelayPath]:
+    """Paths over the top tier of folded Clos networks, which cross 2 t - 1 switches, all of one model.
+
+    Parameters
+    ----------
+    ends, switch
+        Items of the catalog's latencies.
+    link_Bps, packet_bytes
+        Of `DelayPath`.
+    tiers
+        Numbers of tiers t.
+
+    Returns
+    -------
+    Paths by name, such as "2 tiers, 3 switches".
+    """
+    counts = [int(whole("tiers", t)) for t in tiers]
+    return {
+        f"{counted(t, 'tiers')}, {counted(2 * t - 1, 'switches')}": DelayPath(
+            ends, [switch] * (2 * t - 1), link_Bps, packet_bytes
+        )
+        for t in counts
+    }
+
+
+def delay_curves(paths: dict[str, DelayPath], cables_m: Sequence[float]) -> pd.DataFrame:
+    """Delay over total length of cables: columns path, switches, cables_m, delay_s, low_s, high_s."""
+    frames = []
+    for name, path in paths.items():
+        found = dict(zip(DELAYS, path.delay_s(cables_m).T, strict=True))
+        rows = pd.DataFrame({"path": name, "switches": len(path.switches), "cables_m": cables_m, **found})
+        frames.append(rows)
+    return pd.concat(frames, ignore_index=True)
+
+
+def _all_parts(table: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame([{"part": "in all", "count": 1, **table[list(DELAYS)].sum()}])
+
+
+def _metre() -> Bounded:
+    """Delay of a metre of fibre: value, low, high [s/m]."""
+    return _bounds(catalog.item("wide_area", "fibre").row("delay"))
+
+
+def _bounds(row: catalog.Value) -> Bounded:
+    return np.array([row.value, *(row.value if end is None else end for end in (row.low, row.high))], float)

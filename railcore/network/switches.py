@@ -1,0 +1,63 @@
+"""Switches of the catalog by name, and those that the networks of a cluster usually have."""
+
+import math
+from dataclasses import dataclass
+from functools import cache
+
+from railcore.facts import catalog, files
+from railcore.facts.arguments import Quantity, checked
+from railcore.facts.checks import positive, whole
+from railcore.facts.tables import read_csv
+from railcore.facts.units import Gbps, either, number
+
+
+@checked
+@dataclass(frozen=True)
+class SwitchModel:
+    """A switch: interfaces, their bandwidth in one direction [bytes/s], and how many ports slower speeds give.
+
+    slower: (bandwidth of a port [bytes/s], ports of the whole switch at it), where interfaces break out into several.
+    """
+
+    name: str
+    ports: int
+    port_Bps: Quantity
+    slower: tuple[tuple[float, int], ...] = ()
+    made_by = "SwitchModel(name, ports, port_Bps) or switch_model(name)"
+
+    def __post_init__(self) -> None:
+        whole("ports", self.ports)
+        positive("port_Bps", self.port_Bps, "bytes/s")
+
+    def ports_of_interface(self, speed_Bps: float) -> int:
+        """Ports of a speed that one interface gives; with no speeds in `slower`, one of any speed.
+
+        Raises ValueError for a speed above the interface's, and for one that `slower` lacks.
+        """
+        if speed_Bps > self.port_Bps * (1 + 1e-9):
+            raise ValueError(
+                f"a port of {number(speed_Bps / Gbps)} Gbps is asked of {self.name}, whose interfaces have "
+                f"{number(self.port_Bps / Gbps)} Gbps: give a slower port or another switch"
+            )
+        found = [n // self.ports for speed, n in self.slower if math.isclose(speed, speed_Bps)]
+        if self.slower and not found and not math.isclose(speed_Bps, self.port_Bps):
+            speeds = sorted({round(speed / Gbps, 6) for speed in (self.port_Bps, *dict(self.slower))}, reverse=True)
+            texts = [*(f"{number(speed)} Gbps" for speed in speeds), "a SwitchModel with that mode in `slower`"]
+            raise ValueError(
+                f"a port of {number(speed_Bps / Gbps)} Gbps is asked of {self.name}, which has no such mode: give "
+                f"{either(texts)}"
+            )
+        return max(found, default=1)
+
+
+def switch_model(name: str) -> SwitchModel:
+    """A switch of the catalog, such as "SN5600". Raises UnknownName for one that it lacks."""
+    item = catalog.item("switches", name)
+    slower = tuple((int(key[6:-1]) * Gbps, int(item[key])) for key in item if key.startswith("ports_"))
+    return SwitchModel(name, int(item["ports"]), item["port_bandwidth"], slower)
+
+
+@cache
+def usual_networks() -> dict[str, dict[str, str]]:
+    """How each network of a cluster is usually built and run, by name: rows of data/rules/cluster_networks.csv."""
+    return {row["network"]: row for row in read_csv(files.data("rules/cluster_networks.csv"))}
