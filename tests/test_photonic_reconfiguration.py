@@ -10,7 +10,7 @@ from railcore.documents.photonic2025 import trace
 from railcore.engines.photonics import circuit_lanes as policies
 from railcore.engines.photonics import circuits, control_plane
 from railcore.engines.photonics.circuits import PhotonicCircuits
-from railcore.engines.steps.simulation import StaticPartition, simulate
+from railcore.engines.steps.simulation import ElectricalRails, StaticPartition, simulate
 from railcore.engines.steps.stage_program import fsdp_options
 from railcore.engines.steps.workload import training_step
 from railcore.facts import claims
@@ -149,7 +149,7 @@ def test_ports_in_a_static_partition_have_what_circuits_of_a_port_have():
     one_port = simulate(ONE, PhotonicCircuits(bandwidth="per port")).iteration_s
     whole_nic = simulate(ONE, PhotonicCircuits()).iteration_s
     assert simulate(ONE, StaticPartition(ports=4)).iteration_s == one_port
-    assert simulate(ONE, circuits.electrical_twin(NETWORK)).iteration_s == whole_nic < one_port
+    assert simulate(ONE, ElectricalRails()).iteration_s == whole_nic < one_port
     with pytest.raises(ValueError, match="ports is 2"):
         simulate(ONE, StaticPartition(ports=2))
 

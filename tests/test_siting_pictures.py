@@ -207,22 +207,6 @@ def test_a_grid_map_draws_each_plant_line_node_place_and_link():
     apart(figure)
 
 
-def test_of_cities_close_together_the_largest_is_named():
-    figure = plt.figure(figsize=(8, 4))
-    ax = maps.state_map(figure, (0.5, 0.5, 7, 3), SQUARE)
-    table = pd.DataFrame(
-        {
-            "city": ["Far", "Suburb", "City", "Off"],
-            "latitude": [35, 40.1, 40, 20],
-            "longitude": -90.0,
-            "population": [1, 2, 3, 9],
-        }
-    )
-    shown = maps._largest_cities(ax, table, maps.ORIGIN, maps.draw_scale_bar(ax))
-    maps._draw_cities(ax, shown, list(shown["dot"]))
-    assert {text.get_text() for text in ax.texts} == {"500 km", "City", "Far"}
-
-
 def test_areas_of_marks_are_in_proportion_to_power():
     assert maps._mark_area(2e9) == pytest.approx(2 * maps._mark_area(1e9)) and maps._mark_area(1e6) > 0
 

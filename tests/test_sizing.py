@@ -313,7 +313,7 @@ def test_tables_of_layouts_say_which_models_fit_and_what_the_host_keeps():
         name: datacenter.layer(transformer.catalog_model(name), kept) for name in ("flops2024 dense", "flops2024 MoE")
     }
     degrees = layouts.tensor_degree_memory(layers, 72)
-    fits = degrees[degrees["total_bytes"] <= place.memory_bytes].groupby("model")["tensor_degree"].min()
+    fits = degrees[degrees["bytes"] <= place.memory_bytes].groupby("model")["tensor"].min()
     plans = {name: datacenter.layout(each, place) for name, each in layers.items()}
     table = layouts.layout_table(plans, 236e9)
     assert list(table["tensor_degree"]) == [fits[name] for name in layers]

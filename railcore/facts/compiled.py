@@ -18,8 +18,8 @@ import numpy as np
 from railcore.facts import files
 
 _SOURCES = (  # files and folders of the package with functions that are compiled
-    *("facts/compiled.py", "network/transport", "training/critical_path.py", "training/pipeline_schedule.py"),
-    "training/search/kernel.py",
+    *("facts/compiled.py", "training/pipeline_schedule.py", "engines/strategies/critical_path.py"),
+    *("engines/search/kernel.py", "engines/transport"),
 )
 
 
