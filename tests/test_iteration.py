@@ -6,18 +6,31 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from plain_iteration import plain_iteration
+from plain_parts import (
+    plain_dispatch,
+    plain_exchange,
+    plain_gather,
+    plain_groups,
+    plain_kept,
+    plain_obstacles,
+    plain_product,
+    plain_spread,
+    plain_states,
+)
 
 from railcore.engines.strategies.iteration import OBSTACLES, STRATEGY_COLUMNS, TIME_PARTS, iteration_times
 from railcore.engines.strategies.layer_time import LAYER_COLUMNS, LAYER_PARTS, layer_costs
-from railcore.engines.strategies.products import product_time
 from railcore.facts import catalog
 from railcore.network.topology import rail_only
 from railcore.training import collectives, machine, pipeline_schedule, transfers
+from railcore.training.iteration import iteration_time
+from railcore.training.layer import Rank, expert_traffic, kept_bytes
 from railcore.training.machine import Machine
 from railcore.training.parallelism import Strategy
+from railcore.training.products import product_time
 from railcore.training.rank_order import ORDERS, GroupLevels
 from railcore.training.runtime import OFFLOADS, Runtime, catalog_runtime
+from railcore.training.stage import stage_of
 from railcore.training.transfers import TrafficOptions
 from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer, catalog_model
 
@@ -123,17 +136,29 @@ def names_of(offload):
     return () if offload == "none" else (offload,) if isinstance(offload, str) else offload
 
 
-def test_a_thousand_random_strategies_are_as_a_plain_function_has_them(found):
+def divides(strategy):
+    """As an object, None where it contradicts itself."""
+    try:
+        return Strategy.from_columns(strategy)
+    except ValueError:
+        return None
+
+
+def test_the_arrays_are_the_readable_model(found):
     obstacles, rows = set(), 0
     for model, gpu, strategies, runtime, offload, many in found:
         for i in range(4):
-            strategy = row(strategies, i)
-            total, breakdown, links, memory, wrong, busy = plain_iteration(
-                model, gpu, strategy, runtime, names_of(offload)
-            )
-            where = (model.name, gpu.gpu, strategy, runtime.name, offload)
-            assert many.limits[i] == (", ".join(wrong) or "feasible"), where
-            for ours, theirs in ((many.breakdown, breakdown), (many.links, links), (many.memory, memory)):
+            columns = row(strategies, i)
+            wrong = set(many.limits[i].split(", ")) - {"feasible"}
+            assert wrong - {"memory", "network"} == set(plain_obstacles(model, columns))
+            obstacles |= wrong
+            if (strategy := divides(columns)) is None:
+                continue
+            one = iteration_time(model, gpu, strategy, columns["global_batch"], runtime, names_of(offload))
+            where = (model.name, gpu.gpu, columns, runtime.name, offload)
+            assert wrong == set(one.obstacles), where
+            groups = (many.breakdown, one.breakdown), (many.links, one.links), (many.memory, one.memory)
+            for ours, theirs in groups:
                 size = 1e-12 * sum(theirs.values())
                 assert ours.keys() == theirs.keys()
                 assert not {
@@ -141,12 +166,46 @@ def test_a_thousand_random_strategies_are_as_a_plain_function_has_them(found):
                     for kind, x in ours.items()
                     if not math.isclose(x[i], theirs[kind], rel_tol=1e-9, abs_tol=size)
                 }, where
-            assert math.isclose(many.total_s[i], total, rel_tol=1e-9)
-            assert math.isclose(many.hb_utilization[i], busy[0], rel_tol=1e-9, abs_tol=1e-12)
-            assert math.isclose(many.nic_utilization[i], busy[1], rel_tol=1e-9, abs_tol=1e-12)
-            obstacles |= set(wrong)
+            assert math.isclose(many.total_s[i], one.total_s, rel_tol=1e-9)
+            assert math.isclose(many.hb_utilization[i], one.hb_utilization, rel_tol=1e-9, abs_tol=1e-12)
+            assert math.isclose(many.nic_utilization[i], one.nic_utilization, rel_tol=1e-9, abs_tol=1e-12)
             rows += 1
     assert rows >= 1000 and obstacles == set(OBSTACLES) - {"network", "experts"}
+
+
+def test_parts_of_both_are_as_plain_functions_have_them(found):
+    """Groups, collectives, products, and what a rank keeps and holds."""
+    rng = np.random.default_rng(3)
+    for model, gpu, strategies, runtime, _, _ in found[::2]:
+        columns = row(strategies, 0)
+        if (strategy := divides(columns)) is None:
+            continue
+        rank, groups = Rank(model, gpu, runtime, strategy), plain_groups(columns)
+        size = 10 ** rng.uniform(3, 9)
+        for kind, runs in groups.items():
+            kind = {"same experts": "expert_replica"}.get(kind, kind)
+            x, y = rank.domains(kind)
+            assert (x, y) == plain_spread(gpu, runs)
+            assert rank.gather(size, kind, 3) == pytest.approx(plain_gather(gpu, size, runs, 3), rel=1e-12)
+            if kind == "expert":
+                assert gpu.all_to_all_links(size, x, y) == pytest.approx(plain_exchange(gpu, size, runs), rel=1e-12)
+        if model.experts and "experts" not in plain_obstacles(model, columns):
+            arguments = (model, gpu, runtime, groups["expert"], rank.tokens / strategy.tensor, rank.copies)
+            there = plain_dispatch(*arguments, runtime.dispatch_bytes)
+            home = plain_dispatch(*arguments, 2)
+            link = tuple(rank.mixtures * (a + b) for a, b in zip(there, home, strict=True))
+            assert expert_traffic(rank, (0.0, 0.0)).forward == pytest.approx(link, rel=1e-9)
+        m, n, k = (int(side) for side in rng.integers(1, 5000, 3))
+        for fp8, weights in itertools.product((False, True), (False, True)):
+            ours = product_time(gpu, m, n, k, 3, fp8, weights, 4)
+            assert ours == pytest.approx(plain_product(gpu, m, n, k, 3, fp8, weights, 4), rel=1e-12)
+        level = RECOMPUTE.index(strategy.recompute)
+        alone = replace(rank, strategy=replace(strategy, keep_gathered=False))
+        kept = plain_kept(model, gpu, runtime, columns, rank.mixtures, level)
+        assert kept_bytes(alone, strategy.recompute) == pytest.approx(kept, rel=1e-12)
+        states = plain_states(model, runtime, columns)
+        ours = stage_of(rank).states
+        assert {stage: pytest.approx(sizes, rel=1e-12) for stage, sizes in states.items()} == ours
 
 
 def test_a_breakdown_adds_up_and_nothing_is_negative(found):

@@ -36,6 +36,7 @@ from railcore.facts.compiled import Arithmetic, smaller
 
 SCHEDULE_KINDS = ("gpipe", "1f1b", "interleaved")
 TRANSFERS = ("overlapped", "duplex", "blocking")
+LAYERS_IN_MEMORY = 2  # whose activations stay on the GPU where they are offloaded: the one at work and the next
 
 
 def critical_sends(

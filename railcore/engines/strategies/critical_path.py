@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from railcore.facts.compiled import Arithmetic, larger, smaller
-from railcore.training.pipeline_schedule import microbatches_in_flight
+from railcore.training.pipeline_schedule import LAYERS_IN_MEMORY, microbatches_in_flight
 
 _LAYER_NUMBERS = (
     *("forward_s", "backward_s", "compute_s", "forward_hb_s", "forward_nic_s", "backward_hb_s", "backward_nic_s"),
@@ -31,7 +31,6 @@ SETTING = np.dtype(
     + [(name, float) for name in ("host_Bps", "offload_activations")]
 )
 NETWORK, MEMORY = 1, 2  # bits of what rules out a strategy that divides
-LAYERS_IN_MEMORY = 2  # whose activations stay on the GPU where they are offloaded: the one at work and the next
 
 
 class CriticalPath(NamedTuple):

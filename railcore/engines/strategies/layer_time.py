@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from railcore.engines.strategies.products import ELEMENT_BYTES, product_passes
 from railcore.training.expert_dispatch import capacity_copies, dispatch_bytes, host_bound_time, host_operators
+from railcore.training.layer import LOSS_BYTES, OWN_KERNELS
 from railcore.training.link_times import NO_LINK, LinkTimes
 from railcore.training.machine import Machine
+from railcore.training.products import ELEMENT_BYTES, product_passes
 from railcore.training.rank_order import GroupLevels, group_levels
 from railcore.training.runtime import Runtime
 from railcore.training.transformer import Transformer
@@ -26,8 +27,6 @@ LAYER_COLUMNS = (
 COMPUTE_PARTS = ("linear", "attention", "elementwise", "recompute", "host")
 LINK_KINDS = ("tensor", "context", "expert")
 LAYER_PARTS = (*COMPUTE_PARTS, *LINK_KINDS)
-_OWN_KERNELS = (5, 9)  # four products and the attention forward, twice the products and the attention backward
-_LOSS_BYTES = 32  # of cross entropy in fp32 a logit: cast 6, maximum 4, exponent 8, sum 4, gradient 4, cast back 6
 
 
 class PassTimes(NamedTuple):
@@ -333,7 +332,7 @@ def _elementwise(machine: Machine, runtime: Runtime, at: _Slices) -> PassTimes:
     ]
     moved = (sum(column) for column in zip(*rows, strict=True))
     counts = machine.forward_operators, machine.backward_operators
-    kernels = [max(count - own, 0) for count, own in zip(counts, _OWN_KERNELS, strict=True)]
+    kernels = [max(count - own, 0) for count, own in zip(counts, OWN_KERNELS, strict=True)]
     return PassTimes(
         *(at.u * size / machine.hbm_Bps + n * machine.kernel_s for size, n in zip(moved, kernels, strict=True))
     )
@@ -428,4 +427,4 @@ def _logits_time(machine: Machine, runtime: Runtime, at: _Slices) -> Any:
     """Compute of logits and loss, in bf16."""
     columns = at.model.vocabulary / at.t
     products = product_passes(machine, at.u, columns, at.model.hidden, gradient_bytes=runtime.gradient_result_bytes)
-    return sum(products) + _LOSS_BYTES * at.u * columns / machine.hbm_Bps
+    return sum(products) + LOSS_BYTES * at.u * columns / machine.hbm_Bps

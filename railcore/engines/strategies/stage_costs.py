@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from railcore.training.link_times import NO_LINK, LinkTimes
 from railcore.training.machine import Machine
 from railcore.training.rank_order import GroupLevels, group_levels
 from railcore.training.runtime import Runtime
+from railcore.training.stage import COPY_BYTES, EAGER_UPDATE_BYTES, ONCE_CALLS, UPDATE_BYTES, expected_maximum
 from railcore.training.transformer import Transformer
 from railcore.training.transformer_memory import OPTIMIZER_BYTES, WEIGHT_BYTES, WHOLE_LAYERS, sharded_parameters
 
@@ -19,10 +19,6 @@ STAGE_COLUMNS = (
     *("ends_as_layers", "whole_experts", "placement"),
 )
 STAGES = ("first", "middle", "last")
-_UPDATE_BYTES = 46  # of Adam in fp32 a parameter: 16 read, 14 written, 16 to norm, clip and clear the gradient
-_EAGER_UPDATE_BYTES = 92  # of Adam an operator at a time: 80 in eight kernels, 12 to norm and clip the gradient
-_COPY_BYTES = 8  # of bf16 gradients a parameter: 4 to join those of a layer, 4 to scale them before they are reduced
-_ONCE_CALLS = 2  # AllReduces of a number over all ranks: the gradients' norm, and the loss
 
 
 @dataclass(frozen=True)
@@ -79,14 +75,14 @@ def stage_costs(
     for name, links in _data_links(machine, runtime, groups, layers, most, level).items():
         rows[f"{name}_s"], rows[f"{name}_hb_s"], rows[f"{name}_nic_s"] = links
     away = "optimizer" in offload
-    host_s = (runtime.gradient_bytes + WEIGHT_BYTES) / machine.host_Bps + _UPDATE_BYTES / machine.host_memory_Bps
-    update_bytes = _EAGER_UPDATE_BYTES if runtime.eager else _UPDATE_BYTES
+    host_s = (runtime.gradient_bytes + WEIGHT_BYTES) / machine.host_Bps + UPDATE_BYTES / machine.host_memory_Bps
+    update_bytes = EAGER_UPDATE_BYTES if runtime.eager else UPDATE_BYTES
     rows["optimizer_s"] = 0.0 if away else update_bytes / machine.hbm_Bps * updated
-    rows["copies_s"] = runtime.eager * (level >= 2) * _COPY_BYTES / machine.hbm_Bps * sum(most)
+    rows["copies_s"] = runtime.eager * (level >= 2) * COPY_BYTES / machine.hbm_Bps * sum(most)
     rows["offload_s"] = host_s * updated if away else 0.0
     ranks = np.prod([columns[name] for name in ("tensor", "context", "data", "pipeline")], axis=0)
     everyone = GroupLevels(ranks, 1).in_domains(machine.hb_domain_size)
-    rows["once_s"] = 2 * _ONCE_CALLS * machine.gather_links(0.0, *everyone).time_s + machine.iteration_host_s
+    rows["once_s"] = 2 * ONCE_CALLS * machine.gather_links(0.0, *everyone).time_s + machine.iteration_host_s
     rows["spread"] = machine.rank_spread * _expected_maximum(ranks)
     rows["streamed_bytes"] = fullest.pop("streamed")
     for stage in STAGES:
@@ -98,13 +94,9 @@ def stage_costs(
 
 
 def _expected_maximum(ranks: np.ndarray) -> np.ndarray:
-    """Standard deviations by which the largest of n normal numbers is expected above the mean: Blom's approximation.
-
-    Phi^-1((n - 3/8) / (n + 1/4)), 0 for one; rounded, so that every CPU has the same.
-    """
+    """`expected_maximum` of each number of ranks."""
     sizes, index = np.unique(ranks, return_inverse=True)
-    found = [round(NormalDist().inv_cdf((n - 0.375) / (n + 0.25)), 6) for n in sizes.tolist()]
-    return np.asarray(found)[index].reshape(np.shape(ranks))
+    return np.asarray([expected_maximum(n) for n in sizes.tolist()])[index].reshape(np.shape(ranks))
 
 
 def _held_parameters(

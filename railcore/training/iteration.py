@@ -1,0 +1,273 @@
+"""The time of a training iteration, for one strategy: the model, as one would explain it.
+
+A pipeline of p stages passes m micro-batches. The fullest stage sets the pace. It works on its n layers forward and
+backward, exchanges what is sharded, sends to its neighbours, and computes the logits. Then:
+
+    T = m (passes + exchanges of every pass + hops + logits) + bubble + exchanges once an iteration
+        + optimizer step + what is done once + waiting for the slowest GPU
+
+Communication hides behind compute as far as the software can, and as far as the links are free: what one kind takes of
+a link, another has not. What hides slows the compute beside it.
+
+`engines.strategies` computes the same for arrays of strategies, and `engines.search` for millions of them; tests hold
+both to this model.
+
+Source: railonly2025, Iteration Time Modeling; Narayanan et al. 2021, arXiv:2104.04473, Section 2.2.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from railcore.facts.arguments import checked
+from railcore.facts.checks import one_of
+from railcore.training.layer import LayerTime, Rank, layer_time
+from railcore.training.link_times import LinkTimes
+from railcore.training.machine import Machine, as_machine
+from railcore.training.parallelism import Strategy, indivisible
+from railcore.training.pipeline_schedule import LAYERS_IN_MEMORY, microbatches_in_flight
+from railcore.training.runtime import MODERN, OFFLOADS, Runtime, as_runtime
+from railcore.training.stage import Stage, stage_of
+from railcore.training.transformer import Transformer, as_model
+
+
+@dataclass(frozen=True)
+class IterationTime:
+    """An iteration of one strategy.
+
+    total_s: its time [s].
+    breakdown: what is on the critical path by kind [s]; it adds up to total_s.
+    links: how long a GPU takes for each kind of traffic, hidden or not [s].
+    hb_utilization, nic_utilization: share of the iteration for which a GPU's links are busy, one direction.
+    memory: of the fullest GPU by kind [bytes].
+    obstacles: what rules the strategy out, by name; empty for nothing.
+    """
+
+    total_s: float
+    breakdown: dict[str, float]
+    links: dict[str, float]
+    hb_utilization: float
+    nic_utilization: float
+    memory: dict[str, float]
+    obstacles: tuple[str, ...]
+
+    @property
+    def memory_bytes(self) -> float:
+        """Of the fullest GPU [bytes]."""
+        return sum(self.memory.values())
+
+
+@checked
+def iteration_time(
+    model: Transformer | str,
+    machine: Machine | str,
+    strategy: Strategy,
+    global_batch: int,
+    runtime: Runtime | str = MODERN,
+    offload: Sequence[str] = (),
+) -> IterationTime:
+    """The time of one iteration, what it consists of, and the memory that it takes.
+
+    Parameters
+    ----------
+    model, machine, runtime
+        What is trained, on which GPU, with which software; names of the catalog do.
+    strategy
+        How it is split over GPUs.
+    global_batch
+        Sequences of an iteration.
+    offload
+        What stays in the host's memory, of OFFLOADS.
+
+    Returns
+    -------
+    Seconds and bytes. What does not divide is computed rounded up, and has its obstacles.
+
+    Raises
+    ------
+    ValueError
+        For what is not one of OFFLOADS.
+    """
+    away = tuple(one_of("offload", name, OFFLOADS) for name in offload if name != "none")
+    rank = Rank(as_model(model), as_machine(machine), as_runtime(runtime), strategy)
+    layer, stage = layer_time(rank), stage_of(rank, away)
+    n, p, v, d = stage.layers, strategy.pipeline, strategy.interleave, strategy.data
+    m = math.ceil(global_batch / (d * strategy.micro_batch))
+
+    # 1. One micro-batch in the fullest stage: its layers forward and backward, with the exchanges of every pass.
+    offloaded = n * layer.kept_bytes * ("activations" in away) + stage.streamed_bytes
+    forward = _stage_pass(rank, n, layer.forward_s, layer.forward_busy, stage.in_forward, offloaded)
+    backward = _stage_pass(rank, n, layer.backward_s, layer.backward_busy, stage.in_backward, offloaded)
+    passes_s = forward.time_s + backward.time_s + stage.copies_s
+    busy = forward.busy.plus(backward.busy)
+
+    # 2. Hops to the neighbours: four sends and receives a chunk, hidden behind other chunks while the links are free.
+    hops = _hops(rank, layer, stage)
+    hides = rank.runtime.overlap_pipeline and v > 1
+    hidden = (1 - rank.lost) * min(hops.time_s, passes_s - max(busy.hb_s, busy.nic_s)) if hides else 0.0
+    steady_s, busy = passes_s + hops.time_s - hidden, busy.plus(hops)
+
+    # 3. Logits and loss on the last stage, beyond the layer whose place they may take.
+    logits_s = max(layer.logits_s - strategy.ends_as_layers * passes_s / n, 0.0)
+
+    # 4. The pipeline fills and drains: every other stage's passes, over the chunks, and their hops.
+    critical_hops = (p * v - 1 if hides else stage.others) * hops.time_s / v
+    bubble_s = stage.others * passes_s / v + (critical_hops if p > 1 else 0.0)
+
+    # 5. Exchanges once an iteration: gradients leave as chunks end their last backward pass, weights come before.
+    once_s = 0.0
+    for link, one_pass in ((stage.after, backward), (stage.before, forward)):
+        hiding = one_pass.time_s * steady_s / passes_s if rank.runtime.overlap_data else 0.0
+        exposed = _exposed_once(link, busy, steady_s, hiding, n, v, min(p, m))
+        once_s += exposed + rank.lost * (link.time_s - exposed)
+
+    # 6. The slowest of all GPUs is waited for.
+    straggler_s = stage.spread * (m * (n * layer.compute_s + logits_s) + stage.others / v * n * layer.compute_s)
+
+    breakdown = {f"{kind}_s": m * n * time for kind, time in layer.seconds.items()} | {
+        "logits_s": m * logits_s,
+        "pipeline_s": m * (hops.time_s - hidden),
+        "bubble_s": bubble_s,
+        "data_s": m * (forward.exchange_s + backward.exchange_s + stage.copies_s) + once_s,
+        "optimizer_s": stage.optimizer_s,
+        "offload_s": m * (forward.offload_s + backward.offload_s) + stage.offload_s,
+        "once_s": stage.once_s,
+        "straggler_s": straggler_s,
+    }
+    total_s = sum(breakdown.values())
+    exchanges = stage.in_forward.plus(stage.in_backward).times(m).plus(stage.after).plus(stage.before)
+    links = {f"{kind}_link_s": m * n * link.time_s for kind, link in layer.links.items()} | {
+        "logits_link_s": m * layer.logits_link.time_s,
+        "pipeline_link_s": m * hops.time_s,
+        "data_link_s": exchanges.time_s,
+    }
+    all_busy = busy.times(m).plus(layer.logits_link.times(m * logits_s / layer.logits_s))
+    all_busy = all_busy.plus(stage.after).plus(stage.before)
+    memory = _memory(rank, layer, stage, m, "activations" in away)
+    return IterationTime(
+        total_s=total_s,
+        breakdown={kind: float(time) for kind, time in breakdown.items()},
+        links={kind: float(time) for kind, time in links.items()},
+        hb_utilization=float(all_busy.hb_s / total_s),
+        nic_utilization=float(all_busy.nic_s / total_s),
+        memory=memory,
+        obstacles=_obstacles(rank, global_batch, total_s, sum(memory.values())),
+    )
+
+
+@dataclass(frozen=True)
+class _StagePass:
+    """A micro-batch's forward or backward pass of a stage.
+
+    time_s: of it. exchange_s: of that, exchanges that it does not hide; offload_s: waiting for the host's link.
+    busy: of its links.
+    """
+
+    time_s: float
+    exchange_s: float
+    offload_s: float
+    busy: LinkTimes
+
+
+def _stage_pass(
+    rank: Rank, n: int, layer_s: float, layer_busy: LinkTimes, exchange: LinkTimes, offloaded_bytes: float
+) -> _StagePass:
+    """n layers one after the other, with an exchange a layer that hides behind all but one of them.
+
+    The window is W = (n - 1) layers. Exposed is the largest of: what is longer than W; what one link has beyond what
+    other kinds leave it of W; one layer's part, which nothing hides.
+
+    Parameters
+    ----------
+    rank
+        With its runtime.
+    n, layer_s, layer_busy
+        Layers, the time of one, and what it keeps links busy for.
+    exchange
+        Of all layers.
+    offloaded_bytes
+        To or from the host in the pass.
+
+    Returns
+    -------
+    The pass.
+    """
+    work, busy = n * layer_s, layer_busy.times(n)
+    window = (n - 1) / n if rank.runtime.overlap_data else 0.0
+    exposed = max(
+        exchange.time_s - window * work,
+        exchange.hb_s - window * (work - busy.hb_s),
+        exchange.nic_s - window * (work - busy.nic_s),
+        exchange.time_s / n,
+    )
+    exposed += rank.lost * (exchange.time_s - exposed)
+    time_s = max(work + exposed, offloaded_bytes / rank.machine.host_Bps)
+    return _StagePass(time_s, exposed, time_s - work - exposed, busy.plus(exchange))
+
+
+def _hops(rank: Rank, layer: LayerTime, stage: Stage) -> LinkTimes:
+    """Sends of a micro-batch to both neighbours, forward and backward, for each chunk of the stage."""
+    if rank.strategy.pipeline == 1:
+        return LinkTimes(0.0, 0.0, 0.0)
+    on_link_s, gather = layer.boundary_bytes / stage.hop_Bps, layer.boundary_gather
+    hop = LinkTimes(
+        on_link_s + stage.hop_latency_s + gather.time_s,
+        (0.0 if stage.hop_on_nic else on_link_s) + gather.hb_s,
+        (on_link_s if stage.hop_on_nic else 0.0) + gather.nic_s,
+    )
+    return hop.times(2 * rank.strategy.interleave)
+
+
+def _exposed_once(link: LinkTimes, busy: LinkTimes, steady_s: float, pass_s: float, n: int, v: int, last: int) -> float:
+    """What is exposed of an exchange that comes once an iteration.
+
+    It goes on at the rate r that the fuller of its links has left, 1 - busy / time. A chunk's gradients leave after its
+    last micro-batch, while `last` micro-batches of each chunk that remains run backward: behind r t_b (1 + (v - 1)
+    last) / v in all, and the last chunk's own share behind r t_b / v. One layer's part is never hidden.
+
+    Parameters
+    ----------
+    link
+        Times of the exchange.
+    busy, steady_s
+        Of links in a micro-batch's steady time.
+    pass_s
+        t_b, of the pass behind which it hides; 0 where nothing is hidden.
+    n, v, last
+        Layers, chunks, and micro-batches that remain.
+
+    Returns
+    -------
+    Seconds.
+    """
+    shares = [1 - used / steady_s for used, own in ((busy.hb_s, link.hb_s), (busy.nic_s, link.nic_s)) if own]
+    behind = min([1.0, *shares]) * pass_s
+    return max((link.time_s - behind) / v, link.time_s - behind * (1 + (v - 1) * last) / v, link.time_s / n)
+
+
+def _memory(rank: Rank, layer: LayerTime, stage: Stage, m: int, offloaded: bool) -> dict[str, float]:
+    """Bytes on the fullest GPU: states, activations of the micro-batches in flight, and what the runtime reserves.
+
+    Early stages have more micro-batches in flight; the ends have fewer layers and embedding or logits.
+    """
+    p, v = rank.strategy.pipeline, rank.strategy.interleave
+    fullest: dict[str, float] = {}
+    for place in range(p):
+        kind = "first" if place == 0 else "last" if place == p - 1 else "middle"
+        layers = stage.layers - (rank.strategy.ends_as_layers if kind != "middle" else 0)
+        flight = float(microbatches_in_flight(p, m, v, place))
+        activations = (LAYERS_IN_MEMORY if offloaded else flight * layers) * layer.kept_bytes + layer.working_bytes
+        activations += layer.logits_bytes if place == p - 1 else 0.0
+        found = {f"{name}_bytes": size for name, size in stage.states[kind].items()}
+        found["activations_bytes"] = activations
+        if not fullest or sum(found.values()) > sum(fullest.values()) * (1 + 1e-12):  # of equal ones the first
+            fullest = found
+    return fullest | {"reserved_bytes": rank.machine.reserved_bytes}
+
+
+def _obstacles(rank: Rank, global_batch: int, total_s: float, memory_bytes: float) -> tuple[str, ...]:
+    """What rules a strategy out: what does not divide, a time without end, and a GPU that is too small."""
+    columns = rank.strategy.columns(global_batch)
+    found = [name for name, wrong in indivisible(rank.model, columns).items() if wrong]
+    found += ["network"] * (not math.isfinite(total_s)) + ["memory"] * (memory_bytes > rank.machine.memory_bytes)
+    return tuple(found)

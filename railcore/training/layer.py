@@ -1,0 +1,411 @@
+"""Time and bytes of one transformer layer, for one micro-batch on one rank.
+
+Step by step: matrix products, attention, all other kernels, the traffic between tensor, context and expert ranks, and
+the host. Symbols as in `transformer`; t tensor, c context, e expert ranks, b sequences of a micro-batch, and
+u = s b / c its tokens on a rank. In a model with mixture layers it is the average layer of the slowest stage.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+from railcore.training.expert_dispatch import capacity_copies, dispatch_bytes, host_bound_time, host_operators
+from railcore.training.link_times import NO_LINK, LinkTimes
+from railcore.training.machine import Machine
+from railcore.training.parallelism import Strategy
+from railcore.training.products import ELEMENT_BYTES, product_passes
+from railcore.training.rank_order import GroupLevels, group_levels
+from railcore.training.runtime import Runtime
+from railcore.training.transformer import RECOMPUTE, Transformer
+
+OWN_KERNELS = (5, 9)  # four products and the attention forward, twice the products and the attention backward
+LOSS_BYTES = 32  # of cross entropy in fp32 a logit: cast 6, maximum 4, exponent 8, sum 4, gradient 4, cast back 6
+
+
+class Passes(NamedTuple):
+    """Seconds of a kind of work in the forward and in the backward pass of a layer."""
+
+    forward: float
+    backward: float
+
+
+class Traffic(NamedTuple):
+    """A kind of traffic: seconds that it adds to each pass, and how long it takes and keeps links busy there."""
+
+    exposed: Passes
+    forward: LinkTimes
+    backward: LinkTimes
+
+
+@dataclass(frozen=True)
+class LayerTime:
+    """Seconds and bytes of a layer for one micro-batch on one rank.
+
+    seconds: of both passes together by kind; of communication what is not hidden.
+    links: link time of tensor, context and expert ranks in both passes, hidden or not.
+    forward_s, backward_s: of all kinds; what is computed again is in backward.
+    forward_busy, backward_busy: link time of all traffic in a pass.
+    logits_s, logits_link: of the last stage's logits and loss, and of them the link time.
+    boundary_bytes, boundary_gather: from a rank to the next stage, and what its tensor ranks then gather.
+    kept_bytes: activations kept for the backward pass; working_bytes: of the layer that is computed again.
+    logits_bytes: of the last stage.
+    """
+
+    seconds: dict[str, float]
+    links: dict[str, LinkTimes]
+    forward_s: float
+    backward_s: float
+    forward_busy: LinkTimes
+    backward_busy: LinkTimes
+    logits_s: float
+    logits_link: LinkTimes
+    boundary_bytes: float
+    boundary_gather: LinkTimes
+    kept_bytes: float
+    working_bytes: float
+    logits_bytes: float
+
+    @property
+    def compute_s(self) -> float:
+        """Compute of both passes, recompute included [s]."""
+        return sum(self.seconds[kind] for kind in ("linear", "attention", "elementwise", "recompute"))
+
+
+@dataclass(frozen=True)
+class Rank:
+    """What one rank of a job has of it.
+
+    model, machine, runtime, strategy: what is trained, on which GPU, with which software, split how.
+    """
+
+    model: Transformer
+    machine: Machine
+    runtime: Runtime
+    strategy: Strategy
+
+    @property
+    def tokens(self) -> float:
+        """u = s b / c, tokens of a micro-batch."""
+        return self.model.sequence_length * self.strategy.micro_batch / self.strategy.context
+
+    @cached_property
+    def groups(self) -> dict[str, GroupLevels]:
+        """Where each kind of group lies in the cluster."""
+        return group_levels(self.strategy.columns(1))
+
+    @property
+    def mixtures(self) -> float:
+        """Share of mixture layers in the slowest stage: where the first layers are dense, one behind them."""
+        behind_dense = self.strategy.pipeline > 1 and self.model.dense_layers > 0
+        return 1 / self.model.expert_layer_interval if behind_dense else self.model.mixture_share
+
+    @property
+    def copies(self) -> float:
+        """Rows that the experts of the busiest rank compute, over its own tokens."""
+        capacity = self.runtime.capacity or float("inf")
+        if not self.model.experts:
+            return 1.0
+        return float(capacity_copies(self.model.top_k, capacity, self.model.imbalance, bool(self.runtime.capacity)))
+
+    @property
+    def operators(self) -> float:
+        """Operators of a layer whose activations tensor ranks exchange, routed experts apart."""
+        return (1 if self.model.parallel_block else 2) - self.mixtures * (0 if self.model.shared_hidden else 1)
+
+    @property
+    def fp8(self) -> bool:
+        """Whether linear layers compute in fp8."""
+        return self.machine.precision == "fp8"
+
+    @property
+    def lost(self) -> float:
+        """Share of a second of compute that a collective beside it takes."""
+        return self.runtime.interference(self.machine)
+
+    def gather(self, message_bytes: float, group: str, calls: float = 1) -> LinkTimes:
+        """An AllGather, or a ReduceScatter, of so many bytes in a kind of group."""
+        inside, domains = self.domains(group)
+        return self.machine.gather_links(message_bytes, inside, domains, calls)
+
+    def domains(self, group: str) -> tuple:
+        """Ranks of a group in an HB domain, and HB domains that it is in."""
+        return self.groups[group].in_domains(self.machine.hb_domain_size)
+
+
+def layer_time(rank: Rank) -> LayerTime:
+    """Time and bytes of a layer: compute, traffic that compute does not hide, what the host adds, what is done again.
+
+    rank: with model, machine, runtime and strategy.
+    """
+    model, strategy, t = rank.model, rank.strategy, rank.strategy.tensor
+    forward_products, input_products, weight_products = linear_times(rank)
+    linear = Passes(forward_products, input_products + weight_products)
+    scores, rest = attention_times(rank), elementwise_times(rank)
+    compute = [linear, scores, rest]
+    tensor = tensor_traffic(rank, forward_products, input_products, weight_products)
+    context = context_traffic(rank, scores)
+    expert = expert_traffic(rank, Passes(*(sum(kind[i] for kind in compute) for i in (0, 1))))
+    on_gpu = [*compute, tensor.exposed, context.exposed, expert.exposed]
+    busy = Passes(*(sum(kind[i] for kind in on_gpu) for i in (0, 1)))
+    host = host_waits(rank, busy)
+    forward, backward = (float(busy[i] + host[i]) for i in (0, 1))
+
+    # Full recompute repeats the forward pass, with its traffic; selective the attention, where it is not fused.
+    full = strategy.recompute == "full"
+    unfused = strategy.recompute == "selective" and not rank.runtime.fused_attention
+    again = forward if full else scores.forward if unfused else 0.0
+
+    traffic = {"tensor": tensor, "context": context, "expert": expert}
+    forward_busy, backward_busy = NO_LINK, NO_LINK
+    for kind in traffic.values():
+        forward_busy = forward_busy.plus(kind.forward)
+        backward_busy = backward_busy.plus(kind.backward).plus(kind.forward.times(full))
+    seconds = {"linear": linear, "attention": scores, "elementwise": rest, "host": host}
+    seconds |= {name: kind.exposed for name, kind in traffic.items()}
+    logits = rank.gather(ELEMENT_BYTES * rank.tokens * model.hidden, "tensor").times(2)
+    sliced = t if strategy.sequence_parallel else 1
+    gathered = rank.runtime.scatter_gather and not strategy.sequence_parallel
+    return LayerTime(
+        seconds={name: float(sum(passes)) for name, passes in seconds.items()} | {"recompute": again},
+        links={name: kind.forward.times(1 + full).plus(kind.backward) for name, kind in traffic.items()},
+        forward_s=forward,
+        backward_s=backward + again,
+        forward_busy=forward_busy,
+        backward_busy=backward_busy,
+        logits_s=float(_logits_time(rank) + logits.time_s),
+        logits_link=logits,
+        boundary_bytes=ELEMENT_BYTES * rank.tokens * model.hidden / (t if rank.runtime.scatter_gather else sliced),
+        boundary_gather=logits.times(0.5 * gathered),
+        kept_bytes=kept_bytes(rank, strategy.recompute),
+        working_bytes=kept_bytes(replace(rank, strategy=replace(strategy, keep_gathered=False)), "none") * full,
+        logits_bytes=(ELEMENT_BYTES + 4) * rank.tokens * model.vocabulary / t,  # in bf16, and once more in fp32
+    )
+
+
+def linear_times(rank: Rank) -> tuple[float, float, float]:
+    """Products with weights: forward, of the inputs' gradients, of the weights' gradients [s].
+
+    Rows x columns, inner side. Attention: u x its matrices. Feed-forward: u x (m - 1) f / t, h and u x h, f / t; shared
+    experts likewise. A rank has E / e routed experts, one after the other, of u q e / E tokens each, q `copies`; a
+    whole expert has its full width, and 1 / t of the tokens.
+    """
+    model, strategy, u, t = rank.model, rank.strategy, rank.tokens, rank.strategy.tensor
+
+    def feed_forward(width: float) -> list[tuple[float, float]]:
+        return [((model.ffn_matrices - 1) * width, model.hidden), (model.hidden, width)]
+
+    shapes = [(1.0, u, *sides) for sides in model.attention_matrices(t)]
+    shapes += [(1 - rank.mixtures, u, *sides) for sides in feed_forward(model.ffn_hidden / t)]
+    if model.experts:
+        slices = t if strategy.whole_experts else 1
+        tokens, held = u / slices * rank.copies * strategy.expert / model.experts, model.experts // strategy.expert
+        width = model.expert_hidden * slices / t
+        shapes += [(rank.mixtures * max(held, 1), tokens, *sides) for sides in feed_forward(width)]
+        shapes += [(rank.mixtures, u, *sides) for sides in feed_forward(model.shared_hidden / t) if model.shared_hidden]
+    moved = rank.runtime.gradient_result_bytes
+    passes = [
+        [share * time for time in product_passes(rank.machine, m, n, k, 1, rank.fp8, moved)]
+        for share, m, n, k in shapes
+        if share
+    ]
+    forward, inputs, weights = (float(sum(times)) for times in zip(*passes, strict=True))
+    return forward, inputs, weights
+
+
+def attention_times(rank: Rank) -> Passes:
+    """Scores, softmax, and their use of the values.
+
+    Fused: b a / t heads with 2 s^2 / c FLOPs for each of d_query + d_value elements, at the kernel's share of the bf16
+    rate, and 2.5 times that backward. A window of w keys leaves w (2 - w / s) s of the s^2. Unfused: two products a
+    head forward and four backward, and a softmax that moves 4 and 6 bytes a score, with dropout 5 more each.
+    """
+    model, machine, runtime, s = rank.model, rank.machine, rank.runtime, rank.model.sequence_length
+    heads, rows = rank.strategy.micro_batch * model.heads / rank.strategy.tensor, s / rank.strategy.context
+    if runtime.fused_attention:
+        keys = sum(share * most * (2 - most / s) for share, most in model.attention_spans())
+        rate = machine.bf16_rate * machine.attention_share(runtime.attention, rows)
+        forward = float(heads * rows * keys * (model.query_dim + model.value_dim) / rate) + machine.kernel_s
+        return Passes(forward, 2.5 * forward)
+    query_key = product_passes(machine, rows, s, model.query_dim, heads)
+    score_value = product_passes(machine, rows, model.value_dim, s, heads)
+    moved = (9, 11) if runtime.dropout else (4, 6)
+    softmax = [n * heads * rows * s / machine.hbm_Bps + machine.kernel_s for n in moved]
+    forward = query_key[0] + score_value[0] + softmax[0]
+    return Passes(float(forward), float(sum(query_key[1:]) + sum(score_value[1:]) + softmax[1]))
+
+
+def elementwise_times(rank: Rank) -> Passes:
+    """Kernels that move their operands through HBM once: norms, residuals, activation, positions, order of tokens.
+
+    Bytes of a token, forward and backward. Eager software moves more in the backward pass: a norm's operands for the
+    gradients of its weights, gradients that are added at every residual, a product's gradient that is summed for its
+    bias, and gradients of queries, keys and values that are joined. Each kernel has its start.
+    """
+    model, machine, runtime, t = rank.model, rank.machine, rank.runtime, rank.strategy.tensor
+    blocks, matrices, mixed = 1 if model.parallel_block else 2, model.ffn_matrices, rank.mixtures
+    narrow = blocks * model.hidden / (t if rank.strategy.sequence_parallel else 1)
+    mixture = model.expert_hidden * rank.copies + model.shared_hidden
+    wide = (model.ffn_hidden * (1 - mixed) + mixture * mixed) / t
+    turned = model.rope_dim * (model.heads + 1) if model.kv_rank else model.head_dim * (model.heads + model.kv_heads)
+    rotary = 0.0 if model.positions else 4 * turned / t
+    several = 2 if model.experts // rank.strategy.expert > 1 else 1  # by ranks, and by the experts of a rank
+    ordered = 8 * model.hidden * rank.copies * mixed / t * several
+    forward = narrow * (4 + (7 if runtime.dropout else 6)) + 2 * matrices * wide + rotary + ordered
+    backward = narrow * (8 + (5 if runtime.dropout else 0)) + (4 * matrices - 2) * wide + rotary + ordered
+    if runtime.eager:
+        joined = model.head_dim * (model.heads + 2 * model.kv_heads) / t
+        backward += narrow * (2 + 6) + 4 * joined
+        backward += 2 * (joined + (matrices - 1) * wide + blocks * model.hidden) * model.biases
+    counts = machine.forward_operators, machine.backward_operators
+    starts = [max(count - own, 0) * machine.kernel_s for count, own in zip(counts, OWN_KERNELS, strict=True)]
+    moved = [rank.tokens * size / machine.hbm_Bps for size in (forward, backward)]
+    return Passes(moved[0] + starts[0], moved[1] + starts[1])
+
+
+def tensor_traffic(rank: Rank, forward_products: float, input_products: float, weight_products: float) -> Traffic:
+    """Between tensor ranks: each operator gathers its input and scatters its output, an AllReduce in two halves.
+
+    With sequence parallelism the backward pass gathers the input once more, unless it is kept. `overlap_tensor` hides
+    as much as the forward traffic of the backward pass behind the products of the weights' gradients;
+    `overlap_tensor_forward` exchanges in t pieces behind the products, of which one stays exposed. What is sliced of
+    routed experts is gathered with every copy of their tokens, and is not hidden.
+
+    Parameters
+    ----------
+    rank
+        With its strategy.
+    forward_products, input_products, weight_products
+        Of `linear_times`, behind which it hides [s].
+
+    Returns
+    -------
+    Exposed time and link times of both passes.
+    """
+    runtime, t = rank.runtime, rank.strategy.tensor
+    gather = rank.gather(ELEMENT_BYTES * rank.tokens * rank.model.hidden, "tensor")
+    narrow = 0.5 if runtime.fp8_tensor and rank.fp8 else 1.0  # one byte an element on the way there
+    again = narrow if rank.strategy.sequence_parallel and not rank.strategy.keep_gathered else 0.0
+    forward = gather.times(rank.operators * (1 + narrow))
+    backward = gather.times(rank.operators * (1 + narrow + again))
+    if runtime.overlap_tensor_forward:
+        behind = forward_products, input_products + weight_products
+        exposed = [
+            max(link.time_s - (t - 1) / t * window, link.time_s / t)
+            for link, window in zip((forward, backward), behind, strict=True)
+        ]
+    else:
+        hidden = min(forward.time_s, weight_products) if runtime.overlap_tensor else 0.0
+        exposed = [forward.time_s, backward.time_s - hidden]
+    dense = _with_lost_compute(rank, exposed, forward, backward)
+    sliced = rank.model.experts and not rank.strategy.whole_experts
+    routed = gather.times(2 * rank.mixtures * rank.copies if sliced else 0.0)
+    both = Passes(dense.forward + routed.time_s, dense.backward + routed.time_s)
+    return Traffic(both, forward.plus(routed), backward.plus(routed))
+
+
+def context_traffic(rank: Rank, scores: Passes) -> Traffic:
+    """Between context ranks: keys and values are gathered behind the scores, twice in the backward pass."""
+    model, strategy = rank.model, rank.strategy
+    heads = model.heads / strategy.tensor if model.kv_rank else model.kv_heads_of_rank(strategy.tensor)
+    wide = heads * (model.query_dim + model.value_dim)
+    ring = rank.gather(ELEMENT_BYTES * model.sequence_length * strategy.micro_batch * wide, "context")
+    forward, backward = ring, ring.times(2)
+    exposed = [max(forward.time_s - scores.forward, 0.0), max(backward.time_s - scores.backward, 0.0)]
+    return Traffic(_with_lost_compute(rank, exposed, forward, backward), forward, backward)
+
+
+def expert_traffic(rank: Rank, compute: Passes) -> Traffic:
+    """Tokens on their way to their experts and back, in each pass.
+
+    compute: of another micro-batch [s], behind which `overlap_expert` hides at most exchange_hidden_share of it.
+    """
+    if not rank.model.experts:
+        return Traffic(Passes(0.0, 0.0), NO_LINK, NO_LINK)
+    there, home = _dispatch(rank, rank.runtime.dispatch_bytes), _dispatch(rank, ELEMENT_BYTES)
+    forward, backward = there.plus(home).times(rank.mixtures), home.times(2 * rank.mixtures)
+    if not rank.runtime.overlap_expert:
+        return Traffic(Passes(forward.time_s, backward.time_s), forward, backward)
+    least = 1 - rank.machine.exchange_hidden_share
+    exposed = [
+        max(link.time_s - window, least * link.time_s)
+        for link, window in zip((forward, backward), compute, strict=True)
+    ]
+    return Traffic(_with_lost_compute(rank, exposed, forward, backward), forward, backward)
+
+
+def host_waits(rank: Rank, gpu: Passes) -> Passes:
+    """What a layer takes beyond its time on the GPU, because the host starts its operators.
+
+    Eager software takes the longer of both. So do mixture layers that drop no token, without CUDA graphs: the host has
+    to learn the numbers of tokens first, and of the shorter time dropless_serial_share adds to the longer.
+    """
+    model, machine, runtime = rank.model, rank.machine, rank.runtime
+    dropless = bool(model.experts) and not runtime.capacity and not runtime.host_ahead
+    if not (runtime.eager or dropless):
+        return Passes(0.0, 0.0)
+    operators = [float(machine.forward_operators), float(machine.backward_operators)]
+    if model.experts:
+        local, scaling = max(model.experts // rank.strategy.expert, 1), "current" if rank.fp8 else "none"
+        more = host_operators(local, scaling=scaling, bias=model.biases)
+        operators = [count + rank.mixtures * float(each) for count, each in zip(operators, more, strict=True)]
+    serial = machine.dropless_serial_share if dropless else 0.0
+    waits = [
+        float(host_bound_time(time, count * machine.launch_s, serial)) - time
+        for time, count in zip(gpu, operators, strict=True)
+    ]
+    return Passes(*waits)
+
+
+def kept_bytes(rank: Rank, recompute: str) -> float:
+    """Activations that a layer keeps for the backward pass of one micro-batch [bytes].
+
+    In fp8 the inputs of products have one byte an element. `keep_gathered` keeps the gathered inputs besides.
+
+    recompute: one of RECOMPUTE.
+    """
+    model, strategy, runtime, level = rank.model, rank.strategy, rank.runtime, RECOMPUTE.index(recompute)
+    if runtime.capacity and model.experts:
+        model = replace(model, imbalance=rank.copies / model.top_k)
+    kinds = model.layer_activation_bytes(
+        strategy.micro_batch,
+        strategy.tensor,
+        strategy.context,
+        strategy.sequence_parallel,
+        level,
+        fused_attention=runtime.fused_attention,
+        dropout=runtime.dropout,
+        mixture_share=rank.mixtures,
+    )
+    if rank.fp8 and recompute != "full":
+        kinds["inputs"] = kinds["inputs"] * 0.75
+        kinds["feed-forward"] = kinds["feed-forward"] * (2 * model.ffn_matrices - 1) / (2 * model.ffn_matrices)
+    kept = float(sum(kinds.values()))
+    if strategy.keep_gathered and strategy.sequence_parallel and recompute != "full":
+        kept += rank.operators * ELEMENT_BYTES * rank.tokens * model.hidden * (1 - 1 / strategy.tensor)
+    return kept
+
+
+def _with_lost_compute(rank: Rank, exposed: list[float], forward: LinkTimes, backward: LinkTimes) -> Passes:
+    """Exposed times, and what the compute beside the hidden part loses to it."""
+    both = [time + rank.lost * (link.time_s - time) for time, link in zip(exposed, (forward, backward), strict=True)]
+    return Passes(float(both[0]), float(both[1]))
+
+
+def _dispatch(rank: Rank, element_bytes: int) -> LinkTimes:
+    """One way of the tokens of a rank: a copy for each expert, or one for each HB domain with one of them."""
+    model, (x, y) = rank.model, rank.domains("expert")
+    tokens = rank.tokens / rank.strategy.tensor
+    if rank.runtime.dispatcher == "copies":
+        return rank.machine.all_to_all_links(element_bytes * tokens * model.hidden * rank.copies, x, y)
+    sizes = (tokens, model.hidden, model.experts, model.top_k, x * y, x)
+    nic_bytes, hb_bytes = dispatch_bytes(*sizes, "nodes", element_bytes, model.expert_groups, model.token_groups)
+    busiest = rank.copies / model.top_k  # rows of the busiest rank over the mean
+    return rank.machine.routed_links(busiest * hb_bytes, busiest * nic_bytes, x, y)
+
+
+def _logits_time(rank: Rank) -> float:
+    """Compute of logits and loss, in bf16: three products of u x V / t, h, and the loss."""
+    model, machine, columns = rank.model, rank.machine, rank.model.vocabulary / rank.strategy.tensor
+    moved = rank.runtime.gradient_result_bytes
+    products = product_passes(machine, rank.tokens, columns, model.hidden, gradient_bytes=moved)
+    return float(sum(products)) + LOSS_BYTES * rank.tokens * columns / machine.hbm_Bps

@@ -1,0 +1,188 @@
+"""What one stage of a pipeline holds and does besides the passes of its layers.
+
+The fullest stage has n = ceil((L + 2 w) / p) layers, w = 1 where embedding and loss take the place of a layer each.
+It holds weights, gradients and optimizer states, exchanges them with its replicas, and sends to its neighbours.
+"""
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+from railcore.training.layer import Rank
+from railcore.training.link_times import NO_LINK, LinkTimes
+from railcore.training.rank_order import GroupLevels
+from railcore.training.transformer import SHARDING
+from railcore.training.transformer_memory import OPTIMIZER_BYTES, WEIGHT_BYTES, WHOLE_LAYERS, sharded_parameters
+
+UPDATE_BYTES = 46  # of Adam in fp32 a parameter: 16 read, 14 written, 16 to norm, clip and clear the gradient
+EAGER_UPDATE_BYTES = 92  # of Adam an operator at a time: 80 in eight kernels, 12 to norm and clip the gradient
+COPY_BYTES = 8  # of bf16 gradients a parameter: 4 to join those of a layer, 4 to scale them before they are reduced
+ONCE_CALLS = 2  # AllReduces of a number over all ranks: the gradients' norm, and the loss
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Seconds and bytes of the fullest stage.
+
+    layers: n. others: stages that fill and drain before and after it, (L + 2 w) / n - 1.
+    hop_Bps, hop_latency_s, hop_on_nic: link to the next stage.
+    after, before: exchanges once an iteration, after its passes and before them.
+    in_forward, in_backward: exchanges of every pass.
+    states: bytes by kind, on the first, a middle and the last stage.
+    streamed_bytes: weights that come from the host in each pass.
+    optimizer_s, offload_s: the update, on the GPU and on the host.
+    copies_s: copies of gradients in each backward pass.
+    once_s: what is done once an iteration.
+    spread: by how much the slowest of all GPUs computes longer, over the mean.
+    """
+
+    layers: int
+    others: float
+    hop_Bps: float
+    hop_latency_s: float
+    hop_on_nic: bool
+    after: LinkTimes
+    before: LinkTimes
+    in_forward: LinkTimes
+    in_backward: LinkTimes
+    states: dict[str, dict[str, float]]
+    streamed_bytes: float
+    optimizer_s: float
+    offload_s: float
+    copies_s: float
+    once_s: float
+    spread: float
+
+
+def stage_of(rank: Rank, offload: tuple[str, ...] = ()) -> Stage:
+    """What a stage holds, sends, and does once an iteration. offload: what stays in the host's memory, of OFFLOADS."""
+    machine, runtime, strategy = rank.machine, rank.runtime, rank.strategy
+    places = rank.model.layers + 2 * strategy.ends_as_layers
+    layers = math.ceil(places / strategy.pipeline)
+    held = held_parameters(rank, layers)
+    there = ["first", "last"] + ["middle"] * (strategy.pipeline > 2)
+    most = max(held[stage][0] for stage in there), max(held[stage][1] for stage in there)
+    states = {stage: state_bytes(rank, held[stage], layers, offload) for stage in there}
+    fullest = state_bytes(rank, most, layers, ())
+    updated = fullest["optimizer"] / OPTIMIZER_BYTES
+    on_host = "optimizer" in offload
+    host_s = (runtime.gradient_bytes + WEIGHT_BYTES) / machine.host_Bps + UPDATE_BYTES / machine.host_memory_Bps
+    update = (EAGER_UPDATE_BYTES if runtime.eager else UPDATE_BYTES) / machine.hbm_Bps
+    copied = runtime.eager and strategy.sharding in ("gradients", "weights")
+    everyone = GroupLevels(strategy.gpus, 1).in_domains(machine.hb_domain_size)
+    near = rank.domains("pipeline")[1] == 1
+    hop_Bps, hop_latency_s = machine.hop_link(near)
+    return Stage(
+        layers=layers,
+        others=places / layers - 1,
+        hop_Bps=float(hop_Bps),
+        hop_latency_s=float(hop_latency_s),
+        hop_on_nic=not near,
+        **replica_exchanges(rank, most, layers),
+        states=states,
+        streamed_bytes=WEIGHT_BYTES * _own(rank, most, layers) if "weights" in offload else 0.0,
+        optimizer_s=0.0 if on_host else update * updated,
+        offload_s=host_s * updated if on_host else 0.0,
+        copies_s=COPY_BYTES * sum(most) / machine.hbm_Bps if copied else 0.0,
+        once_s=float(2 * ONCE_CALLS * machine.gather_links(0.0, *everyone).time_s) + machine.iteration_host_s,
+        spread=machine.rank_spread * expected_maximum(strategy.gpus),
+    )
+
+
+def held_parameters(rank: Rank, layers: int) -> dict[str, tuple[float, float]]:
+    """Parameters of a rank on the first, a middle and the last stage: shared by all tokens, and of routed experts."""
+    model, strategy = rank.model, rank.strategy
+    parts = model.rank_parameters(strategy.tensor, strategy.expert, strategy.whole_experts)
+    inner = float(parts.layers(1 - model.mixture_share, model.mixture_share))
+    experts = float(rank.mixtures * parts.experts)
+    first, last = float(parts.first), float(parts.last(strategy.pipeline))
+    if strategy.pipeline == 1:
+        first = last = first + last
+    fewer = layers - strategy.ends_as_layers
+    return {
+        "first": (fewer * inner + first, fewer * experts),
+        "middle": (layers * inner, layers * experts),
+        "last": (fewer * inner + last, fewer * experts),
+    }
+
+
+def state_bytes(rank: Rank, held: tuple[float, float], layers: int, offload: tuple[str, ...]) -> dict[str, float]:
+    """Bytes of weights, gradients and optimizer states, sharded as the strategy says (ZeRO, FSDP).
+
+    A parameter has 2 bytes of weights, `accumulation_bytes` of gradients and 12 of optimizer states. Weights on the
+    host leave the layer at work and the next one on the GPU.
+
+    Parameters
+    ----------
+    rank
+        With its strategy.
+    held
+        Parameters of the rank: shared, and of experts.
+    layers
+        Of the stage.
+    offload
+        What stays in the host's memory.
+
+    Returns
+    -------
+    weights, gradients, optimizer [bytes].
+    """
+    found = _sharded(rank, held, layers)
+    weights = found["own"] + found["gathered"]
+    if "weights" in offload:
+        weights = max(found["own"] * min(WHOLE_LAYERS / layers, 1.0), found["gathered"])
+    return {
+        "weights": WEIGHT_BYTES * weights,
+        "gradients": rank.runtime.accumulation_bytes * found["gradients"],
+        "optimizer": 0.0 if "optimizer" in offload else OPTIMIZER_BYTES * found["optimizer"],
+    }
+
+
+def replica_exchanges(rank: Rank, held: tuple[float, float], layers: int) -> dict[str, LinkTimes]:
+    """Gradients and weights among ranks that hold the same ones, a layer at a time.
+
+    Not sharded: an AllReduce of the gradients after the last backward pass. "optimizer": a ReduceScatter then, and an
+    AllGather of the weights before the first forward pass. "gradients": the ReduceScatter in every backward pass.
+    "weights": besides, an AllGather of the weights in every pass.
+
+    held: parameters of the rank, shared and of experts.
+    """
+
+    def exchange(size: int) -> LinkTimes:
+        found = NO_LINK
+        for parameters, group in zip(held, ("replica", "expert_replica"), strict=True):
+            found = found.plus(rank.gather(size * parameters, group, layers if parameters else 0))
+        return found
+
+    gradients = exchange(rank.runtime.gradient_bytes)
+    weights = exchange(1 if rank.runtime.fp8_weights and rank.fp8 else WEIGHT_BYTES)
+    kinds = ("after", "before", "in_forward", "in_backward")
+    by_sharding = {
+        "none": (gradients.times(2), NO_LINK, NO_LINK, NO_LINK),
+        "optimizer": (gradients, weights, NO_LINK, NO_LINK),
+        "gradients": (NO_LINK, weights, NO_LINK, gradients),
+        "weights": (NO_LINK, NO_LINK, weights, weights.plus(gradients)),
+    }
+    return dict(zip(kinds, by_sharding[rank.strategy.sharding], strict=True))
+
+
+def expected_maximum(ranks: int) -> float:
+    """Standard deviations by which the largest of n normal numbers is expected above the mean, 0 for one.
+
+    Blom's approximation, Phi^-1((n - 3/8) / (n + 1/4)); rounded, so that every CPU has the same.
+    """
+    return round(NormalDist().inv_cdf((ranks - 0.375) / (ranks + 0.25)), 6)
+
+
+def _sharded(rank: Rank, held: tuple[float, float], layers: int) -> dict[str, float]:
+    strategy = rank.strategy
+    replicas = strategy.context * strategy.data
+    same_experts = max(replicas * (strategy.tensor if strategy.whole_experts else 1) // strategy.expert, 1)
+    level, kept = SHARDING.index(strategy.sharding), rank.runtime.sharded_gradients
+    found = sharded_parameters(held, replicas, same_experts, layers, level, sharded_gradients=kept)
+    return {name: float(size) for name, size in found.items()}
+
+
+def _own(rank: Rank, held: tuple[float, float], layers: int) -> float:
+    """Parameters whose weights are the rank's own."""
+    return _sharded(rank, held, layers)["own"]

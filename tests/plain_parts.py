@@ -1,0 +1,259 @@
+"""Parts of the iteration model read from the docstrings once more: numbers, loops and `math`, no arrays.
+
+Where groups of ranks lie, collectives, products, what a rank keeps and holds, and what rules a strategy out: what the
+readable model and the arrays have in common. Strategies are dicts of whole numbers.
+"""
+
+import itertools
+import math
+
+NAMED = (
+    ("tensor", "context", "data", "pipeline"),
+    ("tensor", "context", "pipeline", "data"),
+    ("data", "tensor", "context", "pipeline"),
+)
+ORDERS = (*NAMED, *(order for order in itertools.permutations(NAMED[0]) if order not in NAMED))
+
+
+def plain_groups(strategy):
+    """Runs of each kind of group as [(ranks, GPUs apart)], the fastest first; those of one rank are left out."""
+    apart, stride, order = {}, 1, ORDERS[strategy["placement"]]
+    for name in order:
+        apart[name] = stride
+        stride *= strategy[name]
+
+    def joined(names):
+        runs = []
+        for name in names:
+            size, gap = strategy[name], apart[name]
+            if size > 1 and runs and runs[-1][0] * runs[-1][1] == gap:
+                runs[-1] = (runs[-1][0] * size, runs[-1][1])
+            elif size > 1:
+                runs.append((size, gap))
+        return runs
+
+    spread = [name for name in order if name in ("context", "data") or (name == "tensor" and strategy["whole_experts"])]
+    left, near, same, runs = strategy["expert"], [], [], joined(spread)
+    ranks = math.prod(size for size, _ in runs)
+    if runs and left % runs[0][0] and runs[0][0] % left and ranks % left == 0:  # taken as ranks in domains of their own
+        near, same, left, runs = [(left, math.inf)], [(ranks // left, math.inf)], 1, []
+    for size, gap in runs:
+        taken = math.gcd(left, size)
+        near.append((taken, gap))
+        same.append((size // taken, gap * taken))
+        left //= taken
+    groups = {name: joined([name]) for name in ("tensor", "context", "pipeline")}
+    groups["replica"] = joined([name for name in order if name in ("context", "data")])
+    return groups | {
+        "expert": [run for run in near if run[0] > 1],
+        "same experts": [run for run in same if run[0] > 1],
+    }
+
+
+def plain_spread(gpu, runs):
+    """Ranks of a group in an HB domain, and domains."""
+    if len(runs) == 2 and runs[0][0] * runs[0][1] == runs[1][1]:
+        runs = [(runs[0][0] * runs[1][0], runs[0][1])]
+    inside, ranks, whole = 1, 1, True
+    for size, gap in runs:
+        part = math.gcd(size, max(int(gpu.hb_domain_size // gap), 1)) if whole else 1
+        inside, ranks, whole = inside * part, ranks * size, whole and part == size
+    return inside, ranks // inside
+
+
+def rates(gpu):
+    return gpu.hb_Bps * gpu.hb_fraction, gpu.nic_Bps * gpu.nic_fraction
+
+
+def plain_gather(gpu, size, runs, calls=1):
+    """Time, HB busy, NIC busy of an AllGather of so many bytes."""
+    x, y = plain_spread(gpu, runs)
+    n, (hb, nic) = x * y, rates(gpu)
+    steps = calls * (math.ceil(math.log2(x)) * gpu.hb_latency_s + math.ceil(math.log2(y)) * gpu.nic_latency_s)
+    if gpu.two_phase_collectives:
+        first, then = (y - 1) / n * size / nic, (x - 1) / x * size / hb
+        return first + then + steps, then, first
+    if y == 1:
+        return (n - 1) / n * size / hb + steps, (n - 1) / n * size / hb, 0.0
+    sent = (n - 1) / n * size
+    return sent / min(hb, x * nic) + steps, sent * (x - 1) / x / hb, sent / x / nic
+
+
+def plain_exchange(gpu, size, runs):
+    """The same of an all-to-all of so many bytes a rank."""
+    x, y = plain_spread(gpu, runs)
+    hb, nic = rates(gpu)
+    start = (gpu.hb_latency_s if x > 1 else 0) + (gpu.nic_latency_s if y > 1 else 0)
+    away = (y - 1) / y * size / nic
+    if gpu.routing == "direct":
+        near = (x - 1) / (x * y) * size / hb
+        layer = (x - 1) * (y - 1) / (x * y) * size * gpu.oversubscription / nic if x > 1 and y > 1 else 0.0
+        return max(near, away, layer) + start, near, away
+    near = (x - 1) / x * size / hb
+    return (max(near, away) if gpu.pipelined else near + away) + start, near, away
+
+
+def plain_places(experts, top_k, places, groups, drawn):
+    """Places that hold the experts of a token, on average: one minus the chance that a place is missed, times places.
+
+    Summed over every way in which the token's groups may be drawn.
+    """
+    G, g = (groups, drawn) if groups else (1, 1)
+    pool = experts // G * g
+    own, size = max(G // places, 1), min(experts // places, experts // G)
+    missed = 0.0
+    for j in range(g + 1):
+        if j <= own and g - j <= G - own:
+            chance = math.comb(own, j) * math.comb(G - own, g - j) / math.comb(G, g)
+            missed += chance * math.comb(pool - j * size, top_k) / math.comb(pool, top_k)
+    return min(max(places * (1 - missed), 1.0), top_k, places)
+
+
+def plain_dispatch(model, gpu, runtime, runs, tokens, copies, element_bytes):
+    """Tokens to their experts, one way."""
+    if runtime.dispatcher == "copies":
+        return plain_exchange(gpu, element_bytes * tokens * model.hidden * copies, runs)
+    x, y = plain_spread(gpu, runs)
+    hb, nic = rates(gpu)
+    limits = model.expert_groups, model.token_groups
+    of_domains = plain_places(model.experts, model.top_k, y, *limits)
+    of_ranks = plain_places(model.experts, model.top_k, x * y, *limits)
+    size = element_bytes * tokens * model.hidden
+    size *= copies / model.top_k
+    near, away = size * of_ranks * (1 - 1 / x) / hb, size * of_domains * (1 - 1 / y) / nic
+    start = (gpu.hb_latency_s if x > 1 else 0) + (gpu.nic_latency_s if y > 1 else 0)
+    return (max(near, away) if gpu.pipelined else near + away) + start, near, away
+
+
+def plain_product(gpu, m, n, k, batch=1, fp8=False, weights=True, result_bytes=2):
+    least = None
+    for rows, columns in ((256, 128), (128, 256)):
+        rows, columns = min(rows, math.ceil(m / 64) * 64), min(columns, math.ceil(n / 64) * 64)
+        tiles = math.ceil(m / rows) * math.ceil(n / columns)
+        if least is None or tiles * rows * columns < least[0] * least[1]:
+            least = tiles, rows * columns
+    tiles, area = least
+    size, cast, rate = 2, 0, gpu.bf16_rate * gpu.bf16_fraction
+    if fp8:
+        size, cast, rate = 1, 2 * m * k + (0 if weights else 2 * k * n), gpu.linear_rate * gpu.linear_fraction
+    flops = 2 * math.ceil(tiles * batch / gpu.processors) * gpu.processors * area * k
+    moved = batch * (size * (m * k + k * n) + result_bytes * m * n + cast)
+    return flops / (rate * gpu.sustained_fraction) + moved / (gpu.memory_Bps * gpu.memory_fraction) + gpu.kernel_s
+
+
+def plain_matrices(model, t):
+    """Columns and inner side of each product of attention."""
+    h, a, d, r = model.hidden, model.heads, model.head_dim, model.rope_dim
+    if not model.kv_rank:
+        return [(d * (a / t + 2 * max(model.kv_heads / t, 1)), h), (h, a * d / t)]
+    up = [(a / t * (d + r), model.query_rank or h), (a / t * (d + model.value_dim), model.kv_rank)]
+    down = [(model.query_rank, h)] if model.query_rank else []
+    return [*down, (model.kv_rank + r, h), *up, (h, a / t * model.value_dim)]
+
+
+def plain_keys(model):
+    """Share of the layers and keys that a query meets at most."""
+    s = model.sequence_length
+    if not 0 < model.window < s:
+        return [(1.0, s)]
+    full = 0.0
+    if model.full_attention_interval:
+        full = model.layers // model.full_attention_interval / model.layers
+    return [(1 - full, model.window), (full, s)]
+
+
+def plain_states(model, runtime, strategy):
+    """Bytes of weights, gradients and optimizer states on the first, a middle and the last stage."""
+    t, c, e, p, d = (strategy[name] for name in ("tensor", "context", "expert", "pipeline", "data"))
+    level, ends, whole = (strategy[name] for name in ("sharding", "ends_as_layers", "whole_experts"))
+    places = model.layers + 2 * ends
+    n = math.ceil(places / p)
+    h, w, f_e, bias = model.hidden, model.ffn_matrices, model.expert_hidden, 1 if model.biases else 0
+    norm = h * (1 + bias)
+    rows, edge = model.vocabulary * h / t, (model.vocabulary + model.positions) * h / t
+
+    def network(wide, slices):
+        """Of a feed-forward; the bias behind its sum is whole on every tensor rank."""
+        return w * h * wide / slices + bias * ((w - 1) * wide / slices + h) if wide else 0
+
+    inner = norm * (1 if model.parallel_block else 2) + (1 + bias) * (model.query_rank + model.kv_rank)
+    inner += sum(columns * (side + bias) for columns, side in plain_matrices(model, t))
+    share = model.mixture_layers / model.layers
+    inner += (1 - share) * network(model.ffn_hidden, t)
+    inner += share * (model.experts * h + network(model.shared_hidden, t))
+    mixtures = model.mixture_layers / model.layers
+    if p > 1 and model.dense_layers:
+        mixtures = 1 / model.expert_layer_interval
+    experts = 0.0
+    if model.experts:
+        experts = mixtures * model.experts / e * network(f_e, 1 if whole else t)
+    last = norm + (0 if model.tied_embeddings and p == 1 else rows)
+    first, last = (edge + last, edge + last) if p == 1 else (edge, last)
+    held = {
+        "first": ((n - ends) * inner + first, (n - ends) * experts),
+        "middle": (n * inner, n * experts),
+        "last": ((n - ends) * inner + last, (n - ends) * experts),
+    }
+    replicas = c * d
+    same = max(replicas * (t if whole else 1) // e, 1)
+    states = {}
+    for stage, (shared, own) in held.items():
+        everything, shard = shared + own, shared / replicas + own / same
+        passing = min(2, n) / n * everything if replicas > 1 else 0.0
+        gradients = everything
+        if level == 1 and runtime.sharded_gradients:
+            gradients = shard
+        if level >= 2:
+            gradients = min(shard + passing, everything)
+        states[stage] = {
+            "weights": 2 * (shard if level == 3 else everything),
+            "passing": 2 * passing * (level == 3),
+            "gradients": runtime.accumulation_bytes * gradients,
+            "optimizer": 12 * (shard if level else everything),
+        }
+    for kept in states.values():
+        kept["weights"] += kept.pop("passing")
+    return {stage: states[stage] for stage in ("first", "last", "middle")[: 3 if p > 2 else 2]}
+
+
+def plain_obstacles(model, strategy):
+    b, t, c, e = (strategy[name] for name in ("micro_batch", "tensor", "context", "expert"))
+    p, d, v, batch = (strategy[name] for name in ("pipeline", "data", "interleave", "global_batch"))
+    sliced, ends, whole = (strategy[name] for name in ("sequence_parallel", "ends_as_layers", "whole_experts"))
+    widths = model.heads, model.ffn_hidden, model.expert_hidden, model.shared_hidden
+    m = math.ceil(batch / (d * b))
+    found = {
+        "heads": any(width % t for width in widths) or (model.kv_heads % t and t % model.kv_heads),
+        "layers": model.layers + 2 * ends < p * v or (ends and p == 1),
+        "batch": m * d * b != batch,
+        "interleave": v > 1 and (p == 1 or m < p),
+        "sequence": model.sequence_length % (c * t if sliced else c) or (sliced and t == 1),
+        "experts": max(model.experts, 1) % e or c * d * (t if whole else 1) % e or (whole and not model.experts),
+    }
+    return [name for name, wrong in found.items() if wrong]
+
+
+def plain_kept(model, gpu, runtime, strategy, mixed, recompute):
+    b, t, c, sliced = (strategy[name] for name in ("micro_batch", "tensor", "context", "sequence_parallel"))
+    u, share, copies = (
+        model.sequence_length * b / c,
+        1 / t if sliced else 1.0,
+        model.top_k * (runtime.capacity or model.imbalance),
+    )
+    inputs = 2 * u * model.hidden * share
+    if recompute == 2:
+        return inputs
+    eight = gpu.precision == "fp8"  # half of the inputs are those of products, and the last of the feed-forward's
+    kept = inputs * (2 if model.parallel_block else 4) * (0.75 if eight else 1.0)
+    kept += inputs * runtime.dropout + inputs * mixed * copies
+    if model.kv_rank:
+        heads = 2 * model.heads / t * (model.head_dim + model.rope_dim + model.value_dim)
+        kept += 2 * u * (heads + (model.query_rank + model.kv_rank + model.rope_dim) * share)
+    else:
+        kept += 2 * u * model.head_dim * (2 * model.heads / t + 2 * max(model.kv_heads / t, 1))
+    wide = model.ffn_hidden * (1 - mixed) + (model.expert_hidden * copies + model.shared_hidden) * mixed
+    kept += (2 * model.ffn_matrices - eight) * u * wide / t
+    if recompute == 0 and runtime.attention == "unfused":
+        keys = sum(part * most for part, most in plain_keys(model))
+        kept += (5 if runtime.dropout else 2) * model.heads * keys * u / t
+    return kept
