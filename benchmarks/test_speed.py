@@ -203,7 +203,7 @@ def exposed_of_a_million():
     speeds = {name: 10 ** rng.uniform(9, 12, n) for name in ("hb_Bps", "nic_Bps", "wan_Bps")}
     site = specification.document_site(23333, document="flops2024", rate="fp4_dense_rate", **speeds)
     layers, hidden = rng.integers(60, 141, n), rng.uniform(5e4, 3e5, n)
-    return model, datacenter.precision("flops2024"), layers, hidden, site
+    return model, datacenter.catalog_precision("flops2024"), layers, hidden, site
 
 
 def test_timetable_of_64_stages(benchmark):
@@ -215,7 +215,7 @@ def test_exposed_share_of_a_million_points(benchmark):
     model, precision, layers, hidden, site = exposed_of_a_million()
 
     def sweep():
-        return datacenter.exposed_share(datacenter.layer(model, precision, layers=layers, hidden=hidden), site)
+        return datacenter.exposed_share(datacenter.model_layer(model, precision, layers=layers, hidden=hidden), site)
 
     share = benchmark.pedantic(sweep, rounds=5, warmup_rounds=1)
     assert share.shape == (10**6,)
@@ -286,7 +286,7 @@ def test_reconfiguration_of_an_8b_model_at_twenty_delays(benchmark):
     strategy = Strategy(tensor=4, data=2, pipeline=2, sharding="weights", recompute="selective", sequence_parallel=True)
     asked = ("Llama-3 8B", "Perlmutter GPU node", strategy, np.linspace(0, 1, 20), 4)
     options = {"options": fsdp_options()}
-    table = benchmark.pedantic(circuits.overhead, asked, options, rounds=3, warmup_rounds=1)
+    table = benchmark.pedantic(circuits.photonic_overhead, asked, options, rounds=3, warmup_rounds=1)
     assert len(table) == 40
 
 

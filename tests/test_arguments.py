@@ -33,12 +33,15 @@ from railcore.training.runtime import MODERN, Runtime, catalog_runtime
 PRICES = price_books.PriceBook(600, 400, dac=100, circuit_port=500, rate_Bps=5e10)
 POWERS = price_books.PriceBook(20, 10, dac=0.1, circuit_port=0.4, rate_Bps=5e10)
 LIMITS = {"power_w": 1e9, "gpus": 72_000, "racks": 1000}
-SIZED = dc.size(1e10, "GB200 NVL72", **LIMITS)
+SIZED = dc.datacenter_size(1e10, "GB200 NVL72", **LIMITS)
 MODEL, BOX = transformer.catalog_model("Llama-3 70B"), machine.catalog_machine("DGX H100")
 STRATEGY = Strategy(tensor=8, pipeline=4, data=2)
 LAW = scaling_laws.scaling_law("Hoffmann 2")
-LAYER, SITE = dc.layer(MODEL, dc.precision("fp8")), dc.site(1000, "GB200 NVL72", "fp8_dense_rate")
-LAID = dc.layout(LAYER, SITE)
+LAYER, SITE = (
+    dc.model_layer(MODEL, dc.catalog_precision("fp8")),
+    dc.datacenter_site(1000, "GB200 NVL72", "fp8_dense_rate"),
+)
+LAID = dc.rack_layout(LAYER, SITE)
 FABRIC = rail_only(64, 8, 16)
 
 
@@ -64,11 +67,11 @@ def small_grid() -> PowerGrid:
         (lambda: machine.catalog_machine("DGX H100", linear_rate="2 PFLOP/s").linear_rate, 2e15),
         (lambda: price_books.PriceBook(port="600 USD", transceiver="0.4 k USD").transceiver, 400),
         (lambda: price_books.PriceBook(port="20 W", transceiver="8 W", dac="100 mW").dac, 0.1),
-        (lambda: dc.size(budget_usd="10 G USD").budget_usd, 1e10),
-        (lambda: dc.size("1e10 USD").budget_usd, 1e10),
-        (lambda: dc.size(power_w="1.2 GW").power_w, 1.2e9),
-        (lambda: dc.size(1e10, rack_usd="4 M USD").racks, dc.size(1e10, rack_usd=4e6).racks),
-        (lambda: dc.site(100, "GB200 NVL72", "fp8_dense_rate", nic_Bps="800 Gbps").nic_Bps, 1e11),
+        (lambda: dc.datacenter_size(budget_usd="10 G USD").budget_usd, 1e10),
+        (lambda: dc.datacenter_size("1e10 USD").budget_usd, 1e10),
+        (lambda: dc.datacenter_size(power_w="1.2 GW").power_w, 1.2e9),
+        (lambda: dc.datacenter_size(1e10, rack_usd="4 M USD").racks, dc.datacenter_size(1e10, rack_usd=4e6).racks),
+        (lambda: dc.datacenter_site(100, "GB200 NVL72", "fp8_dense_rate", nic_Bps="800 Gbps").nic_Bps, 1e11),
         (lambda: float(LAW.parameters_after("365 days", "1 EFLOP/s")), float(LAW.parameters_after(365 * 86400, 1e18))),
         (lambda: float(LAW.tokens("1e25 FLOP")), float(LAW.tokens(1e25))),
         (lambda: float(cost.energy("2 MW", years=1)), float(cost.energy(2e6, years=1))),
@@ -79,9 +82,9 @@ def test_a_text_with_its_unit_is_the_number(text, number):
 
 
 def test_texts_in_a_list_are_an_array():
-    speeds = dc.site(100, "GB200 NVL72", "fp8_dense_rate", nic_Bps=["400 Gbps", "800 Gbps", 2e11]).nic_Bps
+    speeds = dc.datacenter_site(100, "GB200 NVL72", "fp8_dense_rate", nic_Bps=["400 Gbps", "800 Gbps", 2e11]).nic_Bps
     assert isinstance(speeds, np.ndarray) and speeds.tolist() == [5e10, 1e11, 2e11]
-    assert dc.size(["1 G USD", "20 G USD"]).racks.tolist() == dc.size([1e9, 2e10]).racks.tolist()
+    assert dc.datacenter_size(["1 G USD", "20 G USD"]).racks.tolist() == dc.datacenter_size([1e9, 2e10]).racks.tolist()
     few = {"gpus": [16], "hb_domain_sizes": [8]}
     name = next(name for name in catalog.names("models") if transformer.catalog_model(name).layers <= 40)
     few["batches"] = {name: [16]}
@@ -112,11 +115,11 @@ def test_places_are_found_for_quantities_as_text():
             lambda: price_books.PriceBook("600 USD", "8 W"),
             "mixes USD and W .port '600 USD', transceiver '8 W'.: give all in",
         ),
-        (lambda: dc.size("10 GW"), "budget_usd is '10 GW': give a number in USD"),
-        (lambda: dc.size(["1 G USD", "1 GW"]), r"budget_usd is \['1 G USD', '1 GW'\]"),
-        (lambda: dc.size(["1 G USD", [1e9, 2e9]]), r"budget_usd is \['1 G USD', \[1000"),
-        (lambda: dc.size(["1 G USD", None]), "budget_usd is"),
-        (lambda: dc.size(power_w="1 GB"), "power_w is '1 GB': give a number in W.*'1.2 GW'"),
+        (lambda: dc.datacenter_size("10 GW"), "budget_usd is '10 GW': give a number in USD"),
+        (lambda: dc.datacenter_size(["1 G USD", "1 GW"]), r"budget_usd is \['1 G USD', '1 GW'\]"),
+        (lambda: dc.datacenter_size(["1 G USD", [1e9, 2e9]]), r"budget_usd is \['1 G USD', \[1000"),
+        (lambda: dc.datacenter_size(["1 G USD", None]), "budget_usd is"),
+        (lambda: dc.datacenter_size(power_w="1 GB"), "power_w is '1 GB': give a number in W.*'1.2 GW'"),
         (lambda: LAW.parameters_after("1 GW", 1e18), "time is '1 GW': give a number in s, or a text such as '90 days'"),
     ],
 )
@@ -134,7 +137,7 @@ def test_names_of_the_catalog_stand_for_models_and_machines():
     columns = STRATEGY.columns(global_batch=64)
     typed, given = iteration_times("Llama-3 70B", "DGX H100", columns), iteration_times(MODEL, BOX, columns)
     assert typed.total_s == given.total_s
-    assert dc.layer("Llama-3 70B", "fp8") == dc.layer(MODEL, dc.precision("fp8"))
+    assert dc.model_layer("Llama-3 70B", "fp8") == dc.model_layer(MODEL, dc.catalog_precision("fp8"))
     blocks = (list(strategy_blocks(model, 16, 16)) for model in ("Llama-3 70B", MODEL))
     assert all(np.array_equal(a[name], b[name]) for a, b in zip(*blocks, strict=True) for name in a)
 
@@ -155,12 +158,12 @@ def test_names_of_the_catalog_stand_for_models_and_machines():
             lambda: search(MODEL, MODEL, 16, 16),
             "machine is Transformer.*: give catalog_machine",
         ),
-        (lambda: dc.layer("Llama-4", "fp8"), "models item 'Llama-4' does not exist"),
+        (lambda: dc.model_layer("Llama-4", "fp8"), "models item 'Llama-4' does not exist"),
         (
             lambda: faults.fault_effects("rail-only"),
             r"fabric is 'rail-only': give rail_only\(gpus, hb_domain_size, radix\)",
         ),
-        (lambda: dc.layout("Llama-3 70B", SITE), r"layer is 'Llama-3 70B': give layer\(model, bytes_of\)"),
+        (lambda: dc.rack_layout("Llama-3 70B", SITE), r"layer is 'Llama-3 70B': give layer\(model, bytes_of\)"),
         (
             lambda: cost.cluster_networks(64, 8, 16, 4, "street2025", POWERS),
             r"prices is 'street2025': give .*price_book\(",
@@ -182,7 +185,10 @@ def test_a_missing_argument_is_pythons_own_error():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: dc.size(1e10, powr_w=3), "argument of Sizing 'powr_w' does not exist: the nearest are .*'power_w'"),
+        (
+            lambda: dc.datacenter_size(1e10, powr_w=3),
+            "argument of Sizing 'powr_w' does not exist: the nearest are .*'power_w'",
+        ),
         (
             lambda: machine.catalog_machine("DGX H100", hb_domain=8),
             "of Machine 'hb_domain' .*'hb_domain_size'",
@@ -194,8 +200,11 @@ def test_a_missing_argument_is_pythons_own_error():
             lambda: find_places(small_grid(), 1e9, 75e3, "installed", asked={"most_cola": 1.0}, step_deg=1.0),
             "argument of site_options 'most_cola' does not exist: the nearest are 'most_coal'",
         ),
-        (lambda: dc.size(1e10, price_book="ours"), "price_book 'ours' .*: the nearest are 'flops2024', 'street2025'"),
-        (lambda: dc.size(1e10, rate_format="fp5"), "rate_format is 'fp5': give one of fp4, fp8, bf16"),
+        (
+            lambda: dc.datacenter_size(1e10, price_book="ours"),
+            "price_book 'ours' .*: the nearest are 'flops2024', 'street2025'",
+        ),
+        (lambda: dc.datacenter_size(1e10, rate_format="fp5"), "rate_format is 'fp5': give one of fp4, fp8, bf16"),
         (lambda: Strategy.from_columns({"tensor": 8}), "strategy lacks context, pipeline, .*sequence_parallel: give"),
         (
             lambda: cost.total_cost(1, 1, 1, "0.1 EUR", 1),
@@ -411,11 +420,11 @@ FUZZED = {
     "parameters_after": (LAW.parameters_after, {"time": 1e6, "flops": 1e18, "utilization": 0.4}),
     "warnings": (LAW.warnings, {"compute": 1e25}),
     "Sizing": (
-        type(dc.size(1e10)),
+        type(dc.datacenter_size(1e10)),
         {each.name: getattr(SIZED, each.name) for each in fields(SIZED) if each.init},
     ),
     "size": (
-        dc.size,
+        dc.datacenter_size,
         {
             "budget_usd": 1e10,
             "platform": "GB200 NVL72",
@@ -427,7 +436,7 @@ FUZZED = {
         },
     ),
     "site": (
-        dc.site,
+        dc.datacenter_site,
         {
             "racks": 1000,
             "platform": "GB200 NVL72",
@@ -438,12 +447,12 @@ FUZZED = {
         },
     ),
     "Site": (type(SITE), vars(SITE)),
-    "precision": (dc.precision, {"name": "fp8"}),
+    "precision": (dc.catalog_precision, {"name": "fp8"}),
     "layer": (
-        dc.layer,
-        {"model": MODEL, "bytes_of": dc.precision("fp8"), "micro_batch": 1, "layers": 80, "hidden": 8192},
+        dc.model_layer,
+        {"model": MODEL, "bytes_of": dc.catalog_precision("fp8"), "micro_batch": 1, "layers": 80, "hidden": 8192},
     ),
-    "layout": (dc.layout, {"layer": LAYER, "site": SITE, "tensor": 8, "strict": True}),
+    "layout": (dc.rack_layout, {"layer": LAYER, "site": SITE, "tensor": 8, "strict": True}),
     "layer_times": (
         dc.layer_times,
         {"layer": LAYER, "laid": LAID, "site": SITE, "reduce": "all_reduce", "recomputed": 1.0},

@@ -58,7 +58,7 @@ def entry_points(prices, powers):
     row = cluster_cost.cluster_network_parts(cluster, prices, powers).set_index("network").loc["scale-out"]
     found["cluster_network_parts"] = row.cost_usd, row.power_w
     network = datacenter.sizing.RackNetwork(DOMAIN, RADIX, prices, powers)
-    sized = datacenter.size(gpus=GPUS, platform="DGX H100", network=network)
+    sized = datacenter.datacenter_size(gpus=GPUS, platform="DGX H100", network=network)
     found["size"] = sized.network_usd, sized.network_w
     demand = SegmentDemand(GPUS, switch_model("SN5600"), rails_apart=False)
     bill = bill_of_parts(design_parts(smallest_segment_fabric(demand).fabric))

@@ -14,14 +14,14 @@ from railcore.training.collectives import hierarchical_phase_times
 from railcore.training.transformer import Transformer, catalog_model
 
 DENSE, MIXTURE = catalog_model("flops2024 dense"), catalog_model("flops2024 MoE")
-FP4, BF16 = dc.precision("flops2024"), dc.precision("bf16")
+FP4, BF16 = dc.catalog_precision("flops2024"), dc.catalog_precision("bf16")
 SITE = document_site(23333, rate="fp4_sparse_rate")
 MODELS = ["GPT-3", "Llama-3 405B", "PaLM-540B", "MoE-1.3B", "flops2024 dense", "flops2024 MoE"]
 
 
 def laid(model=DENSE, site=SITE, bytes_of=FP4, **options):
-    layer = dc.layer(model, bytes_of)
-    layout = dc.layout(layer, site, **options)
+    layer = dc.model_layer(model, bytes_of)
+    layout = dc.rack_layout(layer, site, **options)
     return layer, layout, dc.layer_times(layer, layout, site)
 
 
@@ -31,7 +31,7 @@ def laid(model=DENSE, site=SITE, bytes_of=FP4, **options):
 @pytest.mark.parametrize("name", MODELS)
 def test_a_layer_is_the_share_of_its_model(name):
     model = catalog_model(name)
-    layer, flops = dc.layer(model, BF16, micro_batch=3), model.forward_flops(3)
+    layer, flops = dc.model_layer(model, BF16, micro_batch=3), model.forward_flops(3)
     assert layer.parameters == pytest.approx(model.total_parameters, rel=1e-13)
     kinds = model.parameters()
     edges = kinds["embedding"] + kinds["positions"] + kinds["output"]
@@ -50,8 +50,8 @@ def test_a_layer_is_the_share_of_its_model(name):
 
 def test_activations_are_34_bytes_in_bf16_and_10_in_fp4():
     tokens = DENSE.sequence_length * DENSE.hidden
-    assert dc.layer(DENSE, BF16).activation_bytes == 34 * tokens
-    assert dc.layer(DENSE, FP4).activation_bytes == 10 * tokens
+    assert dc.model_layer(DENSE, BF16).activation_bytes == 34 * tokens
+    assert dc.model_layer(DENSE, FP4).activation_bytes == 10 * tokens
 
 
 @given(st.integers(2, 400), st.integers(64, 40_000), st.booleans())
@@ -59,7 +59,7 @@ def test_a_model_of_another_size_is_that_model(layers, width, mixture):
     like = MIXTURE if mixture else DENSE
     hidden = 256 * width
     other = replace(like, name="other", layers=layers, hidden=hidden, ffn_hidden=4 * hidden, head_dim=hidden // 256)
-    scaled, built = dc.layer(like, FP4, 2, layers, hidden), dc.layer(other, FP4, 2)
+    scaled, built = dc.model_layer(like, FP4, 2, layers, hidden), dc.model_layer(other, FP4, 2)
     for field in ("linear_flops", "score_flops", "tensor_bytes", "activation_bytes", "gradient_bytes"):
         # the norm after the last layer is spread over all layers
         assert getattr(scaled, field) == pytest.approx(getattr(built, field), rel=1e-5), field
@@ -75,7 +75,7 @@ def test_bytes_below_nothing_are_refused(bad):
 @pytest.mark.parametrize("bad", [{"layers": 0}, {"hidden": -1.0}, {"micro_batch": np.inf}])
 def test_a_layer_of_nothing_is_refused(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):
-        dc.layer(DENSE, FP4, **bad)
+        dc.model_layer(DENSE, FP4, **bad)
 
 
 # Layout
@@ -85,14 +85,14 @@ def test_a_layer_of_nothing_is_refused(bad):
 @given(st.floats(2e9, 4e12), st.sampled_from([8, 36, 72, 73, 576]), st.integers(1, 4))
 def test_the_degree_is_the_smallest_divisor_that_fits(memory, rack, sites):
     site = replace(SITE, memory_bytes=memory, rack_gpus=rack, datacenters=sites)
-    layer = dc.layer(DENSE, FP4)
+    layer = dc.model_layer(DENSE, FP4)
     needed = layer.layer_state_bytes + layer.activation_bytes
     fitting = [t for t in range(1, rack + 1) if rack % t == 0 and needed <= t * memory]
     if not fitting:
         with pytest.raises(ValueError, match=f"leaves {units.show(needed - rack * memory, 'B', 4)} of a layer"):
-            dc.layout(layer, site)
+            dc.rack_layout(layer, site)
         return
-    found = dc.layout(layer, site)
+    found = dc.rack_layout(layer, site)
     assert found.tensor == fitting[0] and found.layers_per_rack == rack / fitting[0]
     assert (found.device_bytes + found.active_bytes) * found.tensor == pytest.approx(needed)
     assert found.racks_per_layer_here == site.racks // (134 * sites)
@@ -105,39 +105,42 @@ def test_the_degree_is_the_smallest_divisor_that_fits(memory, rack, sites):
 def test_more_racks_than_layers_are_needed_in_every_datacenter():
     text = "flops2024 dense: racks is 267 over 2 datacenters: give at least 268, .* or fewer datacenters"
     with pytest.raises(ValueError, match=text):
-        dc.layout(dc.layer(DENSE, FP4), replace(SITE, racks=267))
+        dc.rack_layout(dc.model_layer(DENSE, FP4), replace(SITE, racks=267))
     with pytest.raises(ValueError, match=r"racks is 133: give at least 134, one for each layer in each datacenter$"):
-        dc.layout(dc.layer(DENSE, FP4), replace(SITE, racks=133, datacenters=1))
-    least = dc.layout(dc.layer(DENSE, FP4), replace(SITE, racks=268))
+        dc.rack_layout(dc.model_layer(DENSE, FP4), replace(SITE, racks=133, datacenters=1))
+    least = dc.rack_layout(dc.model_layer(DENSE, FP4), replace(SITE, racks=268))
     assert least.racks_per_layer_here == 1 and least.replicas_here == least.layers_per_rack
 
 
 def test_a_degree_of_ones_own():
-    layer = dc.layer(DENSE, FP4)
-    assert dc.layout(layer, SITE, tensor=24).tensor == 24
+    layer = dc.model_layer(DENSE, FP4)
+    assert dc.rack_layout(layer, SITE, tensor=24).tensor == 24
     for bad in (20, -18, 4.5):
         with pytest.raises(ValueError, match=f"tensor is {bad}"):
-            dc.layout(layer, SITE, tensor=bad)
+            dc.rack_layout(layer, SITE, tensor=bad)
     with pytest.raises(ValueError, match=r"flops2024 dense: tensor parallelism .* of a layer without memory"):
-        dc.layout(layer, SITE, tensor=12)
-    assert dc.layout(layer, SITE, tensor=12, strict=False).tensor == 0
+        dc.rack_layout(layer, SITE, tensor=12)
+    assert dc.rack_layout(layer, SITE, tensor=12, strict=False).tensor == 0
 
 
 def test_oddities_are_warnings():
-    dense, mixture = dc.layout(dc.layer(DENSE, FP4), SITE), dc.layout(dc.layer(MIXTURE, FP4), SITE)
+    dense, mixture = (
+        dc.rack_layout(dc.model_layer(DENSE, FP4), SITE),
+        dc.rack_layout(dc.model_layer(MIXTURE, FP4), SITE),
+    )
     assert any("heads 256" in text for text in dense.warnings)
     assert not any("hidden" in text for text in dense.warnings)
     assert any("hidden 109,568" in text for text in mixture.warnings)
     assert any("evenly by 2 datacenters" in text for text in mixture.warnings)
     tidy = replace(SITE, racks=134 * 4, rack_gpus=64, memory_bytes=200e9)
-    assert dc.layout(dc.layer(DENSE, FP4), tidy).warnings == ()
+    assert dc.rack_layout(dc.model_layer(DENSE, FP4), tidy).warnings == ()
 
 
 @given(st.floats(0.2, 8))
 def test_a_layer_that_fills_less_than_half_a_gpu_is_a_warning(fill):
-    layer = dc.layer(catalog_model("Llama-3 405B"), FP4)
+    layer = dc.model_layer(catalog_model("Llama-3 405B"), FP4)
     needed = layer.layer_state_bytes + layer.activation_bytes
-    found = dc.layout(layer, replace(SITE, memory_bytes=needed / fill))
+    found = dc.rack_layout(layer, replace(SITE, memory_bytes=needed / fill))
     assert any("could share one" in text for text in found.warnings) == (fill <= 0.5)
 
 
@@ -149,8 +152,8 @@ def test_a_layer_that_fills_less_than_half_a_gpu_is_a_warning(fill):
 def test_the_hierarchical_exchange_sends_no_more_than_one_ring_would(sites, y, t):
     """Reduce, then gather, over three networks in turn: 2 (n - 1) / n of the buffer for n = g y D replicas."""
     site = replace(SITE, racks=134 * y * sites, datacenters=sites, one_way_delay_s=0.0)
-    layer = dc.layer(DENSE, FP4)
-    layout = dc.layout(layer, site, tensor=t)
+    layer = dc.model_layer(DENSE, FP4)
+    layout = dc.rack_layout(layer, site, tensor=t)
     sent = dc.layer_times(layer, layout, site, reduce="reduce_scatter").steps_bytes
     n = layout.layers_per_rack * y * sites
     assert sum(sent) == pytest.approx(2 * (n - 1) / n * layer.gradient_bytes / t)
@@ -251,13 +254,13 @@ def test_a_sweep_equals_its_points():
     fields = {name: 10 ** rng.uniform(8, 13, n) for name in ("hb_Bps", "nic_Bps", "wan_Bps")}
     fields |= {"racks": rng.integers(100, 60_000, n), "datacenters": rng.integers(1, 5, n)}
     fields |= {"memory_bytes": 10 ** rng.uniform(10, 12, n), "tail_loss_rtts": rng.integers(0, 2, n)}
-    swept = dc.exposed_share(dc.layer(DENSE, FP4, layers=layers, hidden=hidden), replace(SITE, **fields))
+    swept = dc.exposed_share(dc.model_layer(DENSE, FP4, layers=layers, hidden=hidden), replace(SITE, **fields))
     fitted = 0
     for i in range(n):
         point = replace(SITE, **{name: values[i] for name, values in fields.items()})
-        layer = dc.layer(DENSE, FP4, layers=layers[i], hidden=hidden[i])
+        layer = dc.model_layer(DENSE, FP4, layers=layers[i], hidden=hidden[i])
         try:
-            one = dc.layer_times(layer, dc.layout(layer, point), point).share()
+            one = dc.layer_times(layer, dc.rack_layout(layer, point), point).share()
         except ValueError:
             assert np.isnan(swept[i])
         else:
@@ -275,15 +278,15 @@ def test_a_documents_own_rows_replace_the_catalogs():
     assert theirs.memory_bytes > ours.memory_bytes and theirs.gpu_rate == ours.gpu_rate
     assert document_site(1, rate="fp4_dense_rate", gpu_rate=5.0).gpu_rate == 5.0
     with pytest.raises(catalog.UnknownName):
-        dc.site(1, "DGX Z100", "fp8_dense_rate")
+        dc.datacenter_site(1, "DGX Z100", "fp8_dense_rate")
 
 
 def test_a_site_is_one_datacenter_until_more_are_given_with_their_wide_area():
-    one = dc.site(10, "DGX H100", "fp8_dense_rate")
+    one = dc.datacenter_site(10, "DGX H100", "fp8_dense_rate")
     assert one.datacenters == 1 and one.one_way_delay_s == 0
     with pytest.raises(ValueError, match="wan_Bps is inf"):
-        dc.site(10, "DGX H100", "fp8_dense_rate", datacenters=2)
-    two = dc.site(10, "DGX H100", "fp8_dense_rate", "flops2024")
+        dc.datacenter_site(10, "DGX H100", "fp8_dense_rate", datacenters=2)
+    two = dc.datacenter_site(10, "DGX H100", "fp8_dense_rate", "flops2024")
     row = catalog.item("sites", "flops2024")
     assert (two.datacenters, two.wan_Bps, two.one_way_delay_s) == tuple(
         row[name] for name in ("datacenters", "wan_bandwidth", "one_way_delay")
@@ -312,9 +315,9 @@ def test_a_parallel_block_has_one_exchange_in_place_of_two():
 
 def test_any_transformer_can_be_laid_out():
     small = Transformer("mine", 12, 768, 12, 12, 3072, 50257, 1024)
-    site = dc.site(24, "DGX H100", "bf16_dense_rate")
-    layer = dc.layer(small, BF16)
-    layout = dc.layout(layer, site)
+    site = dc.datacenter_site(24, "DGX H100", "bf16_dense_rate")
+    layer = dc.model_layer(small, BF16)
+    layout = dc.rack_layout(layer, site)
     assert layout.tensor == 1 and layout.layers_per_rack == 8 and layout.replicas == 16
     assert 0 < dc.layer_times(layer, layout, site).share() < 1
 
@@ -325,7 +328,7 @@ def test_the_largest_model_is_within_a_step_of_what_a_rack_holds(racks, platform
     """A model fits where a rack holds a layer and there are racks for all layers; 3% more parameters do not."""
     machine = replace(SITE, racks=racks, datacenters=1)
     if platform:
-        machine, kept = dc.site(racks, platform, rate), dc.precision(kept)
+        machine, kept = dc.datacenter_site(racks, platform, rate), dc.catalog_precision(kept)
     largest = float(largest_parameters(DENSE, kept, machine))
     each = layer_of_size(DENSE, kept, largest * np.array([1, 1.03, 2, 4, 8]))
     fits = (each.layer_state_bytes + each.activation_bytes <= machine.memory_bytes * machine.rack_gpus) & (

@@ -23,7 +23,7 @@ from railcore.training.pipeline_schedule import schedule
 SITE = document_site(23333, rate="fp4_sparse_rate")
 NAMES = {"dense": "flops2024 dense", "moe": "flops2024 MoE"}
 CASES = {
-    key: TrainingCase(transformer.catalog_model(name), dc.precision("flops2024"), SITE, {"recomputed": 3.0})
+    key: TrainingCase(transformer.catalog_model(name), dc.catalog_precision("flops2024"), SITE, {"recomputed": 3.0})
     for key, name in NAMES.items()
 }
 WAYS = exposed_claims.ways_of_counting({"dense rate": SITE.gpu_rate / 2})
@@ -511,7 +511,7 @@ def test_a_case_under_settings_as_a_person_gives_them():
     other = specification.case_with_settings(case, "GB200 NVL72", "slowest reduce", "fp4_dense_rate", "fp8", 1, **half)
     assert (other.site.hb_Bps, other.site.nic_Bps, other.site.wan_Bps) == (9e11, 5e10, 1.25e9)
     assert other.site.gpu_rate == case.site.gpu_rate / 2 and other.site.datacenters == 1
-    assert other.rule == "slowest reduce" and other.precision == dc.precision("fp8")
+    assert other.rule == "slowest reduce" and other.precision == dc.catalog_precision("fp8")
 
 
 @pytest.mark.parametrize("power", [-1.7, -0.5, 1.0, 2.4])

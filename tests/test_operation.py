@@ -15,15 +15,15 @@ from railcore.network import reliability
 from railcore.network.cost import total_cost
 from railcore.systems import datacenter as dc
 from railcore.systems.datacenter.layouts import precision_for_format
-from railcore.systems.datacenter.sizing import size
+from railcore.systems.datacenter.sizing import datacenter_size
 from railcore.training.scaling_laws import scaling_law
 from railcore.training.transformer import catalog_model
 
 NVL72 = "GB200 NVL72"
 DENSE, MIXTURE = catalog_model("flops2024 dense"), catalog_model("flops2024 MoE")
 SITE = document_site(23333, rate="fp4_dense_rate")
-LAYER = dc.layer(DENSE, dc.precision("flops2024"))
-LAID = dc.layout(LAYER, SITE)
+LAYER = dc.model_layer(DENSE, dc.catalog_precision("flops2024"))
+LAID = dc.rack_layout(LAYER, SITE)
 BOX = document_size(1e11, NVL72, pue=1.2)
 JOB = recovery.replica_grid(LAID)
 SHARES = st.floats(0.01, 1)
@@ -223,7 +223,7 @@ def test_recoveries_get_worse_with_rates_and_stay_shares():
 def test_spare_gpus_are_those_beside_groups_of_one_or_two_fewer():
     ways = [way for way in recovery.recovery_goodput(LAID, NVL72, {})["way"].unique() if "spare GPUs" in way]
     assert [way.split(",")[0] for way in ways[::2]] == ["4 spare GPUs in a rack", "8 spare GPUs in a rack"]
-    alone = dc.layout(LAYER, replace(SITE, memory_bytes=4e12))
+    alone = dc.rack_layout(LAYER, replace(SITE, memory_bytes=4e12))
     assert alone.tensor == 1 and not recovery.recovery_goodput(alone, NVL72, {})["way"].str.contains("spare GPUs").any()
 
 
@@ -263,7 +263,7 @@ def test_checkpoints_move_the_whole_state():
         (lambda: recovery.checkpoint_and_load_times(LAYER, LAID, SITE, 0), "storage_Bps is 0"),
         (lambda: recovery.restart_curves(JOB, 100.0, 110.0, 0, {}, 1e9, 1.0), "published_gpus is 0"),
         (
-            lambda: recovery.replica_grid(dc.layout(LAYER, replace(SITE, memory_bytes=1e9), strict=False)),
+            lambda: recovery.replica_grid(dc.rack_layout(LAYER, replace(SITE, memory_bytes=1e9), strict=False)),
             "tensor degree",
         ),
     ],
@@ -300,7 +300,9 @@ def test_budgets_train_the_optimum_or_the_largest_that_fits():
     ).all()
     assert (table["parameters"] <= table["optimal_parameters"]).all() and (table["tensor_degree"] > 0).all()
     assert (table["hidden"] % DENSE.heads == 0).all() and list(table["limit"] == "time") == [True, True, True, False]
-    each = scaling_law("Hoffmann 2").parameters_after(365 * 86400, size(1e11, NVL72, "flops2024").dense_flops)
+    each = scaling_law("Hoffmann 2").parameters_after(
+        365 * 86400, datacenter_size(1e11, NVL72, "flops2024").dense_flops
+    )
     assert table["optimal_parameters"][1] == pytest.approx(float(each))
     with pytest.raises(ValueError, match="number_format is 'fp2'"):
         precision_for_format("fp2")
@@ -308,11 +310,11 @@ def test_budgets_train_the_optimum_or_the_largest_that_fits():
 
 
 def test_largest_model_fits_and_the_next_does_not():
-    machine = dc.site(np.array([300, 3000]), "DGX H100", "fp8_dense_rate")
-    found = largest_parameters(DENSE, dc.precision("fp8"), machine)
+    machine = dc.datacenter_site(np.array([300, 3000]), "DGX H100", "fp8_dense_rate")
+    found = largest_parameters(DENSE, dc.catalog_precision("fp8"), machine)
     for racks, most in zip((300, 3000), found, strict=True):
         alone = replace(machine, racks=racks)
-        assert largest_parameters(DENSE, dc.precision("fp8"), alone) == most
+        assert largest_parameters(DENSE, dc.catalog_precision("fp8"), alone) == most
         assert most in CANDIDATE_PARAMETERS
     assert found[0] <= found[1]
-    assert largest_parameters(DENSE, dc.precision("fp8"), replace(machine, racks=1)) == 0
+    assert largest_parameters(DENSE, dc.catalog_precision("fp8"), replace(machine, racks=1)) == 0

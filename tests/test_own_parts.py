@@ -50,8 +50,8 @@ USES = {  # what a user does with own parts, by the names in data/catalog_rows.c
         lambda: reliability.job_interruptions(144, 72, 64, NEW),
     ],
     "HB links": [lambda: platform_bandwidths([NEW])],
-    "datacenter size": [lambda: datacenter.size(1e9, NEW, NEW)],
-    "exposed communication": [lambda: datacenter.site(10, NEW, "bf16_dense_rate", NEW)],
+    "datacenter size": [lambda: datacenter.datacenter_size(1e9, NEW, NEW)],
+    "exposed communication": [lambda: datacenter.datacenter_site(10, NEW, "bf16_dense_rate", NEW)],
     "published batch": [lambda: transformer.batch_sequences(NEW)],
     "network cost": [lambda: scale_out.catalog_equipment("51.2T", NIC, NEW, "400G DR4")],
     "network power": [lambda: price_books.power_book(NEW)],
@@ -188,7 +188,7 @@ def test_a_new_gpu_takes_two_attempts(own, tmp_path, monkeypatch):
     monkeypatch.setenv("RAILCORE_CATALOG", str(folder))
     box = machine.catalog_machine("HGX B400", "fp8")
     assert (box.gpu, box.hb_domain_size, box.linear_rate) == ("B400", 72, 5e15)
-    assert datacenter.size(1e10, "HGX B400", "flops2024", network="shares").racks == 2333
+    assert datacenter.datacenter_size(1e10, "HGX B400", "flops2024", network="shares").racks == 2333
     assert degraded.platform_fabric("HGX B400", 144, 64).hb_domain_size == 72
     fewer = machine.catalog_machine("GB200 NVL72", hb_domain_size=64, nic_Bps="800 Gbps")
     fabric = degraded.platform_fabric("GB200 NVL72", 128, 64, fewer)
@@ -216,7 +216,7 @@ def test_what_is_missing_of_a_platform_its_gpu_and_its_efficiencies_is_said_at_o
 def test_a_rate_that_a_gpu_lacks_is_refused_with_those_that_it_has():
     for ask in (
         lambda: machine.catalog_machine("DGX A100", "fp8"),
-        lambda: datacenter.size(1e9, "DGX A100", "flops2024", rate_format="fp8"),
+        lambda: datacenter.datacenter_size(1e9, "DGX A100", "flops2024", rate_format="fp8"),
     ):
         with pytest.raises(catalog.UnknownName, match=r"(?s)no row 'fp8_dense_rate'.*it has.*'bf16_dense_rate'") as no:
             ask()

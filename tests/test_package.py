@@ -1,5 +1,7 @@
 """What a user of another project gets: the wheel installed apart, with the packages that it asks for and no others."""
 
+import ast
+import inspect
 import os
 import re
 import shutil
@@ -22,7 +24,7 @@ README = (files.ROOT / "README.md").read_text(encoding="utf-8")
 EXAMPLES = [textwrap.dedent(block) for block in re.findall(r"^ *```python\n(.*?)^ *```", README, re.M | re.S)]
 IMPORT_ALL = """
 import importlib, pathlib, railcore
-for floor in ("facts", "network", "training", "systems", "documents"):
+for floor in ("facts", "network", "training", "systems", "engines", "documents"):
     for path in pathlib.Path(railcore.__file__).with_name(floor).rglob("*.py"):
         parts = path.relative_to(pathlib.Path(railcore.__file__).parents[1]).with_suffix("").parts
         importlib.import_module(".".join(parts).removesuffix(".__init__"))
@@ -107,6 +109,24 @@ def test_every_model_imports_with_what_the_package_requires(installed):
     assert "No module named 'matplotlib'" in installed("-c", "import matplotlib").stderr
 
 
+def test_every_name_that_the_package_offers_is_there_and_documented():
+    stub = ast.parse((files.PACKAGE / "__init__.pyi").read_text())
+    offered = [node.names[0].name for node in stub.body if isinstance(node, ast.ImportFrom)]
+    assert 30 <= len(offered) <= 45 and sorted(offered) == sorted(railcore.__all__)
+    assert set(offered) <= set(dir(railcore))
+    for name in offered:
+        assert inspect.getdoc(getattr(railcore, name)), name
+    with pytest.raises(AttributeError, match="no_such_name"):
+        railcore.no_such_name  # noqa: B018
+
+
+def test_importing_the_package_loads_no_model(installed):
+    code = (
+        "import sys, railcore; print(*sorted(name for name in sys.modules if name.startswith(('railcore', 'numpy'))))"
+    )
+    assert installed("-c", code).stdout == "railcore\n"
+
+
 def test_readme_has_examples():
     assert len(EXAMPLES) >= 4
 
@@ -158,6 +178,7 @@ def test_the_wheel_carries_the_data_and_no_scripts_of_it(wheel):
     if listed.returncode == 0:
         wanted = {f"railcore/{name}" for name in listed.stdout.split() if not name.endswith(".py")}
         assert {name for name in names if name.startswith("railcore/data/")} == wanted
+    assert "railcore/__init__.pyi" in names
     assert not [name for name in names if name.startswith(("data/", "tests/", "figures/"))]
 
 

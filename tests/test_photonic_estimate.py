@@ -66,7 +66,7 @@ def test_ports_for_both_kinds_of_traffic_never_change():
 def test_estimate_is_near_the_simulation(software, p, m, delay, early):
     """Without interleaving and context ranks; what windows hide in other passes than the estimate's are the rest."""
     d, strategy, options = 4, strategy_of(software, pipeline=p, data=4), STEP_SOFTWARE[software][1]
-    run = circuits.overhead(TINY, MACHINE, strategy, delay, m * d, early, options).iloc[0]
+    run = circuits.photonic_overhead(TINY, MACHINE, strategy, delay, m * d, early, options).iloc[0]
     found = estimated(software, delay, m, early, pipeline=p, data=d)
     assert found.electrical_s == pytest.approx(run["electrical_s"], rel=0.05)
     assert found.iteration_s == pytest.approx(run["iteration_s"], rel=0.25)

@@ -33,7 +33,7 @@ def step(pipeline=2, micro_batches=2, chunks=1, iterations=2, one_replica=True, 
 
 
 ONE, WHOLE = step(), step(one_replica=False)
-SIMULATED = circuits.overhead(
+SIMULATED = circuits.photonic_overhead(
     *RUN, Strategy(pipeline=2, **SPLIT), [0, 0.1, 0.5, 1], 4, options=fsdp_options(), rates_Bps=RATES
 )
 
@@ -77,7 +77,7 @@ def test_simulated_step_at_no_delay_is_electrical_and_then_pays_every_window():
 def test_step_of_the_measured_run_comes_near_the_replay():
     machine, rates, runtime = document.step_settings(RUN[1], True)
     strategy, how = Strategy(pipeline=2, **SPLIT), {"options": fsdp_options(), "runtime": runtime}
-    table = circuits.overhead(RUN[0], machine, strategy, [0.0, 0.1], 4, rates_Bps=rates, **how)
+    table = circuits.photonic_overhead(RUN[0], machine, strategy, [0.0, 0.1], 4, rates_Bps=rates, **how)
     assert table["electrical_s"].iloc[0] == pytest.approx(trace.measured_run()["iteration_time"], rel=0.05)
     replay = document.replayed_fig8([0.1])["iteration_s"] - trace.measured_run()["iteration_time"]
     added = (table["iteration_s"] - table["electrical_s"])[table["reconfiguration_s"] > 0]
@@ -87,7 +87,7 @@ def test_step_of_the_measured_run_comes_near_the_replay():
 
 
 def test_claims_hold_and_name_their_readings():
-    fewer = circuits.overhead(
+    fewer = circuits.photonic_overhead(
         *RUN,
         Strategy(pipeline=2, **SPLIT),
         document.QUOTED_S,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from jobs import DENSE, H100, MIXTURE, SOFTWARE, jobs, llama_8b
 from timelines import check
 
-from railcore.engines.photonics.circuits import PhotonicCircuits, learned_order, overhead
+from railcore.engines.photonics.circuits import PhotonicCircuits, learned_order, photonic_overhead
 from railcore.engines.photonics.control_plane import catalog_control_plane
 from railcore.engines.steps.simulation import ElectricalRails, simulate
 from railcore.engines.steps.stage_program import StepOptions, fsdp_options
@@ -209,7 +209,7 @@ def test_a_step_on_the_host_network_is_by_default_a_message_of_the_control_plane
 class TestOverhead:
     def test_of_the_llama_run(self):
         delays = [0.0, 0.01, 0.1]
-        table = overhead("Llama-3 8B", A100, llama_8b(), delays, 4, options=fsdp_options())
+        table = photonic_overhead("Llama-3 8B", A100, llama_8b(), delays, 4, options=fsdp_options())
         assert list(table["reconfiguration_s"]) == delays * 2
         assert list(table["provisioning"]) == [False] * 3 + [True] * 3
         assert table["overhead"].to_numpy() == pytest.approx(table["iteration_s"] / table["electrical_s"] - 1)
@@ -222,13 +222,13 @@ class TestOverhead:
 
     def test_reads_names_and_texts(self):
         strategy = Strategy(tensor=8, data=2, pipeline=2)
-        table = overhead("Llama-3 8B", "DGX H100", strategy, "10 ms", 4, provisioning=True)
+        table = photonic_overhead("Llama-3 8B", "DGX H100", strategy, "10 ms", 4, provisioning=True)
         assert len(table) == 1 and table["reconfiguration_s"].item() == 0.01
 
     def test_runs_all_replicas_where_one_does_not_stand_for_all(self):
         strategy = Strategy(tensor=4, context=2, pipeline=2, data=2)
         model = replace(DENSE, layers=4)
-        table = overhead(model, H100, strategy, [1e-3], 4, True, ports=4)
+        table = photonic_overhead(model, H100, strategy, [1e-3], 4, True, ports=4)
         workload = training_step(model, H100, strategy, 4, iterations=2)
         run = check(simulate(workload, PhotonicCircuits(1e-3, provisioning=True, ports=4)))
         assert table["iteration_s"].item() == run.iteration_s
@@ -236,12 +236,12 @@ class TestOverhead:
 
     @pytest.mark.parametrize("parts", [{}, {"tensor": 4}, {"pipeline": 4}, {"data": 4}, {"pipeline": 2, "data": 2}])
     def test_nothing_changes_where_nothing_leaves_the_hb_domain(self, parts):
-        table = overhead(replace(DENSE, layers=4), H100, Strategy(**parts), [0.0, 1.0], 4)
+        table = photonic_overhead(replace(DENSE, layers=4), H100, Strategy(**parts), [0.0, 1.0], 4)
         assert (table["overhead"] == 0).all() and (table["reconfigurations"] == 0).all()
 
     @pytest.mark.parametrize("parts", [{"tensor": 4, "pipeline": 4}, {"tensor": 4, "data": 4}])
     def test_circuits_of_one_kind_of_traffic_stay(self, parts):
-        table = overhead(
+        table = photonic_overhead(
             replace(DENSE, layers=4), H100, Strategy(**parts), [1.0], 4, options=StepOptions(sync_groups=())
         )
         assert table["overhead"].to_numpy() == pytest.approx(0, abs=1e-9) and not table["reconfigurations"].any()
@@ -256,11 +256,11 @@ class TestOverhead:
     )
     def test_what_it_does_not_know_is_refused(self, given, message):
         with pytest.raises((ValueError, KeyError), match=message):
-            overhead(replace(DENSE, layers=4), H100, Strategy(tensor=4, data=2), 0.1, 4, **given)
+            photonic_overhead(replace(DENSE, layers=4), H100, Strategy(tensor=4, data=2), 0.1, 4, **given)
 
     def test_a_negative_delay_is_refused(self):
         with pytest.raises(ValueError, match=r"reconfiguration_s is \[-0.1\]: give 0 or more"):
-            overhead("Llama-3 8B", A100, llama_8b(), [-0.1], 4)
+            photonic_overhead("Llama-3 8B", A100, llama_8b(), [-0.1], 4)
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ def test_one_replica_is_refused_where_it_does_not_stand_for_all():
 
 def test_an_overhead_says_what_is_odd():
     def told(strategy, batch=4, box=H100, **fields):
-        return " ".join(overhead(DENSE, box, strategy, "1 ms", batch, True, **fields).attrs["warnings"])
+        return " ".join(photonic_overhead(DENSE, box, strategy, "1 ms", batch, True, **fields).attrs["warnings"])
 
     pipeline = Strategy(tensor=4, data=2, pipeline=2)
     assert told(pipeline) == ""
@@ -309,13 +309,13 @@ def test_an_overhead_says_what_is_odd():
 
 
 def test_an_overhead_counts_the_changes_of_the_first_replica_however_many_are_run():
-    table = overhead("Llama-3 8B", A100, llama_8b(), [0.0, 1e-6], 4, options=fsdp_options())
+    table = photonic_overhead("Llama-3 8B", A100, llama_8b(), [0.0, 1e-6], 4, options=fsdp_options())
     assert table["reconfigurations"].nunique() == 1 and table["reconfigurations"][0] > 0
 
 
 def test_an_overhead_tells_its_progress():
     told = []
-    overhead("Llama-3 8B", A100, llama_8b(), ["1 ms", "2 ms"], 4, options=fsdp_options(), progress=told.append)
+    photonic_overhead("Llama-3 8B", A100, llama_8b(), ["1 ms", "2 ms"], 4, options=fsdp_options(), progress=told.append)
     assert told == [
         "1 of 4: 1 ms on demand",
         "2 of 4: 2 ms on demand",

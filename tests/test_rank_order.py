@@ -162,11 +162,11 @@ def test_a_pipeline_of_neighbours_stays_in_its_domain():
         assert set(shown["link"]) == {"rail"}
     assert links == {DIMENSIONS: ({"rail"}, {(0, 16)}), NEAR: ({"hb"}, {(0, 4)})}
     assert not differing_replicas(box, strategy)
-    run = circuits.overhead("Llama-3 8B", box, strategy, 1e-2, 16)
+    run = circuits.photonic_overhead("Llama-3 8B", box, strategy, 1e-2, 16)
     assert (run["overhead"] == 0).all() and (run["reconfigurations"] == 0).all()
     assert float(overhead_estimate("Llama-3 8B", box, strategy.columns(16), 1e-2).overhead) == 0
     default = replace(strategy, order=DIMENSIONS)
-    assert (circuits.overhead("Llama-3 8B", box, default, 1e-2, 16)["overhead"] > 0).all()
+    assert (circuits.photonic_overhead("Llama-3 8B", box, default, 1e-2, 16)["overhead"] > 0).all()
     assert float(overhead_estimate("Llama-3 8B", box, default.columns(16), 1e-2).overhead) > 0
 
 

@@ -14,7 +14,7 @@ EQUIPMENT = scale_out.Equipment("51.2T", NIC, PriceBook(8, 10, rate_Bps=NIC), Pr
 
 
 def job(gpus=835_000, datacenters=2):
-    bought = dc.size(1e11, NVL72, "flops2024", network="shares")
+    bought = dc.datacenter_size(1e11, NVL72, "flops2024", network="shares")
     return scale_out_claims.rack_job(gpus, bought, datacenters, NVL72, "flops2024", NIC, "flops2024 dense", "flops2024")
 
 

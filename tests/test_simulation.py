@@ -48,7 +48,7 @@ def test_timelines_of_electrical_rails_and_static_partitions_are_sound(job, opti
 
 @pytest.mark.parametrize(("strategy", "options"), SPLITS_OF_64, ids=str)
 def test_one_replica_has_the_times_of_all(strategy, options):
-    """Also at no delay in all of these; `photonics.overhead` runs all replicas there nevertheless."""
+    """Also at no delay in all of these; `circuits.photonic_overhead` runs all replicas there nevertheless."""
     model = replace(DENSE, layers=strategy.pipeline * strategy.interleave)
     box, batch = replace(H100, hb_domain_size=strategy.tensor), strategy.data * strategy.pipeline
     one, every = (training_step(model, box, strategy, batch, options, one_replica=yes) for yes in (True, False))

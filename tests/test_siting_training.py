@@ -104,10 +104,10 @@ def test_the_document_s_case_is_that_of_the_datacenter_model():
     site = catalog.item("sites", "flops2024")
     table = multisite_times(CASES, int(site["datacenters"]), site["one_way_delay"]).set_index("model")
     for name in NAMES:
-        layer = dc.layer(catalog_model(name), dc.precision("flops2024"))
+        layer = dc.model_layer(catalog_model(name), dc.catalog_precision("flops2024"))
         machine = specification.document_site(23333, document="flops2024", rate="fp4_sparse_rate")
         assert table.exposed_share[name] == pytest.approx(dc.exposed_share(layer, machine, recomputed=3.0), rel=1e-13)
-        t = dc.layer_times(layer, dc.layout(layer, machine), machine, recomputed=3.0)
+        t = dc.layer_times(layer, dc.rack_layout(layer, machine), machine, recomputed=3.0)
         assert table.time_s[name] == pytest.approx(t.forward_s + t.backward_s + t.exposed_s(), rel=1e-13)
         assert table.wide_area_s[name] == pytest.approx(t.steps_s[2], rel=1e-13)
     assert table.least_wan_Bps.max() == pytest.approx(7.7 * Gbps, rel=0.01)

@@ -52,7 +52,7 @@ def test_more_money_never_buys_less(budget, more):
 @given(BUDGET, st.floats(2e6, 1e12))
 @settings(max_examples=25, deadline=None)
 def test_racks_and_their_network_share_what_is_left_and_one_more_is_too_many(budget, power):
-    bought, fed = datacenter.size(budget), datacenter.size(power_w=power)
+    bought, fed = datacenter.datacenter_size(budget), datacenter.datacenter_size(power_w=power)
     share, network = bought.compute_share + bought.network_share, bought.network
     assert bought.racks_usd + bought.network_usd <= budget * share * (1 + 1e-9)
     more = bought.racks + 1
@@ -66,14 +66,14 @@ def test_racks_and_their_network_share_what_is_left_and_one_more_is_too_many(bud
 def test_the_network_of_racks_is_that_of_the_bill():
     prices, powers = price_books.matching_books("street2025")
     table = cost.cluster_networks(4096, 8, 128, 1, prices, powers).set_index("network")
-    found = datacenter.size(gpus=4096, platform="DGX H100")
+    found = datacenter.datacenter_size(gpus=4096, platform="DGX H100")
     assert found.network_usd == pytest.approx(table.cost_usd["rail-optimized"])
     assert found.network_w == pytest.approx(table.power_w["rail-optimized"])
     thin = replace(found.network, oversubscription=math.inf)
-    thinner = datacenter.size(gpus=4096, platform="DGX H100", network=thin)
+    thinner = datacenter.datacenter_size(gpus=4096, platform="DGX H100", network=thin)
     assert thinner.network_usd == pytest.approx(table.cost_usd["rail-only"])
     with pytest.raises(ValueError, match="network is 'parts and shares': give one of parts, shares"):
-        datacenter.size(1e9, network="parts and shares")
+        datacenter.datacenter_size(1e9, network="parts and shares")
 
 
 @given(st.integers(0, 1000), st.integers(0, 1000))
@@ -100,40 +100,40 @@ def test_the_lesser_of_budget_and_power_binds(budget, power, share, others, pue)
 
 
 def test_budget_and_power_of_the_catalogs_default_rack():
-    found, fed = datacenter.size(2e10, power_w=1e9), datacenter.size(power_w="1 GW")
+    found, fed = datacenter.datacenter_size(2e10, power_w=1e9), datacenter.datacenter_size(power_w="1 GW")
     assert found.binding == "budget" and "binding='budget'" in repr(found) and found.rack_gpus == 72
-    assert found.racks == datacenter.size(2e10).racks and found.total_w < 1e9
+    assert found.racks == datacenter.datacenter_size(2e10).racks and found.total_w < 1e9
     assert fed.binding == "power" and fed.total_w <= 1e9 < fed.total_w * (1 + 1 / fed.racks)
     assert fed.total_usd > found.total_usd
     assert fed.racks_usd + fed.network_usd == pytest.approx(fed.total_usd * (fed.compute_share + fed.network_share))
-    assert datacenter.size("2000 M USD", power_w="0.2 GW").binding == "budget"
+    assert datacenter.datacenter_size("2000 M USD", power_w="0.2 GW").binding == "budget"
 
 
 def test_limits_broadcast_and_each_element_says_which_binds():
     budgets, powers = np.array([1e9, 1e10, 1e11]), np.array([[1e8], [1e9]])
-    found = datacenter.size(budgets, power_w=powers)
+    found = datacenter.datacenter_size(budgets, power_w=powers)
     assert found.racks.shape == found.binding.shape == found.total_usd.shape == (2, 3)
     for (i, j), binds in np.ndenumerate(found.binding):
-        alone = datacenter.size(budgets[j], power_w=powers[i, 0])
+        alone = datacenter.datacenter_size(budgets[j], power_w=powers[i, 0])
         assert (binds, found.racks[i, j], found.total_usd[i, j]) == (alone.binding, alone.racks, alone.total_usd)
-    rack = datacenter.size(1e10)
-    ten = datacenter.size(racks=10)
-    exact = datacenter.size(ten.total_usd, power_w=ten.total_w)
+    rack = datacenter.datacenter_size(1e10)
+    ten = datacenter.datacenter_size(racks=10)
+    exact = datacenter.datacenter_size(ten.total_usd, power_w=ten.total_w)
     assert exact.binding == "budget and power" and exact.racks == 10 and rack.racks > 10
 
 
 def test_gpus_and_racks_limit_as_budget_and_power_do():
     for count in (1, 7, 1000):  # each alone: racks x GPUs per rack
-        by_gpus, by_racks = datacenter.size(gpus=72 * count), datacenter.size(racks=count)
+        by_gpus, by_racks = datacenter.datacenter_size(gpus=72 * count), datacenter.datacenter_size(racks=count)
         assert by_gpus.racks == by_racks.racks == count and by_gpus.gpus == by_racks.gpus == 72 * count
         assert (by_gpus.binding, by_racks.binding) == ("gpus", "racks")
         shared = by_racks.compute_share + by_racks.network_share
         spent = by_racks.racks_usd + by_racks.network_usd
         assert by_gpus.total_usd == by_racks.total_usd == pytest.approx(spent / shared)
-        assert datacenter.size(gpus=72 * count + 71).racks == count  # what does not fill a rack is left out
-        bought = datacenter.size(by_racks.total_usd)  # the budget that the racks imply buys them
+        assert datacenter.datacenter_size(gpus=72 * count + 71).racks == count  # what does not fill a rack is left out
+        bought = datacenter.datacenter_size(by_racks.total_usd)  # the budget that the racks imply buys them
         assert bought.racks == count and bought.network_usd == pytest.approx(by_racks.network_usd)
-    servers = datacenter.size(gpus=16_384, platform="DGX H100")
+    servers = datacenter.datacenter_size(gpus=16_384, platform="DGX H100")
     assert servers.racks == 2048 and servers.gpus == 16_384
 
 
@@ -141,8 +141,10 @@ def test_gpus_and_racks_limit_as_budget_and_power_do():
 @settings(max_examples=25, deadline=None)
 def test_the_least_of_all_limits_binds(budget, power, gpus, racks):
     limits = {"budget_usd": budget, "power_w": power, "gpus": gpus, "racks": racks}
-    alone = {name.partition("_")[0]: datacenter.size(**{name: limit}).racks for name, limit in limits.items()}
-    found = datacenter.size(**limits)
+    alone = {
+        name.partition("_")[0]: datacenter.datacenter_size(**{name: limit}).racks for name, limit in limits.items()
+    }
+    found = datacenter.datacenter_size(**limits)
     assert found.racks == min(alone.values())
     assert found.binding.split(" and ") == [name for name, most in alone.items() if most == found.racks]
     assert found.gpus <= gpus and found.total_w <= power * (1 + 1e-9) and found.racks_usd <= budget * (1 + 1e-9)
@@ -153,11 +155,11 @@ def test_the_least_of_all_limits_binds(budget, power, gpus, racks):
 
 def test_limits_of_gpus_and_racks_sweep():
     gpus, racks = np.array([72, 720, 7200]), np.array([[5], [50]])
-    found = datacenter.size(1e10, gpus=gpus, racks=racks)
+    found = datacenter.datacenter_size(1e10, gpus=gpus, racks=racks)
     assert found.racks.tolist() == [[1, 5, 5], [1, 10, 50]]
     assert found.binding.tolist() == [["gpus", "racks", "racks"], ["gpus", "gpus", "racks"]]
     assert found.total_usd.shape == (2, 3)
-    tied = datacenter.size(gpus=360, racks=5)
+    tied = datacenter.datacenter_size(gpus=360, racks=5)
     assert tied.binding == "gpus and racks"
 
 
@@ -200,10 +202,13 @@ def test_a_documents_own_rows_replace_the_catalogs():
 @pytest.mark.parametrize("budget", [855e6, 1e11])
 def test_a_book_of_ones_own_takes_the_documents_place(budget):
     """Without the document, and with another book than its own, it is the catalog's datacenter."""
-    assert document_size(budget, document="") == datacenter.size(budget)
-    assert document_size(budget, price_book="street2025") == datacenter.size(budget, price_book="street2025")
+    assert document_size(budget, document="") == datacenter.datacenter_size(budget)
+    assert document_size(budget, price_book="street2025") == datacenter.datacenter_size(budget, price_book="street2025")
     shares = document_size(budget, document="", price_book="flops2024")
-    assert shares == datacenter.size(budget, price_book="flops2024") and shares.rack_w == datacenter.size(budget).rack_w
+    assert (
+        shares == datacenter.datacenter_size(budget, price_book="flops2024")
+        and shares.rack_w == datacenter.datacenter_size(budget).rack_w
+    )
     own = specification.book_of_document("flops2024")
     assert own == specification.book_of_document("flops2024", "flops2024") == ("flops2024", "flops2024")
     assert specification.book_of_document("") == ("", "street2025")
@@ -213,20 +218,22 @@ def test_a_book_of_ones_own_takes_the_documents_place(budget):
 def test_a_sizing_names_its_book_and_its_number_format():
     by_share = {"platform": "DGX H200", "network": "shares"}
     ours, theirs = (
-        datacenter.size(1e9, **by_share),
-        datacenter.size(1e9, price_book="flops2024", rate_format="bf16", **by_share),
+        datacenter.datacenter_size(1e9, **by_share),
+        datacenter.datacenter_size(1e9, price_book="flops2024", rate_format="bf16", **by_share),
     )
     assert "price_book='street2025', rate_format='fp8'" in repr(ours)
     assert "price_book='flops2024', rate_format='bf16'" in repr(theirs)
     assert ours.gpus / theirs.gpus == pytest.approx(ours.compute_share / theirs.compute_share, rel=1e-2)
-    assert datacenter.size(1e9, "DGX A100").rate_format == "bf16"
-    assert datacenter.size(1e9, gpu_dense_flops=1e15).rate_format == Sizing(3e6, **BASE).price_book == ""
+    assert datacenter.datacenter_size(1e9, "DGX A100").rate_format == "bf16"
+    assert datacenter.datacenter_size(1e9, gpu_dense_flops=1e15).rate_format == Sizing(3e6, **BASE).price_book == ""
 
 
 def test_a_site_takes_the_number_format_for_its_dense_rate():
-    assert datacenter.site(100, "DGX H200", "fp8") == datacenter.site(100, "DGX H200", "fp8_dense_rate")
+    assert datacenter.datacenter_site(100, "DGX H200", "fp8") == datacenter.datacenter_site(
+        100, "DGX H200", "fp8_dense_rate"
+    )
     with pytest.raises(catalog.UnknownName, match="no row 'fp4_dense_rate'"):
-        datacenter.site(100, "DGX H200", "fp4")
+        datacenter.datacenter_site(100, "DGX H200", "fp4")
 
 
 def test_a_rate_names_the_format_that_a_machine_runs_in():
@@ -271,17 +278,17 @@ def test_bad_input_is_named(changes, message):
 
 def test_no_limit_is_refused():
     with pytest.raises(ValueError, match="budget_usd, power_w, gpus and racks are None: give one of them"):
-        datacenter.size()
+        datacenter.datacenter_size()
 
 
 def test_quantities_follow_from_machine_model_and_layout():
     machine = document_size()
     bought = specification.machine_quantities(machine)
     assert bought["total_power_low"] < bought["total_power_high"] == pytest.approx(1.3 * bought["it_power"])
-    model, kept = transformer.catalog_model("flops2024 dense"), datacenter.precision("flops2024")
+    model, kept = transformer.catalog_model("flops2024 dense"), datacenter.catalog_precision("flops2024")
     place = document_site(int(machine.racks), rate="fp4_sparse_rate")
-    one = datacenter.layer(model, kept)
-    plan = datacenter.layout(one, place)
+    one = datacenter.model_layer(model, kept)
+    plan = datacenter.rack_layout(one, place)
     found = specification.model_quantities(TrainingCase(model, kept, place), place.memory_bytes)
     assert found["memory"] == pytest.approx(kept.state * model.total_parameters)
     assert found["replicas_per_dc"] == found["layers_per_rack"] * found["racks_per_layer_per_dc"]
@@ -298,7 +305,7 @@ def test_quantities_follow_from_machine_model_and_layout():
 
 
 def test_activation_formula_holds_for_dense_layers_and_not_for_experts():
-    kept = datacenter.precision("flops2024")
+    kept = datacenter.catalog_precision("flops2024")
     errors = {
         name: specification.activation_formula_error(transformer.catalog_model(name), kept, (1, 3))
         for name in ("flops2024 dense", "flops2024 MoE")
@@ -308,13 +315,14 @@ def test_activation_formula_holds_for_dense_layers_and_not_for_experts():
 
 
 def test_tables_of_layouts_say_which_models_fit_and_what_the_host_keeps():
-    kept, place = datacenter.precision("flops2024"), document_site(23333)
+    kept, place = datacenter.catalog_precision("flops2024"), document_site(23333)
     layers = {
-        name: datacenter.layer(transformer.catalog_model(name), kept) for name in ("flops2024 dense", "flops2024 MoE")
+        name: datacenter.model_layer(transformer.catalog_model(name), kept)
+        for name in ("flops2024 dense", "flops2024 MoE")
     }
     degrees = layouts.tensor_degree_memory(layers, 72)
     fits = degrees[degrees["bytes"] <= place.memory_bytes].groupby("model")["tensor"].min()
-    plans = {name: datacenter.layout(each, place) for name, each in layers.items()}
+    plans = {name: datacenter.rack_layout(each, place) for name, each in layers.items()}
     table = layouts.layout_table(plans, 236e9)
     assert list(table["tensor_degree"]) == [fits[name] for name in layers]
     assert np.allclose(table["host_share"] * 236e9, table["host_bytes"])
@@ -326,11 +334,13 @@ def test_tables_of_layouts_say_which_models_fit_and_what_the_host_keeps():
 def test_what_does_not_fit_says_why_and_stops_no_table():
     few, servers = (document_site(466, name, document="", datacenters=4) for name in ("GB200 NVL72", "DGX H100"))
     dense, small = (
-        datacenter.layer(transformer.catalog_model(name), datacenter.precision("flops2024"))
+        datacenter.model_layer(transformer.catalog_model(name), datacenter.catalog_precision("flops2024"))
         for name in ("flops2024 dense", "Llama-3 8B")
     )
     pairs = product({"few": few, "servers": servers}.items(), {"dense": dense, "small": small}.items())
-    plans = {f"{model}, {where}": datacenter.layout(one, place, strict=False) for (where, place), (model, one) in pairs}
+    plans = {
+        f"{model}, {where}": datacenter.rack_layout(one, place, strict=False) for (where, place), (model, one) in pairs
+    }
     table = layouts.layout_table(plans).set_index("case")
     assert list(table.index) == ["dense, few", "small, few", "dense, servers", "small, servers"]
     assert "536 racks needed" in table["note"]["dense, few"] and "memory" in table["note"]["dense, servers"]
@@ -342,8 +352,10 @@ def test_what_does_not_fit_says_why_and_stops_no_table():
 
 def test_warnings_stand_once_with_all_their_cases():
     place = document_site(23333, document="")
-    one = datacenter.layer(transformer.catalog_model("flops2024 dense"), datacenter.precision("flops2024"))
-    found = layouts.layout_warnings({"a": datacenter.layout(one, place), "b": datacenter.layout(one, place)})
+    one = datacenter.model_layer(
+        transformer.catalog_model("flops2024 dense"), datacenter.catalog_precision("flops2024")
+    )
+    found = layouts.layout_warnings({"a": datacenter.rack_layout(one, place), "b": datacenter.rack_layout(one, place)})
     assert found["warning"].is_unique and set(found["cases"]) == {"a, b"}
     assert layouts.layout_warnings({}).empty
 
@@ -351,11 +363,11 @@ def test_warnings_stand_once_with_all_their_cases():
 @pytest.mark.parametrize("platform", PRICED)
 @pytest.mark.parametrize("model", ["flops2024 dense", "flops2024 MoE", "Llama-3 405B"])
 def test_every_machine_and_model_has_a_line(platform, model):
-    one = datacenter.layer(transformer.catalog_model(model), datacenter.precision("flops2024"))
+    one = datacenter.model_layer(transformer.catalog_model(model), datacenter.catalog_precision("flops2024"))
     for budget in (1e9, 1e11):
         machine = size(budget, platform, document="flops2024" if budget > 1e10 else "")
         place = document_site(int(machine.racks), platform, document="", datacenters=2)
-        plan = datacenter.layout(one, place, strict=False)
+        plan = datacenter.rack_layout(one, place, strict=False)
         line = layouts.layout_summary(machine, plan)
         assert ("does not fit" in line) == (plan.tensor == 0) and ("replicas" in line) == (plan.tensor > 0)
         assert line.startswith(f"{machine.racks:,.0f} racks, ") and "nan" not in line
@@ -369,7 +381,7 @@ def test_trillions_are_said_in_the_column():
 
 
 def test_memory_by_degree_is_that_of_the_machine_that_a_budget_buys():
-    one = datacenter.layer(transformer.catalog_model("Llama-3 405B"), datacenter.precision("flops2024"))
+    one = datacenter.model_layer(transformer.catalog_model("Llama-3 405B"), datacenter.catalog_precision("flops2024"))
     view = specification.memory_chart_arguments("Llama", one, 1e10, "GB200 NVL72", 2)
     assert view["limit_bytes"] == catalog.item("gpus", "GB200")["memory"]
     assert view["data"]["model"].unique() == ["Llama"] and view["data"]["tensor"].max() == 72
@@ -380,7 +392,9 @@ def test_entries_of_sizing_have_reasons_for_all_that_is_not_reproduced():
     machine, names = document_size(), ("flops2024 dense", "flops2024 MoE")
     models = {name: transformer.catalog_model(name) for name in names}
     where = document_site(int(machine.racks), rate="fp4_sparse_rate")
-    cases = {name: TrainingCase(model, datacenter.precision("flops2024"), where) for name, model in models.items()}
+    cases = {
+        name: TrainingCase(model, datacenter.catalog_precision("flops2024"), where) for name, model in models.items()
+    }
     shapes = scaling_laws.model_shapes(sizing_claims.named_sizes(5e13, [1.75e11, 1e12]), 256)
     values, reasons, taken = sizing_claims.sizing_entries(
         machine, "Hoffmann 2", 1440 * units.day, cases, shapes, 256, [1, 2]

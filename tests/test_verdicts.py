@@ -29,7 +29,7 @@ from railcore.workbench.driver import parameters
 
 FOLDER = Path(os.environ.get("RAILCORE_EIA_DIR") or "none")
 MODELS = {"dense": "flops2024 dense", "moe": "flops2024 MoE"}
-SIZED, KEPT = specification.document_size(document="flops2024"), dc.precision("flops2024")
+SIZED, KEPT = specification.document_size(document="flops2024"), dc.catalog_precision("flops2024")
 # What was free. The text speaks of dense operations; its references count the scores of selective recomputation again
 # once or, in a closed form, three times; FP4 and FP8 are the formats that it names, and a copy of the weights may lack.
 TIMES = [{"rate": rate, "recomputed": passes} for rate in ("fp4_sparse_rate", "fp4_dense_rate") for passes in (3, 0, 1)]
@@ -60,7 +60,7 @@ def values(rate="fp4_sparse_rate", recomputed=3.0, rule="each network", tokens=3
     models = {key: replace(transformer.catalog_model(name), sequence_length=tokens) for key, name in MODELS.items()}
     cases, found = {}, {}
     for key, model in models.items():
-        one = dc.layer(model, replace(KEPT, **kept))
+        one = dc.model_layer(model, replace(KEPT, **kept))
         enough = float(one.layer_state_bytes + one.activation_bytes) / degree * (1 + 1e-9)
         where = replace(site, memory_bytes=enough)
         cases[key] = TrainingCase(model, one.precision, where, {"recomputed": recomputed}, rule)
@@ -368,7 +368,7 @@ def test_the_own_choice_may_be_a_rail_for_each_gpu_of_a_rack():
 
 def test_a_mask_takes_a_byte_and_the_printed_formula_follows():
     model = transformer.catalog_model(MODELS["dense"])
-    counted = dc.layer(model, KEPT).activation_bytes / (model.sequence_length * model.hidden)
+    counted = dc.model_layer(model, KEPT).activation_bytes / (model.sequence_length * model.hidden)
     assert (KEPT.mask, KEPT.element) == (1, 0.5) and counted == 10
-    thin = dc.layer(model, replace(KEPT, mask=0.5)).activation_bytes / (model.sequence_length * model.hidden)
+    thin = dc.model_layer(model, replace(KEPT, mask=0.5)).activation_bytes / (model.sequence_length * model.hidden)
     assert thin == 9

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from railcore.facts import catalog
 from railcore.systems.datacenter import exposed
 from railcore.systems.datacenter.exposed import TrainingCase
-from railcore.systems.datacenter.layouts import Layer, Layout, precision
+from railcore.systems.datacenter.layouts import Layer, Layout, catalog_precision
 from railcore.systems.datacenter.sizing import Site
 from railcore.systems.siting.geometry import Located, diameter_m, fibre_delays_s
 from railcore.systems.siting.placement import Sitings, shares_or_nan, siting_indices
@@ -50,7 +50,9 @@ def training_cases(
         For a model or precision that the catalog lacks.
     """
     every = [model if isinstance(model, Transformer) else catalog_model(model) for model in models]
-    return {model.name: TrainingCase(model, precision(bytes_of), machine, dict(options or {})) for model in every}
+    return {
+        model.name: TrainingCase(model, catalog_precision(bytes_of), machine, dict(options or {})) for model in every
+    }
 
 
 def multisite_times(

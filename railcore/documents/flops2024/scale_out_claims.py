@@ -213,8 +213,8 @@ def rack_job(
         machine = job_racks(gpus, rack, int(bought.racks) // datacenters)
         racks = machine["racks"]
         site = document_site(racks * datacenters, platform, document, nic_Bps=nic_Bps, datacenters=datacenters)
-        layer = dc.layer(transformer.catalog_model(model), dc.precision(bytes_of))
-        laid = dc.layout(layer, site)
+        layer = dc.model_layer(transformer.catalog_model(model), dc.catalog_precision(bytes_of))
+        laid = dc.rack_layout(layer, site)
     except ValueError as error:
         hint = "Parameters for racks: gpus, budget, datacenters; for memory: platform, model, bytes_of"
         raise ValueError(f"{error}. {hint}") from error

@@ -14,9 +14,16 @@ from railcore.facts import catalog, claims
 from railcore.facts.units import Gbps
 from railcore.network.price_books import DEFAULT_BOOK
 from railcore.systems.datacenter.exposed import TrainingCase, least_wan_Bps
-from railcore.systems.datacenter.layouts import Layer, Precision, layer, layout, layout_summary, tensor_degree_memory
-from railcore.systems.datacenter.layouts import precision as precision_of
-from railcore.systems.datacenter.sizing import Site, Sizing, site, size
+from railcore.systems.datacenter.layouts import (
+    Layer,
+    Precision,
+    layout_summary,
+    model_layer,
+    rack_layout,
+    tensor_degree_memory,
+)
+from railcore.systems.datacenter.layouts import catalog_precision as precision_of
+from railcore.systems.datacenter.sizing import Site, Sizing, datacenter_site, datacenter_size
 from railcore.training.transformer import Transformer
 
 DOCUMENT = "flops2024"  # of the catalog's prices and sites
@@ -67,7 +74,7 @@ def document_size(
         changes["pue"] = np.array([energy[f"pue_{end}_{whose}"] for end in ("low", "high")])
     budget = catalog.item("prices", DOCUMENT)["datacenter_price"] if budget_usd is None else budget_usd
     changes.setdefault("network", "shares" if whose else "parts")
-    return size(budget, platform, book, whose, **changes)
+    return datacenter_size(budget, platform, book, whose, **changes)
 
 
 def document_site(
@@ -90,7 +97,7 @@ def document_site(
     -------
     A `Site`.
     """
-    return site(racks, platform, rate, DOCUMENT, document, **changes)
+    return datacenter_site(racks, platform, rate, DOCUMENT, document, **changes)
 
 
 def memory_chart_arguments(
@@ -116,7 +123,7 @@ def memory_chart_arguments(
     return {
         "data": tensor_degree_memory({model: one}, where.rack_gpus),
         "limit_bytes": where.memory_bytes,
-        "title": layout_summary(machine, layout(one, where, strict=False)),
+        "title": layout_summary(machine, rack_layout(one, where, strict=False)),
     }
 
 
@@ -220,7 +227,7 @@ def activation_formula_error(model: Transformer, bytes_of: Precision, micro_batc
     s sequence length, b micro-batch, h hidden. Source: flops2024, section 4.
     """
     printed = 10 * model.sequence_length * model.hidden
-    errors = [abs(printed * b / layer(model, bytes_of, b).activation_bytes - 1) for b in micro_batches]
+    errors = [abs(printed * b / model_layer(model, bytes_of, b).activation_bytes - 1) for b in micro_batches]
     return float(max(errors))
 
 

@@ -10,7 +10,7 @@ from railcore.engines.transport.fabric import hop_latencies
 from railcore.engines.transport.studies import case_grid
 from railcore.facts import catalog
 from railcore.systems.datacenter.exposed import TrainingCase
-from railcore.systems.datacenter.layouts import precision
+from railcore.systems.datacenter.layouts import catalog_precision
 from railcore.training import transformer
 
 DRAWN = ("single path", "RoCEv2")  # whose last flow is a draw of the hash
@@ -36,7 +36,9 @@ def document_cases() -> dict[str, TrainingCase]:
     machine = document_site(int(document_size().racks), rate=RATE)
     models = {"dense": "flops2024 dense", "moe": "flops2024 MoE"}
     return {
-        key: TrainingCase(transformer.catalog_model(name), precision("flops2024"), machine, {"recomputed": RECOMPUTED})
+        key: TrainingCase(
+            transformer.catalog_model(name), catalog_precision("flops2024"), machine, {"recomputed": RECOMPUTED}
+        )
         for key, name in models.items()
     }
 

@@ -85,7 +85,7 @@ def replayed_fig8(delays_s: Sequence[float]) -> pd.DataFrame:
 def frontend_table(simulated: pd.DataFrame, fewer: pd.DataFrame, frontend_bytes: float) -> pd.DataFrame:
     """What tiny calls on the hosts' network save at 100 ms, in the replay and in a simulation.
 
-    simulated, fewer: of `circuits.overhead` without and with this size below which messages take the hosts' network.
+    simulated, fewer: of `photonic_overhead` without and with this size below which messages take the hosts' network.
     Columns source, requests, all_on_circuits, tiny_on_frontend: increases of the iteration time.
     """
     base, left = measured_run()["iteration_time"], windows_on_circuits(frontend_bytes)
@@ -145,7 +145,7 @@ def emulation_summary() -> pd.DataFrame:
 def fig8_table(delays_s: Sequence[float], simulated: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, float]]:
     """Fig. 8 thrice: the replay, a simulation, and the emulation up to the longest delay.
 
-    simulated: of `circuits.overhead`, with and without provisioning. Gives the table for
+    simulated: of `photonic_overhead`, with and without provisioning. Gives the table for
     `charts.reconfiguration.iteration_time_by_reconfiguration`, and the iteration time without reconfiguration by
     source [s].
     """
@@ -164,7 +164,7 @@ def fig8_table(delays_s: Sequence[float], simulated: pd.DataFrame) -> tuple[pd.D
 def replay_claims(simulated: pd.DataFrame, tiny: pd.DataFrame) -> Entries:
     """Values, reasons and readings of Fig. 8 and of the introduction's 3%.
 
-    simulated: of `circuits.overhead`, with delays of 0 and 100 ms, of the document's run; tiny: `frontend_table`.
+    simulated: of `photonic_overhead`, with delays of 0 and 100 ms, of the document's run; tiny: `frontend_table`.
     """
     base = measured_run()["iteration_time"]
     replay = {way: float(replayed_iteration_times(QUOTED_S, early) / base - 1) for way, early in REQUESTS.items()}
@@ -215,7 +215,7 @@ def fig8_answer(
     Parameters
     ----------
     simulated, at_full_rate
-        Of `circuits.overhead`, as the run was measured and at the rates of the catalog.
+        Of `photonic_overhead`, as the run was measured and at the rates of the catalog.
     job, delay_s
         What was simulated, in words; one of the delays [s].
     plane, ranks
@@ -326,7 +326,7 @@ def control_plane_table(
 def switch_table(switches: Mapping[str, float], added: pd.DataFrame) -> pd.DataFrame:
     """Circuit switches with the overhead of a step.
 
-    switches: reconfiguration times by name [s]; added: of `circuits.overhead`, for these in their order, with their
+    switches: reconfiguration times by name [s]; added: of `photonic_overhead`, for these in their order, with their
     control plane. Columns switch, alone_s, whole_s (with the control plane), on_demand, provisioned.
     """
     times = added.pivot(index="reconfiguration_s", columns="provisioning", values="overhead")

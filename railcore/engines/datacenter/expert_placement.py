@@ -15,7 +15,7 @@ import pandas as pd
 from railcore.facts import checks
 from railcore.systems.datacenter import exposed
 from railcore.systems.datacenter.exposed import TrainingCase
-from railcore.systems.datacenter.layouts import Layer, Layout, layer, layout
+from railcore.systems.datacenter.layouts import Layer, Layout, model_layer, rack_layout
 from railcore.systems.datacenter.sizing import Site
 from railcore.training import collectives
 from railcore.training.transformer import Transformer
@@ -82,7 +82,7 @@ def expert_placement(
     """
     model, bytes_of, site = case.model, case.precision, case.site
     _check_places(model, location, places)
-    whole = layer(model, bytes_of, micro_batch)
+    whole = model_layer(model, bytes_of, micro_batch)
     expert_parameters, mixture_share = model.parameters()["experts"], model.mixture_share
     elsewhere = expert_parameters / model.total_parameters * (1 - 1 / places)
     held = replace(whole, parameters=whole.parameters * (1 - elsewhere))
@@ -172,10 +172,10 @@ def _check_places(model: Transformer, location: str, places: int) -> None:
 def _layout_in_groups(held: Layer, site: Site, places: int, tensor: int) -> Layout:
     """Layout in the smallest tensor group that fits, or of `tensor` GPUs, a multiple of `places` in a rack."""
     size = int(np.max(site.rack_gpus))
-    least = int(np.max(layout(held, site, tensor).tensor))
+    least = int(np.max(rack_layout(held, site, tensor).tensor))
     for t in [tensor] if tensor else range(least, size + 1):
         if size % t == 0 and size // t % places == 0:
-            return layout(held, site, t)
+            return rack_layout(held, site, t)
     raise ValueError(
         f"places is {places}: give a divisor of the tensor groups of a rack of {size} GPUs, {size // least} of {least}"
     )

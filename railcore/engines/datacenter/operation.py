@@ -19,8 +19,15 @@ from numpy.typing import ArrayLike
 from railcore.facts import catalog, checks, units
 from railcore.facts.units import day, show
 from railcore.systems.datacenter.exposed import layer_times
-from railcore.systems.datacenter.layouts import Layer, Precision, layer, layout, precision, precision_for_format
-from railcore.systems.datacenter.sizing import Site, Sizing, narrowest_format, site, size
+from railcore.systems.datacenter.layouts import (
+    Layer,
+    Precision,
+    catalog_precision,
+    model_layer,
+    precision_for_format,
+    rack_layout,
+)
+from railcore.systems.datacenter.sizing import Site, Sizing, datacenter_site, datacenter_size, narrowest_format
 from railcore.training.scaling_laws import FLOPS_PER_PARAMETER_TOKEN, ScalingLaw, scaling_law, whole_shape
 from railcore.training.transformer import Transformer
 
@@ -65,16 +72,16 @@ def models_by_budget(
     budget = np.asarray(budgets_usd, float)
     for platform in platforms:
         number_format = narrowest_format(catalog.item("platforms", platform)["gpu"])
-        bytes_of = precision(precision_for_format(number_format))
-        bought = size(budget, platform, price_book)
+        bytes_of = catalog_precision(precision_for_format(number_format))
+        bought = datacenter_size(budget, platform, price_book)
         racks = bought.racks.astype(int)
-        machine = site(racks, platform, f"{number_format}_dense_rate", catalog_site)
+        machine = datacenter_site(racks, platform, f"{number_format}_dense_rate", catalog_site)
         optimal = found.parameters_after(days * day, bought.dense_flops)
         wanted, largest = layer_of_size(like, bytes_of, optimal), largest_parameters(like, bytes_of, machine)
-        fits = layout(wanted, machine, strict=False).tensor > 0
+        fits = rack_layout(wanted, machine, strict=False).tensor > 0
         trained = np.where(fits, optimal, np.minimum(optimal, largest))
         each = layer_of_size(like, bytes_of, np.maximum(trained, CANDIDATE_PARAMETERS[0]))
-        laid = layout(each, machine, strict=False)
+        laid = rack_layout(each, machine, strict=False)
         share = layer_times(each, laid, machine).share()
         needed = found.training_time(trained, bought.dense_flops * (1 - np.nan_to_num(share))) / day
         columns = {
@@ -109,7 +116,7 @@ def columns_in_trillions(table: pd.DataFrame, *columns: str) -> pd.DataFrame:
 def layer_of_size(like: Transformer, bytes_of: Precision, parameters: np.ndarray) -> Layer:
     """The layer of models of so many parameters in the shape of the depth-to-width rule."""
     shape = whole_shape(parameters, like.heads)
-    return layer(like, bytes_of, 1, shape.layers, shape.hidden)
+    return model_layer(like, bytes_of, 1, shape.layers, shape.hidden)
 
 
 def largest_parameters(like: Transformer, bytes_of: Precision, machine: Site) -> np.ndarray:
@@ -119,7 +126,7 @@ def largest_parameters(like: Transformer, bytes_of: Precision, machine: Site) ->
     """
     racks = np.asarray(machine.racks)[..., None]
     tried = layer_of_size(like, bytes_of, CANDIDATE_PARAMETERS)
-    fits = layout(tried, replace(machine, racks=racks), strict=False).tensor > 0
+    fits = rack_layout(tried, replace(machine, racks=racks), strict=False).tensor > 0
     return np.max(np.where(fits, CANDIDATE_PARAMETERS, 0.0), axis=-1)
 
 

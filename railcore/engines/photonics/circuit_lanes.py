@@ -1,6 +1,6 @@
 """What the choices of photonic rails cost one workload: order, predictions, granularity, ports, and jitter by seed.
 
-Every run is of the same workload; `photonics.overhead` builds one and sweeps the switch's time.
+Every run is of the same workload; `circuits.photonic_overhead` builds one and sweeps the switch's time.
 """
 
 from collections.abc import Iterable, Sequence

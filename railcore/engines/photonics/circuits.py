@@ -156,7 +156,7 @@ class PhotonicCircuits(RailNetwork):
 
 
 @checked
-def overhead(
+def photonic_overhead(
     model: Transformer | str,
     machine: Machine | str,
     strategy: Strategy,

@@ -147,14 +147,14 @@ def overhead_estimate(
     Raises
     ------
     ValueError
-        As `iteration_times`; for negative delays; for expert ranks, whose exchanges `photonics.overhead` simulates.
+        As `iteration_times`; for negative delays; for expert ranks, whose exchanges `photonic_overhead` simulates.
     """
     model, machine = as_model(model), as_machine(machine)
     d, circuits = at_least("reconfiguration_s", reconfiguration_s), int(whole("ports", ports, least=2)) // 2
     optimizer_s = iteration_times(model, machine, strategies, runtime).breakdown["optimizer_s"]
     columns = {name: np.asarray(strategies.get(name, 0)) for name in STRATEGY_COLUMNS}
     if (columns["expert"] > 1).any():
-        raise ValueError("expert is more than 1: these exchanges have no closed form, take photonics.overhead")
+        raise ValueError("expert is more than 1: these exchanges have no closed form, take circuits.photonic_overhead")
     step, kinds = _read_step(model, machine, columns, options, runtime, optimizer_s)
     slow = np.where(kinds > circuits, d, 0.0)
     times = [_Iteration(step, each, provisioning, options).total_s() for each in (slow, np.zeros_like(d))]

@@ -1,7 +1,16 @@
 """A budget to racks, power, model, layout and exposed communication, over one or several datacenters."""
 
 from railcore.systems.datacenter.exposed import OVERLAP_RULES, exposed_share, layer_times
-from railcore.systems.datacenter.layouts import layer, layout, precision
-from railcore.systems.datacenter.sizing import site, size
+from railcore.systems.datacenter.layouts import catalog_precision, model_layer, rack_layout
+from railcore.systems.datacenter.sizing import datacenter_site, datacenter_size
 
-__all__ = ["OVERLAP_RULES", "exposed_share", "layer", "layer_times", "layout", "precision", "site", "size"]
+__all__ = [
+    "OVERLAP_RULES",
+    "catalog_precision",
+    "datacenter_site",
+    "datacenter_size",
+    "exposed_share",
+    "layer_times",
+    "model_layer",
+    "rack_layout",
+]

@@ -22,7 +22,7 @@ from railcore.facts import catalog, checks
 from railcore.facts.arguments import checked
 from railcore.facts.sensitivity import tornado_table
 from railcore.facts.units import show
-from railcore.systems.datacenter.layouts import RECOMPUTED_PASSES, Layer, Layout, Precision, layer, layout
+from railcore.systems.datacenter.layouts import RECOMPUTED_PASSES, Layer, Layout, Precision, model_layer, rack_layout
 from railcore.systems.datacenter.sizing import Site
 from railcore.training import collectives
 from railcore.training.pipeline_schedule import pipeline_bubble_time
@@ -229,7 +229,7 @@ def exposed_share(layer: Layer, site: Site, rule: str = "each network", **option
     -------
     Shares of the time, not a number where a model does not fit.
     """
-    return layer_times(layer, layout(layer, site, strict=False), site, **options).share(rule)
+    return layer_times(layer, rack_layout(layer, site, strict=False), site, **options).share(rule)
 
 
 @dataclass(frozen=True)
@@ -250,18 +250,18 @@ class TrainingCase:
     @property
     def layer(self) -> Layer:
         """One layer of the model."""
-        return layer(self.model, self.precision, self.micro_batch)
+        return model_layer(self.model, self.precision, self.micro_batch)
 
     @property
     def layout(self) -> Layout:
         """The layer on its racks. Raises ValueError where it does not fit."""
-        return layout(self.layer, self.site)
+        return rack_layout(self.layer, self.site)
 
     @cached_property
     def times(self) -> LayerTimes:
         """Compute and communication of the layer. Raises ValueError where it does not fit."""
         one = self.layer
-        return layer_times(one, layout(one, self.site), self.site, **self.options)
+        return layer_times(one, rack_layout(one, self.site), self.site, **self.options)
 
     @property
     def share(self) -> Any:
@@ -367,7 +367,7 @@ def share_by_datacenters(
         for name, case in cases.items():
             row = {"datacenters": count, "model": name}
             here = case.changed(site={"datacenters": count})
-            laid = layout(here.layer, here.site, strict=False)
+            laid = rack_layout(here.layer, here.site, strict=False)
             if laid.tensor:
                 t = here.times
                 needed, lossy = (

@@ -57,7 +57,7 @@ class Precision:
 
 
 @checked
-def precision(name: str) -> Precision:
+def catalog_precision(name: str) -> Precision:
     """Precision of the catalog, such as "fp8" or "bf16". Raises UnknownName for another name."""
     item = catalog.item("precisions", name)
     return Precision(**{field: item[field] for field in Precision.__dataclass_fields__})
@@ -122,7 +122,7 @@ class Layer:
 
 
 @checked
-def layer(
+def model_layer(
     model: Transformer | str,
     bytes_of: Precision | str,
     micro_batch: ArrayLike = 1,
@@ -154,7 +154,7 @@ def layer(
     ValueError
         Naming an argument that is not positive.
     """
-    model, bytes_of = as_model(model), precision(bytes_of) if isinstance(bytes_of, str) else bytes_of
+    model, bytes_of = as_model(model), catalog_precision(bytes_of) if isinstance(bytes_of, str) else bytes_of
     depth = checks.positive("layers", model.layers if layers is None else layers)
     width = checks.positive("hidden", model.hidden if hidden is None else hidden)
     b = checks.positive("micro_batch", micro_batch)
@@ -226,7 +226,7 @@ class Layout:
 
 
 @checked
-def layout(layer: Layer, site: Site, tensor: int = 0, strict: bool = True) -> Layout:
+def rack_layout(layer: Layer, site: Site, tensor: int = 0, strict: bool = True) -> Layout:
     """Layout with the smallest tensor-parallel degree that divides a rack and whose share fits a GPU's memory.
 
     Parameters

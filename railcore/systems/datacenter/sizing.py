@@ -225,7 +225,7 @@ def number_format(rate: str) -> str:
 
 
 @checked
-def size(
+def datacenter_size(
     budget_usd: ArrayLike | None = None,
     platform: str = _DEFAULT_PLATFORM,
     price_book: str = DEFAULT_BOOK,
@@ -358,8 +358,10 @@ class Site:
 
 
 @checked
-def site(racks: ArrayLike, platform: str, rate: str, catalog_site: str = "", variant: str = "", **changes: Any) -> Site:
-    """A machine of catalog racks, such as site(1000, "GB200 NVL72", "fp8_dense_rate", nic_Bps=1e11).
+def datacenter_site(
+    racks: ArrayLike, platform: str, rate: str, catalog_site: str = "", variant: str = "", **changes: Any
+) -> Site:
+    """A machine of catalog racks, such as datacenter_site(1000, "GB200 NVL72", "fp8_dense_rate", nic_Bps=1e11).
 
     Parameters
     ----------

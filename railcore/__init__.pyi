@@ -1,0 +1,43 @@
+# What `import railcore` offers, for editors and for lazy_loader. tests/test_package.py touches every name.
+from .engines.degraded import failed_part_slowdowns as failed_part_slowdowns
+from .engines.launch_lines import megatron_run as megatron_run
+from .engines.photonics.circuits import photonic_overhead as photonic_overhead
+from .engines.search import best_times as best_times
+from .engines.search import search as search
+from .engines.siting.split import find_places as find_places
+from .engines.strategies.iteration import iteration_times as iteration_times
+from .engines.strategies.stage_memory import stage_memory as stage_memory
+from .facts.tables import readable as readable
+from .facts.units import parse as parse
+from .facts.units import show as show
+from .network.bill import bill_table as bill_table
+from .network.cost import cluster_networks as cluster_networks
+from .network.cost import compare_rail_networks as compare_rail_networks
+from .network.cost import ownership_costs as ownership_costs
+from .network.price_books import PriceBook as PriceBook
+from .network.price_books import matching_books as matching_books
+from .network.price_books import power_book as power_book
+from .network.price_books import price_book as price_book
+from .network.reliability import expected_failures as expected_failures
+from .network.reliability import parts_at_risk as parts_at_risk
+from .network.topology import PhotonicRails as PhotonicRails
+from .network.topology import fat_tree as fat_tree
+from .network.topology import rail_only as rail_only
+from .network.topology import rail_optimized as rail_optimized
+from .network.topology.faults import fault_effects as fault_effects
+from .systems.datacenter import datacenter_site as datacenter_site
+from .systems.datacenter import datacenter_size as datacenter_size
+from .systems.datacenter import layer_times as layer_times
+from .systems.datacenter import model_layer as model_layer
+from .systems.datacenter import rack_layout as rack_layout
+from .systems.siting.grid import load_grid as load_grid
+from .training.iteration import iteration_time as iteration_time
+from .training.machine import catalog_machine as catalog_machine
+from .training.parallelism import Strategy as Strategy
+from .training.runtime import Runtime as Runtime
+from .training.scaling_laws import scaling_law as scaling_law
+from .training.traffic import iteration_traffic as iteration_traffic
+from .training.transformer import Transformer as Transformer
+from .training.transformer import catalog_model as catalog_model
+
+__version__: str
