@@ -4,12 +4,12 @@ import io
 
 import pandas as pd
 import pytest
+from frr_reader import read_frr
 
 from railcore.engines.deployment import (
     AddressPlan,
     BgpDesign,
     cabling_table,
-    parse_frr,
     switch_config,
     write_deployment,
 )
@@ -33,7 +33,7 @@ def test_all_tables_and_a_configuration_for_each_switch(bgp, tmp_path):
     assert set(written["file"]) == set(found)
     assert written["lines"].tolist() == [found[name].count("\n") for name in written["file"]]
     for name in bgp.switches["switch"]:
-        assert parse_frr(found[f"frr/{name}.conf"]) == switch_config(bgp, name, 9000)
+        assert read_frr(found[f"frr/{name}.conf"]) == switch_config(bgp, name, 9000)
     assert len(pd.read_csv(io.StringIO(found["port_map.csv"]))) == len(bgp.plan.ports)
     cables = pd.read_csv(io.StringIO(found["cabling.csv"]))
     assert len(cables) == len(cabling_table(bgp.plan)) and (cables.query("kind == 'host'")["length_m"] == 20).all()

@@ -178,7 +178,7 @@ def test_the_wheel_carries_the_data_and_no_scripts_of_it(wheel):
     if listed.returncode == 0:
         wanted = {f"railcore/{name}" for name in listed.stdout.split() if not name.endswith(".py")}
         assert {name for name in names if name.startswith("railcore/data/")} == wanted
-    assert "railcore/__init__.pyi" in names
+    assert {"railcore/__init__.pyi", "railcore/engines/deployment/templates/frr.conf.j2"} <= names
     assert not [name for name in names if name.startswith(("data/", "tests/", "figures/"))]
 
 

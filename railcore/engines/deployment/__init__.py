@@ -5,8 +5,7 @@ from railcore.engines.deployment.design_build import BuiltDesign, build_design, 
 from railcore.engines.deployment.design_comparison import design_measures
 from railcore.engines.deployment.design_cost import compare_designs, design_cost
 from railcore.engines.deployment.export import write_deployment
-from railcore.engines.deployment.frr import SwitchConfig, frr_text, parse_frr
-from railcore.engines.deployment.frr_lines import frr_excerpt
+from railcore.engines.deployment.frr import SwitchConfig, frr_text
 from railcore.engines.deployment.part_counts import bill_of_parts, design_parts, expected_losses
 from railcore.engines.deployment.port_map import (
     fabric_switches,
