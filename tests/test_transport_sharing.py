@@ -315,14 +315,14 @@ def test_code_is_kept_apart_from_that_of_other_sources(monkeypatch, tmp_path):
     monkeypatch.setattr(files, "PACKAGE", copied)
     folders = [compiled.cache_folder()]
     for name in (
-        *("facts/compiled.py", "network/transport/kernel/ports.py", "network/transport/sharing.py"),
-        *("training/critical_path.py", "training/search/kernel.py"),
+        *("facts/compiled.py", "engines/transport/kernel/ports.py", "engines/transport/sharing.py"),
+        *("engines/strategies/critical_path.py", "engines/search/kernel.py"),
     ):
         with (copied / name).open("a") as stream:
             stream.write("first = 1\n")
         folders.append(compiled.cache_folder())
     assert compiled.cache_folder() == folders[-1] and len(set(folders)) == 6
-    with (copied / "training/search/labels.py").open("a") as stream:
+    with (copied / "engines/search/labels.py").open("a") as stream:
         stream.write("first = 1\n")
     assert compiled.cache_folder() == folders[-1]  # holds nothing that is compiled
 

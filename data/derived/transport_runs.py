@@ -7,7 +7,7 @@ from railcore.engines.transport import reference, studies
 from railcore.engines.transport.cases import TransportCase, run_case
 from railcore.engines.transport.transports import Transport
 
-CODE = ("railcore/facts", "railcore/network")
+CODE = ("railcore/facts", "railcore/network", "railcore/engines/transport")
 ROWS = 1  # of a case
 
 
