@@ -1,5 +1,7 @@
 """The critical path of an iteration from the costs of a layer and of a stage: arithmetic of one strategy or of arrays.
 
+It equals the readable model, `training.iteration`; a test holds it to that.
+
 `critical_path` holds nothing but + - * / min max and ceil, and reads its inputs as fields. NumPy evaluates it for
 arrays of strategies, Numba compiles it for one at a time: one source of truth, the same bits on every CPU.
 """
@@ -61,28 +63,10 @@ class CriticalPath(NamedTuple):
 
 @Arithmetic
 def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, v: Any, batch: Any) -> CriticalPath:
-    """T = m S + (p - 1) S' / v + D + U, memory, and busy times of the links.
+    """The time of an iteration, its memory, and busy times of its links: `training.iteration.iteration_time`.
 
-    m = ceil(G / (d b)) micro-batches pass the slowest of p stages one after another. S: forward and backward passes of
-    its n layers, exchanges of every pass, the hops to and from its neighbours, and what logits and loss take beyond the
-    layers whose place they have, S'' / n each. Filling and draining takes S'' = S without logits and hops, over v
-    chunks, for each other stage, a stage with fewer layers less. Its hops are never hidden: one for each, and where
-    sends hide behind other chunks p v - 1 each way (`critical_sends`). D: exchanges once an iteration. U: optimizer
-    step, offloading, what is done once, and the stragglers' part, `spread` of all compute of the m micro-batches and of
-    filling and draining. What passes the link to the host in a pass hides behind it: the longer of both counts.
-
-    What hides an exchange that takes L, and l of one link: a window W, of which other kinds leave each link the share
-    1 - busy / W. In every pass W is the time of all but one of the layers: exposed = max(L - W, l less what is left of
-    W, L / n). Hops hide behind other chunks for as long as both links are free in S''. Once an iteration, with shares
-    f = 1 - busy / (S'' + exposed hops): a chunk's gradients leave after its last micro-batch, while q = min(p, m)
-    micro-batches of each chunk that remains run backward, so that of the backward passes t_b of a micro-batch
-    W = t_b (1 + (v - 1) q) / v, and the last chunk's own share has t_b / v, both longer as exposed hops lengthen S''.
-    They advance at r, the least f of the links that they use: exposed = max((L - r t_b) / v, L - r W, L / n), and so
-    for weights before the forward passes.
-
-    As no kind takes of a link what another one has, no link is busy for longer than the iteration lasts. What is hidden
-    slows the compute that hides it by the share of the GPU's processors that a collective keeps (`interference`); for
-    hops behind chunks, that share of them is not hidden.
+    The equations and their reasons stand there. Here they hold nothing but arithmetic, in the same order: passes of the
+    stage with their exchanges, hops, exchanges once an iteration, logits, bubble, stragglers, memory.
 
     Parameters
     ----------
@@ -94,10 +78,6 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     Returns
     -------
     Seconds and bytes, of the arguments' shape.
-
-    References
-    ----------
-    railonly2025, Iteration Time Modeling; Narayanan et al. 2021, arXiv:2104.04473, Section 2.2.
     """
     n, m = stage.layers, np.ceil(batch / (d * b))
     per_layer, per_chunk = 1 / n, 1 / v  # divisions are what a search spends most of its time on
@@ -143,7 +123,7 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     # Exchanges once an iteration, at the rate that the others leave.
     per_pass = 1 / steady
     free_nic, free_hb = 1 - nic * per_pass, 1 - hb * per_pass
-    grown = (1 + (v - 1) * smaller(p, m)) * per_chunk
+    passes_left = (1 + (v - 1) * smaller(p, m)) * per_chunk
     window = setting.overlap_data * steady / passes  # hops that are not hidden lengthen the passes
     after = _exposed(
         stage.after_s,
@@ -152,7 +132,7 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
         free_hb,
         free_nic,
         window * pass_backward,
-        grown,
+        passes_left,
         per_chunk,
         per_layer,
     )
@@ -163,7 +143,7 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
         free_hb,
         free_nic,
         window * pass_forward,
-        grown,
+        passes_left,
         per_chunk,
         per_layer,
     )
@@ -176,12 +156,12 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     bubble = others * passes + hops * (hiding * (p - per_chunk) + (1 - hiding) * others)
     straggler = stage.spread * (m * (n * layer.compute_s + logits) + others * n * layer.compute_s)
     total = m * (steady + logits) + bubble + once + stage.optimizer_s + stage.offload_s + stage.once_s + straggler
-    slot = LAYERS_IN_MEMORY * layer.kept_bytes * setting.offload_activations
-    stays = (1 - setting.offload_activations) * layer.kept_bytes
-    at_edge = (n - stage.edge_layers) * stays
-    first = microbatches_in_flight(p, m, v, 0) * at_edge + slot + stage.first_bytes
-    middle = (p > 2) * (microbatches_in_flight(p, m, v, 1) * n * stays + slot + stage.middle_bytes)
-    last = microbatches_in_flight(p, m, v, p - 1) * at_edge + slot + layer.logits_bytes + stage.last_bytes
+    slot_bytes = LAYERS_IN_MEMORY * layer.kept_bytes * setting.offload_activations
+    on_gpu_bytes = (1 - setting.offload_activations) * layer.kept_bytes
+    at_edge = (n - stage.edge_layers) * on_gpu_bytes
+    first = microbatches_in_flight(p, m, v, 0) * at_edge + slot_bytes + stage.first_bytes
+    middle = (p > 2) * (microbatches_in_flight(p, m, v, 1) * n * on_gpu_bytes + slot_bytes + stage.middle_bytes)
+    last = microbatches_in_flight(p, m, v, p - 1) * at_edge + slot_bytes + layer.logits_bytes + stage.last_bytes
     most = larger(first, larger(middle, last))
     on_first, on_last = 1.0 * (first >= most), 1.0 * (first < most) * (last >= most)
     states = on_first * stage.first_bytes + on_last * stage.last_bytes + (1 - on_first - on_last) * stage.middle_bytes
@@ -215,14 +195,15 @@ def _exposed(
     free_hb: Any,
     free_nic: Any,
     pass_s: Any,
-    grown: Any,
+    passes_left: Any,
     per_chunk: Any,
     per_layer: Any,
 ) -> Any:
     """What is exposed of an exchange once an iteration; see `critical_path`.
 
-    pass_s: t_b or t_f of a micro-batch. grown: (1 + (v - 1) q) / v. per_chunk, per_layer: 1 / v and 1 / n.
+    pass_s: t_b or t_f of a micro-batch. passes_left: (1 + (v - 1) q) / v, passes behind which gradients leave.
+    per_chunk, per_layer: 1 / v and 1 / n.
     """
     rate = smaller(1 - (hb_s > 0) * (1 - free_hb), 1 - (nic_s > 0) * (1 - free_nic))
     hides = rate * pass_s
-    return larger(larger((link_s - hides) * per_chunk, link_s - hides * grown), link_s * per_layer)
+    return larger(larger((link_s - hides) * per_chunk, link_s - hides * passes_left), link_s * per_layer)

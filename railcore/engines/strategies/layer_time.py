@@ -1,5 +1,7 @@
 """Time and memory of one transformer layer for one micro-batch on one rank, for many strategies at once.
 
+It equals the readable model, `training.layer`; a test holds it to that.
+
 Compute by kind, communication as link time and exposed time, and activations. Symbols as in
 `railcore.training.transformer`, and u = s b / c tokens of a micro-batch on a rank.
 """
@@ -86,14 +88,22 @@ def layer_costs(
     -------
     Costs, arrays of the same shape.
     """
-    at = _Slices(model, runtime, columns)
-    work = _passes(machine, runtime, at)
-    gather = _input_gather(machine, at)
+    rank = _Ranks(model, runtime, columns)
+    work = _passes(machine, runtime, rank)
+    gather = _input_gather(machine, rank)
     forward_s, backward_s = _both_passes(work)
-    full, selective = at.recompute == 2, (at.recompute == 1) & (not runtime.fused_attention)
+    full, selective = rank.recompute == 2, (rank.recompute == 1) & (not runtime.fused_attention)
     again = np.select([full, selective], [forward_s, work["attention"].forward], 0.0)
-    kept, whole = (_kept_bytes(machine, runtime, at, level) for level in (at.recompute, 0))
-    regained = at.operators * ELEMENT_BYTES * at.u * model.hidden * (1 - 1 / at.t) * at.kept_inputs * (at.recompute < 2)
+    kept, whole = (_kept_bytes(machine, runtime, rank, level) for level in (rank.recompute, 0))
+    regained = (
+        rank.operators
+        * ELEMENT_BYTES
+        * rank.u
+        * model.hidden
+        * (1 - 1 / rank.t)
+        * rank.kept_inputs
+        * (rank.recompute < 2)
+    )
     links = {name: (work[name].link_forward, work[name].link_backward) for name in LINK_KINDS}
     forward_links = [forward for forward, _ in links.values()]
     busy_forward = _sum(forward_links)
@@ -105,25 +115,27 @@ def layer_costs(
         backward_s=backward_s + again,
         busy_forward=busy_forward,
         busy_backward=_sum([backward for _, backward in links.values()]).plus(busy_forward.times(full)),
-        logits_s=_logits_time(machine, runtime, at) + logits.time_s,
+        logits_s=_logits_time(machine, runtime, rank) + logits.time_s,
         logits_links=logits,
-        boundary_bytes=ELEMENT_BYTES * at.u * model.hidden / (at.t if runtime.scatter_gather else at.sliced_by),
-        boundary_gather=gather.times(np.where(at.sliced, 0.0, 1.0) * runtime.scatter_gather),
+        boundary_bytes=ELEMENT_BYTES * rank.u * model.hidden / (rank.t if runtime.scatter_gather else rank.sliced_by),
+        boundary_gather=gather.times(np.where(rank.sliced, 0.0, 1.0) * runtime.scatter_gather),
         kept_bytes=kept + regained,
         working_bytes=whole * full,
-        logits_bytes=(ELEMENT_BYTES + 4) * at.u * model.vocabulary / at.t,
+        logits_bytes=(ELEMENT_BYTES + 4) * rank.u * model.vocabulary / rank.t,
     )
 
 
-def _kept_bytes(machine: Machine, runtime: Runtime, at: "_Slices", level: Any) -> Any:
+def _kept_bytes(machine: Machine, runtime: Runtime, rank: "_Ranks", level: Any) -> Any:
     """Activations that a layer keeps; what only products need, their inputs, has one byte an element in fp8."""
     fused = {"fused_attention": runtime.fused_attention, "dropout": runtime.dropout}
     model = (
-        replace(at.model, imbalance=at.copies / at.model.top_k) if runtime.capacity and at.model.experts else at.model
+        replace(rank.model, imbalance=rank.copies / rank.model.top_k)
+        if runtime.capacity and rank.model.experts
+        else rank.model
     )
-    kinds = model.layer_activation_bytes(at.b, at.t, at.c, at.sliced, level, mixture_share=at.mixed, **fused)
+    kinds = model.layer_activation_bytes(rank.b, rank.t, rank.c, rank.sliced, level, mixture_share=rank.mixed, **fused)
     if machine.precision == "fp8":
-        matrices = at.model.ffn_matrices
+        matrices = rank.model.ffn_matrices
         shares = {"inputs": 0.75, "feed-forward": (2 * matrices - 1) / (2 * matrices)}
         narrow = {kind: np.where(np.asarray(level) < 2, share, 1.0) for kind, share in shares.items()}
         kinds = {kind: size * narrow.get(kind, 1.0) for kind, size in kinds.items()}
@@ -144,7 +156,7 @@ def layer_passes(
     -------
     Seconds, arrays of the columns' shape.
     """
-    return _passes(machine, runtime, _Slices(model, runtime, columns))
+    return _passes(machine, runtime, _Ranks(model, runtime, columns))
 
 
 def _copies(model: Transformer, runtime: Runtime) -> float:
@@ -157,8 +169,8 @@ def _copies(model: Transformer, runtime: Runtime) -> float:
     return float(capacity_copies(model.top_k, capacity, model.imbalance, padded=bool(runtime.capacity)))
 
 
-class _Slices:
-    """What a rank has of a layer, arrays of one shape: b, t, c, e, u tokens, and the share of mixture layers."""
+class _Ranks:
+    """What a rank has of a layer, as `training.layer.Rank`, in arrays of one shape: b, t, c, e ranks and u tokens."""
 
     def __init__(self, model: Transformer, runtime: Runtime, columns: Mapping[str, np.ndarray]) -> None:
         self.model = model
@@ -196,20 +208,20 @@ def _sum(links: list[Any]) -> LinkTimes:
     return total
 
 
-def _passes(machine: Machine, runtime: Runtime, at: _Slices) -> dict[str, PassTimes]:
-    products = _linear_times(machine, runtime, at)
-    attention = _attention(machine, runtime, at)
+def _passes(machine: Machine, runtime: Runtime, rank: _Ranks) -> dict[str, PassTimes]:
+    products = _linear_times(machine, runtime, rank)
+    attention = _attention(machine, runtime, rank)
     compute = {
         "linear": PassTimes(products[0], products[1] + products[2]),
         "attention": attention,
-        "elementwise": _elementwise(machine, runtime, at),
+        "elementwise": _elementwise(machine, runtime, rank),
     }
     work = compute | {
-        "tensor": _tensor_traffic(machine, runtime, at, products),
-        "context": _context_traffic(machine, runtime, at, attention),
-        "expert": _expert_traffic(machine, runtime, at, *_both_passes(compute)),
+        "tensor": _tensor_traffic(machine, runtime, rank, products),
+        "context": _context_traffic(machine, runtime, rank, attention),
+        "expert": _expert_traffic(machine, runtime, rank, *_both_passes(compute)),
     }
-    return work | {"host": _host_waits(machine, runtime, at, *_both_passes(work))}
+    return work | {"host": _host_waits(machine, runtime, rank, *_both_passes(work))}
 
 
 def _both_passes(work: Mapping[str, PassTimes]) -> tuple[Any, Any]:
@@ -217,20 +229,20 @@ def _both_passes(work: Mapping[str, PassTimes]) -> tuple[Any, Any]:
     return sum(kind.forward for kind in work.values()), sum(kind.backward for kind in work.values())
 
 
-def _host_waits(machine: Machine, runtime: Runtime, at: _Slices, forward: Any, backward: Any) -> PassTimes:
+def _host_waits(machine: Machine, runtime: Runtime, rank: _Ranks, forward: Any, backward: Any) -> PassTimes:
     """What a layer takes beyond its time on the GPU because the host starts its operators.
 
     Eager, the longer of both times counts. So it does for mixture layers without capacity (dropless) and graphs, where
     the host waits for the numbers of tokens and cannot run ahead; of the shorter time dropless_serial_share adds to it.
     """
-    dropless = bool(at.model.experts) and not runtime.capacity and not runtime.host_ahead
+    dropless = bool(rank.model.experts) and not runtime.capacity and not runtime.host_ahead
     if not (runtime.eager or dropless):
         return PassTimes(0 * forward, 0 * backward)
-    operators = [machine.forward_operators + 0 * at.u, machine.backward_operators + 0 * at.u]
-    if at.model.experts:
+    operators = [machine.forward_operators + 0 * rank.u, machine.backward_operators + 0 * rank.u]
+    if rank.model.experts:
         scaling = "current" if machine.precision == "fp8" else "none"
-        found = host_operators(at.local, scaling=scaling, bias=at.model.biases)
-        operators = [plain + at.mixed * more for plain, more in zip(operators, found, strict=True)]
+        found = host_operators(rank.local, scaling=scaling, bias=rank.model.biases)
+        operators = [plain + rank.mixed * more for plain, more in zip(operators, found, strict=True)]
     serial = machine.dropless_serial_share * dropless
     waits = [
         host_bound_time(gpu, count * machine.launch_s, serial) - gpu
@@ -243,12 +255,12 @@ def _gather(machine: Machine, message_bytes: Any, group: GroupLevels) -> LinkTim
     return machine.gather_links(message_bytes, *group.in_domains(machine.hb_domain_size))
 
 
-def _input_gather(machine: Machine, at: _Slices) -> LinkTimes:
+def _input_gather(machine: Machine, rank: _Ranks) -> LinkTimes:
     """AllGather of a layer's input among its tensor ranks."""
-    return _gather(machine, ELEMENT_BYTES * at.u * at.model.hidden, at.groups["tensor"])
+    return _gather(machine, ELEMENT_BYTES * rank.u * rank.model.hidden, rank.groups["tensor"])
 
 
-def _linear_times(machine: Machine, runtime: Runtime, at: _Slices) -> list[Any]:
+def _linear_times(machine: Machine, runtime: Runtime, rank: _Ranks) -> list[Any]:
     """Times of a layer's products with weights: forward, of the inputs' gradients, of the weights' gradients.
 
     Rows x columns, inner side: attention u x its `attention_matrices`; feed-forward u x (m - 1) f / t, h and
@@ -256,42 +268,42 @@ def _linear_times(machine: Machine, runtime: Runtime, at: _Slices) -> list[Any]:
     `_copies`. A whole expert has the full width, and of each rank's u / t tokens. Gradients of weights are added up
     over micro-batches in the product itself, unless each goes its way at once (eager).
     """
-    model = at.model
+    model = rank.model
 
     def feed_forward(width: Any) -> tuple[tuple[Any, Any], ...]:
         return ((model.ffn_matrices - 1) * width, model.hidden), (model.hidden, width)
 
-    slices = np.where(at.whole, at.t, 1.0)
-    each = at.u / slices * at.copies * at.e / max(model.experts, 1)  # tokens of an expert
-    rows: list[tuple[Any, ...]] = [(1.0, at.u, n, k, 1) for n, k in model.attention_matrices(at.t)]
+    slices = np.where(rank.whole, rank.t, 1.0)
+    each = rank.u / slices * rank.copies * rank.e / max(model.experts, 1)  # tokens of an expert
+    rows: list[tuple[Any, ...]] = [(1.0, rank.u, n, k, 1) for n, k in model.attention_matrices(rank.t)]
     if model.mixture_share < 1:
-        rows += [(1 - at.mixed, at.u, n, k, 1) for n, k in feed_forward(model.ffn_hidden / at.t)]
+        rows += [(1 - rank.mixed, rank.u, n, k, 1) for n, k in feed_forward(model.ffn_hidden / rank.t)]
     if model.experts:
-        width = model.expert_hidden * slices / at.t
-        rows += [(at.mixed * at.local, each, n, k, 1) for n, k in feed_forward(width)]
+        width = model.expert_hidden * slices / rank.t
+        rows += [(rank.mixed * rank.local, each, n, k, 1) for n, k in feed_forward(width)]
         if model.shared_hidden:
-            rows += [(at.mixed, at.u, n, k, 1) for n, k in feed_forward(model.shared_hidden / at.t)]
+            rows += [(rank.mixed, rank.u, n, k, 1) for n, k in feed_forward(model.shared_hidden / rank.t)]
     fp8 = machine.precision == "fp8"
     moved = runtime.gradient_result_bytes
     passes = [[share * time for time in product_passes(machine, m, n, k, q, fp8, moved)] for share, m, n, k, q in rows]
     return [sum(times) for times in zip(*passes, strict=True)]
 
 
-def _attention(machine: Machine, runtime: Runtime, at: _Slices) -> PassTimes:
+def _attention(machine: Machine, runtime: Runtime, rank: _Ranks) -> PassTimes:
     """Scores and their use of the values; a context rank has s / c queries and all keys.
 
     Unfused: b a / t products s / c x s, d and s / c x d, s, whatever the window, and a softmax of 4 and 6 bytes a
     score, dropout 5 and 5 more. Fused: 2 s^2 d / c FLOPs a head at the share of bf16_rate that the kernel reaches on
     s / c tokens, and 2.5 times that backward; a window of w keys leaves w (2 - w / s) s of the s^2.
     """
-    model, s = at.model, float(at.model.sequence_length)
-    heads, wide = at.b * model.heads / at.t, model.query_dim + model.value_dim
+    model, s = rank.model, float(rank.model.sequence_length)
+    heads, wide = rank.b * model.heads / rank.t, model.query_dim + model.value_dim
     if runtime.fused_attention:
         met = sum(share * keys * (2 - keys / s) for share, keys in model.attention_spans())
-        rate = machine.bf16_rate * machine.attention_share(runtime.attention, s / at.c)
-        forward = heads * s * met / at.c * wide / rate + machine.kernel_s
+        rate = machine.bf16_rate * machine.attention_share(runtime.attention, s / rank.c)
+        forward = heads * s * met / rank.c * wide / rate + machine.kernel_s
         return PassTimes(forward, 2.5 * forward)
-    rows = s / at.c
+    rows = s / rank.c
     passes = [
         product_passes(machine, rows, s, model.query_dim, heads),
         product_passes(machine, rows, model.value_dim, s, heads),
@@ -302,7 +314,7 @@ def _attention(machine: Machine, runtime: Runtime, at: _Slices) -> PassTimes:
     return PassTimes(forward + softmax[0], inputs + weights + softmax[1])
 
 
-def _elementwise(machine: Machine, runtime: Runtime, at: _Slices) -> PassTimes:
+def _elementwise(machine: Machine, runtime: Runtime, rank: _Ranks) -> PassTimes:
     """Kernels that move their operands through HBM once.
 
     A row is bytes of a token forward and backward. Norms and residuals are over t where sequence_parallel, and half as
@@ -311,12 +323,12 @@ def _elementwise(machine: Machine, runtime: Runtime, at: _Slices) -> PassTimes:
     for the gradients of its weights, adds up the gradients at every residual, sums a product's gradient over the tokens
     for its bias, and joins the gradients of queries, keys and values.
     """
-    model, t = at.model, at.t
+    model, t = rank.model, rank.t
     norms = 1 if model.parallel_block else 2
-    narrow = norms * model.hidden / at.sliced_by
-    mixture = model.expert_hidden * at.copies + model.shared_hidden
-    wide = (model.ffn_hidden + (mixture - model.ffn_hidden) * at.mixed) / t
-    ordered = 8 * model.hidden * at.copies * at.mixed / t * np.where(at.local > 1, 2, 1)
+    narrow = norms * model.hidden / rank.sliced_by
+    mixture = model.expert_hidden * rank.copies + model.shared_hidden
+    wide = (model.ffn_hidden + (mixture - model.ffn_hidden) * rank.mixed) / t
+    ordered = 8 * model.hidden * rank.copies * rank.mixed / t * np.where(rank.local > 1, 2, 1)
     rotary = model.rope_dim * (model.heads + 1) if model.kv_rank else model.head_dim * (model.heads + model.kv_heads)
     turned = 0 if model.positions else 4 * rotary / t
     joined = model.head_dim * (model.heads + 2 * model.kv_heads) / t
@@ -334,11 +346,11 @@ def _elementwise(machine: Machine, runtime: Runtime, at: _Slices) -> PassTimes:
     counts = machine.forward_operators, machine.backward_operators
     kernels = [max(count - own, 0) for count, own in zip(counts, OWN_KERNELS, strict=True)]
     return PassTimes(
-        *(at.u * size / machine.hbm_Bps + n * machine.kernel_s for size, n in zip(moved, kernels, strict=True))
+        *(rank.u * size / machine.hbm_Bps + n * machine.kernel_s for size, n in zip(moved, kernels, strict=True))
     )
 
 
-def _tensor_traffic(machine: Machine, runtime: Runtime, at: _Slices, products: list[Any]) -> PassTimes:
+def _tensor_traffic(machine: Machine, runtime: Runtime, rank: _Ranks, products: list[Any]) -> PassTimes:
     """Of tensor ranks: gathers and sums of activations around the products, hidden as the runtime can.
 
     Each of two operators (one in a parallel block; a mixture's routed experts count with each copy of a token, with
@@ -349,21 +361,21 @@ def _tensor_traffic(machine: Machine, runtime: Runtime, at: _Slices, products: l
     both passes; one piece stays exposed. fp8_tensor: a gather moves half the bytes. What is sliced of the routed
     experts is gathered with their tokens, and never hidden.
     """
-    gather = _input_gather(machine, at)
+    gather = _input_gather(machine, rank)
     narrow = 0.5 if runtime.fp8_tensor and machine.precision == "fp8" else 1.0
-    again = np.where(at.sliced & ~(at.kept_inputs > 0), narrow, 0.0)
-    forward = gather.times(at.operators * (1 + narrow))
-    backward = gather.times(at.operators * (1 + narrow + again))
+    again = np.where(rank.sliced & ~(rank.kept_inputs > 0), narrow, 0.0)
+    forward = gather.times(rank.operators * (1 + narrow))
+    backward = gather.times(rank.operators * (1 + narrow + again))
     if runtime.overlap_tensor_forward:
-        behind = (at.t - 1) / at.t
+        behind = (rank.t - 1) / rank.t
         windows = behind * products[0], behind * (products[1] + products[2])
-        first = np.maximum(forward.time_s - windows[0], forward.time_s / at.t)
-        second = np.maximum(backward.time_s - windows[1], backward.time_s / at.t)
+        first = np.maximum(forward.time_s - windows[0], forward.time_s / rank.t)
+        second = np.maximum(backward.time_s - windows[1], backward.time_s / rank.t)
     else:
         first = forward.time_s
         second = backward.time_s - np.minimum(forward.time_s * runtime.overlap_tensor, products[2])
     dense = _traffic(runtime.interference(machine), first, second, forward, backward)
-    experts = gather.times(2 * at.expert_operators)
+    experts = gather.times(2 * rank.expert_operators)
     return PassTimes(
         dense.forward + experts.time_s,
         dense.backward + experts.time_s,
@@ -378,27 +390,27 @@ def _traffic(interference: float, forward: Any, backward: Any, *links: LinkTimes
     return PassTimes(forward + lost[0], backward + lost[1], *links)
 
 
-def _context_traffic(machine: Machine, runtime: Runtime, at: _Slices, attention: PassTimes) -> PassTimes:
+def _context_traffic(machine: Machine, runtime: Runtime, rank: _Ranks, attention: PassTimes) -> PassTimes:
     """Of context ranks, which gather keys and values behind the scores, twice in the backward pass."""
-    model = at.model
-    heads = model.heads / at.t if model.kv_rank else model.kv_heads_of_rank(at.t)
+    model = rank.model
+    heads = model.heads / rank.t if model.kv_rank else model.kv_heads_of_rank(rank.t)
     wide = heads * (model.query_dim + model.value_dim)
-    ring = _gather(machine, ELEMENT_BYTES * model.sequence_length * at.b * wide, at.groups["context"])
+    ring = _gather(machine, ELEMENT_BYTES * model.sequence_length * rank.b * wide, rank.groups["context"])
     first = np.maximum(ring.time_s - attention.forward, 0.0)
     second = np.maximum(2 * ring.time_s - attention.backward, 0.0)
     return _traffic(runtime.interference(machine), first, second, ring, ring.times(2))
 
 
-def _expert_traffic(machine: Machine, runtime: Runtime, at: _Slices, forward_s: Any, backward_s: Any) -> PassTimes:
+def _expert_traffic(machine: Machine, runtime: Runtime, rank: _Ranks, forward_s: Any, backward_s: Any) -> PassTimes:
     """Tokens on their way to their experts and back, in each pass.
 
     overlap_expert: behind the compute of another micro-batch, forward_s and backward_s, no more than
     exchange_hidden_share of them.
     """
-    if not at.model.experts:
-        return PassTimes(0 * at.u, 0 * at.u, *[LinkTimes(0 * at.u, 0 * at.u, 0 * at.u)] * 2)
-    there, back = (_exchange(machine, runtime, at, size) for size in (runtime.dispatch_bytes, ELEMENT_BYTES))
-    forward, backward = there.plus(back).times(at.mixed), back.times(2 * at.mixed)
+    if not rank.model.experts:
+        return PassTimes(0 * rank.u, 0 * rank.u, *[LinkTimes(0 * rank.u, 0 * rank.u, 0 * rank.u)] * 2)
+    there, back = (_exchange(machine, runtime, rank, size) for size in (runtime.dispatch_bytes, ELEMENT_BYTES))
+    forward, backward = there.plus(back).times(rank.mixed), back.times(2 * rank.mixed)
     if not runtime.overlap_expert:
         return PassTimes(forward.time_s, backward.time_s, forward, backward)
     least = 1 - machine.exchange_hidden_share
@@ -409,22 +421,22 @@ def _expert_traffic(machine: Machine, runtime: Runtime, at: _Slices, forward_s: 
     return _traffic(runtime.interference(machine), exposed[0], exposed[1], forward, backward)
 
 
-def _exchange(machine: Machine, runtime: Runtime, at: _Slices, element_bytes: int) -> LinkTimes:
+def _exchange(machine: Machine, runtime: Runtime, rank: _Ranks, element_bytes: int) -> LinkTimes:
     """One way of the tokens of a rank: a copy for each expert, or for each HB domain with one of them."""
-    model, (x, y) = at.model, at.groups["expert"].in_domains(machine.hb_domain_size)
-    tokens = at.u / at.t
+    model, (x, y) = rank.model, rank.groups["expert"].in_domains(machine.hb_domain_size)
+    tokens = rank.u / rank.t
     if runtime.dispatcher == "copies":
-        return machine.all_to_all_links(element_bytes * tokens * model.hidden * at.copies, x, y)
+        return machine.all_to_all_links(element_bytes * tokens * model.hidden * rank.copies, x, y)
     ranks = np.gcd(x * y, model.experts)  # what does not divide has its obstacle elsewhere
     inside = np.gcd(x, ranks)
     sizes = (tokens, model.hidden, model.experts, model.top_k, ranks, inside)
     nic_bytes, hb_bytes = dispatch_bytes(*sizes, "nodes", element_bytes, model.expert_groups, model.token_groups)
-    busiest = at.copies / model.top_k  # rank's rows over the mean
+    busiest = rank.copies / model.top_k  # rank's rows over the mean
     return machine.routed_links(busiest * hb_bytes, busiest * nic_bytes, x, y)
 
 
-def _logits_time(machine: Machine, runtime: Runtime, at: _Slices) -> Any:
+def _logits_time(machine: Machine, runtime: Runtime, rank: _Ranks) -> Any:
     """Compute of logits and loss, in bf16."""
-    columns = at.model.vocabulary / at.t
-    products = product_passes(machine, at.u, columns, at.model.hidden, gradient_bytes=runtime.gradient_result_bytes)
-    return sum(products) + LOSS_BYTES * at.u * columns / machine.hbm_Bps
+    columns = rank.model.vocabulary / rank.t
+    products = product_passes(machine, rank.u, columns, rank.model.hidden, gradient_bytes=runtime.gradient_result_bytes)
+    return sum(products) + LOSS_BYTES * rank.u * columns / machine.hbm_Bps
