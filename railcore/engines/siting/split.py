@@ -13,7 +13,7 @@ all. `search.nearest_places` then finds the least D and the spare power at it by
 or more for one D on 1,300 candidates of radius 100 km, the search takes 0.1 s.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from inspect import signature
 from typing import Any
@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from railcore.engines.siting.areas import Area, Point
+from railcore.engines.siting.areas import Area
 from railcore.engines.siting.search import nearest_places, strongest_places
 from railcore.engines.siting.split_problem import OBJECTIVES, SiteOptions, SplitTerms, site_options, undominated_sites
 from railcore.facts import units
@@ -243,22 +243,35 @@ class FoundPlaces:
 
 
 @checked
+@dataclass(frozen=True)
+class Survey:
+    """Which plants count, and how densely centres are laid.
+
+    step_deg: degrees between centres.
+    oil: whether plants that burn oil count.
+    coal_basis, most_coal: share of coal, of "capacity" or "energy", from which it dominates a place.
+    reserve: largest producer that lines must replace: "unit", "site" or "none".
+    """
+
+    step_deg: float = 0.25
+    oil: bool = True
+    coal_basis: str = "capacity"
+    most_coal: float = 0.5
+    reserve: str = "unit"
+
+
+SURVEY, ANYWHERE = Survey(), Area()
+
+
+@checked
 def find_places(
     grid: PowerGrid,
     demand_w: Quantity,
     radius_m: Quantity,
     rule: str = AFTER_LOAD,
     k: int = 1,
-    asked: Mapping[str, Any] | None = None,
-    oil: bool = True,
-    step_deg: float = 0.25,
-    coal_basis: str = "capacity",
-    near: str | Point | None = None,
-    near_m: Quantity | None = None,
-    states: str | Sequence[str] = (),
-    authorities: str | Sequence[str] = (),
-    most_people: float | None = None,
-    people_m: Quantity = 50e3,
+    area: Area = ANYWHERE,
+    survey: Survey = SURVEY,
     **terms: Any,
 ) -> FoundPlaces:
     """The best k places that feed a demand together.
@@ -269,16 +282,15 @@ def find_places(
         Whose plants feed it.
     demand_w, radius_m
         Power of all places together [W], and how far a plant may lie from its place [m].
-    rule, asked
-        Requirement rule, one of `supply.RULES`, by default what the load nearby leaves; most_coal and reserve of
-        `supply.eligible`.
+    rule
+        Requirement rule, one of `supply.RULES`, by default what the load nearby leaves.
     k
         Number of places.
-    oil, step_deg, coal_basis
-        As in `candidates.candidates`.
-    near, near_m, states, authorities, most_people, people_m
-        Where places may be, as in `areas.Area`: near="Chicago" or (41.9, -87.6) with near_m [m], states=["IL"],
-        authorities=["PJM"], most_people=100e3. They hold for the place: its plants may lie radius_m farther.
+    area
+        Where places may be, such as Area(near="Chicago", near_m=300e3) or Area(states=["IL"]). It holds for the place:
+        its plants may lie radius_m farther.
+    survey
+        Which plants count, and how densely centres are laid.
     terms
         Of `split`, as in `SplitTerms`; least_separation_m is by default just over two radii, so that circles do
         not overlap.
@@ -296,9 +308,8 @@ def find_places(
     known = {*signature(find_places).parameters, *(term.name for term in fields(SplitTerms))} - {"terms"}
     if stray := [name for name in terms if name not in known]:
         raise UnknownName("argument of find_places", stray[0], known)
-    area = Area(near, near_m, states, most_people, people_m, authorities)
-    every = area.candidates(grid, radius_m, step_deg, oil, coal_basis)
-    options = site_options(every, rule, **(asked or {}))
+    every = area.candidates(grid, radius_m, survey.step_deg, survey.oil, survey.coal_basis)
+    options = site_options(every, rule, survey.most_coal, survey.reserve)
     try:
         chosen = split(options, demand_w, k, **{"least_separation_m": 2 * radius_m + units.km, **terms})
     except NoPlaces as error:

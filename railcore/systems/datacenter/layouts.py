@@ -95,7 +95,7 @@ class Layer:
     heads: int
     precision: Precision
     name: str = ""
-    made_by = "layer(model, bytes_of)"
+    made_by = "model_layer(model, bytes_of)"
 
     @property
     def state_bytes(self) -> dict[str, Any]:
@@ -207,7 +207,7 @@ class Layout:
     rack_gpus: Any
     layers: Any
     warnings: tuple[str, ...] = ()
-    made_by = "layout(layer, site)"
+    made_by = "rack_layout(layer, site)"
 
     @property
     def replicas(self) -> Any:

@@ -339,7 +339,7 @@ class Site:
     datacenters: Any = 1
     one_way_delay_s: Any = 0.0
     tail_loss_rtts: Any = 0.0
-    made_by = "site(racks, platform, rate)"
+    made_by = "datacenter_site(racks, platform, rate)"
 
     def __post_init__(self) -> None:
         for name in ("racks", "rack_gpus", "datacenters"):
