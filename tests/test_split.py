@@ -9,7 +9,7 @@ from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.sparse import csr_array
 
 from railcore.engines.siting.search import strongest_places
-from railcore.engines.siting.split import split, splits
+from railcore.engines.siting.split import best_split, splits
 from railcore.engines.siting.split_problem import SiteOptions, SplitConstraints, SplitTerms, undominated_sites
 from railcore.facts.globe import great_circle_distance
 
@@ -77,7 +77,7 @@ terms_of = st.fixed_dictionaries(
 
 
 def solve(options, terms, objective, resolution_m=0.0):
-    return split(
+    return best_split(
         options,
         terms["demand"],
         terms["k"],
@@ -131,7 +131,7 @@ def test_shortest_is_the_programme_s_answer():
     """Second way at a size beyond combinations: one D of the programme is feasible, the next shorter is not."""
     options = make(5, n=60, plants=60, span=8.0)
     k, demand, separation = 4, 1.6e9, 120 * km
-    found = split(options, demand, k, least_separation_m=separation, resolution_m=0)
+    found = best_split(options, demand, k, least_separation_m=separation, resolution_m=0)
     far = table(options)
     shared = (options.plants @ options.plants.T).toarray() > 0
 
@@ -206,7 +206,7 @@ def test_circles_too_far_apart_to_share_a_plant_dominate_without_a_subset():
     assert undominated_sites(circles, 20 * km, separation_m=100 * km).tolist() == [1, 2, 3]  # may still share a plant
     assert undominated_sites(circles, 20 * km, separation_m=101 * km).tolist() == [2, 3]
     assert undominated_sites(replace(circles, radius_m=np.inf), 20 * km, separation_m=1e9).tolist() == [1, 2, 3]
-    assert split(circles, 8e0, 2, least_separation_m=300 * km).terms.resolution_m == 50 * km
+    assert best_split(circles, 8e0, 2, least_separation_m=300 * km).terms.resolution_m == 50 * km
 
 
 @settings(max_examples=25, deadline=None)
@@ -221,7 +221,7 @@ def test_resolution_bounds_the_distance_of_circles_far_apart(seed, within):
 
     def longest(separation, resolution):
         try:
-            return split(circles, **terms, least_separation_m=separation, resolution_m=resolution).longest_m
+            return best_split(circles, **terms, least_separation_m=separation, resolution_m=resolution).longest_m
         except ValueError:
             return np.inf
 
@@ -235,11 +235,11 @@ def test_resolution_bounds_the_distance_of_circles_far_apart(seed, within):
 def test_both_ways_to_the_spare_power_of_the_shortest(seed):
     """Cliques tried one by one and the programme; and all candidates at once or from some of them first."""
     options = make(seed, n=40, plants=60, span=7.0)
-    found = split(options, 1e9, 3, least_separation_m=80 * km, resolution_m=0)
+    found = best_split(options, 1e9, 3, least_separation_m=80 * km, resolution_m=0)
     for name, value in (("_FEW", -1), ("_MANY", 10)):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(f"railcore.engines.siting.search.{name}", value)
-            other = split(options, 1e9, 3, least_separation_m=80 * km, resolution_m=0)
+            other = best_split(options, 1e9, 3, least_separation_m=80 * km, resolution_m=0)
         assert other.longest_m == pytest.approx(found.longest_m, rel=1e-9)
         assert other.spare_w == pytest.approx(found.spare_w, rel=1e-9)
 
@@ -248,18 +248,18 @@ def test_equal_distances_of_places_that_belong_to_no_k():
     """A pair just as far apart as the longest of the three, alone elsewhere."""
     longitude = [-100, -99, -98, -90, -88.0]
     options = SiteOptions(np.full(5, 40.0), longitude, [3e9] * 5, csr_array(np.eye(5)), list("AAAAA"))
-    found = split(options, 3e9, 3, resolution_m=0)
+    found = best_split(options, 3e9, 3, resolution_m=0)
     assert sorted(found.places.tolist()) == [0, 1, 2]
     assert found.longest_m == pytest.approx(float(great_circle_distance(40, -90, 40, -88)), rel=1e-12)
 
 
 def test_one_place_is_the_strongest_that_feeds_all():
     options = make(3)
-    found = split(options, 1e8, 1)
+    found = best_split(options, 1e8, 1)
     assert found.usable_w[0] == options.power_w.max()
     assert (found.longest_m, found.power_w.tolist()) == (0.0, [1e8])
     held = options.authority[found.places[0]]
-    other = split(options, 1e8, 1, authority_caps={held: 0.0})
+    other = best_split(options, 1e8, 1, authority_caps={held: 0.0})
     assert options.authority[other.places[0]] != held
 
 
@@ -299,14 +299,14 @@ def test_power_dealt_between_unequal_places():
     plants = csr_array(np.eye(3))
     options = SiteOptions([40, 41, 42.0], [-100.0] * 3, [4e9, 2e9, 1e9], plants, ["A", "A", "B"])
     terms = dict(least_share=0.3, resolution_m=0)
-    found = split(options, 3e9, 3, **terms)
+    found = best_split(options, 3e9, 3, **terms)
     assert found.power_w.tolist() == pytest.approx(
         [1e8 * x for x in (3 + 21 * 37 / 61, 3 + 21 * 17 / 61, 3 + 21 * 7 / 61)]
     )
-    capped = split(options, 3e9, 3, authority_caps={"A": 2.1e9}, **terms)
+    capped = best_split(options, 3e9, 3, authority_caps={"A": 2.1e9}, **terms)
     assert capped.power_w[:2].sum() <= 2.1e9 * (1 + 1e-12) and capped.power_w.sum() == pytest.approx(3e9)
     with pytest.raises(ValueError, match=r"3 GW: the best have 2\.\d* GW"):
-        split(options, 3e9, 3, authority_caps={"A": 1.9e9}, **terms)
+        best_split(options, 3e9, 3, authority_caps={"A": 1.9e9}, **terms)
 
 
 def test_rows_of_every_k():
@@ -318,7 +318,7 @@ def test_rows_of_every_k():
     assert np.allclose(solved["part_w"] * solved["k"], 1.5e9)
     assert (solved["candidates"] >= solved["strong_enough"]).all()
     assert (solved["strong_enough"] >= solved["undominated"]).all()
-    assert split(options, 1.5e9, int(solved["k"].iloc[-1]), least_separation_m=50 * km).table(options).shape[1] == 6
+    assert best_split(options, 1.5e9, int(solved["k"].iloc[-1]), least_separation_m=50 * km).table(options).shape[1] == 6
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ def test_rows_of_every_k():
 def test_bad_terms_are_named(change, message):
     terms = {"demand_w": 1e9, "k": 2} | change
     with pytest.raises(ValueError, match=message):
-        split(make(1), **terms)
+        best_split(make(1), **terms)
 
 
 @pytest.mark.parametrize(

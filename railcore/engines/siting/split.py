@@ -67,7 +67,7 @@ class Split:
 
 
 @checked
-def split(options: SiteOptions, demand_w: float, k: int, objective: str = "shortest", **terms: Any) -> Split:
+def best_split(options: SiteOptions, demand_w: float, k: int, objective: str = "shortest", **terms: Any) -> Split:
     """The best k places that feed a demand together, as in the module's equations.
 
     Parameters
@@ -127,7 +127,7 @@ def splits(options: SiteOptions, demand_w: float, ks: Iterable[int] = range(1, 7
     rows = []
     for k in ks:
         try:
-            found = split(options, demand_w, k, **terms)
+            found = best_split(options, demand_w, k, **terms)
         except NoPlaces as error:
             row = {"places": (), "problem": str(error)}
         else:
@@ -292,7 +292,7 @@ def find_places(
     survey
         Which plants count, and how densely centres are laid.
     terms
-        Of `split`, as in `SplitTerms`; least_separation_m is by default just over two radii, so that circles do
+        Of `best_split`, as in `SplitTerms`; least_separation_m is by default just over two radii, so that circles do
         not overlap.
 
     Returns
@@ -302,7 +302,7 @@ def find_places(
     Raises
     ------
     ValueError
-        As in `Area`, `candidates`, `supply` and `split`: an area without places says which condition left how many, a
+        As in `Area`, `candidates`, `supply` and `best_split`: an area without places says which condition left how many, a
         demand that no k places meet how much the best have.
     """
     known = {*signature(find_places).parameters, *(term.name for term in fields(SplitTerms))} - {"terms"}
@@ -311,7 +311,7 @@ def find_places(
     every = area.candidates(grid, radius_m, survey.step_deg, survey.oil, survey.coal_basis)
     options = site_options(every, rule, survey.most_coal, survey.reserve)
     try:
-        chosen = split(options, demand_w, k, **{"least_separation_m": 2 * radius_m + units.km, **terms})
+        chosen = best_split(options, demand_w, k, **{"least_separation_m": 2 * radius_m + units.km, **terms})
     except NoPlaces as error:
         here = f"; searched: {units.counted(len(every), 'candidates')} {', '.join(area.words)}"
         raise NoPlaces(f"{error}{here if area.words else ''}") from None
