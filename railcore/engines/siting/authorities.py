@@ -57,7 +57,7 @@ def authority_row(code: str) -> pd.Series:
 
 
 def authority_caps(codes: Iterable[str]) -> dict[str, float]:
-    """Bound C - max L on the disposable power of authorities [W], at least 0: for `split`'s authority_caps.
+    """Bound C - max L on the disposable power of authorities [W], at least 0: for `best_split`'s authority_caps.
 
     codes: such as `SiteOptions.authority`. Authorities without known demand, such as those that have plants alone,
     have no cap and are left out, and so is "". Raises UnknownName for an unknown code.

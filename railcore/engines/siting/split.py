@@ -110,19 +110,19 @@ def best_split(options: SiteOptions, demand_w: float, k: int, objective: str = "
 
 @checked
 def splits(options: SiteOptions, demand_w: float, ks: Iterable[int] = range(1, 7), **terms: Any) -> pd.DataFrame:
-    """What `split` finds for each k, and why not where it finds none.
+    """What `best_split` finds for each k, and why not where it finds none.
 
     Parameters
     ----------
     options, demand_w, terms
-        As in `split`.
+        As in `best_split`.
     ks
         Numbers of places.
 
     Returns
     -------
     A row for each k: k, demand_w, longest_m, spare_w, part_w (most that a place carries), places (indices), candidates,
-    strong_enough, undominated, problem (empty, or what `split` says of the demand).
+    strong_enough, undominated, problem (empty, or what `best_split` says of the demand).
     """
     rows = []
     for k in ks:
@@ -302,8 +302,8 @@ def find_places(
     Raises
     ------
     ValueError
-        As in `Area`, `candidates`, `supply` and `best_split`: an area without places says which condition left how many, a
-        demand that no k places meet how much the best have.
+        As in `Area`, `candidates`, `supply` and `best_split`: an area without places says which condition left how
+        many, a demand that no k places meet how much the best have.
     """
     known = {*signature(find_places).parameters, *(term.name for term in fields(SplitTerms))} - {"terms"}
     if stray := [name for name in terms if name not in known]:
@@ -354,7 +354,7 @@ def sitings_by_objective(
     demand_w, ks
         Power of all places together [W], and the numbers of places to try.
     terms
-        Of `split`, without the objective.
+        Of `best_split`, without the objective.
 
     Returns
     -------
