@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from test_graph import fabrics
 
 from railcore.engines import degraded
-from railcore.engines.degraded import routed_flows
+from railcore.engines.degraded import routed_flows, slowdowns
 from railcore.engines.search import search
 from railcore.engines.strategies.iteration import iteration_times
 from railcore.facts import catalog
@@ -556,7 +556,7 @@ def test_faults_and_goodput_take_the_runtime_of_the_job(monkeypatch):
         told.append(runtime)
         return iteration_times(model, box, rows, runtime)
 
-    monkeypatch.setattr(degraded, "iteration_times", with_runtime)
+    monkeypatch.setattr(slowdowns, "iteration_times", with_runtime)
     times = {}
     for runtime in ("modern", "megatron2021"):
         told.clear()

@@ -29,7 +29,7 @@ class Passes(NamedTuple):
     backward: float
 
 
-class Traffic(NamedTuple):
+class LayerTraffic(NamedTuple):
     """A kind of traffic: seconds that it adds to each pass, and how long it takes and keeps links busy there."""
 
     exposed: Passes
@@ -262,7 +262,7 @@ def elementwise_times(rank: Rank) -> Passes:
     return Passes(moved[0] + starts[0], moved[1] + starts[1])
 
 
-def tensor_traffic(rank: Rank, forward_products: float, input_products: float, weight_products: float) -> Traffic:
+def tensor_traffic(rank: Rank, forward_products: float, input_products: float, weight_products: float) -> LayerTraffic:
     """Between tensor ranks: each operator gathers its input and scatters its output, an AllReduce in two halves.
 
     With sequence parallelism the backward pass gathers the input once more, unless it is kept. `overlap_tensor` hides
@@ -300,10 +300,10 @@ def tensor_traffic(rank: Rank, forward_products: float, input_products: float, w
     sliced = rank.model.experts and not rank.strategy.whole_experts
     routed = gather.times(2 * rank.mixtures * rank.copies if sliced else 0.0)
     both = Passes(dense.forward + routed.time_s, dense.backward + routed.time_s)
-    return Traffic(both, forward.plus(routed), backward.plus(routed))
+    return LayerTraffic(both, forward.plus(routed), backward.plus(routed))
 
 
-def context_traffic(rank: Rank, scores: Passes) -> Traffic:
+def context_traffic(rank: Rank, scores: Passes) -> LayerTraffic:
     """Between context ranks: keys and values are gathered behind the scores, twice in the backward pass."""
     model, strategy = rank.model, rank.strategy
     heads = model.heads / strategy.tensor if model.kv_rank else model.kv_heads_of_rank(strategy.tensor)
@@ -311,26 +311,26 @@ def context_traffic(rank: Rank, scores: Passes) -> Traffic:
     ring = rank.gather(ELEMENT_BYTES * model.sequence_length * strategy.micro_batch * wide, "context")
     forward, backward = ring, ring.times(2)
     exposed = [max(forward.time_s - scores.forward, 0.0), max(backward.time_s - scores.backward, 0.0)]
-    return Traffic(_with_lost_compute(rank, exposed, forward, backward), forward, backward)
+    return LayerTraffic(_with_lost_compute(rank, exposed, forward, backward), forward, backward)
 
 
-def expert_traffic(rank: Rank, compute: Passes) -> Traffic:
+def expert_traffic(rank: Rank, compute: Passes) -> LayerTraffic:
     """Tokens on their way to their experts and back, in each pass.
 
     compute: of another micro-batch [s], behind which `overlap_expert` hides at most exchange_hidden_share of it.
     """
     if not rank.model.experts:
-        return Traffic(Passes(0.0, 0.0), NO_LINK, NO_LINK)
+        return LayerTraffic(Passes(0.0, 0.0), NO_LINK, NO_LINK)
     there, home = _dispatch(rank, rank.runtime.dispatch_bytes), _dispatch(rank, ELEMENT_BYTES)
     forward, backward = there.plus(home).times(rank.mixtures), home.times(2 * rank.mixtures)
     if not rank.runtime.overlap_expert:
-        return Traffic(Passes(forward.time_s, backward.time_s), forward, backward)
+        return LayerTraffic(Passes(forward.time_s, backward.time_s), forward, backward)
     least = 1 - rank.machine.exchange_hidden_share
     exposed = [
         max(link.time_s - window, least * link.time_s)
         for link, window in zip((forward, backward), compute, strict=True)
     ]
-    return Traffic(_with_lost_compute(rank, exposed, forward, backward), forward, backward)
+    return LayerTraffic(_with_lost_compute(rank, exposed, forward, backward), forward, backward)
 
 
 def host_waits(rank: Rank, gpu: Passes) -> Passes:

@@ -62,8 +62,8 @@ def stage_of(rank: Rank, offload: tuple[str, ...] = ()) -> Stage:
     held = held_parameters(rank, layers)
     there = ["first", "last"] + ["middle"] * (strategy.pipeline > 2)
     most = max(held[stage][0] for stage in there), max(held[stage][1] for stage in there)
-    states = {stage: state_bytes(rank, held[stage], layers, offload) for stage in there}
-    fullest = state_bytes(rank, most, layers, ())
+    states = {stage: stage_state_bytes(rank, held[stage], layers, offload) for stage in there}
+    fullest = stage_state_bytes(rank, most, layers, ())
     updated = fullest["optimizer"] / OPTIMIZER_BYTES
     on_host = "optimizer" in offload
     host_s = (runtime.gradient_bytes + WEIGHT_BYTES) / machine.host_Bps + UPDATE_BYTES / machine.host_memory_Bps
@@ -106,7 +106,7 @@ def held_parameters(rank: Rank, layers: int) -> dict[str, tuple[float, float]]:
     }
 
 
-def state_bytes(rank: Rank, held: tuple[float, float], layers: int, offload: tuple[str, ...]) -> dict[str, float]:
+def stage_state_bytes(rank: Rank, held: tuple[float, float], layers: int, offload: tuple[str, ...]) -> dict[str, float]:
     """Bytes of weights, gradients and optimizer states, sharded as the strategy says (ZeRO, FSDP).
 
     A parameter has 2 bytes of weights, `accumulation_bytes` of gradients and 12 of optimizer states. Weights on the
