@@ -62,15 +62,17 @@ def plain_spread(gpu, runs):
 
 
 def rates(gpu):
-    return gpu.hb_Bps * gpu.hb_fraction, gpu.nic_Bps * gpu.nic_fraction
+    return gpu.hb_Bps * gpu.links.hb_fraction, gpu.nic_Bps * gpu.links.nic_fraction
 
 
 def plain_gather(gpu, size, runs, calls=1):
     """Time, HB busy, NIC busy of an AllGather of so many bytes."""
     x, y = plain_spread(gpu, runs)
     n, (hb, nic) = x * y, rates(gpu)
-    steps = calls * (math.ceil(math.log2(x)) * gpu.hb_latency_s + math.ceil(math.log2(y)) * gpu.nic_latency_s)
-    if gpu.two_phase_collectives:
+    steps = calls * (
+        math.ceil(math.log2(x)) * gpu.links.hb_latency_s + math.ceil(math.log2(y)) * gpu.links.nic_latency_s
+    )
+    if gpu.collectives.two_phase_collectives:
         first, then = (y - 1) / n * size / nic, (x - 1) / x * size / hb
         return first + then + steps, then, first
     if y == 1:
@@ -83,14 +85,14 @@ def plain_exchange(gpu, size, runs):
     """The same of an all-to-all of so many bytes a rank."""
     x, y = plain_spread(gpu, runs)
     hb, nic = rates(gpu)
-    start = (gpu.hb_latency_s if x > 1 else 0) + (gpu.nic_latency_s if y > 1 else 0)
+    start = (gpu.links.hb_latency_s if x > 1 else 0) + (gpu.links.nic_latency_s if y > 1 else 0)
     away = (y - 1) / y * size / nic
-    if gpu.routing == "direct":
+    if gpu.collectives.routing == "direct":
         near = (x - 1) / (x * y) * size / hb
-        layer = (x - 1) * (y - 1) / (x * y) * size * gpu.oversubscription / nic if x > 1 and y > 1 else 0.0
+        layer = (x - 1) * (y - 1) / (x * y) * size * gpu.links.oversubscription / nic if x > 1 and y > 1 else 0.0
         return max(near, away, layer) + start, near, away
     near = (x - 1) / x * size / hb
-    return (max(near, away) if gpu.pipelined else near + away) + start, near, away
+    return (max(near, away) if gpu.collectives.pipelined else near + away) + start, near, away
 
 
 def plain_places(experts, top_k, places, groups, drawn):
@@ -121,8 +123,8 @@ def plain_dispatch(model, gpu, runtime, runs, tokens, copies, element_bytes):
     size = element_bytes * tokens * model.hidden
     size *= copies / model.top_k
     near, away = size * of_ranks * (1 - 1 / x) / hb, size * of_domains * (1 - 1 / y) / nic
-    start = (gpu.hb_latency_s if x > 1 else 0) + (gpu.nic_latency_s if y > 1 else 0)
-    return (max(near, away) if gpu.pipelined else near + away) + start, near, away
+    start = (gpu.links.hb_latency_s if x > 1 else 0) + (gpu.links.nic_latency_s if y > 1 else 0)
+    return (max(near, away) if gpu.collectives.pipelined else near + away) + start, near, away
 
 
 def plain_product(gpu, m, n, k, batch=1, fp8=False, weights=True, result_bytes=2):
@@ -133,12 +135,20 @@ def plain_product(gpu, m, n, k, batch=1, fp8=False, weights=True, result_bytes=2
         if least is None or tiles * rows * columns < least[0] * least[1]:
             least = tiles, rows * columns
     tiles, area = least
-    size, cast, rate = 2, 0, gpu.bf16_rate * gpu.bf16_fraction
+    size, cast, rate = 2, 0, gpu.rates.bf16_rate * gpu.rates.bf16_fraction
     if fp8:
-        size, cast, rate = 1, 2 * m * k + (0 if weights else 2 * k * n), gpu.linear_rate * gpu.linear_fraction
-    flops = 2 * math.ceil(tiles * batch / gpu.processors) * gpu.processors * area * k
+        size, cast, rate = (
+            1,
+            2 * m * k + (0 if weights else 2 * k * n),
+            gpu.rates.linear_rate * gpu.rates.linear_fraction,
+        )
+    flops = 2 * math.ceil(tiles * batch / gpu.rates.processors) * gpu.rates.processors * area * k
     moved = batch * (size * (m * k + k * n) + result_bytes * m * n + cast)
-    return flops / (rate * gpu.sustained_fraction) + moved / (gpu.memory_Bps * gpu.memory_fraction) + gpu.kernel_s
+    return (
+        flops / (rate * gpu.rates.sustained_fraction)
+        + moved / (gpu.memory.memory_Bps * gpu.memory.memory_fraction)
+        + gpu.host.kernel_s
+    )
 
 
 def plain_matrices(model, t):

@@ -66,7 +66,7 @@ def small_grid() -> PowerGrid:
         (lambda: PhotonicRails(64, 8, ocs_ports=64, nic_Bps="400 Gbps").nic_Bps, 5e10),
         (lambda: machine.catalog_machine("DGX H100", nic_Bps="800 Gbps").nic_Bps, 1e11),
         (lambda: machine.catalog_machine("DGX H100", memory_bytes="141 GB", kernel_s="2 us").memory_bytes, 141e9),
-        (lambda: machine.catalog_machine("DGX H100", linear_rate="2 PFLOP/s").linear_rate, 2e15),
+        (lambda: machine.catalog_machine("DGX H100", linear_rate="2 PFLOP/s").rates.linear_rate, 2e15),
         (lambda: price_books.PriceBook(port="600 USD", transceiver="0.4 k USD").transceiver, 400),
         (lambda: price_books.PriceBook(port="20 W", transceiver="8 W", dac="100 mW").dac, 0.1),
         (lambda: dc.datacenter_size(budget_usd="10 G USD").budget_usd, 1e10),
@@ -384,7 +384,7 @@ FUZZED = {
     "catalog_model": (transformer.catalog_model, {"name": "Llama-3 70B", "sequence_length": 4096}),
     "Transformer": (transformer.Transformer, vars(MODEL)),
     "catalog_machine": (machine.catalog_machine, {"platform": "DGX H100", "precision": "fp8", "nic_Bps": 5e10}),
-    "Machine": (machine.Machine, vars(BOX)),
+    "Machine": (BOX.changed, BOX.values),
     "search": (
         search,
         {

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -80,10 +78,10 @@ def test_a_rule_that_nothing_obeys_costs_infinitely_much():
     obeying = min(search(model, H100, 16, 64, **limit).least_memory_bytes for limit in limits)
     anything = search(model, H100, 16, 64).least_memory_bytes
     assert anything < obeying
-    table = parallelism_rules.rules_of_thumb({"22B": model}, replace(H100, memory_bytes=anything), [16], 64)
+    table = parallelism_rules.rules_of_thumb({"22B": model}, H100.changed(memory_bytes=anything), [16], 64)
     assert table["id"].tolist() == ["to_512"] and np.isfinite(table["best_s"]).all()
     assert table["obeying_strategy"].tolist() == ["none fits"] and np.isinf(table["excess"]).all()
-    none = parallelism_rules.rules_of_thumb({"22B": model}, replace(H100, memory_bytes=anything / 2), [16], 64)
+    none = parallelism_rules.rules_of_thumb({"22B": model}, H100.changed(memory_bytes=anything / 2), [16], 64)
     assert none.empty and "excess" in none
 
 
@@ -196,7 +194,7 @@ def test_by_rate_takes_the_cluster_that_suffers_most():
     models, sizes = {"Llama-3 8B": LLAMA}, {"batches": {"Llama-3 8B": [64]}}
     table = slowdown_by_sustained_rate(models, H100, [8, 32], 8, [0.25, 1.0], **sizes)
     for row in table.to_dict("records"):
-        machine_then = replace(H100, sustained_fraction=row["sustained_fraction"])
+        machine_then = H100.changed(sustained_fraction=row["sustained_fraction"])
         large = best_times(models, machine_then, [32], [8], **sizes)
         assert row["Llama-3 8B"] == large.slowdown[large.hb_domain_size == 8].item() > 0
     assert table["Llama-3 8B"].is_monotonic_increasing
@@ -214,8 +212,8 @@ def test_readings_of_fig8_order_as_their_networks_do():
     assert largest["nothing hidden"] >= described >= largest["rings with all NICs of a domain"] >= 0
     box, options = iteration_claims.fig8_options(gh200)
     assert (
-        box.two_phase_collectives
-        and not gh200.two_phase_collectives
+        box.collectives.two_phase_collectives
+        and not gh200.collectives.two_phase_collectives
         and options["interleave"] == 1
         and "phases" not in options
     )

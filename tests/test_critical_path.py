@@ -98,7 +98,7 @@ def test_a_busy_link_hides_less():
 
 def test_without_overlap_nothing_hides():
     columns = Strategy(2, data=8, pipeline=2, interleave=2, sharding="optimizer").columns(64)
-    alone = replace(H100, collective_processors=0)
+    alone = H100.changed(collective_processors=0)
     apart = replace(MODERN, overlap_data=False, overlap_pipeline=False, overlap_tensor=False)
     found = iteration_times(DENSE, alone, columns, apart)
     assert found.breakdown["data_s"] == pytest.approx(found.links["data_link_s"])
@@ -109,8 +109,8 @@ def test_without_overlap_nothing_hides():
 def test_what_hides_slows_the_compute_beside_it():
     columns = Strategy(1, data=16, sharding="weights").columns(64)
     times = [
-        iteration_times(DENSE, replace(H100, collective_processors=count), columns).breakdown["data_s"]
-        for count in (0, 33, H100.processors)
+        iteration_times(DENSE, H100.changed(collective_processors=count), columns).breakdown["data_s"]
+        for count in (0, 33, H100.rates.processors)
     ]
     links = iteration_times(DENSE, H100, columns).links["data_link_s"]
     assert times[0] < times[1] < times[2] == pytest.approx(links)
@@ -141,7 +141,7 @@ def rows(model, gpus=64):
     st.booleans(),
 )
 def test_no_link_is_busy_for_longer_than_the_iteration(model, hb, nic, size, overlap, ring):
-    box = replace(H100, hb_Bps=10.0**hb, nic_Bps=10.0**nic, hb_domain_size=size)
+    box = H100.changed(hb_Bps=10.0**hb, nic_Bps=10.0**nic, hb_domain_size=size)
     runtime = replace(MODERN, overlap_data=overlap, overlap_pipeline=overlap, overlap_tensor_forward=ring)
     found = iteration_times(model, box, rows(model), runtime)
     for share in (found.hb_utilization, found.nic_utilization):
@@ -157,7 +157,7 @@ def test_no_link_is_busy_for_longer_than_the_iteration(model, hb, nic, size, ove
     st.sampled_from(((), ("activations",), ("optimizer", "weights"))),
 )
 def test_a_faster_part_is_never_slower(model, part, share, offload):
-    slow = replace(H100, **{part: share * getattr(H100, part)})
+    slow = H100.changed(**{part: share * H100.values[part]})
     times = [iteration_times(model, box, rows(model), MODERN, offload).total_s for box in (slow, H100)]
     assert np.all(times[0] >= times[1] * (1 - 1e-12))
 
@@ -211,7 +211,7 @@ def test_each_order_of_ranks_has_its_groups_where_the_critical_path_takes_them(o
 def test_obstacles_are_all_named():
     found = iteration_times(DENSE, H100, Strategy(3, pipeline=9, data=5), global_batch=7)
     assert found.limits.item() == "heads, layers, batch" and not found.feasible
-    small = replace(H100, memory_bytes=1e9)
+    small = H100.changed(memory_bytes=1e9)
     assert iteration_times(DENSE, small, Strategy(3), global_batch=1).limits.item() == "heads, memory"
 
 

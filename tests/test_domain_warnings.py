@@ -99,7 +99,7 @@ def test_a_search_says_so_and_which_groups_of_the_best_strategy_straddle():
     whole = search(LLAMA, box, 144, 144, tensor=16, pipeline=1)
     assert whole.warnings[0].startswith("Groups of tensor and data ranks lie unevenly in HB domains of 72:")
     assert search(LLAMA, box, 144, 144, tensor=[1, 2], pipeline=1).warnings == ()
-    assert search(LLAMA, replace(box, hb_domain_size=64), 128, 128).warnings == ()
+    assert search(LLAMA, box.changed(hb_domain_size=64), 128, 128).warnings == ()
 
 
 def test_an_estimate_says_where_groups_straddle_and_what_that_does():
@@ -160,7 +160,7 @@ def test_numbers_that_are_named_are_the_nearest_that_train_as_well():
 
 
 def test_what_the_catalog_has_not_is_named_as_the_argument():
-    own, box = replace(GPT3, name="ours"), replace(MACHINE, nic_Bps=51e9)
+    own, box = replace(GPT3, name="ours"), MACHINE.changed(nic_Bps=51e9)
     found = search(own, box, 8192, 1536, top=1)
     texts = [text for text in found.warnings if text.startswith("search(model, machine, gpus=")]
     assert texts and "hb_domain_size=64" in texts[-1]
@@ -200,7 +200,7 @@ def test_a_search_tells_of_fewer_gpus_of_each_domain_where_that_is_faster():
     fewer, text = calls(found)[-1]
     assert "on 128 HB domains, 64 of the 72 GPUs of each in use (14 more, 42 M USD by the catalog)." in text
     assert found.best["total_s"].iloc[0] / fewer.best["total_s"].iloc[0] > 1.1
-    assert fewer.warnings == () and fewer.machine == replace(MACHINE, hb_domain_size=64)
+    assert fewer.warnings == () and fewer.machine == MACHINE.changed(hb_domain_size=64)
     assert not [text for text in search(LLAMA, MACHINE, 73, 73).warnings if " in use" in text]  # 73 has no divisors
 
 

@@ -1,6 +1,6 @@
 import itertools
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -47,10 +47,10 @@ MODELS["windows"] = replace(LLAMA, name="windows", layers=24, window=1024, full_
 A100, H100 = machine.catalog_machine("DGX A100"), machine.catalog_machine("DGX H100", "fp8")
 MACHINES = {
     "A100 of 8": A100,
-    "H100 of 256, fp8": replace(H100, hb_domain_size=256),
+    "H100 of 256, fp8": H100.changed(hb_domain_size=256),
     "GB200 of 72, fp8": machine.catalog_machine("GB200 NVL72", "fp8"),
-    "A100 of 8, in turn": replace(A100, two_phase_collectives=True, routing="hierarchical", pipelined=False),
-    "H100 of 8, direct": replace(H100, routing="direct", oversubscription=4.0),
+    "A100 of 8, in turn": A100.changed(two_phase_collectives=True, routing="hierarchical", pipelined=False),
+    "H100 of 8, direct": H100.changed(routing="direct", oversubscription=4.0),
 }
 SOFTWARE = {name: catalog_runtime(name) for name in catalog.names("runtimes")} | {
     "unfused": Runtime(overlap_tensor=False, overlap_data=False, scatter_gather=False, attention="unfused"),
@@ -253,13 +253,13 @@ def test_without_overlap_all_link_time_is_exposed(found):
 def test_a_better_machine_is_never_slower_and_sometimes_faster(found, names):
     faster = False
     for model, gpu, strategies, runtime, offload, _ in found[::7]:
-        shares = {name: 0.9 * getattr(gpu, name) for name in names if name.endswith("fraction")}
-        gpu = replace(gpu, **shares)
+        shares = {name: 0.9 * gpu.values[name] for name in names if name.endswith("fraction")}
+        gpu = gpu.changed(**shares)
         estimate = iteration_times(model, gpu, strategies, runtime, offload)
-        less = {name: getattr(gpu, name) * 0.5 for name in names if name.endswith(("_s", "oversubscription"))}
-        more = {name: getattr(gpu, name) * 1.1 for name in names if name not in less}
+        less = {name: gpu.values[name] * 0.5 for name in names if name.endswith(("_s", "oversubscription"))}
+        more = {name: gpu.values[name] * 1.1 for name in names if name not in less}
         better = less | {name: min(x, 1.0) if name.endswith("fraction") else x for name, x in more.items()}
-        ours = iteration_times(model, replace(gpu, **better), strategies, runtime, offload)
+        ours = iteration_times(model, gpu.changed(**better), strategies, runtime, offload)
         assert np.all(ours.total_s <= estimate.total_s * (1 + 1e-12))
         assert all(np.all(ours.links[kind] <= x * (1 + 1e-12)) for kind, x in estimate.links.items())
         assert all(np.array_equal(ours.memory[kind], x) for kind, x in estimate.memory.items())
@@ -271,16 +271,16 @@ def test_the_nic_has_no_effect_where_one_hb_domain_holds_the_cluster(found):
     for model, gpu, strategies, runtime, offload, _ in found[::7]:
         strategy = row(strategies, 0)
         gpus = math.prod(strategy[name] for name in ("tensor", "context", "pipeline", "data"))
-        whole = replace(gpu, hb_domain_size=gpus)
-        slow = replace(whole, nic_Bps=1.0, nic_latency_s=1.0)
+        whole = gpu.changed(hb_domain_size=gpus)
+        slow = whole.changed(nic_Bps=1.0, nic_latency_s=1.0)
         if strategy["context"] * strategy["data"] % strategy["expert"] == 0:
             assert same(*(iteration_times(model, x, strategy, runtime, offload) for x in (whole, slow)))
 
 
 def test_the_hb_domain_has_no_effect_where_it_holds_one_gpu_but_by_its_ceiling(found):
     for model, gpu, strategies, runtime, offload, _ in found[::7]:
-        alone = replace(gpu, hb_domain_size=1)
-        faster = replace(alone, hb_Bps=10 * gpu.hb_Bps, hb_latency_s=0.0)
+        alone = gpu.changed(hb_domain_size=1)
+        faster = alone.changed(hb_Bps=10 * gpu.hb_Bps, hb_latency_s=0.0)
         assert same(*(iteration_times(model, x, strategies, runtime, offload) for x in (alone, faster)))
 
 
@@ -294,8 +294,7 @@ def test_without_a_pipeline_there_is_no_bubble(found):
 
 def free(gpu):
     """The machine with links that take no time."""
-    return replace(
-        gpu,
+    return gpu.changed(
         hb_Bps=machine.UNLIMITED_BANDWIDTH,
         nic_Bps=machine.UNLIMITED_BANDWIDTH,
         hb_latency_s=0.0,
@@ -454,22 +453,22 @@ def test_offload_trades_memory_for_the_way_to_the_host(found):
             assert np.all(by[kind].memory_bytes <= none.memory_bytes * (1 + 1e-12)) or kind == "activations"
             assert np.all(by[kind].breakdown["offload_s"] >= 0)
             instant = iteration_times(
-                model, replace(gpu, host_Bps=machine.UNLIMITED_BANDWIDTH), strategies, runtime, kind
+                model, gpu.changed(host_Bps=machine.UNLIMITED_BANDWIDTH), strategies, runtime, kind
             )
             assert np.allclose(instant.total_s, none.total_s, rtol=1e-12)
-            slow = iteration_times(model, replace(gpu, host_Bps=gpu.host_Bps / 1e6), strategies, runtime, kind)
+            slow = iteration_times(model, gpu.changed(host_Bps=gpu.host.host_Bps / 1e6), strategies, runtime, kind)
             m = np.ceil(strategies["global_batch"] / (strategies["data"] * strategies["micro_batch"]))
             if kind == "weights":  # they pass the link in each pass of each micro-batch
                 held = none.memory["weights_bytes"] * (np.ceil(1 / strategies["pipeline"]))
                 alone = (strategies["pipeline"] == 1) & (strategies["sharding"] < 3)  # gathered layers do not pass it
-                assert np.allclose(slow.total_s[alone], (2 * m * held / gpu.host_Bps * 1e6)[alone], rtol=1e-2)
+                assert np.allclose(slow.total_s[alone], (2 * m * held / gpu.host.host_Bps * 1e6)[alone], rtol=1e-2)
 
 
 def test_utilization_stays_below_the_peak(found):
     for model, gpu, strategies, runtime, _, estimate in found:
         gpus = math.prod(strategies[name] for name in ("tensor", "context", "pipeline", "data"))
         flops = model.training_flops(strategies["global_batch"], causal=runtime.fused_attention)
-        peak = max(gpu.linear_rate, gpu.bf16_rate)
+        peak = max(gpu.rates.linear_rate, gpu.rates.bf16_rate)
         assert np.all((flops / (estimate.total_s * gpus * peak))[fits(estimate)] < 1)
 
 
@@ -477,12 +476,12 @@ def test_utilization_stays_below_the_peak(found):
 @pytest.mark.parametrize("name", ["GPT-146B", "PaLM-540B"])
 def test_on_an_ideal_machine_compute_is_the_models_flops(name, runtime):
     model, gpu = replace(MODELS[name], kv_heads=MODELS[name].heads), A100
-    fractions = {field: 1.0 for field in asdict(gpu) if field.endswith("_fraction")}
-    ideal = replace(free(gpu), processors=1, memory_Bps=machine.UNLIMITED_BANDWIDTH, kernel_s=0.0, **fractions)
-    ideal = replace(ideal, attention_ramp=0.0, attention_kernels=())
+    fractions = {field: 1.0 for field in gpu.values if field.endswith("_fraction")}
+    ideal = free(gpu).changed(processors=1, memory_Bps=machine.UNLIMITED_BANDWIDTH, kernel_s=0.0, **fractions)
+    ideal = ideal.changed(attention_ramp=0.0, attention_kernels=())
     strategy = ONE | {"tensor": 4, "context": 2, "data": 3, "micro_batch": 2, "global_batch": 12}
     ours = iteration_times(model, ideal, strategy, SOFTWARE[runtime])
-    flops = {kind: 12 * float(x) / (24 * gpu.bf16_rate) for kind, x in model.forward_flops().items()}
+    flops = {kind: 12 * float(x) / (24 * gpu.rates.bf16_rate) for kind, x in model.forward_flops().items()}
     assert ours.breakdown["linear_s"] == pytest.approx(3 * (flops["projections"] + flops["feed-forward"]), rel=1e-12)
     passes = 0.5 * 3.5 if runtime == "modern" else 3  # a fused kernel skips the mask, and makes the scores again
     assert ours.breakdown["attention_s"] == pytest.approx(passes * flops["scores"], rel=1e-12)
@@ -572,9 +571,9 @@ def test_memory_is_one_of_the_obstacles():
     strategy, model = ONE | {"tensor": 8}, MODELS["Llama-3 8B"]
     need = float(iteration_times(model, A100, strategy).memory_bytes)
     for size, limit in ((need, "feasible"), (need * (1 - 1e-9), "memory")):
-        gpu = replace(A100, memory_bytes=size)
+        gpu = A100.changed(memory_bytes=size)
         assert iteration_times(model, gpu, strategy).limits == limit
-        tight = iteration_times(model, replace(gpu, memory_bytes=1e8), strategy | {"pipeline": 33, "tensor": 3})
+        tight = iteration_times(model, gpu.changed(memory_bytes=1e8), strategy | {"pipeline": 33, "tensor": 3})
         assert tight.limits == "heads, layers, memory" and not tight.feasible
 
 
@@ -634,10 +633,10 @@ def exchanged(gpu, size, ranks, stride=1):
 
 @given(BYTES, RANKS, st.sampled_from(list(MACHINES)))
 def test_a_group_in_one_domain_and_a_group_without_one_have_the_rings_time(size, n, name):
-    gpu = replace(MACHINES[name], hb_latency_s=0.0, nic_latency_s=0.0)
-    hb, nic = gpu.hb_Bps * gpu.hb_fraction, gpu.nic_Bps * gpu.nic_fraction
+    gpu = MACHINES[name].changed(hb_latency_s=0.0, nic_latency_s=0.0)
+    hb, nic = gpu.hb_Bps * gpu.links.hb_fraction, gpu.nic_Bps * gpu.links.nic_fraction
     for stride in (1, 3):
-        whole, alone = replace(gpu, hb_domain_size=n * stride), replace(gpu, hb_domain_size=stride)
+        whole, alone = gpu.changed(hb_domain_size=n * stride), gpu.changed(hb_domain_size=stride)
         for machine_, rate in ((whole, hb), (alone, min(hb, nic))):
             ring = collectives.all_gather_time(size, n, rate), collectives.all_reduce_time(size, n, rate) / 2
             assert gathered(machine_, size, n, stride) == pytest.approx(float(ring[0]), rel=1e-12)
@@ -652,8 +651,8 @@ def test_a_group_in_one_domain_and_a_group_without_one_have_the_rings_time(size,
 
 @given(BYTES, RANKS, st.sampled_from([1, 2, 8, 100]), st.sampled_from([1, 2, 8, 72, 256]), st.booleans())
 def test_no_group_beats_its_ports(size, n, stride, K, phases):
-    gpu = replace(MACHINES["GB200 of 72, fp8"], hb_domain_size=K, two_phase_collectives=phases)
-    hb, nic = gpu.hb_Bps * gpu.hb_fraction, gpu.nic_Bps * gpu.nic_fraction
+    gpu = MACHINES["GB200 of 72, fp8"].changed(hb_domain_size=K, two_phase_collectives=phases)
+    hb, nic = gpu.hb_Bps * gpu.links.hb_fraction, gpu.nic_Bps * gpu.links.nic_fraction
     near = max(K // stride, 1)
     inside = max(x for x in range(1, min(n, near) + 1) if n % x == 0 and near % x == 0)
     domains = n // inside
@@ -661,20 +660,22 @@ def test_no_group_beats_its_ports(size, n, stride, K, phases):
     into_a_rank, into_a_domain = (n - 1) / n * size / hb, (domains - 1) / domains * size / (inside * nic)
     assert link >= max(into_a_rank, into_a_domain) * (1 - 1e-12)
     assert exchange >= (domains - 1) / domains * size / nic * (1 - 1e-12)
-    steps = math.ceil(math.log2(inside)) * gpu.hb_latency_s + math.ceil(math.log2(domains)) * gpu.nic_latency_s
+    steps = (
+        math.ceil(math.log2(inside)) * gpu.links.hb_latency_s + math.ceil(math.log2(domains)) * gpu.links.nic_latency_s
+    )
     for calls in (1, 7):
         assert gathered(gpu, 0, n, stride, calls) == pytest.approx(calls * steps, rel=1e-12, abs=1e-18)
-    once = (inside > 1) * gpu.hb_latency_s + (domains > 1) * gpu.nic_latency_s
+    once = (inside > 1) * gpu.links.hb_latency_s + (domains > 1) * gpu.links.nic_latency_s
     assert exchanged(gpu, 0, n, stride) == pytest.approx(once, abs=1e-18)
 
 
 @pytest.mark.parametrize("message_bytes", [1e6, 1e9])
 def test_phases_are_the_hierarchical_all_gather_and_take_longer_than_rings(message_bytes):
-    gpu = replace(A100, hb_latency_s=0.0, nic_latency_s=0.0)
+    gpu = A100.changed(hb_latency_s=0.0, nic_latency_s=0.0)
     for domains in (2, 8):
-        rates = gpu.hb_Bps * gpu.hb_fraction, gpu.nic_Bps * gpu.nic_fraction
+        rates = gpu.hb_Bps * gpu.links.hb_fraction, gpu.nic_Bps * gpu.links.nic_fraction
         hierarchical = collectives.hierarchical_time("all_gather", message_bytes, 8, domains, *rates)
-        ours = gathered(replace(gpu, two_phase_collectives=True), message_bytes, 8 * domains)
+        ours = gathered(gpu.changed(two_phase_collectives=True), message_bytes, 8 * domains)
         assert float(ours) == pytest.approx(float(hierarchical), rel=1e-12)
         assert ours > gathered(gpu, message_bytes, 8 * domains)
 
@@ -693,11 +694,11 @@ SIDES = st.integers(1, 5000)
 def test_a_product_takes_its_flops_its_bytes_and_its_start(m, n, k, batch, name):
     gpu = MACHINES[name]
     time = float(product_time(gpu, m, n, k, batch))
-    moved = 2 * batch * (m * k + k * n + m * n) / gpu.hbm_Bps + gpu.kernel_s
+    moved = 2 * batch * (m * k + k * n + m * n) / gpu.hbm_Bps + gpu.host.kernel_s
     flops = 2 * batch * m * n * k / gpu.bf16_flops
     assert time >= flops + moved
     tiles = math.ceil(m / 256) * math.ceil(n / 128)
-    most = 2 * math.ceil(tiles * batch / gpu.processors) * gpu.processors * 256 * 128 * k / gpu.bf16_flops
+    most = 2 * math.ceil(tiles * batch / gpu.rates.processors) * gpu.rates.processors * 256 * 128 * k / gpu.bf16_flops
     assert time <= (most + moved) * (1 + 1e-12)
     assert time == pytest.approx(float(product_time(gpu, n, m, k, batch)), rel=1e-12) or m % 64 or n % 64 or batch > 1
     fp8 = float(product_time(gpu, m, n, k, batch, fp8=True))
@@ -706,11 +707,11 @@ def test_a_product_takes_its_flops_its_bytes_and_its_start(m, n, k, batch, name)
 
 def test_a_product_of_whole_waves_runs_at_the_full_rate():
     gpu = A100
-    m, n, k = 256 * gpu.processors, 128 * 3, 4096
-    moved = 2 * (m * k + k * n + m * n) / gpu.hbm_Bps + gpu.kernel_s
+    m, n, k = 256 * gpu.rates.processors, 128 * 3, 4096
+    moved = 2 * (m * k + k * n + m * n) / gpu.hbm_Bps + gpu.host.kernel_s
     assert float(product_time(gpu, m, n, k)) == pytest.approx(2 * m * n * k / gpu.bf16_flops + moved, rel=1e-12)
     one_more = float(product_time(gpu, m + 1, n, k)) - float(product_time(gpu, m, n, k))
-    wave = 2 * 256 * 128 * gpu.processors * k / gpu.bf16_flops
+    wave = 2 * 256 * 128 * gpu.rates.processors * k / gpu.bf16_flops
     assert one_more == pytest.approx(wave + 2 * (k + n) / gpu.hbm_Bps, rel=1e-9)
 
 
@@ -724,21 +725,25 @@ def test_a_machine_is_its_catalog_rows(platform, precision):
             machine.catalog_machine(platform, precision)
         return
     ours = machine.catalog_machine(platform, precision)
-    assert (ours.linear_rate, ours.bf16_rate) == (gpu[f"{precision}_dense_rate"], gpu["bf16_dense_rate"])
+    assert (ours.rates.linear_rate, ours.rates.bf16_rate) == (gpu[f"{precision}_dense_rate"], gpu["bf16_dense_rate"])
     assert (ours.hb_domain_size, ours.hb_Bps, ours.nic_Bps) == (box["gpus"], box["hb_bandwidth"], box["nic_bandwidth"])
-    assert (ours.memory_bytes, ours.memory_Bps) == (gpu["driver_memory"], gpu["memory_bandwidth"])
-    assert ours.linear_flops == ours.linear_rate * ours.linear_fraction * ours.sustained_fraction <= ours.linear_rate
-    assert ours.bf16_flops <= ours.bf16_rate and ours.hbm_Bps <= ours.memory_Bps
+    assert (ours.memory_bytes, ours.memory.memory_Bps) == (gpu["driver_memory"], gpu["memory_bandwidth"])
+    assert (
+        ours.linear_flops
+        == ours.rates.linear_rate * ours.rates.linear_fraction * ours.rates.sustained_fraction
+        <= ours.rates.linear_rate
+    )
+    assert ours.bf16_flops <= ours.rates.bf16_rate and ours.hbm_Bps <= ours.memory.memory_Bps
     assert precision == "fp8" or ours.linear_flops == ours.bf16_flops
-    assert machine.catalog_machine(platform, precision, hb_domain_size=64) == replace(ours, hb_domain_size=64)
+    assert machine.catalog_machine(platform, precision, hb_domain_size=64) == ours.changed(hb_domain_size=64)
 
 
 def test_a_machine_on_a_fabric_has_its_links():
     fabric = rail_only(1024, 64, 64)
     ours = A100.on(fabric)
     assert (ours.hb_domain_size, ours.hb_Bps, ours.nic_Bps) == (64, fabric.hb_Bps, fabric.nic_Bps)
-    assert ours.oversubscription == math.inf and A100.on(fabric.with_layer(2.0)).oversubscription == 2
-    assert (ours.gpu, ours.bf16_rate, ours.memory_bytes) == (A100.gpu, A100.bf16_rate, A100.memory_bytes)
+    assert ours.links.oversubscription == math.inf and A100.on(fabric.with_layer(2.0)).links.oversubscription == 2
+    assert (ours.gpu, ours.rates.bf16_rate, ours.memory_bytes) == (A100.gpu, A100.rates.bf16_rate, A100.memory_bytes)
 
 
 @pytest.mark.parametrize(
@@ -758,7 +763,7 @@ def test_a_machine_on_a_fabric_has_its_links():
 )
 def test_a_machine_names_what_is_out_of_range(changes, named):
     with pytest.raises(ValueError, match=named):
-        replace(A100, **changes)
+        A100.changed(**changes)
 
 
 def test_unknown_platforms_and_precisions_are_refused():
@@ -783,7 +788,7 @@ def test_links_carry_the_bytes_of_the_counted_step(sequence_parallel, recompute,
     table = table[~table["stages"].str.startswith("all but") | (table["kind"] != "tensor")]  # gathers of the hops
     sent = table.groupby("kind")["sent_bytes"].sum()
     even = {"hb_Bps": B, "nic_Bps": B, "hb_fraction": 1, "nic_fraction": 1, "hb_latency_s": 0, "nic_latency_s": 0}
-    found = iteration_times(model, replace(A100, hb_domain_size=1, **even), strategy.columns(64))
+    found = iteration_times(model, A100.changed(hb_domain_size=1, **even), strategy.columns(64))
     links = {name.removesuffix("_link_s"): float(time) for name, time in found.links.items()}
     tensor = "sequence" if sequence_parallel else "tensor"
     assert links["tensor"] == pytest.approx(sent[tensor] / B, rel=1e-9)

@@ -348,7 +348,7 @@ def test_the_job_waits_for_the_domains_behind_the_failed_part(broken):
 
 def test_a_job_that_does_not_fit_is_a_warning_and_loses_no_less_with_a_domain_than_with_a_gpu():
     fabric, strategy = rail_only(64, 8, 16), Strategy(data=64)
-    small = replace(H100, memory_bytes=1e9)
+    small = H100.changed(memory_bytes=1e9)
     table = degraded.failed_part_slowdowns(fabric, MODEL, small, strategy, 64)
     assert set(table["limit"]) == {"memory"}
     (text,) = table.attrs["warnings"]
@@ -388,12 +388,12 @@ def test_a_job_drops_more_replicas_rather_than_fill_domains_unevenly():
 
 def test_bandwidth_shares_give_the_iteration_time(broken):
     moved = broken[(broken["fault"] == "rail switch") & (broken["job"] == "moved to one other rail")]
-    slower = replace(H100.on(WIDE[0]), nic_Bps=WIDE[0].nic_Bps / 2)
+    slower = H100.on(WIDE[0]).changed(nic_Bps=WIDE[0].nic_Bps / 2)
     expected = iteration_times(MODEL, slower, ALIGNED.columns(BATCH)).total_s
     np.testing.assert_allclose(moved["iteration_s"], float(expected))
     hb = broken[broken["fault"] == "HB switch"]
     assert hb["hb_share"].tolist() == [0.75, 0.75] and (hb["job"] == "HB domain on its other switches").all()
-    slower = replace(H100.on(WIDE[0]), hb_Bps=WIDE[0].hb_Bps * 0.75)
+    slower = H100.on(WIDE[0]).changed(hb_Bps=WIDE[0].hb_Bps * 0.75)
     expected = iteration_times(MODEL, slower, ALIGNED.columns(BATCH)).total_s
     np.testing.assert_allclose(hb["iteration_s"], float(expected))
 
@@ -544,7 +544,7 @@ def test_parts_of_a_plane_slow_a_job_that_they_do_not_stop():
     mean = (1 - four["slowed_share"]) / four["iteration_s"] + four["slowed_share"] / four["slowed_iteration_s"]
     tokens = stopped * mean * MODEL.sequence_length * four["gpus"].map({128: 32, 1024: 256})
     np.testing.assert_allclose(four["effective_tokens_per_s"], tokens)
-    less = replace(H100, nic_Bps=H100.nic_Bps * 3 / 4)
+    less = H100.changed(nic_Bps=H100.nic_Bps * 3 / 4)
     alone = degraded.training_goodput(MODEL, less, *JOB)["iteration_s"]
     np.testing.assert_allclose(four["slowed_iteration_s"], alone)
 
@@ -587,8 +587,8 @@ def test_a_full_layer_is_direct_and_a_wider_domain_needs_none():
 def test_expert_time_is_the_exchange_of_every_layer_and_micro_batch():
     found = degraded.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [4], [4.0]).set_index("way")
     sent = 2 * 512 * MIXED.hidden * MIXED.top_k
-    rates = H100.hb_Bps * H100.hb_fraction, H100.nic_Bps * H100.nic_fraction
-    step = H100.hb_latency_s + H100.nic_latency_s
+    rates = H100.hb_Bps * H100.links.hb_fraction, H100.nic_Bps * H100.links.nic_fraction
+    step = H100.links.hb_latency_s + H100.links.nic_latency_s
     for way, routing, pipelined in (("direct", "direct", True), ("two-hop, in turn", "two-hop", False)):
         one = experts.expert_all_to_all_time(sent, 16, 4, *rates, routing, 4.0, pipelined=pipelined)
         assert found.loc[way, "expert_s"] == pytest.approx(4 * MIXED.layers * (float(one) + step))
@@ -613,10 +613,10 @@ def test_dense_models_and_domains_beyond_the_cluster_are_refused():
 
 def test_a_machine_checks_its_way_to_the_experts():
     with pytest.raises(ValueError, match="routing is 'valiant'"):
-        replace(H100, routing="valiant")
+        H100.changed(routing="valiant")
     with pytest.raises(ValueError, match=r"oversubscription is 0.5"):
-        replace(H100, oversubscription=0.5)
-    assert H100.on(WIDE[1]).oversubscription == 1 and H100.on(WIDE[0]).oversubscription == math.inf
+        H100.changed(oversubscription=0.5)
+    assert H100.on(WIDE[1]).links.oversubscription == 1 and H100.on(WIDE[0]).links.oversubscription == math.inf
 
 
 def test_plots_show_every_line():

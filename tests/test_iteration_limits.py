@@ -50,7 +50,7 @@ def changed(before, after):
 def test_on_a_machine_where_nothing_is_slower_an_eager_runtime_differs_by_its_kernels_alone():
     eager = catalog_runtime("fsdp-eager")
     plain = replace(eager, eager=False, persistent_kernels=False, gradient_bytes=4, attention="best")
-    still = replace(H100, overlap_slowdown=1.0, collective_processors=0, launch_s=0.0)
+    still = H100.changed(overlap_slowdown=1.0, collective_processors=0, launch_s=0.0)
     assert parts(GPT, SHARDED, still, plain) == parts(GPT, SHARDED, still, replace(MODERN, overlap_tensor=False))
     kernels = replace(plain, eager=True, persistent_kernels=True)
     ways = [parts(GPT, SHARDED, still, runtime) for runtime in (plain, kernels)]
@@ -58,7 +58,7 @@ def test_on_a_machine_where_nothing_is_slower_an_eager_runtime_differs_by_its_ke
 
 
 def test_slower_products_beside_collectives_and_slower_launches_are_of_eager_runtimes_alone():
-    slower = replace(H100, overlap_slowdown=9.0, launch_s=1.0)
+    slower = H100.changed(overlap_slowdown=9.0, launch_s=1.0)
     for name in catalog.names("runtimes"):
         runtime = catalog_runtime(name)
         same = parts(GPT, SHARDED, slower, runtime) == parts(GPT, SHARDED, H100, runtime)
@@ -66,8 +66,8 @@ def test_slower_products_beside_collectives_and_slower_launches_are_of_eager_run
 
 
 def test_attention_reaches_the_share_of_its_kernel_and_ramps_with_the_sequence():
-    machine = replace(
-        H100, attention_kernels=(("flash1", 0.2),), attention_fraction=0.5, attention_ramp=300.0, kernel_s=0
+    machine = H100.changed(
+        attention_kernels=(("flash1", 0.2),), attention_fraction=0.5, attention_ramp=300.0, kernel_s=0
     )
     columns = one_layer(Strategy())
     best, first, other = (
@@ -84,7 +84,7 @@ def test_attention_reaches_the_share_of_its_kernel_and_ramps_with_the_sequence()
 
 @pytest.mark.parametrize("slowdown", [1.0, 1.25, 2.0, 8.0])
 def test_a_hidden_second_of_a_collective_costs_what_the_kernels_beside_it_lose(slowdown):
-    quiet, machine = replace(H100, collective_processors=0), replace(H100, overlap_slowdown=slowdown)
+    quiet, machine = H100.changed(collective_processors=0), H100.changed(overlap_slowdown=slowdown)
     hidden, shown = (parts(GPT, SHARDED, quiet, replace(MODERN, overlap_data=on))["data_s"] for on in (True, False))
     lost = parts(GPT, SHARDED, machine, replace(MODERN, persistent_kernels=True))["data_s"]
     assert hidden < shown and lost == pytest.approx(hidden + (1 - 1 / slowdown) * (shown - hidden), rel=1e-12)
@@ -92,12 +92,12 @@ def test_a_hidden_second_of_a_collective_costs_what_the_kernels_beside_it_lose(s
 
 def test_interference_of_all_processors_hides_nothing_and_of_none_is_free():
     plan = Strategy(2, data=8, pipeline=4, interleave=2, sharding="weights", sequence_parallel=True)
-    all_of_it = replace(H100, collective_processors=H100.processors)
+    all_of_it = H100.changed(collective_processors=H100.rates.processors)
     ours = found(GPT, plan, all_of_it)
     for kind in ("tensor", "pipeline", "data"):
         assert ours.breakdown[f"{kind}_s"] == pytest.approx(ours.links[f"{kind}_link_s"], rel=1e-9)
-    assert MODERN.interference(replace(H100, collective_processors=0)) == 0 and MODERN.interference(all_of_it) == 1
-    assert MODERN.interference(replace(H100, collective_processors=10 * H100.processors)) == 1
+    assert MODERN.interference(H100.changed(collective_processors=0)) == 0 and MODERN.interference(all_of_it) == 1
+    assert MODERN.interference(H100.changed(collective_processors=10 * H100.rates.processors)) == 1
 
 
 def test_eager_backward_passes_move_these_bytes_more():
@@ -114,7 +114,7 @@ def test_eager_backward_passes_move_these_bytes_more():
 
 
 def test_eager_gradients_are_copied_with_every_micro_batch_and_the_optimizer_moves_twice_as_much():
-    quiet = replace(H100, collective_processors=0)
+    quiet = H100.changed(collective_processors=0)
     fused, eager = (parts(GPT, SHARDED, quiet, replace(APART, eager=on), batch=32) for on in (False, True))
     assert eager["optimizer_s"] == pytest.approx(2 * fused["optimizer_s"], rel=1e-12)
     copies = 2 * 8 * GPT.total_parameters / H100.hbm_Bps
@@ -124,10 +124,10 @@ def test_eager_gradients_are_copied_with_every_micro_batch_and_the_optimizer_mov
 
 
 def test_an_eager_layer_takes_at_least_as_long_as_its_operators_take_to_start():
-    slow = replace(H100, launch_s=1.0, rank_spread=0.0, iteration_host_s=0.0)
+    slow = H100.changed(launch_s=1.0, rank_spread=0.0, iteration_host_s=0.0)
     ours = parts(GPT, Strategy(data=8), slow, Runtime(eager=True))
     layers = sum(ours[f"{kind}_s"] for kind in ("linear", "attention", "elementwise", "host"))
-    assert layers == pytest.approx(8 * LAYERS * (slow.forward_operators + slow.backward_operators), rel=1e-9)
+    assert layers == pytest.approx(8 * LAYERS * (slow.host.forward_operators + slow.host.backward_operators), rel=1e-9)
     assert parts(GPT, Strategy(data=8), slow, MODERN)["host_s"] == 0
 
 
@@ -137,8 +137,8 @@ def test_an_eager_layer_takes_at_least_as_long_as_its_operators_take_to_start():
 def test_gradients_on_their_way_and_in_memory_have_their_own_bytes():
     plan = Strategy(data=64)
     wide, narrow = (found(GPT, plan, runtime=replace(MODERN, gradient_bytes=size)) for size in (4, 2))
-    start = found(replace(GPT), plan, replace(H100, hb_latency_s=0, nic_latency_s=0), replace(MODERN, gradient_bytes=2))
-    exact = found(GPT, plan, replace(H100, hb_latency_s=0, nic_latency_s=0))
+    start = found(replace(GPT), plan, H100.changed(hb_latency_s=0, nic_latency_s=0), replace(MODERN, gradient_bytes=2))
+    exact = found(GPT, plan, H100.changed(hb_latency_s=0, nic_latency_s=0))
     assert exact.links["data_link_s"] == pytest.approx(2 * start.links["data_link_s"], rel=1e-12)
     assert narrow.memory["gradients_bytes"] == wide.memory["gradients_bytes"] == 4 * GPT.total_parameters
     small = found(GPT, plan, runtime=replace(MODERN, accumulation_bytes=2))
@@ -160,7 +160,7 @@ def test_sharded_gradients_are_a_share_with_a_sharded_optimizer_alone():
 def test_weights_in_fp8_are_half_of_what_is_gathered():
     still = {"hb_latency_s": 0.0, "nic_latency_s": 0.0}
     plan, runtime = Strategy(data=64, sharding="weights"), replace(MODERN, fp8_weights=True)
-    plain, narrow = (found(GPT, plan, replace(FP8, **still), each) for each in (MODERN, runtime))
+    plain, narrow = (found(GPT, plan, FP8.changed(**still), each) for each in (MODERN, runtime))
     # forward and backward 2 bytes each and a gradient of 4: 8, of which the weights' 4 become 2
     assert (narrow.links["data_link_s"] / plain.links["data_link_s"]).item() == pytest.approx(6 / 8, rel=1e-12)
     assert found(GPT, plan, H100, runtime).total_s == found(GPT, plan, H100).total_s  # of bf16 nothing changes
@@ -182,7 +182,7 @@ def test_kept_inputs_are_not_gathered_once_more():
 def test_ring_exchange_leaves_one_piece_and_never_more_than_the_links_time():
     plan = Strategy(8, sequence_parallel=True)
     ring = replace(MODERN, overlap_tensor_forward=True)
-    fast, slow = (replace(H100, collective_processors=0, hb_Bps=rate) for rate in (1e13, 1e8))
+    fast, slow = (H100.changed(collective_processors=0, hb_Bps=rate) for rate in (1e13, 1e8))
     ours = found(GPT, plan, fast, ring)
     assert ours.breakdown["tensor_s"] == pytest.approx(ours.links["tensor_link_s"] / 8, rel=1e-9)
     ours, apart = (found(GPT, plan, slow, each) for each in (ring, APART))
@@ -191,7 +191,7 @@ def test_ring_exchange_leaves_one_piece_and_never_more_than_the_links_time():
 
 
 def test_gathers_in_fp8_move_half():
-    still = replace(FP8, hb_latency_s=0.0)
+    still = FP8.changed(hb_latency_s=0.0)
     plan, runtime = Strategy(8, sequence_parallel=True), replace(APART, fp8_tensor=True)
     plain, narrow = (found(GPT, plan, still, each).links["tensor_link_s"].item() for each in (APART, runtime))
     assert narrow / plain == pytest.approx((1.5 + 2) / (2 + 3), rel=1e-12)  # of a gather and a sum, and one more gather
@@ -209,7 +209,7 @@ def test_placements_move_traffic_between_hb_interconnect_and_nic():
         first.links["data_link_s"] < near.links["data_link_s"]
         and data.links["data_link_s"] <= first.links["data_link_s"]
     )
-    whole = replace(H100, hb_domain_size=32)
+    whole = H100.changed(hb_domain_size=32)
     times = {found(GPT, replace(plan, order=order), whole).total_s.item() for order in ORDERS.values()}
     assert max(times) == pytest.approx(min(times), rel=1e-12)
     for estimate in (first, near, data):
@@ -229,7 +229,7 @@ def test_whole_experts_need_no_sums_among_tensor_ranks_and_have_the_same_flops()
     assert whole.memory["weights_bytes"] > sliced.memory["weights_bytes"]  # 8 runs of 4 slices against 4 x 8 ranks
     spread = found(MIXTURE, replace(plan, whole_experts=True, expert=16))
     assert spread.memory["weights_bytes"] < whole.memory["weights_bytes"]
-    ideal = replace(H100, processors=1, memory_Bps=1e30, kernel_s=0.0)
+    ideal = H100.changed(processors=1, memory_Bps=1e30, kernel_s=0.0)
     flops = [
         found(MIXTURE, each, ideal).breakdown["linear_s"].item() for each in (plan, replace(plan, whole_experts=True))
     ]
@@ -251,7 +251,7 @@ def test_capacity_sets_the_rows_whatever_the_imbalance_and_dropless_routing_foll
 @pytest.mark.parametrize("limits", [(0, 0), (8, 4)])
 def test_one_copy_a_domain_never_takes_more_of_the_nic_than_one_an_expert(size, limits):
     model = replace(MIXTURE, experts=16, top_k=6, expert_groups=limits[0], token_groups=limits[1])
-    plan, box = Strategy(data=16, expert=16), replace(H100, hb_domain_size=size)
+    plan, box = Strategy(data=16, expert=16), H100.changed(hb_domain_size=size)
     columns = one_layer(plan)
     copies, nodes = (layer_costs(model, box, replace(MODERN, dispatcher=name), columns) for name in ("copies", "nodes"))
     assert nodes.links["expert"].nic_s <= copies.links["expert"].nic_s * (1 + 1e-12)
@@ -260,26 +260,26 @@ def test_one_copy_a_domain_never_takes_more_of_the_nic_than_one_an_expert(size, 
 
 
 def test_exchanges_behind_another_micro_batch_leave_the_machines_share():
-    plan, quiet = Strategy(data=16, expert=16), replace(H100, collective_processors=0, nic_Bps=1e13, hb_Bps=1e13)
+    plan, quiet = Strategy(data=16, expert=16), H100.changed(collective_processors=0, nic_Bps=1e13, hb_Bps=1e13)
     runtime = replace(MODERN, overlap_expert=True)
     ours = found(MIXTURE, plan, quiet, runtime)
-    least = 1 - quiet.exchange_hidden_share
+    least = 1 - quiet.host.exchange_hidden_share
     assert ours.breakdown["expert_s"] == pytest.approx(least * ours.links["expert_link_s"], rel=1e-9)
-    slow = replace(quiet, nic_Bps=1e7, exchange_hidden_share=1.0)
+    slow = quiet.changed(nic_Bps=1e7, exchange_hidden_share=1.0)
     apart, behind = (parts(MIXTURE, plan, slow, each) for each in (MODERN, runtime))
     compute = sum(apart[f"{kind}_s"] for kind in ("linear", "attention", "elementwise"))
     assert apart["expert_s"] - behind["expert_s"] == pytest.approx(compute, rel=1e-9)
 
 
 def test_tokens_on_their_way_in_fp8_save_a_quarter_of_a_forward_exchange():
-    still = replace(H100, hb_latency_s=0.0, nic_latency_s=0.0)
+    still = H100.changed(hb_latency_s=0.0, nic_latency_s=0.0)
     plan = Strategy(data=16, expert=16)
     wide, narrow = (found(MIXTURE, plan, still, replace(MODERN, dispatch_bytes=size)) for size in (2, 1))
     assert (narrow.links["expert_link_s"] / wide.links["expert_link_s"]).item() == pytest.approx(7 / 8, rel=1e-12)
 
 
 def test_the_host_binds_dropless_layers_and_graphs_or_a_capacity_free_them():
-    plan, slow = Strategy(data=16, expert=2), replace(H100, launch_s=1e-3)
+    plan, slow = Strategy(data=16, expert=2), H100.changed(launch_s=1e-3)
     dropless = replace(MODERN, host_ahead=False)
     bound = parts(MIXTURE, plan, slow, dropless)
     assert bound["host_s"] > 0
@@ -288,9 +288,9 @@ def test_the_host_binds_dropless_layers_and_graphs_or_a_capacity_free_them():
     assert parts(GPT, replace(plan, expert=1), slow, dropless)["host_s"] == 0
     fewer = parts(MIXTURE, replace(plan, expert=16), slow, dropless)
     assert fewer["host_s"] < bound["host_s"]  # a rank with fewer experts starts fewer operators
-    never = replace(slow, launch_s=0.0)
+    never = slow.changed(launch_s=0.0)
     assert parts(MIXTURE, plan, never, dropless)["host_s"] == 0
-    alone = replace(slow, dropless_serial_share=0.0), replace(slow, dropless_serial_share=1.0)
+    alone = slow.changed(dropless_serial_share=0.0), slow.changed(dropless_serial_share=1.0)
     waits = [parts(MIXTURE, plan, box, dropless)["host_s"] for box in alone]
     work = sum(bound[f"{kind}_s"] for kind in ("linear", "attention", "elementwise", "tensor", "expert"))
     assert waits[1] - waits[0] == pytest.approx(work, rel=1e-9)
@@ -311,7 +311,7 @@ def test_dense_first_layers_are_averaged_without_a_pipeline_and_left_to_other_st
 
 
 def test_a_window_leaves_its_share_of_the_scores():
-    box, w = replace(H100, kernel_s=0.0), 512
+    box, w = H100.changed(kernel_s=0.0), 512
     columns = one_layer(Strategy())
 
     def time(model):
@@ -325,15 +325,15 @@ def test_a_window_leaves_its_share_of_the_scores():
 
 def test_latent_attention_takes_its_own_products_and_gathers_the_heads():
     latent = replace(GPT, biases=False, positions=0, kv_rank=256, query_rank=512, rope_dim=64, value_dim=64)
-    ideal = replace(H100, processors=1, memory_Bps=1e30, kernel_s=0.0, bf16_fraction=1.0, sustained_fraction=1.0)
-    ideal = replace(ideal, linear_fraction=1.0)
+    ideal = H100.changed(processors=1, memory_Bps=1e30, kernel_s=0.0, bf16_fraction=1.0, sustained_fraction=1.0)
+    ideal = ideal.changed(linear_fraction=1.0)
     ours = layer_passes(latent, ideal, MODERN, one_layer(Strategy()))["linear"].forward.item()
     weights = latent.attention_weights + latent.ffn_weights
-    assert ours == pytest.approx(2 * S * weights / ideal.bf16_rate, rel=1e-2)  # 320 columns take 3 tiles
+    assert ours == pytest.approx(2 * S * weights / ideal.rates.bf16_rate, rel=1e-2)  # 320 columns take 3 tiles
     plain = layer_passes(GPT, ideal, MODERN, one_layer(Strategy()))["attention"].forward.item()
     scores = layer_passes(latent, ideal, MODERN, one_layer(Strategy()))["attention"].forward.item()
     assert scores / plain == pytest.approx((128 + 64 + 64) / 256, rel=1e-12)
-    still = replace(ideal, hb_latency_s=0.0)
+    still = ideal.changed(hb_latency_s=0.0)
     rings = [
         layer_costs(model, still, MODERN, one_layer(Strategy(context=4))).links["context"] for model in (GPT, latent)
     ]
@@ -363,7 +363,7 @@ def test_an_offload_saves_its_kind_of_memory_and_takes_the_hosts_link(kind):
 
 
 def test_offloaded_activations_bind_a_pass_where_the_hosts_link_is_slow():
-    plan, slow = Strategy(data=8), replace(H100, host_Bps=1e6, rank_spread=0.0)
+    plan, slow = Strategy(data=8), H100.changed(host_Bps=1e6, rank_spread=0.0)
     kept = layer_costs(GPT, H100, MODERN, one_layer(plan)).kept_bytes.item()
     found_s = found(GPT, plan, slow, offload="activations").total_s.item()
     assert found_s == pytest.approx(8 * 2 * LAYERS * kept / 1e6, rel=1e-3)
@@ -377,15 +377,15 @@ def test_the_slowest_of_more_ranks_is_slower_and_one_rank_waits_for_nobody():
     ours = parts(GPT, Strategy(data=1024), batch=8 * 1024)
     most = NormalDist().inv_cdf((1024 - 0.375) / (1024 + 0.25))
     compute = sum(ours[f"{kind}_s"] for kind in ("linear", "attention", "elementwise", "logits"))
-    assert ours["straggler_s"] == pytest.approx(H100.rank_spread * most * compute, rel=1e-5)
-    assert parts(GPT, Strategy(data=16), replace(H100, rank_spread=0.0))["straggler_s"] == 0
+    assert ours["straggler_s"] == pytest.approx(H100.rates.rank_spread * most * compute, rel=1e-5)
+    assert parts(GPT, Strategy(data=16), H100.changed(rank_spread=0.0))["straggler_s"] == 0
 
 
 def test_what_is_done_once_grows_with_the_steps_over_all_ranks():
-    box = replace(H100, iteration_host_s=0.01)
+    box = H100.changed(iteration_host_s=0.01)
     alone, many = (parts(GPT, Strategy(data=d), box, batch=1024)["once_s"] for d in (1, 1024))
     assert alone == pytest.approx(0.01)
-    assert many - alone == pytest.approx(2 * 2 * (3 * H100.hb_latency_s + 7 * H100.nic_latency_s), rel=1e-9)
+    assert many - alone == pytest.approx(2 * 2 * (3 * H100.links.hb_latency_s + 7 * H100.links.nic_latency_s), rel=1e-9)
 
 
 def test_uneven_stages_take_the_time_and_memory_of_the_fullest_one():
@@ -452,7 +452,7 @@ def test_all_obstacles_are_listed_at_once():
         plan.check(MIXTURE, 7)
     assert "experts" in found(GPT, Strategy(2, data=2, whole_experts=True)).limits.item()  # a model without any
     with pytest.raises(ValueError, match="overlap_slowdown"):
-        replace(H100, overlap_slowdown=0.9)
+        H100.changed(overlap_slowdown=0.9)
 
 
 @pytest.mark.parametrize("name", catalog.names("runtimes"))

@@ -187,7 +187,7 @@ def test_a_new_gpu_takes_two_attempts(own, tmp_path, monkeypatch):
         (folder / f"{family}.csv").write_text(tables.csv_text(catalog.COLUMNS, rows))
     monkeypatch.setenv("RAILCORE_CATALOG", str(folder))
     box = machine.catalog_machine("HGX B400", "fp8")
-    assert (box.gpu, box.hb_domain_size, box.linear_rate) == ("B400", 72, 5e15)
+    assert (box.gpu, box.hb_domain_size, box.rates.linear_rate) == ("B400", 72, 5e15)
     assert datacenter.datacenter_size(1e10, "HGX B400", "flops2024", network="shares").racks == 2333
     assert degraded.platform_fabric("HGX B400", 144, 64).hb_domain_size == 72
     fewer = machine.catalog_machine("GB200 NVL72", hb_domain_size=64, nic_Bps="800 Gbps")

@@ -117,7 +117,7 @@ def test_failed_parts_are_those_of_the_jobs_network():
 
 
 def test_failures_of_one_replica_are_refused():
-    machine = replace(MACHINE, hb_domain_size=4)
+    machine = MACHINE.changed(hb_domain_size=4)
     small = training_step("Llama-3 8B", machine, replace(STRATEGY, data=4), 8, fsdp_options(), one_replica=True)
     with pytest.raises(ValueError, match="one_replica=False"):
         failure_slowdowns(small, PhotonicCircuits(0.01))

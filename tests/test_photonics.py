@@ -103,7 +103,7 @@ def crossing():
     """A step in which a ReduceScatter and a hop ask for the same ports within a fraction of a millisecond, and two
     delays, short and long, between which first come first served orders them another way."""
     strategy = Strategy(tensor=4, pipeline=2, data=4, sharding="gradients")
-    workload = training_step(replace(DENSE, layers=4), replace(H100, nic_Bps=12.5e9), strategy, 8)
+    workload = training_step(replace(DENSE, layers=4), H100.changed(nic_Bps=12.5e9), strategy, 8)
     delays = np.arange(500e-6, 900e-6, 8e-6).tolist()
     drop = int(np.argmin(np.diff([simulate(workload, PhotonicCircuits(delay)).total_s for delay in delays])))
     return workload, delays[drop], delays[drop + 1]
@@ -144,7 +144,7 @@ def test_a_port_for_every_ring_needs_no_change(llama):
 def test_one_port_has_its_part_of_the_bandwidth(llama, ports):
     equal, part = (PhotonicCircuits(ports=ports, bandwidth=bandwidth) for bandwidth in ("equal", "per port"))
     op = learned_order(simulate(llama, equal))[0]
-    latency_s = llama.ring_steps[op] * llama.machine.nic_latency_s
+    latency_s = llama.ring_steps[op] * llama.machine.links.nic_latency_s
     times = [network.transfer_s(llama, op) - latency_s for network in (equal, part)]
     assert times[1] == pytest.approx(ports * times[0])
 
@@ -190,7 +190,7 @@ def test_an_order_is_kept_on_every_lane(crossing, provisioning):
 
 
 def test_mixture_models_need_circuits_of_their_experts():
-    box = replace(H100, hb_domain_size=1)
+    box = H100.changed(hb_domain_size=1)
     workload = training_step(MIXTURE, box, Strategy(data=4, expert=2, pipeline=2), 8, iterations=2)
     two, eight = (check(simulate(workload, PhotonicCircuits(1e-3, ports=ports))) for ports in (2, 8))
     assert len(eight.reconfiguration_log) < len(two.reconfiguration_log) and eight.total_s < two.total_s

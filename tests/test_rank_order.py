@@ -98,7 +98,7 @@ def small_jobs(draw):
 def test_all_models_send_the_same_bytes_between_domains(case):
     """The step's graph, traffic, the iteration and the estimate of photonic rails, against ranks counted one by one."""
     model, strategy, batch, K = case
-    box = replace(BOX, hb_domain_size=K)
+    box = BOX.changed(hb_domain_size=K)
     step = training_step(model, box, strategy, batch, STEP)
     far = {
         kind
@@ -129,7 +129,7 @@ def test_all_models_send_the_same_bytes_between_domains(case):
             assert kind in ("tensor", "sequence") or crossing.pop(kind, 0.0) == pytest.approx(away, rel=1e-9), kind
         assert sum(crossing.values()) == 0
     links = iteration_times(model, box, strategy, global_batch=batch)
-    latency = iteration_times(model, replace(box, nic_latency_s=1.0), strategy, global_batch=batch)
+    latency = iteration_times(model, box.changed(nic_latency_s=1.0), strategy, global_batch=batch)
     for kind, name in {"pipeline": "pipeline", "context": "context", "replica": "data"}.items():
         later = (latency.links[f"{name}_link_s"] - links.links[f"{name}_link_s"]).item() > 0.5
         assert later == (kind in far or (name == "data" and "expert_replica" in far)), kind
@@ -140,7 +140,7 @@ def test_all_models_send_the_same_bytes_between_domains(case):
 def test_the_estimate_of_photonic_rails_has_the_kinds_on_the_rails(case):
     model, strategy, batch, K = case
     assume(strategy.expert == 1)
-    box, levels = replace(BOX, hb_domain_size=K), strategy.group_levels()
+    box, levels = BOX.changed(hb_domain_size=K), strategy.group_levels()
     far = {kind: int(group.in_domains(K)[1] > 1) for kind, group in levels.items()}
     kinds = far["context"] + far["pipeline"] + far["replica"] * (strategy.data > 1)
     found = overhead_estimate(model, box, strategy.columns(batch), 1e3)
@@ -150,7 +150,7 @@ def test_the_estimate_of_photonic_rails_has_the_kinds_on_the_rails(case):
 def test_a_pipeline_of_neighbours_stays_in_its_domain():
     """Llama-3 8B on two DGX H100: hops of the default order go over the rails, with pipeline ranks near they do not."""
     strategy = Strategy(4, pipeline=2, data=4, order=NEAR)
-    box = replace(BOX, hb_domain_size=8)
+    box = BOX.changed(hb_domain_size=8)
     assert strategy.groups("pipeline")[0].tolist() == [0, 4]
     links = {}
     for order in (DIMENSIONS, NEAR):

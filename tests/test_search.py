@@ -36,7 +36,7 @@ from railcore.training.transformer import Transformer
 
 DENSE = Transformer("dense", 6, 512, 8, 2, 2048, 4000, 64)
 MIXTURE = Transformer("mixture", 4, 512, 4, 4, 1024, 4000, 24, experts=4, top_k=2, imbalance=1.5)
-A100 = replace(machine.catalog_machine("DGX A100"), reserved_bytes=0.0)
+A100 = machine.catalog_machine("DGX A100").changed(reserved_bytes=0.0)
 UNFUSED = Runtime("unfused", attention="unfused", overlap_data=False)
 CASES = [  # model, GPUs, batches, runtime, limits
     (DENSE, 16, [8, 12], MODERN, {}),
@@ -133,7 +133,7 @@ def evaluated(case, gpu=A100, offload="none"):
 @functools.cache
 def small(case):
     """A GPU in which every other strategy fits."""
-    return replace(A100, memory_bytes=float(np.median(evaluated(case)[1].memory_bytes)))
+    return A100.changed(memory_bytes=float(np.median(evaluated(case)[1].memory_bytes)))
 
 
 def found_in(case, gpu=None, **options):
@@ -228,7 +228,7 @@ def test_of_many_strategies_the_right_ones_are_kept(name, links, monkeypatch):
     """Also the last places, where memory decides between equal times, and the best of each design."""
     gpu = machine.catalog_machine("DGX A100")
     if links == "free":
-        gpu = replace(gpu, hb_Bps=1e30, nic_Bps=1e30, hb_latency_s=0.0, nic_latency_s=0.0)
+        gpu = gpu.changed(hb_Bps=1e30, nic_Bps=1e30, hb_latency_s=0.0, nic_latency_s=0.0)
     (columns,) = strategy_blocks(name, 256, 384)
     paths = []
     monkeypatch.setattr(iteration, "critical_path", lambda *values: paths.append(critical_path(*values)) or paths[-1])
@@ -319,7 +319,7 @@ def test_placements_that_put_all_ranks_in_the_same_places_are_the_same():
 
 def test_of_equal_strategies_the_first_by_key_stays():
     """On links that cost nothing many strategies take the same time and memory."""
-    free = replace(small(0), hb_Bps=1e30, nic_Bps=1e30, hb_latency_s=0.0, nic_latency_s=0.0)
+    free = small(0).changed(hb_Bps=1e30, nic_Bps=1e30, hb_latency_s=0.0, nic_latency_s=0.0)
     found = found_in(0, free, top=1000)
     columns, all_ = evaluated(0, free)
     time = all_.total_s / columns["global_batch"]
@@ -349,7 +349,7 @@ def test_several_runtimes_and_offloads_are_each_of_them():
 def test_fewer_gpus_than_given():
     """13 GPUs are a prime number: of them 12, of whole or part-filled HB domains, do what 13 cannot."""
     limits = {"tensor": [1, 2, 4]}
-    gpu = replace(A100, hb_domain_size=6)
+    gpu = A100.changed(hb_domain_size=6)
     assert search(DENSE, gpu, 13, 12, **limits).evaluated == 0
     found = search(DENSE, gpu, 13, 12, at_most=True, top=2000, **limits)
     best = found.best
@@ -358,7 +358,7 @@ def test_fewer_gpus_than_given():
     for size, rows in best.groupby("hb_domain_size"):
         usable = 13 if size == 6 else 13 // 6 * size
         assert (rows["gpus"] <= usable).all() and (size in (6, 5, 4, 3, 2, 1))
-        exact = iteration_times(DENSE, replace(gpu, hb_domain_size=size), rows)
+        exact = iteration_times(DENSE, gpu.changed(hb_domain_size=size), rows)
         assert np.array_equal(exact.total_s, rows["total_s"])
     assert best["sequence_s"].iloc[0] <= search(DENSE, gpu, 12, 12, **limits).best["sequence_s"].iloc[0]
     same_results(search(DENSE, gpu, 13, 12, at_most=True, top=2000, workers=2, **limits), found)
@@ -401,7 +401,7 @@ def test_what_lets_the_runner_up_win_does():
             factor = table.loc[what, way]
             trials = [(factor, True), (factor * inside, False)] if not np.isnan(factor) else [(0.25, False)]
             for at, wins in trials if way == "below" or not np.isnan(factor) else [(4.0, False)]:
-                box = replace(found.machine, **{name: at * getattr(found.machine, name) for name in names})
+                box = found.machine.changed(**{name: at * found.machine.values[name] for name in names})
                 one, two = (iteration_times(found.model, box, row) for row in (ours, other))
                 mine, theirs = (x.total_s.item() if x.feasible.item() else math.inf for x in (one, two))
                 assert (theirs < mine) == wins, (what, at)
@@ -420,7 +420,7 @@ def test_the_robust_design_has_the_least_regret():
     assert table.attrs["regret"] == pytest.approx(regret.to_dict()) and table.attrs["best"] == labels[0]
     assert table.attrs["robust"] == regret.idxmin()
     row = table[(table["input"] == "H100 nic_fraction") & (table["end"] == "low")].iloc[0]
-    slow = replace(found.machine, nic_fraction=row["value"])
+    slow = found.machine.changed(nic_fraction=row["value"])
     best = iteration_times(found.model, slow, found.strategy())
     assert row[labels[0]] == best.total_s.item() / 2048
 
@@ -436,8 +436,8 @@ MODELS = st.builds(
 )  # fmt: skip
 SPEEDS = st.sampled_from([1e8, 1e9, 1e10, 1e11, 1e12])
 MACHINES = st.builds(
-    lambda hb, nic, size, latency, routing: replace(
-        A100, hb_Bps=hb, nic_Bps=nic, hb_domain_size=size, nic_latency_s=latency, routing=routing,
+    lambda hb, nic, size, latency, routing: A100.changed(
+        hb_Bps=hb, nic_Bps=nic, hb_domain_size=size, nic_latency_s=latency, routing=routing,
         oversubscription=1.0 if routing == "direct" else math.inf,
     ),
     SPEEDS, SPEEDS, st.sampled_from([1, 2, 4, 6, 8, 16]), st.sampled_from([0.0, 1e-5]),
@@ -477,7 +477,7 @@ def test_better_links_and_more_memory_are_never_slower(model, gpu, runtime, offl
     base = search(model, gpu, 16, 32, **options)
     links, rates = (["nic_Bps"], ["hb_Bps"], ["memory_bytes"]), (["linear_rate", "bf16_rate"], ["memory_Bps"])
     for names in (*links, *rates):
-        better = replace(gpu, **{name: factor * getattr(gpu, name) for name in names})
+        better = gpu.changed(**{name: factor * gpu.values[name] for name in names})
         found = search(model, better, 16, 32, **options)
         assert found.evaluated == base.evaluated
         if len(base.best):
@@ -531,7 +531,7 @@ def test_the_distribution_is_how_many_are_that_fast(case):
     assert np.allclose(table["share"], counted, rtol=1e-12)
     slowest = times[-1] / times[0]
     assert slowest <= table["times_best"].iloc[-1] <= slowest * TIME_EDGES_S[1] / TIME_EDGES_S[0]
-    assert found_in(case, replace(A100, memory_bytes=1.0)).distribution().empty
+    assert found_in(case, A100.changed(memory_bytes=1.0)).distribution().empty
 
 
 def test_top_says_how_many():
@@ -566,7 +566,7 @@ def test_a_limit_only_leaves_out():
 
 
 def test_nothing_that_fits_is_an_answer():
-    tiny = replace(A100, memory_bytes=1e6)
+    tiny = A100.changed(memory_bytes=1e6)
     found = search(DENSE, tiny, 16, 8)
     assert len(found.best) == len(found.pareto) == found.histogram.sum() == 0
     assert found.counts["memory"] == found.evaluated > 0
@@ -577,13 +577,13 @@ def test_nothing_that_fits_is_an_answer():
     for ask in (found.strategy, found.runner_up_wins, found.robust):
         with pytest.raises(ValueError, match=f"dense fits no strategy of 16 GPUs: the least needs {need}"):
             ask()
-    enough = replace(A100, memory_bytes=found.least_memory_bytes)
+    enough = A100.changed(memory_bytes=found.least_memory_bytes)
     assert search(DENSE, enough, 16, 8).counts["feasible"] > 0
     assert list(found.best.columns) == ROW
 
 
 def test_nothing_that_divides_is_an_answer():
-    found = search(DENSE, replace(A100, hb_domain_size=1), 7, 3, pipeline=1)
+    found = search(DENSE, A100.changed(hb_domain_size=1), 7, 3, pipeline=1)
     assert found.evaluated == 0 and set(found.counts.values()) == {0} and found.least_memory_bytes == math.inf
     with pytest.raises(ValueError, match=r"of 7 GPUs divides dense and its batch .*'heads': 1"):
         found.strategy()
@@ -639,7 +639,7 @@ def test_limits_above_the_last_are_refused(limit):
 @pytest.mark.filterwarnings("ignore:invalid value")
 @pytest.mark.filterwarnings("ignore:divide by zero")
 def test_a_strategy_without_a_route_is_not_feasible():
-    found = search(MIXTURE, replace(A100, routing="direct", oversubscription=math.inf), 16, 16)
+    found = search(MIXTURE, A100.changed(routing="direct", oversubscription=math.inf), 16, 16)
     assert found.counts["feasible"] == found.histogram.sum() < found.evaluated
     assert found.counts["network"] + found.counts["network, memory"] > 0
 

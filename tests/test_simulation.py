@@ -50,7 +50,7 @@ def test_timelines_of_electrical_rails_and_static_partitions_are_sound(job, opti
 def test_one_replica_has_the_times_of_all(strategy, options):
     """Also at no delay in all of these; `circuits.photonic_overhead` runs all replicas there nevertheless."""
     model = replace(DENSE, layers=strategy.pipeline * strategy.interleave)
-    box, batch = replace(H100, hb_domain_size=strategy.tensor), strategy.data * strategy.pipeline
+    box, batch = H100.changed(hb_domain_size=strategy.tensor), strategy.data * strategy.pipeline
     one, every = (training_step(model, box, strategy, batch, options, one_replica=yes) for yes in (True, False))
     twin = {(every.program[op], every.ranks[op]): op for op in range(len(every.program))}
     twins = [twin[one.program[op], one.ranks[op]] for op in range(len(one.program))]
@@ -62,31 +62,31 @@ def test_one_replica_has_the_times_of_all(strategy, options):
 
 def test_a_transfer_takes_its_latency_and_its_busiest_link():
     """An AllGather among two nodes of four: rings on the rails of all, half of the message over each pair."""
-    box = replace(H100, hb_domain_size=8)
+    box = H100.changed(hb_domain_size=8)
     strategy = Strategy(tensor=2, data=8, sharding="optimizer")
     timeline = check(simulate(training_step(DENSE, box, strategy, 8)))
     rows = timeline.table[timeline.table["operation"] == "all_gather"]
     took = (rows["end_s"] - rows["start_s"]).to_numpy()
     sent = rows["message_bytes"].to_numpy() * 7 / 8
     assert box.collective_nic_Bps * 4 < box.collective_hb_Bps
-    assert took == pytest.approx(box.nic_latency_s + sent / 4 / box.collective_nic_Bps)
-    slow = replace(box, hb_Bps=box.nic_Bps)
+    assert took == pytest.approx(box.links.nic_latency_s + sent / 4 / box.collective_nic_Bps)
+    slow = box.changed(hb_Bps=box.nic_Bps)
     rows = check(simulate(training_step(DENSE, slow, strategy, 8))).table.loc[rows.index]
     took = (rows["end_s"] - rows["start_s"]).to_numpy()
-    assert took == pytest.approx(box.nic_latency_s + sent / slow.collective_hb_Bps)
+    assert took == pytest.approx(box.links.nic_latency_s + sent / slow.collective_hb_Bps)
 
 
 @pytest.mark.parametrize(("algorithm", "steps"), [("ring", 7), ("fewest steps", 3)])
 def test_steps_of_a_collective(algorithm, steps):
-    box = replace(H100, hb_domain_size=1, nic_Bps=UNLIMITED_BANDWIDTH, hb_Bps=UNLIMITED_BANDWIDTH)
+    box = H100.changed(hb_domain_size=1, nic_Bps=UNLIMITED_BANDWIDTH, hb_Bps=UNLIMITED_BANDWIDTH)
     workload = training_step(DENSE, box, Strategy(data=8), 8, one_replica=True)
     table = simulate(workload, ElectricalRails(algorithm=algorithm)).table
     reduced = table[table["operation"] == "all_reduce"]
-    assert (reduced["end_s"] - reduced["start_s"]).to_numpy() == pytest.approx(2 * steps * box.nic_latency_s)
+    assert (reduced["end_s"] - reduced["start_s"]).to_numpy() == pytest.approx(2 * steps * box.links.nic_latency_s)
 
 
 def test_tokens_of_experts_travel_around_a_ring_or_straight():
-    box = replace(H100, hb_domain_size=1, nic_latency_s=0.0)
+    box = H100.changed(hb_domain_size=1, nic_latency_s=0.0)
     workload = training_step(MIXTURE, box, Strategy(data=4, expert=4), 4)
     for algorithm, share in (("ring", 3 / 2), ("fewest steps", 3 / 4)):
         table = check(simulate(workload, ElectricalRails(algorithm=algorithm))).table
@@ -102,7 +102,7 @@ def test_measured_rates_take_the_place_of_the_machines():
     plain = simulate(workload).table
     took, before = ((each["end_s"] - each["start_s"]).to_numpy() for each in (measured, plain))
     gathers = (plain["operation"] == "all_gather").to_numpy()
-    latency = H100.nic_latency_s
+    latency = H100.links.nic_latency_s
     assert (took - latency)[gathers] == pytest.approx((before - latency)[gathers] * H100.collective_nic_Bps / rate)
     assert took[~gathers] == pytest.approx(before[~gathers])
 
@@ -117,7 +117,7 @@ def test_a_static_partition_is_an_electrical_network_with_its_share(strategy):
     for ports in (2 * rings, 2 * rings + 1, 4 * rings):
         share = 2 * (2 if ports == 4 * rings else 1) / ports
         static = check(simulate(workload, StaticPartition(ports=ports)))
-        thin = replace(H100, nic_Bps=H100.nic_Bps * share)
+        thin = H100.changed(nic_Bps=H100.nic_Bps * share)
         electrical = simulate(training_step(DENSE, thin, strategy, batch))
         if rings == 1:
             assert static.end_s == pytest.approx(electrical.end_s)
@@ -127,7 +127,7 @@ def test_a_static_partition_is_an_electrical_network_with_its_share(strategy):
 
 def test_a_static_partition_names_the_rings_that_do_not_fit():
     strategy = Strategy(data=16, expert=4, pipeline=2)
-    workload = training_step(MIXTURE, replace(H100, hb_domain_size=1), strategy, 32)
+    workload = training_step(MIXTURE, H100.changed(hb_domain_size=1), strategy, 32)
     assert workload.rail_rings == ("expert", "pipeline", "data", "expert data")
     with pytest.raises(
         ValueError,
@@ -135,13 +135,13 @@ def test_a_static_partition_names_the_rings_that_do_not_fit():
     ):
         simulate(workload, StaticPartition(ports=6))
     check(simulate(workload, StaticPartition(ports=8)))
-    tied = training_step(TIED, replace(H100, hb_domain_size=1), Strategy(pipeline=4), 4)
+    tied = training_step(TIED, H100.changed(hb_domain_size=1), Strategy(pipeline=4), 4)
     assert tied.rail_rings == ("pipeline", "tied embeddings")
 
 
 def test_a_wider_nic_never_takes_longer_in_the_llama_run():
     times = [
-        simulate(training_step(DENSE, replace(H100, nic_Bps=rate * 1e9), llama_8b(), 8, one_replica=True)).total_s
+        simulate(training_step(DENSE, H100.changed(nic_Bps=rate * 1e9), llama_8b(), 8, one_replica=True)).total_s
         for rate in (1, 2, 5, 10, 50)
     ]
     assert times == sorted(times, reverse=True)

@@ -86,7 +86,7 @@ def test_a_training_takes_its_iterations():
     assert "layers" not in run.limit  # 126 layers, embedding and loss in 128 places
     assert run.training_s == pytest.approx(run.iteration_s * 3e12 / (2048 * 8192))
     done = float(model.training_flops(2048)) / run.iteration_s
-    assert run.model_flops_utilization == pytest.approx(done / (16384 * gpu.bf16_rate))
+    assert run.model_flops_utilization == pytest.approx(done / (16384 * gpu.rates.bf16_rate))
     with pytest.raises(ValueError, match="gpus is 16000"):
         validation.training_duration(model, gpu, plan, 2048, 3e12, 16000)
     with pytest.raises(ValueError, match="global_batch is 2000"):

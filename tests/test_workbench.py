@@ -212,6 +212,7 @@ def test_warnings_are_shown_each_time_and_kept_once(capsys, tmp_path, monkeypatc
 
 def test_a_slider_changes_the_picture_and_bad_values_become_words():
     plt.close("all")  # of other tests
+
     def draw(gpus, book):
         if gpus > 5:
             raise ValueError(f"gpus is {gpus}: too many <for this>")

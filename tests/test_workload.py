@@ -81,7 +81,7 @@ def test_bytes_of_the_llama_8b_run_equal_its_trace():
 def test_compute_of_a_rank_is_that_of_the_iteration(job, runtime):
     """In one HB domain all but hops and the exchange of weights is compute, as long as `iteration` says."""
     model, strategy, batch = job
-    runtime, machine = catalog_runtime(runtime), replace(H100, hb_domain_size=strategy.gpus)
+    runtime, machine = catalog_runtime(runtime), H100.changed(hb_domain_size=strategy.gpus)
     workload = training_step(model, machine, strategy, batch, NO_SYNC, runtime)
     columns = {name: np.asarray(value) for name, value in strategy.columns(batch).items()}
     layer, m = layer_costs(model, machine, runtime, columns), strategy.microbatches(batch)
@@ -104,7 +104,7 @@ def test_detail_takes_as_long_where_nothing_leaves_the_domain(job, runtime):
     model, strategy, batch = job
     if strategy.recompute == "selective" and runtime != "modern":
         return  # what is computed again hides keys and values on their way, which `iteration` does not count
-    machine = replace(H100, hb_domain_size=strategy.gpus, collective_processors=0)  # what hides slows no compute here
+    machine = H100.changed(hb_domain_size=strategy.gpus, collective_processors=0)  # what hides slows no compute here
     plain, detailed = (
         simulate(training_step(model, machine, strategy, batch, StepOptions(detail=detail), catalog_runtime(runtime)))
         for detail in (False, True)
@@ -120,7 +120,7 @@ def test_time_with_free_links_is_that_of_the_schedule(monkeypatch, p, v, m):
     """Without logits all stages are alike, and the bubble has its closed form."""
     read = StageProgram._read_times
     monkeypatch.setattr(StageProgram, "_read_times", lambda self: (read(self), setattr(self, "logits_s", 0.0)))
-    model, machine = replace(DENSE, layers=16), replace(H100, **FREE_LINKS)
+    model, machine = replace(DENSE, layers=16), H100.changed(**FREE_LINKS)
     strategy = Strategy(pipeline=p, interleave=v)
     timeline = check(simulate(training_step(model, machine, strategy, m, NO_SYNC)))
     columns = {name: np.asarray(value) for name, value in strategy.columns(m).items()}
@@ -324,12 +324,12 @@ def test_tied_embeddings_are_summed_over_both_ends(sharding, parts):
 
 
 def test_rings_join_neighbours_on_a_rail_and_hops_are_forwarded():
-    workload = training_step(DENSE, replace(H100, hb_domain_size=8), Strategy(tensor=2, data=8, pipeline=2), 16)
+    workload = training_step(DENSE, H100.changed(hb_domain_size=8), Strategy(tensor=2, data=8, pipeline=2), 16)
     op = next(op for op in range(len(workload.program)) if workload.operation(op).kind == "data")
     assert workload.ranks[op] == tuple(range(0, 16, 2))
     assert sorted(workload.transfers(op)) == sorted((a + i, b + i) for a, b in ((0, 8), (8, 0)) for i in (0, 2, 4, 6))
     assert workload.ring_bytes[op] == pytest.approx(workload.operation(op).message_bytes * 2 * 7 / 8 / 4)
-    shifted = training_step(DENSE, replace(H100, hb_domain_size=8), Strategy(tensor=4, pipeline=4), 4)
+    shifted = training_step(DENSE, H100.changed(hb_domain_size=8), Strategy(tensor=4, pipeline=4), 4)
     hop = next(op for op in range(len(shifted.program)) if shifted.ranks[op] == (5, 9))
     assert shifted.transfers(hop) == [(5, 9)] and shifted.transfers(hop, forwarded=True) == [(1, 9)]
 
@@ -345,12 +345,12 @@ def test_odd_steps_are_told():
         "9 layers do not fill 4 chunks: the step has 12, 33.3% more."
         in training_step(replace(DENSE, layers=9), H100, Strategy(pipeline=4), 4).warnings
     )
-    box = replace(H100, hb_domain_size=12)
+    box = H100.changed(hb_domain_size=12)
     uneven = Strategy(tensor=4, data=4)
     assert any("replica ranks lie unevenly" in text for text in training_step(DENSE, box, uneven, 4).warnings)
     assert not replicas_alike(box, uneven) and replicas_alike(H100, uneven)
     assert not training_step(DENSE, H100, uneven, 4).warnings
-    small = replace(H100, memory_bytes=1e9)
+    small = H100.changed(memory_bytes=1e9)
     assert any("a GPU has 1 GB" in text for text in training_step(DENSE, small, uneven, 4).warnings)
 
 

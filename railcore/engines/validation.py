@@ -77,7 +77,7 @@ def training_duration(
     found = iteration_times(model, machine, strategy, global_batch=global_batch)
     seconds, iterations = found.total_s.item(), tokens / (global_batch * model.sequence_length)
     flops = model.training_flops(global_batch)
-    utilization = model_flops_utilization(flops, seconds, strategy.gpus, machine.bf16_rate).item()
+    utilization = model_flops_utilization(flops, seconds, strategy.gpus, machine.rates.bf16_rate).item()
     limit = found.limits.item()
     return TrainingDuration(seconds, iterations, iterations * seconds, utilization, found.memory_bytes.item(), limit)
 
@@ -172,7 +172,7 @@ def _runtime(row: Any) -> Runtime:
 def _used_domains(machine: Machine, gpus: int) -> Machine:
     """The machine with as many GPUs of each HB domain as divide the run: 64 of 72 on 256 GPUs."""
     used = next(size for size in range(min(machine.hb_domain_size, gpus), 0, -1) if gpus % size == 0)
-    return replace(machine, hb_domain_size=used)
+    return machine.changed(hb_domain_size=used)
 
 
 def predictions(table: pd.DataFrame, runtime: Mapping[str, Any] | None = None, **changes: Any) -> pd.DataFrame:

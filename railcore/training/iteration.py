@@ -201,7 +201,7 @@ def _stage_pass(
         exchange.time_s / n,
     )
     exposed += rank.lost * (exchange.time_s - exposed)
-    time_s = max(work + exposed, offloaded_bytes / rank.machine.host_Bps)
+    time_s = max(work + exposed, offloaded_bytes / rank.machine.host.host_Bps)
     return _StagePass(time_s, exposed, time_s - work - exposed, busy.plus(exchange))
 
 
@@ -262,7 +262,7 @@ def _memory(rank: Rank, layer: LayerTime, stage: Stage, m: int, offloaded: bool)
         found["activations_bytes"] = activations
         if not fullest or sum(found.values()) > sum(fullest.values()) * (1 + 1e-12):  # of equal ones the first
             fullest = found
-    return fullest | {"reserved_bytes": rank.machine.reserved_bytes}
+    return fullest | {"reserved_bytes": rank.machine.memory.reserved_bytes}
 
 
 def _obstacles(rank: Rank, global_batch: int, total_s: float, memory_bytes: float) -> tuple[str, ...]:

@@ -223,13 +223,13 @@ def attention_times(rank: Rank) -> Passes:
     heads, rows = rank.strategy.micro_batch * model.heads / rank.strategy.tensor, s / rank.strategy.context
     if runtime.fused_attention:
         keys = sum(share * most * (2 - most / s) for share, most in model.attention_spans())
-        rate = machine.bf16_rate * machine.attention_share(runtime.attention, rows)
-        forward = float(heads * rows * keys * (model.query_dim + model.value_dim) / rate) + machine.kernel_s
+        rate = machine.rates.bf16_rate * machine.attention_share(runtime.attention, rows)
+        forward = float(heads * rows * keys * (model.query_dim + model.value_dim) / rate) + machine.host.kernel_s
         return Passes(forward, 2.5 * forward)
     query_key = product_passes(machine, rows, s, model.query_dim, heads)
     score_value = product_passes(machine, rows, model.value_dim, s, heads)
     moved = (9, 11) if runtime.dropout else (4, 6)
-    softmax = [n * heads * rows * s / machine.hbm_Bps + machine.kernel_s for n in moved]
+    softmax = [n * heads * rows * s / machine.hbm_Bps + machine.host.kernel_s for n in moved]
     forward = query_key[0] + score_value[0] + softmax[0]
     return Passes(float(forward), float(sum(query_key[1:]) + sum(score_value[1:]) + softmax[1]))
 
@@ -256,8 +256,8 @@ def elementwise_times(rank: Rank) -> Passes:
         joined = model.head_dim * (model.heads + 2 * model.kv_heads) / t
         backward += narrow * (2 + 6) + 4 * joined
         backward += 2 * (joined + (matrices - 1) * wide + blocks * model.hidden) * model.biases
-    counts = machine.forward_operators, machine.backward_operators
-    starts = [max(count - own, 0) * machine.kernel_s for count, own in zip(counts, OWN_KERNELS, strict=True)]
+    counts = machine.host.forward_operators, machine.host.backward_operators
+    starts = [max(count - own, 0) * machine.host.kernel_s for count, own in zip(counts, OWN_KERNELS, strict=True)]
     moved = [rank.tokens * size / machine.hbm_Bps for size in (forward, backward)]
     return Passes(moved[0] + starts[0], moved[1] + starts[1])
 
@@ -325,7 +325,7 @@ def expert_traffic(rank: Rank, compute: Passes) -> LayerTraffic:
     forward, backward = there.plus(home).times(rank.mixtures), home.times(2 * rank.mixtures)
     if not rank.runtime.overlap_expert:
         return LayerTraffic(Passes(forward.time_s, backward.time_s), forward, backward)
-    least = 1 - rank.machine.exchange_hidden_share
+    least = 1 - rank.machine.host.exchange_hidden_share
     exposed = [
         max(link.time_s - window, least * link.time_s)
         for link, window in zip((forward, backward), compute, strict=True)
@@ -343,14 +343,14 @@ def host_waits(rank: Rank, gpu: Passes) -> Passes:
     dropless = bool(model.experts) and not runtime.capacity and not runtime.host_ahead
     if not (runtime.eager or dropless):
         return Passes(0.0, 0.0)
-    operators = [float(machine.forward_operators), float(machine.backward_operators)]
+    operators = [float(machine.host.forward_operators), float(machine.host.backward_operators)]
     if model.experts:
         local, scaling = max(model.experts // rank.strategy.expert, 1), "current" if rank.fp8 else "none"
         more = host_operators(local, scaling=scaling, bias=model.biases)
         operators = [count + rank.mixtures * float(each) for count, each in zip(operators, more, strict=True)]
-    serial = machine.dropless_serial_share if dropless else 0.0
+    serial = machine.host.dropless_serial_share if dropless else 0.0
     waits = [
-        float(host_bound_time(time, count * machine.launch_s, serial)) - time
+        float(host_bound_time(time, count * machine.host.launch_s, serial)) - time
         for time, count in zip(gpu, operators, strict=True)
     ]
     return Passes(*waits)

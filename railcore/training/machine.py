@@ -1,7 +1,8 @@
 """A GPU and its links: datasheet rates, the shares that kernels and collectives reach, and times of collectives."""
 
 import math
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -17,45 +18,25 @@ from railcore.training.link_times import LinkTimes, gather_links
 PRECISIONS = ("bf16", "fp8")
 ATTENTION_KERNELS = ("flash1", "flash2", "flash3", "cudnn")
 RESERVED = ("context_memory", "communication_memory", "fragmentation_memory")  # rows of "all" in efficiencies
-MAY_BE_0 = ("kernel_s", "reserved_bytes", "launch_s", "iteration_host_s", "hb_latency_s", "nic_latency_s")
 _ATTENTION_TOKENS = 4096  # of the sequences on which rates of attention are given
 UNLIMITED_BANDWIDTH = 1e30  # bytes/s of a memory or link that costs nothing
 
 
 @checked
 @dataclass(frozen=True)
-class Machine:
-    """One GPU of a cluster and its links, one direction each.
+class GpuRates:
+    """What a GPU computes: dense peaks, and the shares of them that kernels reach.
 
-    gpu, precision: name, and precision of the linear layers ("bf16" or "fp8"); attention and logits stay in bf16.
-    linear_rate, bf16_rate: dense peak in that precision (used with fp8) and in bf16 [FLOP/s]. linear_fraction,
-    bf16_fraction: share of it that the best matrix product reaches. sustained_fraction: share of that which products
-    of training reach, beyond what tiles and memory explain. attention_fraction: share of bf16_rate that the best fused
-    attention reaches; attention_kernels: names and shares of others, see `attention_share`. processors: over which the
-    tiles of a product are spread. attention_ramp: tokens of a sequence at which attention has half of its rate for long
-    ones; attention_fraction holds at _ATTENTION_TOKENS.
-    memory_bytes, memory_Bps, memory_fraction: size (as the driver reports it), bandwidth and achievable share of HBM.
-    reserved_bytes: of it, for the runtime's context, its communication buffers and fragments.
-    kernel_s: idle time of the GPU between two kernels. launch_s: host's time to launch one operator, which counts where
-    the GPU is faster; forward_operators, backward_operators: that the host starts for a layer without experts;
-    dropless_serial_share: of the shorter of GPU's and host's time, what adds to the longer where the host waits for the
-    numbers of tokens of each expert. exchange_hidden_share: of an exchange of tokens behind another micro-batch, the
-    most that is hidden. iteration_host_s: host's work once an iteration, while the GPU waits.
-    rank_spread: standard deviation of the compute time of equal GPUs, over its mean; the slowest of a group is waited
-    for. collective_processors: of `processors`, those that a collective keeps while products run beside it;
-    overlap_slowdown: times that products take which do not leave them to it.
-    hb_domain_size: GPUs of an HB domain (scale-up or NVLink domain), K. hb_Bps, nic_Bps: bandwidth of a GPU's HB
-    interconnect and NIC; hb_fraction, nic_fraction: share that collectives reach; hb_latency_s, nic_latency_s: of one
-    step. host_Bps: to the CPU's memory; host_memory_Bps: of that memory, a GPU's share.
-    two_phase_collectives: collectives beyond an HB domain run as two phases, one after the other. routing, pipelined:
-    of tokens to their experts, see `experts`. oversubscription: of the any-to-any layer over the rails, which only
-    "direct" routing uses; math.inf is rail-only. platform: of the catalog, from which the values are, "" for none.
-
-    Raises ValueError naming the argument that is out of range.
+    linear_rate, bf16_rate: dense peak in the precision of the linear layers, and in bf16 [FLOP/s].
+    linear_fraction, bf16_fraction: share of it that the best matrix product reaches.
+    sustained_fraction: share of that which products of training reach, beyond what tiles and memory explain.
+    attention_fraction: share of bf16_rate that the best fused attention reaches, on _ATTENTION_TOKENS tokens.
+    processors: over which the tiles of a product are spread.
+    rank_spread: standard deviation of the compute time of equal GPUs, over its mean; the slowest is waited for.
+    attention_ramp: tokens of a sequence at which attention has half of its rate for long ones.
+    attention_kernels: names and shares of other attention kernels.
     """
 
-    gpu: str
-    precision: str
     linear_rate: Quantity
     bf16_rate: Quantity
     linear_fraction: float
@@ -63,19 +44,54 @@ class Machine:
     sustained_fraction: float
     attention_fraction: float
     processors: int
+    rank_spread: float
+    attention_ramp: float = 0.0
+    attention_kernels: tuple[tuple[str, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        checks.whole("processors", self.processors)
+        for name in ("linear_rate", "bf16_rate"):
+            checks.positive(name, getattr(self, name))
+        for name in ("linear_fraction", "bf16_fraction", "sustained_fraction", "attention_fraction"):
+            checks.share(name, getattr(self, name), above_0=True)
+        checks.share("rank_spread", self.rank_spread, below_1=True)
+        checks.at_least("attention_ramp", self.attention_ramp)
+
+
+@checked
+@dataclass(frozen=True)
+class GpuMemory:
+    """A GPU's memory (HBM).
+
+    memory_bytes: size, as the driver reports it [bytes].
+    memory_Bps, memory_fraction: bandwidth [bytes/s], and the share of it that kernels reach.
+    reserved_bytes: for the runtime's context, its communication buffers and fragments [bytes].
+    """
+
     memory_bytes: Quantity
     memory_Bps: Quantity
     memory_fraction: float
-    kernel_s: Quantity
     reserved_bytes: Quantity
-    launch_s: Quantity
-    iteration_host_s: Quantity
-    forward_operators: int
-    backward_operators: int
-    dropless_serial_share: float
-    exchange_hidden_share: float
-    rank_spread: float
-    collective_processors: int
+
+    def __post_init__(self) -> None:
+        for name in ("memory_bytes", "memory_Bps"):
+            checks.positive(name, getattr(self, name))
+        checks.share("memory_fraction", self.memory_fraction, above_0=True)
+        checks.at_least("reserved_bytes", self.reserved_bytes)
+
+
+@checked
+@dataclass(frozen=True)
+class GpuLinks:
+    """A GPU's links to other GPUs, one direction each.
+
+    hb_domain_size: K, GPUs of an HB domain (scale-up or NVLink domain).
+    hb_Bps, nic_Bps: bandwidth of the HB interconnect and of the NIC [bytes/s].
+    hb_fraction, nic_fraction: share of it that collectives reach.
+    hb_latency_s, nic_latency_s: of one step [s].
+    oversubscription: of the any-to-any layer over the rails, which only "direct" routing uses; math.inf is rail-only.
+    """
+
     hb_domain_size: int
     hb_Bps: Quantity
     hb_fraction: float
@@ -83,83 +99,182 @@ class Machine:
     nic_Bps: Quantity
     nic_fraction: float
     nic_latency_s: Quantity
+    oversubscription: float = math.inf
+
+    def __post_init__(self) -> None:
+        checks.whole("hb_domain_size", self.hb_domain_size)
+        for network in ("hb", "nic"):
+            checks.positive(f"{network}_Bps", getattr(self, f"{network}_Bps"))
+            checks.share(f"{network}_fraction", getattr(self, f"{network}_fraction"), above_0=True)
+            checks.at_least(f"{network}_latency_s", getattr(self, f"{network}_latency_s"))
+        checked_oversubscription(self.oversubscription)
+
+
+@checked
+@dataclass(frozen=True)
+class HostWork:
+    """The host's part of a step, and what the GPU waits for.
+
+    kernel_s: idle time of the GPU between two kernels [s].
+    launch_s: to start one operator, which counts where the GPU is faster [s].
+    iteration_host_s: work once an iteration, while the GPU waits [s].
+    forward_operators, backward_operators: that the host starts for a layer without experts.
+    dropless_serial_share: of the shorter of GPU's and host's time, what adds to the longer where the host waits for the
+    numbers of tokens of each expert.
+    exchange_hidden_share: of an exchange of tokens behind another micro-batch, the most that is hidden.
+    host_Bps, host_memory_Bps: to the CPU's memory, and of that memory a GPU's share [bytes/s].
+    """
+
+    kernel_s: Quantity
+    launch_s: Quantity
+    iteration_host_s: Quantity
+    forward_operators: int
+    backward_operators: int
+    dropless_serial_share: float
+    exchange_hidden_share: float
     host_Bps: Quantity
     host_memory_Bps: Quantity
+
+    def __post_init__(self) -> None:
+        for name in ("kernel_s", "launch_s", "iteration_host_s"):
+            checks.at_least(name, getattr(self, name))
+        for name in ("forward_operators", "backward_operators"):
+            checks.whole(name, getattr(self, name), 0)
+        for name in ("dropless_serial_share", "exchange_hidden_share"):
+            checks.share(name, getattr(self, name))
+        for name in ("host_Bps", "host_memory_Bps"):
+            checks.positive(name, getattr(self, name))
+
+
+@checked
+@dataclass(frozen=True)
+class CollectiveWays:
+    """How collectives run, and what they take of the compute beside them.
+
+    collective_processors: of the GPU's, those that a collective keeps while products run beside it.
+    overlap_slowdown: times that products take which do not leave them to it.
+    two_phase_collectives: beyond an HB domain they run as two phases, one after the other.
+    routing, pipelined: of tokens to their experts, see `experts`.
+    """
+
+    collective_processors: int
+    overlap_slowdown: float = 1.0
     two_phase_collectives: bool = False
     routing: str = "two-hop"
     pipelined: bool = True
-    oversubscription: float = math.inf
-    overlap_slowdown: float = 1.0
-    attention_ramp: float = 0.0
-    attention_kernels: tuple[tuple[str, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        checks.whole("collective_processors", self.collective_processors, 0)
+        checks.at_least("overlap_slowdown", self.overlap_slowdown, 1.0)
+        checks.one_of("routing", self.routing, ROUTINGS)
+
+
+@checked
+@dataclass(frozen=True)
+class Machine:
+    """One GPU of a cluster, with its links.
+
+    gpu, precision: name, and precision of the linear layers ("bf16" or "fp8"); attention and logits stay in bf16.
+    rates, memory, links, host, collectives: its parts.
+    platform: of the catalog, from which the values are, "" for none.
+
+    Raises ValueError naming the argument that is out of range.
+    """
+
+    gpu: str
+    precision: str
+    rates: GpuRates
+    memory: GpuMemory
+    links: GpuLinks
+    host: HostWork
+    collectives: CollectiveWays
     platform: str = field(default="", repr=False, compare=False)  # a name: nothing is computed from it
     made_by = "catalog_machine(platform, precision), or the name of a platform in the catalog"
 
     def __post_init__(self) -> None:
-        checks.one_of("routing", self.routing, ROUTINGS)
         checks.one_of("precision", self.precision, PRECISIONS)
-        for name in ("hb_domain_size", "processors"):
-            checks.whole(name, getattr(self, name))
-        for name in ("collective_processors", "forward_operators", "backward_operators"):
-            checks.whole(name, getattr(self, name), 0)
-        for name in (each.name for each in fields(self) if each.type in (float, Quantity)):
-            value = getattr(self, name)
-            if name == "oversubscription":
-                checked_oversubscription(value)
-            elif name.endswith("_fraction"):
-                checks.share(name, value, above_0=True)
-            elif name == "overlap_slowdown":
-                checks.at_least(name, value, 1.0)
-            elif name.endswith("_share"):
-                checks.share(name, value)
-            elif name == "attention_ramp":
-                checks.at_least(name, value)
-            elif name == "rank_spread":
-                checks.share(name, value, below_1=True)
-            elif name in MAY_BE_0:
-                checks.at_least(name, value)
-            else:
-                checks.positive(name, value)
+
+    @classmethod
+    def of_values(cls, values: Mapping[str, Any]) -> "Machine":
+        """A machine of the fields of its parts, all by their names. Raises UnknownName for another name."""
+        names = {each.name for each in fields(cls)} - set(PARTS)
+        if stray := [name for name in values if name not in names and name not in PART_OF]:
+            raise catalog.UnknownName("argument of Machine", stray[0], [*PART_OF, *names])
+        parts = {
+            part: kind(**{name: value for name, value in values.items() if PART_OF.get(name) == part})
+            for part, kind in PARTS.items()
+        }
+        return cls(**parts, **{name: value for name, value in values.items() if name in names})
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Fields of all its parts, and its own, by their names."""
+        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in PARTS}
+        return own | {name: getattr(getattr(self, part), name) for name, part in PART_OF.items()}
+
+    def changed(self, **changes: Any) -> "Machine":
+        """The same with other values of its fields, or of its parts' by their names, such as nic_Bps."""
+        return Machine.of_values(self.values | changes)
+
+    @property
+    def hb_domain_size(self) -> int:
+        """K, GPUs of an HB domain."""
+        return self.links.hb_domain_size
+
+    @property
+    def hb_Bps(self) -> float:
+        """Bandwidth of the HB interconnect, one direction [bytes/s]."""
+        return self.links.hb_Bps
+
+    @property
+    def nic_Bps(self) -> float:
+        """Bandwidth of the NIC, one direction [bytes/s]."""
+        return self.links.nic_Bps
+
+    @property
+    def memory_bytes(self) -> float:
+        """Memory of the GPU [bytes]."""
+        return self.memory.memory_bytes
 
     @property
     def linear_flops(self) -> float:
         """Rate of a large matrix product of the linear layers [FLOP/s]."""
-        return self.linear_rate * self.linear_fraction * self.sustained_fraction
+        return self.rates.linear_rate * self.rates.linear_fraction * self.rates.sustained_fraction
 
     @property
     def bf16_flops(self) -> float:
         """Rate of a large matrix product in bf16 [FLOP/s]."""
-        return self.bf16_rate * self.bf16_fraction * self.sustained_fraction
+        return self.rates.bf16_rate * self.rates.bf16_fraction * self.rates.sustained_fraction
 
     def attention_share(self, kernel: str, tokens: ArrayLike) -> np.ndarray:
         """Share of bf16_rate that a kernel of fused attention reaches on sequences of `tokens`.
 
         f (1 + r / 4,096) / (1 + r / s), r the ramp; f of the best kernel where this one has no row of its own.
         """
-        share = dict(self.attention_kernels).get(kernel, self.attention_fraction)
-        ramp = self.attention_ramp
+        share = dict(self.rates.attention_kernels).get(kernel, self.rates.attention_fraction)
+        ramp = self.rates.attention_ramp
         return np.asarray(share * (1 + ramp / _ATTENTION_TOKENS) / (1 + ramp / np.asarray(tokens)))
 
     @property
     def hbm_Bps(self) -> float:
         """HBM bandwidth that kernels reach [bytes/s]."""
-        return self.memory_Bps * self.memory_fraction
+        return self.memory.memory_Bps * self.memory.memory_fraction
 
     @property
     def collective_hb_Bps(self) -> float:
         """HB bandwidth that collectives reach [bytes/s]."""
-        return self.hb_Bps * self.hb_fraction
+        return self.links.hb_Bps * self.links.hb_fraction
 
     @property
     def collective_nic_Bps(self) -> float:
         """NIC bandwidth that collectives reach [bytes/s]."""
-        return self.nic_Bps * self.nic_fraction
+        return self.links.nic_Bps * self.links.nic_fraction
 
     @checked
     def on(self, fabric: RailFabric) -> "Machine":
         """The same GPU on a fabric: its HB domain, its bandwidths and the layer over its rails."""
         links = {name: getattr(fabric, name) for name in ("hb_domain_size", "hb_Bps", "nic_Bps", "oversubscription")}
-        return replace(self, **links)
+        return self.changed(**links)
 
     def gather_links(
         self, message_bytes: ArrayLike, inside: ArrayLike, domains: ArrayLike, calls: ArrayLike = 1
@@ -175,13 +290,14 @@ class Machine:
         -------
         Seconds.
         """
-        bandwidths, latencies = self.links
-        return gather_links(message_bytes, inside, domains, bandwidths, latencies, calls, self.two_phase_collectives)
+        bandwidths, latencies = self.reached
+        phases = self.collectives.two_phase_collectives
+        return gather_links(message_bytes, inside, domains, bandwidths, latencies, calls, phases)
 
     @property
-    def links(self) -> tuple[tuple[float, float], tuple[float, float]]:
+    def reached(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """Bandwidths that collectives reach, and latencies, of HB interconnect and NIC."""
-        return (self.collective_hb_Bps, self.collective_nic_Bps), (self.hb_latency_s, self.nic_latency_s)
+        return (self.collective_hb_Bps, self.collective_nic_Bps), (self.links.hb_latency_s, self.links.nic_latency_s)
 
     def all_to_all_links(self, message_bytes: ArrayLike, inside: ArrayLike, domains: ArrayLike) -> LinkTimes:
         """Times of an all-to-all, D bytes a rank, x ranks in each of y HB domains, and of the links that it uses.
@@ -190,11 +306,11 @@ class Machine:
         is not for the rank's own rail passes the HB interconnect, (x - 1) / x.
         """
         x, y = np.asarray(inside), np.asarray(domains)
-        (hb, nic), (hb_latency, nic_latency) = self.links
-        across = (self.routing, self.oversubscription)
-        time = expert_all_to_all_time(message_bytes, x * y, x, hb, nic, *across, pipelined=self.pipelined)
+        (hb, nic), (hb_latency, nic_latency) = self.reached
+        across = (self.collectives.routing, self.links.oversubscription)
+        time = expert_all_to_all_time(message_bytes, x * y, x, hb, nic, *across, pipelined=self.collectives.pipelined)
         sent = np.asarray(message_bytes, float)
-        within = sent * (x - 1) / (x * y if self.routing == "direct" else x) / hb
+        within = sent * (x - 1) / (x * y if self.collectives.routing == "direct" else x) / hb
         beyond = sent * (y - 1) / y / nic
         return LinkTimes(time + (x > 1) * hb_latency + (y > 1) * nic_latency, within, beyond)
 
@@ -214,16 +330,26 @@ class Machine:
         -------
         Seconds.
         """
-        (hb, nic), (hb_latency, nic_latency) = self.links
+        (hb, nic), (hb_latency, nic_latency) = self.reached
         within, beyond = np.asarray(hb_bytes, float) / hb, np.asarray(nic_bytes, float) / nic
-        time = np.maximum(within, beyond) if self.pipelined else within + beyond
+        time = np.maximum(within, beyond) if self.collectives.pipelined else within + beyond
         start = (np.asarray(inside) > 1) * hb_latency + (np.asarray(domains) > 1) * nic_latency
         return LinkTimes(time + start, within, beyond)
 
     def hop_link(self, inside: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """Bandwidth [bytes/s] and latency [s] of a hop between two GPUs, by whether they are in one HB domain."""
-        (hb, nic), (hb_latency, nic_latency) = self.links
+        (hb, nic), (hb_latency, nic_latency) = self.reached
         return np.where(inside, hb, nic), np.where(inside, hb_latency, nic_latency)
+
+
+PARTS: dict[str, Any] = {
+    "rates": GpuRates,
+    "memory": GpuMemory,
+    "links": GpuLinks,
+    "host": HostWork,
+    "collectives": CollectiveWays,
+}
+PART_OF = {each.name: part for part, kind in PARTS.items() for each in fields(kind)}
 
 
 def shared_memory(gpu: catalog.Item) -> float:
@@ -314,7 +440,7 @@ def catalog_machine(
     named = {kernel: f"attention_fraction_{kernel}" for kernel in ATTENTION_KERNELS}
     values["attention_kernels"] = tuple((kernel, share[row]) for kernel, row in named.items() if row in share)
     values |= {"overlap_slowdown": share.get("overlap_slowdown", 1.0), "attention_ramp": common["attention_ramp"]}
-    return Machine(**{**values, **shares, **changes})
+    return Machine.of_values({**values, **shares, **changes})
 
 
 @checked

@@ -45,13 +45,13 @@ def product_time(
     Seconds.
     """
     tiles, area = _tiles(m, n)
-    waves = np.ceil(tiles * batch / machine.processors)
+    waves = np.ceil(tiles * batch / machine.rates.processors)
     rate = machine.linear_flops if fp8 else machine.bf16_flops
     size = 1 if fp8 else ELEMENT_BYTES
     # A cast reads 2 bytes and writes 1 each way round; two products use it, so that half falls to each.
     cast = ELEMENT_BYTES * (m * k + (0 if weights else k * n)) if fp8 else 0
     moved = batch * ((m * k + k * n) * size + m * n * result_bytes + cast)
-    return waves * machine.processors * area * 2 * k / rate + moved / machine.hbm_Bps + machine.kernel_s
+    return waves * machine.rates.processors * area * 2 * k / rate + moved / machine.hbm_Bps + machine.host.kernel_s
 
 
 def _tiles(m: Any, n: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -95,8 +95,8 @@ class Runtime:
         and take f times as long.
         """
         if self.persistent_kernels:
-            return 1 - 1 / machine.overlap_slowdown
-        return min(machine.collective_processors / machine.processors, 1.0)
+            return 1 - 1 / machine.collectives.overlap_slowdown
+        return min(machine.collectives.collective_processors / machine.rates.processors, 1.0)
 
 
 MODERN = Runtime()

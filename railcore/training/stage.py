@@ -66,7 +66,8 @@ def stage_of(rank: Rank, offload: tuple[str, ...] = ()) -> Stage:
     fullest = stage_state_bytes(rank, most, layers, ())
     updated = fullest["optimizer"] / OPTIMIZER_BYTES
     on_host = "optimizer" in offload
-    host_s = (runtime.gradient_bytes + WEIGHT_BYTES) / machine.host_Bps + UPDATE_BYTES / machine.host_memory_Bps
+    host, sent = machine.host, runtime.gradient_bytes + WEIGHT_BYTES
+    host_s = sent / host.host_Bps + UPDATE_BYTES / host.host_memory_Bps
     update = (EAGER_UPDATE_BYTES if runtime.eager else UPDATE_BYTES) / machine.hbm_Bps
     copied = runtime.eager and strategy.sharding in ("gradients", "weights")
     everyone = GroupLevels(strategy.gpus, 1).in_domains(machine.hb_domain_size)
@@ -84,8 +85,8 @@ def stage_of(rank: Rank, offload: tuple[str, ...] = ()) -> Stage:
         optimizer_s=0.0 if on_host else update * updated,
         offload_s=host_s * updated if on_host else 0.0,
         copies_s=COPY_BYTES * sum(most) / machine.hbm_Bps if copied else 0.0,
-        once_s=float(2 * ONCE_CALLS * machine.gather_links(0.0, *everyone).time_s) + machine.iteration_host_s,
-        spread=machine.rank_spread * expected_maximum(strategy.gpus),
+        once_s=float(2 * ONCE_CALLS * machine.gather_links(0.0, *everyone).time_s) + machine.host.iteration_host_s,
+        spread=machine.rates.rank_spread * expected_maximum(strategy.gpus),
     )
 
 

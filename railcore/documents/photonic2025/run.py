@@ -100,10 +100,10 @@ def solved_machine() -> Machine:
     box = catalog_machine(PLATFORM)
     byte_s, found_s = [1 / box.hb_Bps, 1 / _SLOW_BPS], []
     for each in byte_s:
-        step = run_workload(run_strategy(), machine=replace(box, hb_Bps=1 / each), iterations=1)
+        step = run_workload(run_strategy(), machine=box.changed(hb_Bps=1 / each), iterations=1)
         found_s.append(rail_windows(run_timeline(step))["duration_s"].iloc[SOLVED_WINDOW - 1])
     slope = (found_s[1] - found_s[0]) / (byte_s[1] - byte_s[0])
-    return replace(box, hb_Bps=float(1 / (byte_s[0] + (wanted - found_s[0]) / slope)))
+    return box.changed(hb_Bps=float(1 / (byte_s[0] + (wanted - found_s[0]) / slope)))
 
 
 def jittered_windows(machine: Machine, jitter: float, seeds: int) -> list[pd.DataFrame]:

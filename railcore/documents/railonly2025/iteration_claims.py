@@ -63,7 +63,7 @@ def iteration_time_claims(llama: TrainingDuration, modelled: pd.DataFrame, left_
 def fig8_options(machine: Machine, reading: str = "as the document describes it") -> tuple[Machine, dict[str, Any]]:
     """The machine, and options of `best_times`, under one of FIG8_READINGS."""
     options = dict(FIG8_READINGS[reading])
-    return replace(machine, two_phase_collectives=options.pop("phases")), options
+    return machine.changed(two_phase_collectives=options.pop("phases")), options
 
 
 def fig8_by_reading(

@@ -7,7 +7,6 @@ iteration time is that of NICs with this share. Ranks fill HB domains (scale-up 
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -184,7 +183,7 @@ def _time_on_fabric(
 
     row: a strategy as `iteration_times` takes it. Second result: "feasible", or what rules the strategy out.
     """
-    left = replace(machine.on(fabric), nic_Bps=fabric.nic_Bps * nic, hb_Bps=fabric.hb_Bps * hb)
+    left = machine.on(fabric).changed(nic_Bps=fabric.nic_Bps * nic, hb_Bps=fabric.hb_Bps * hb)
     found = iteration_times(model, left, row, runtime)
     return found.total_s.item(), found.limits.item()
 
@@ -231,7 +230,7 @@ def mixture_slowdowns(
     ways += [("two-hop, pipelined", math.inf, "two-hop", True), ("two-hop, in turn", math.inf, "two-hop", False)]
     row, rows = strategy.columns(global_batch), []
     for size, (way, ratio, routing, pipelined) in itertools.product(hb_domain_sizes, ways):
-        box = replace(machine, hb_domain_size=size, oversubscription=ratio, routing=routing, pipelined=pipelined)
+        box = machine.changed(hb_domain_size=size, oversubscription=ratio, routing=routing, pipelined=pipelined)
         found = iteration_times(model, box, row)
         times = (found.breakdown["expert_s"], found.links["expert_link_s"], found.total_s)
         rows.append((size, way, ratio, *(time.item() for time in times)))
@@ -308,7 +307,7 @@ def failed_part_slowdowns(
     job: dict[str, Any] = {"gpus_waited_for": 0, "nic_share": _nic_share(fabric, patterns, whole), "hb_share": 1.0}
     job |= {"data": strategy.data, "global_batch": global_batch}
     rows = [{"fault": "none", "gpus_failed": 0, "nics_cut": 0, "job": "whole", **job}]
-    slowed = replace(machine.on(fabric), nic_Bps=fabric.nic_Bps * job["nic_share"])
+    slowed = machine.on(fabric).changed(nic_Bps=fabric.nic_Bps * job["nic_share"])
     effects = faults.fault_effects(fabric).to_dict("records")
     for done, effect in enumerate(effects, start=1):
         tell(f"{fabric_name(fabric)}, fault {done} of {len(effects)}: {effect['fault']}")
@@ -494,7 +493,7 @@ def training_goodput(
     found = iteration_times(model, machine, rows, runtime)
     slowed_s = found.total_s
     if planes > 1:
-        less = replace(machine, nic_Bps=machine.nic_Bps * (planes - 1) / planes)
+        less = machine.changed(nic_Bps=machine.nic_Bps * (planes - 1) / planes)
         slowed_s = iteration_times(model, less, rows, runtime).total_s
     runs = pd.DataFrame({"gpus": counts, "iteration_s": found.total_s, "limit": found.limits})
     runs["slowed_iteration_s"] = slowed_s

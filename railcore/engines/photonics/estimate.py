@@ -164,7 +164,7 @@ def overhead_estimate(
 def _ring_s(machine: Machine, size: Any, inside: Any, domains: Any) -> Any:
     """AllGather or ReduceScatter as rings, which take a step to every other domain."""
     time = rings_time(size, inside, domains, machine.collective_hb_Bps, machine.collective_nic_Bps)
-    return time + (domains - 1) * machine.nic_latency_s
+    return time + (domains - 1) * machine.links.nic_latency_s
 
 
 def _read_step(

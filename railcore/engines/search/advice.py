@@ -48,7 +48,7 @@ def _filling(result: Any) -> list[Any]:
 
 def _searched(result: Any, gpus: int, hb_domain_size: int) -> Any:
     """The same search with other GPUs, in all and in use of an HB domain."""
-    boxes = [replace(part.machine, hb_domain_size=hb_domain_size) for part in result.parts]
+    boxes = [part.machine.changed(hb_domain_size=hb_domain_size) for part in result.parts]
     parts = [replace(part, gpus=gpus, machine=box) for part, box in zip(result.parts, boxes, strict=True)]
     return type(result).merged(part.run() for part in parts)
 

@@ -7,7 +7,7 @@ fastest of them is shown.
 
 import math
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -88,7 +88,7 @@ def runner_up_wins(result: Any, n: int = 2) -> pd.DataFrame:
 
     def overtakes(names: tuple[str, ...]) -> Callable[[float], bool]:
         def better(factor: float) -> bool:
-            best, other = _times(result, pair, **{name: factor * getattr(base, name) for name in names})
+            best, other = _times(result, pair, **{name: factor * base.values[name] for name in names})
             return bool(other < best)
 
         return better
@@ -186,14 +186,14 @@ def uncertain_inputs(machine: Machine) -> list[tuple[catalog.Value, tuple[str, .
 
     A part of the reserved memory stands for `reserved_bytes` with the other parts as they are.
     """
-    known = {field.name for field in fields(Machine)}
+    known = machine.values
     found = []
     for name in (machine.gpu, "all"):
         if name not in catalog.names("efficiencies"):
             continue
         for row in catalog.item("efficiencies", name).rows:
             if name == "all" and row.parameter in RESERVED and row.low is not None:
-                rest = machine.reserved_bytes - row.value
+                rest = machine.memory.reserved_bytes - row.value
                 row = replace(row, low=max(rest + row.low, 0.0), high=rest + row.high)
             candidates = [_FIELDS.get(row.parameter, row.parameter), f"{row.parameter}_s"]
             if row.parameter == f"matmul_fraction_{machine.precision}":

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -56,7 +55,7 @@ def best_times(
     nics = nics_Bps if len(nics_Bps) else (machine.nic_Bps,)
     for (name, model), n, nic in itertools.product(models.items(), gpus, nics):
         for batch, k in itertools.product(batches[name], [*(k for k in hb_domain_sizes if k < n), n]):
-            box = replace(machine, nic_Bps=nic)
+            box = machine.changed(nic_Bps=nic)
             best = search(model, box, n, batch, top=1, hb_domain_size=k, **options).best
             strategy = strategy_label(best.iloc[0]) if len(best) else "none fits"
             rows.append((name, n, k, batch, nic, best["total_s"].min(), strategy))
@@ -131,7 +130,7 @@ def slowdown_by_sustained_rate(
     """
     rows, texts = [], dict[str, None]()
     for fraction in fractions:
-        box = replace(as_machine(machine), sustained_fraction=fraction)
+        box = as_machine(machine).changed(sustained_fraction=fraction)
         table = best_times(models, box, gpus, [hb_domain_size], **options)
         texts |= dict.fromkeys(table.attrs["warnings"])
         slowdown = table[table["hb_domain_size"] == hb_domain_size].groupby("model")["slowdown"].max()

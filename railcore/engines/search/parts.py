@@ -176,7 +176,7 @@ def search_parts(
     allowed = allowed_values(global_batch, dict(limits))
     whole("gpus", gpus, most=STRATEGY_RANGES["data"][1])
     K = machine.hb_domain_size if hb_domain_size is None else int(whole("hb_domain_size", hb_domain_size))
-    machine = replace(machine, hb_domain_size=K)
+    machine = machine.changed(hb_domain_size=K)
     if gpus < K:
         raise ValueError(f"hb_domain_size is {K}, more than gpus {gpus}: give at most {gpus}")
     whole("top", top)
@@ -189,9 +189,7 @@ def search_parts(
         raise ValueError(f"offload is {offload!r}: give a name, or a list of different ones")
     boxes = [machine]
     if at_most:
-        boxes += [
-            replace(machine, hb_domain_size=used) for used in range(K - 1, 0, -1) if 2 * used > K or K % used == 0
-        ]
+        boxes += [machine.changed(hb_domain_size=used) for used in range(K - 1, 0, -1) if 2 * used > K or K % used == 0]
     return [
         SearchPart(model, box, software, away, gpus, allowed, top, K if at_most else 0, (number, shares))
         for box in boxes

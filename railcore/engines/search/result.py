@@ -1,7 +1,7 @@
 """What a search found: the best strategies, the Pareto front, counts, designs, and merging the results of parts."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -187,7 +187,7 @@ class SearchResult:
         for number in np.unique(rows["part"]).tolist() or [0]:
             part, mine = self.parts[number], rows["part"] == number
             columns = {name: rows[name][mine] for name in STRATEGY_COLUMNS}
-            box = replace(part.machine, **changes) if changes else part.machine
+            box = part.machine.changed(**changes) if changes else part.machine
             found[number] = np.flatnonzero(mine), iteration_times(part.model, box, columns, part.runtime, part.offload)
         order = np.argsort(np.concatenate([places for places, _ in found.values()]))
         joined: dict[str, Any] = {}

@@ -214,7 +214,7 @@ class RailNetwork:
         rate = self.rates_Bps.get(workload.operation(op).operation, machine.collective_nic_Bps)
         size, steps = (workload.ring_bytes, workload.ring_steps) if ring else (workload.sent_bytes, workload.steps)
         link_s = max(workload.least_s[op], size[op] / (rate * self.nic_share(workload)))
-        return steps[op] * machine.nic_latency_s + link_s
+        return steps[op] * machine.links.nic_latency_s + link_s
 
     def needs(self, workload: Workload, op: int) -> list[Need]:
         """Lanes that a transfer needs, the same for operations of one kind, phase and size on the same ranks.

@@ -252,7 +252,7 @@ def _collective_sizes(operation: Operation, machine: Machine, x: int, y: int) ->
 def _hop_sizes(operation: Operation, machine: Machine, same_domain: bool) -> _Sizes:
     size, hb = operation.message_bytes, machine.collective_hb_Bps
     if same_domain:
-        return _Sizes(LINKS.index("hb"), machine.hb_latency_s + size / hb)
+        return _Sizes(LINKS.index("hb"), machine.links.hb_latency_s + size / hb)
     return _Sizes(LINKS.index("rail"), 0.0, size / hb, size, size, 1, 1)
 
 

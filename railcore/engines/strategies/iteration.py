@@ -196,8 +196,8 @@ def iteration_setting(machine: Machine, runtime: Runtime, offload: tuple[str, ..
         "overlap_pipeline": runtime.overlap_pipeline,
         "interference": runtime.interference(machine),
         "memory_bytes": machine.memory_bytes,
-        "reserved_bytes": machine.reserved_bytes,
-        "host_Bps": machine.host_Bps,
+        "reserved_bytes": machine.memory.reserved_bytes,
+        "host_Bps": machine.host.host_Bps,
         "offload_activations": "activations" in offload,
     }
     return np.array([tuple(values[name] for name in SETTING.names or ())], SETTING).view(np.recarray)[0]
@@ -258,7 +258,7 @@ def _memory(stages: StageCosts, stage_of: np.ndarray, path: CriticalPath, machin
         for kind in kinds
     }
     found["activations_bytes"] = np.asarray(path.activation_bytes)
-    return found | {"reserved_bytes": np.full_like(path.total_s, machine.reserved_bytes)}
+    return found | {"reserved_bytes": np.full_like(path.total_s, machine.memory.reserved_bytes)}
 
 
 def _shaped(estimate: IterationEstimate, shape: tuple[int, ...]) -> IterationEstimate:

@@ -238,14 +238,14 @@ def _host_waits(machine: Machine, runtime: Runtime, rank: _Ranks, forward: Any, 
     dropless = bool(rank.model.experts) and not runtime.capacity and not runtime.host_ahead
     if not (runtime.eager or dropless):
         return PassTimes(0 * forward, 0 * backward)
-    operators = [machine.forward_operators + 0 * rank.u, machine.backward_operators + 0 * rank.u]
+    operators = [machine.host.forward_operators + 0 * rank.u, machine.host.backward_operators + 0 * rank.u]
     if rank.model.experts:
         scaling = "current" if machine.precision == "fp8" else "none"
         found = host_operators(rank.local, scaling=scaling, bias=rank.model.biases)
         operators = [plain + rank.mixed * more for plain, more in zip(operators, found, strict=True)]
-    serial = machine.dropless_serial_share * dropless
+    serial = machine.host.dropless_serial_share * dropless
     waits = [
-        host_bound_time(gpu, count * machine.launch_s, serial) - gpu
+        host_bound_time(gpu, count * machine.host.launch_s, serial) - gpu
         for gpu, count in zip((forward, backward), operators, strict=True)
     ]
     return PassTimes(*waits)  # type: ignore[arg-type]
@@ -300,8 +300,8 @@ def _attention(machine: Machine, runtime: Runtime, rank: _Ranks) -> PassTimes:
     heads, wide = rank.b * model.heads / rank.t, model.query_dim + model.value_dim
     if runtime.fused_attention:
         met = sum(share * keys * (2 - keys / s) for share, keys in model.attention_spans())
-        rate = machine.bf16_rate * machine.attention_share(runtime.attention, s / rank.c)
-        forward = heads * s * met / rank.c * wide / rate + machine.kernel_s
+        rate = machine.rates.bf16_rate * machine.attention_share(runtime.attention, s / rank.c)
+        forward = heads * s * met / rank.c * wide / rate + machine.host.kernel_s
         return PassTimes(forward, 2.5 * forward)
     rows = s / rank.c
     passes = [
@@ -310,7 +310,7 @@ def _attention(machine: Machine, runtime: Runtime, rank: _Ranks) -> PassTimes:
     ]
     forward, inputs, weights = (sum(times) for times in zip(*passes, strict=True))
     score_bytes = (9, 11) if runtime.dropout else (4, 6)
-    softmax = [size * heads * rows * s / machine.hbm_Bps + machine.kernel_s for size in score_bytes]
+    softmax = [size * heads * rows * s / machine.hbm_Bps + machine.host.kernel_s for size in score_bytes]
     return PassTimes(forward + softmax[0], inputs + weights + softmax[1])
 
 
@@ -343,10 +343,10 @@ def _elementwise(machine: Machine, runtime: Runtime, rank: _Ranks) -> PassTimes:
         (turned, turned),  # rotary positions
     ]
     moved = (sum(column) for column in zip(*rows, strict=True))
-    counts = machine.forward_operators, machine.backward_operators
+    counts = machine.host.forward_operators, machine.host.backward_operators
     kernels = [max(count - own, 0) for count, own in zip(counts, OWN_KERNELS, strict=True)]
     return PassTimes(
-        *(rank.u * size / machine.hbm_Bps + n * machine.kernel_s for size, n in zip(moved, kernels, strict=True))
+        *(rank.u * size / machine.hbm_Bps + n * machine.host.kernel_s for size, n in zip(moved, kernels, strict=True))
     )
 
 
@@ -413,7 +413,7 @@ def _expert_traffic(machine: Machine, runtime: Runtime, rank: _Ranks, forward_s:
     forward, backward = there.plus(back).times(rank.mixed), back.times(2 * rank.mixed)
     if not runtime.overlap_expert:
         return PassTimes(forward.time_s, backward.time_s, forward, backward)
-    least = 1 - machine.exchange_hidden_share
+    least = 1 - machine.host.exchange_hidden_share
     exposed = [
         np.maximum(links.time_s - window, least * links.time_s)
         for links, window in ((forward, forward_s), (backward, backward_s))

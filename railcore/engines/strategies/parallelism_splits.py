@@ -92,11 +92,11 @@ def _sizes(model: Transformer, machine: Machine, strategy: Strategy, batch: int)
     key = {name: np.array([columns[name]]) for name in LAYER_COLUMNS}
     rates = layer_costs(
         model,
-        replace(machine, memory_Bps=UNLIMITED_BANDWIDTH, kernel_s=0.0, processors=1, attention_ramp=0.0),
+        machine.changed(memory_Bps=UNLIMITED_BANDWIDTH, kernel_s=0.0, processors=1, attention_ramp=0.0),
         MODERN,
         key,
     )
-    moves = layer_costs(model, replace(machine, kernel_s=0.0), MODERN, key)
+    moves = layer_costs(model, machine.changed(kernel_s=0.0), MODERN, key)
     return {
         **{f"{name}_bytes": float(size) for name, size in states.items()},
         "experts_bytes": float(WEIGHT_BYTES * model.stage_parameters(t, p, strategy.expert)[1]),

@@ -75,15 +75,16 @@ def stage_costs(
     for name, links in _data_links(machine, runtime, groups, layers, most, level).items():
         rows[f"{name}_s"], rows[f"{name}_hb_s"], rows[f"{name}_nic_s"] = links
     away = "optimizer" in offload
-    host_s = (runtime.gradient_bytes + WEIGHT_BYTES) / machine.host_Bps + UPDATE_BYTES / machine.host_memory_Bps
+    host, sent = machine.host, runtime.gradient_bytes + WEIGHT_BYTES
+    host_s = sent / host.host_Bps + UPDATE_BYTES / host.host_memory_Bps
     update_bytes = EAGER_UPDATE_BYTES if runtime.eager else UPDATE_BYTES
     rows["optimizer_s"] = 0.0 if away else update_bytes / machine.hbm_Bps * updated
     rows["copies_s"] = runtime.eager * (level >= 2) * COPY_BYTES / machine.hbm_Bps * sum(most)
     rows["offload_s"] = host_s * updated if away else 0.0
     ranks = np.prod([columns[name] for name in ("tensor", "context", "data", "pipeline")], axis=0)
     everyone = GroupLevels(ranks, 1).in_domains(machine.hb_domain_size)
-    rows["once_s"] = 2 * ONCE_CALLS * machine.gather_links(0.0, *everyone).time_s + machine.iteration_host_s
-    rows["spread"] = machine.rank_spread * _expected_maximum(ranks)
+    rows["once_s"] = 2 * ONCE_CALLS * machine.gather_links(0.0, *everyone).time_s + machine.host.iteration_host_s
+    rows["spread"] = machine.rates.rank_spread * _expected_maximum(ranks)
     rows["streamed_bytes"] = fullest.pop("streamed")
     for stage in STAGES:
         states[stage].pop("streamed")

@@ -69,6 +69,6 @@ def stage_memory(
         held += layer.working_bytes.item() + (stage == p - 1) * layer.logits_bytes.item()
         states = {name: size.item() for name, size in costs.states[kind].items()}
         rows.append({"stage": stage, "layers": layers, "in_flight": flight, **states, "activations": held})
-    table = pd.DataFrame(rows).assign(reserved=machine.reserved_bytes)
+    table = pd.DataFrame(rows).assign(reserved=machine.memory.reserved_bytes)
     total = table[["weights", "gradients", "optimizer", "activations", "reserved"]].sum(axis=1)
     return table.assign(total=total, fits=np.asarray(total <= machine.memory_bytes))
