@@ -68,7 +68,8 @@ def size(case: Case) -> int:
 
 def key(case: Case) -> tuple:
     """What the rows of a case are computed from, but the code."""
-    return case, as_machine(PLATFORM), DELAYS_S, as_model(case[0]), STEP_SOFTWARE[case[1]]
+    machine = sorted(as_machine(PLATFORM).values.items())
+    return case, machine, DELAYS_S, as_model(case[0]), STEP_SOFTWARE[case[1]]
 
 
 def run(case: Case) -> pd.DataFrame:

@@ -19,18 +19,21 @@ _NUMBERS = ("port", "transceiver", "dac", "circuit_port", "typical_port")
 
 @dataclass(frozen=True)
 class PriceBook:
-    """Price [USD] or peak power [W] of one switch port, transceiver, copper cable (DAC) and circuit-switch port.
+    """Price [USD] or peak power [W] of a network's parts.
 
-    Texts with a unit, such as "600 USD" or "25 W", are all of one dimension. unit: "USD" or "W", "" where only numbers
-    are given and it is not known; what is known is not taken for the other.
-    transceiver: at one end of a link. dac: None where the book has no copper. circuit_port: of an optical circuit
-        switch, the same at any link rate; None where the book has none.
-    typical_port: of powers, what a port draws on average, beside its listed maximum; None where the book has none.
-    ends_per_module: ends of links that one optical module serves, 2 for a twin-port one.
-    name, copper_name, circuit_name: whose numbers they are, and whose copper's and circuit port's are where they are
-        another's; tables show them.
+    Texts with a unit, such as "600 USD" or "25 W", are all of one dimension.
+
+    port: a switch port.
+    transceiver: one end of an optical link.
+    dac: a copper cable; None where the book has none.
+    circuit_port: a port of an optical circuit switch, at any link rate; None where the book has none.
+    typical_port: in a book of powers, what a switch port draws on average; None where the book has none.
+    ends_per_module: ends of links that one optical module serves: 2 for a twin-port one.
+    name: where the numbers come from; tables show it.
+    copper_name, circuit_name: where those of copper and of circuit ports come from; "" for the same as the others.
     rate_Bps: link rate of the parts, one direction [bytes/s], or None.
-    source_Bps, copper_source_Bps: link rate whose numbers were scaled to it, None where none were.
+    source_Bps, copper_source_Bps: link rate that the numbers were scaled from [bytes/s]; None where none were.
+    unit: "USD" or "W"; "" where only numbers are given. A book of one unit is not taken for the other.
 
     Raises ValueError for what is below 0.
     """

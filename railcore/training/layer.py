@@ -41,13 +41,16 @@ class LayerTraffic(NamedTuple):
 class LayerTime:
     """Seconds and bytes of a layer for one micro-batch on one rank.
 
-    seconds: of both passes together by kind; of communication what is not hidden.
-    links: link time of tensor, context and expert ranks in both passes, hidden or not.
-    forward_s, backward_s: of all kinds; what is computed again is in backward.
-    forward_busy, backward_busy: link time of all traffic in a pass.
-    logits_s, logits_link: of the last stage's logits and loss, and of them the link time.
-    boundary_bytes, boundary_gather: from a rank to the next stage, and what its tensor ranks then gather.
-    kept_bytes: activations kept for the backward pass; working_bytes: of the layer that is computed again.
+    seconds: of both passes together, by kind; of communication what is not hidden [s].
+    links: link time of tensor, context and expert ranks in both passes, hidden or not [s].
+    forward_s, backward_s: of all kinds, by pass; what is computed again is in backward [s].
+    forward_busy, backward_busy: link time of all traffic, by pass [s].
+    logits_s: of the last stage's logits and loss [s].
+    logits_link: link time in them [s].
+    boundary_bytes: from a rank to the next stage.
+    boundary_gather: what the next stage's tensor ranks then gather [s].
+    kept_bytes: activations kept for the backward pass.
+    working_bytes: activations of the layer that is computed again.
     logits_bytes: of the last stage.
     """
 

@@ -60,13 +60,21 @@ def indivisible(model: Transformer, strategy: Mapping[str, Any]) -> dict[str, ND
 class Strategy:
     """How one model is split over N = t c p d GPUs.
 
-    tensor, context, pipeline, data, expert: t, c, p, d, e [ranks]; interleave: v [model chunks of a device];
-    micro_batch [sequences]; recompute: one of RECOMPUTE; sequence_parallel: activations between the tensor-parallel
-    parts are split over the tensor ranks; sharding: one of SHARDING, over the replica group (ZeRO 1 to 3, FSDP);
-    order: dimensions, the fastest-varying first (Megatron-LM's tp-cp-ep-dp-pp). ends_as_layers: embedding and loss take
-    the place of a layer each on the first and last stage. keep_gathered: inputs gathered from sequence parallel ranks
-    are kept for the backward pass. whole_experts: tensor ranks hold whole experts, so that e ranks are runs of t c d.
-    warnings: what a launch line said that is not used here; it does not count in comparisons.
+    tensor: t [ranks].
+    context: c [ranks].
+    pipeline: p [stages].
+    data: d [replicas].
+    expert: e, ranks that the experts are spread over; they are among the others.
+    interleave: v, model chunks of a stage.
+    micro_batch: b [sequences].
+    recompute: activations computed again in the backward pass, one of RECOMPUTE.
+    sequence_parallel: whether tensor ranks split the activations between the tensor-parallel parts.
+    sharding: what data-parallel ranks split, one of SHARDING (ZeRO 1 to 3, FSDP).
+    order: dimensions, the fastest-varying first; by default Megatron-LM's tp-cp-ep-dp-pp.
+    ends_as_layers: whether embedding and loss take the place of a layer each on the first and last stage.
+    keep_gathered: whether inputs gathered from sequence-parallel ranks are kept for the backward pass.
+    whole_experts: whether tensor ranks hold whole experts, so that e ranks are runs of t c d.
+    warnings: what a launch line said that is not used here; comparisons leave it out.
 
     Raises ValueError naming the argument that is out of range or contradicts another.
     """

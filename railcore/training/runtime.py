@@ -16,24 +16,29 @@ OFFLOADS = ("none", "optimizer", "activations", "weights")
 class Runtime:
     """What the training software overlaps, fuses and keeps.
 
-    overlap_tensor: the backward pass hides its traffic between tensor ranks behind the products of the weights'
-    gradients. overlap_tensor_forward: ring exchange hides it behind the products themselves, in both passes.
+    name: that tables show.
+    overlap_tensor: the backward pass hides traffic of tensor ranks behind products for the weights' gradients.
+    overlap_tensor_forward: ring exchange hides it behind the products themselves, in both passes.
     fp8_tensor: gathers between tensor ranks move one byte an element in fp8.
-    overlap_pipeline: with interleaved chunks, sends to the next stage are hidden behind other chunks. scatter_gather:
-    tensor ranks send a share of a replicated boundary each, and gather it.
+    overlap_pipeline: with interleaved chunks, sends to the next stage are hidden behind other chunks.
+    scatter_gather: tensor ranks send a share of a replicated boundary each, and gather it.
     overlap_data: gradients and sharded weights are exchanged behind backward and forward passes.
-    gradient_bytes, accumulation_bytes: of a gradient on its way, and in memory. sharded_gradients: sharding
-    "optimizer" keeps a share of the gradients.
-    overlap_expert: tokens travel behind another micro-batch's compute. dispatcher: a token goes to
-    each of its experts ("copies"), or once to each HB domain with one of them ("nodes"). dispatch_bytes: an element's
-    on the way to the experts (2 on the way back). capacity: most tokens of an expert over the mean, to which
-    every expert is filled up; the rest are dropped. 0 drops none, and the host waits for their numbers (dropless).
+    gradient_bytes: of a gradient on its way [bytes].
+    accumulation_bytes: of a gradient in memory [bytes].
+    sharded_gradients: with sharding "optimizer", a rank keeps its share of the gradients only.
+    overlap_expert: tokens travel behind another micro-batch's compute.
+    dispatcher: a token goes to each of its experts ("copies"), or once to each HB domain with one of them ("nodes").
+    dispatch_bytes: of an element on its way to the experts; 2 on the way back [bytes].
+    capacity: tokens that an expert takes, over the mean: each is filled up to it, and other tokens are dropped. 0 drops
+        none, and the host waits for their numbers (dropless).
     host_ahead: the GPU never waits for the host, as with CUDA graphs.
-    attention: the kernel, one of ATTENTION_KERNELS, "best", or "unfused", which stores the scores. dropout: after
-    attention and feed-forward. fp8_weights: sharded weights are gathered in fp8 where linear layers compute in it.
-    eager: every operator is a kernel of its own, gradients of a sharded layer are copied into one array and scaled, and
-    the host starts operators one by one. persistent_kernels: products keep all processors, and take the machine's
-    overlap_slowdown beside a collective in place of the share of processors that it keeps.
+    attention: the kernel: one of ATTENTION_KERNELS, "best", or "unfused", which stores the scores.
+    dropout: after attention and feed-forward.
+    fp8_weights: sharded weights are gathered in fp8 where linear layers compute in it.
+    eager: every operator is a kernel of its own, the host starts them one by one, and gradients of a sharded layer are
+        copied into one array and scaled.
+    persistent_kernels: products keep all processors of the GPU. Beside a collective they take the machine's
+        overlap_slowdown; otherwise they lose the share of processors that the collective keeps.
 
     Raises ValueError naming the argument that is out of range.
     """

@@ -40,20 +40,33 @@ class _Resolved(int):
 class Transformer:
     """A decoder-only transformer.
 
-    layers, hidden, heads, kv_heads, ffn_hidden, vocabulary, sequence_length: L, h, a, k, f, V, s.
-    head_dim: d, by default h / a. ffn_matrices: 2, or 3 when gated (SwiGLU). positions: learned position embeddings,
-    0 for none. tied_embeddings: input and output share their matrix. biases: of the linear and norm layers.
-    parallel_block: attention and feed-forward read one normed input and add their outputs (PaLM).
-    experts: E of each mixture layer, 0 for a dense model; top_k: experts of a token; dense_layers: first layers without
-    experts; expert_layer_interval: every so many of the others is a mixture; imbalance: load of the busiest expert over
-    the mean; expert_hidden: f_e of one expert, by default f; shared_hidden: f_s, width of the experts that every token
-    passes besides, all together; expert_groups, token_groups: experts are in so many groups, and those of a token in at
-    most so many of them, 0 for no limit.
-    query_rank, kv_rank: of latent attention, 0 for queries straight from the hidden layer and for ordinary heads of
-    keys and values; rope_dim: elements of a head's rotary part, beside the d others; value_dim: of a head's values, by
-    default d.
-    window: tokens that a layer attends to, 0 for all; full_attention_interval: every so many layers one attends to the
-    whole sequence, 0 for none.
+    name: that tables show.
+    layers: L.
+    hidden: h, elements of a token between layers.
+    heads: a, attention heads.
+    kv_heads: k, heads of keys and values; fewer than a for grouped queries.
+    ffn_hidden: f, inner width of the feed-forward part.
+    vocabulary: V [tokens].
+    sequence_length: s [tokens].
+    head_dim: d, elements of a head; 0 for h / a.
+    ffn_matrices: of the feed-forward part: 2, or 3 where it is gated (SwiGLU).
+    positions: learned position embeddings; 0 for none.
+    tied_embeddings: whether input and output share their matrix.
+    biases: whether linear and norm layers have one.
+    parallel_block: whether attention and feed-forward read one normed input and add their outputs (PaLM).
+    experts: E, of a mixture layer; 0 for a dense model.
+    top_k: experts that a token passes.
+    expert_layer_interval: every so many layers one is a mixture, after the dense ones.
+    imbalance: tokens of the busiest expert over the mean.
+    expert_hidden: f_e, inner width of an expert; 0 for f.
+    shared_hidden: f_s, inner width of all experts together that every token passes besides.
+    dense_layers: first layers, which have no experts.
+    expert_groups, token_groups: groups of experts, and the most of them that a token's experts lie in; 0 for no limit.
+    query_rank, kv_rank: of latent attention (MLA); 0 for queries straight from the hidden layer and for ordinary heads.
+    rope_dim: elements of a head's rotary part, beside the d others (MLA).
+    value_dim: elements of a head's values; 0 for d.
+    window: tokens that a layer attends to; 0 for all.
+    full_attention_interval: with a window, every so many layers one attends to the whole sequence; 0 for none.
 
     Raises ValueError naming the arguments that are out of range or do not go together.
     """

@@ -28,10 +28,12 @@ class SearchResult:
     """What a search found. A strategy is a row with columns STRATEGY_COLUMNS, sequence_s, total_s and memory_bytes.
 
     parts: what was searched for, a `SearchPart` for each choice of software, offload and GPUs used of an HB domain.
-    counts: strategies by what rules them out, "feasible" among them. splits: ways to split the GPUs over tensor,
-    context, pipeline and data ranks, by the first obstacle, "feasible" among them. least_memory_bytes: of all
-    strategies that divide. histogram: feasible strategies by time per sequence, between TIME_EDGES_S. fastest, front,
-    leaders: columns of strategies, with the number of their part; `best`, `pareto` and `designs` are made of them.
+    counts: strategies by what rules them out, "feasible" among them.
+    splits: ways to split the GPUs over tensor, context, pipeline and data ranks, by the first obstacle or "feasible".
+    least_memory_bytes: of all strategies that divide.
+    histogram: feasible strategies by time per sequence, between TIME_EDGES_S.
+    fastest, front, leaders: columns of strategies, with the number of their part; `best`, `pareto` and `designs` are
+        made of them.
     """
 
     parts: tuple[Any, ...]

@@ -76,11 +76,15 @@ def people_within(latitude: ArrayLike, longitude: ArrayLike, distance_m: float) 
 class Area:
     """Conditions on the centre of a place; its plants may lie a radius farther. Without any: the whole country.
 
-    near, near_m: within so many metres of a city (see `city_point`) or of a point. states: by name or postal code, all
-    where none is given.
-    most_people: in cities within people_m of the centre (see `people_within`). authorities: codes, of which one has
-    most of the power around the centre. Centres lie on land in any case: sea and Great Lakes are outside of the
-    outlines of the states, smaller lakes are not. Slope, zoning and price of land are not in the data.
+    near: a city (see `city_point`) or a point (latitude, longitude).
+    near_m: largest distance to it [m].
+    states: by name or postal code; all where none is given.
+    most_people: in cities within people_m of the centre (see `people_within`).
+    people_m: radius in which they count [m].
+    authorities: codes, of which one has most of the power around the centre.
+
+    Centres lie on land in any case: seas and the Great Lakes are outside of the outlines of the states, smaller lakes
+    are not. Slope, zoning and price of land are not in the data.
 
     Raises ValueError for near without near_m or the reverse and for numbers out of range, UnknownName for a name.
     """

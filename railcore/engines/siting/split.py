@@ -44,10 +44,15 @@ class NoPlaces(ValueError):
 class Split:
     """k places for a demand.
 
-    terms: what was asked. places: indices of the options, most power first. power_w: what each carries [W]; usable_w:
-    what it could. longest_m: between any two [m], 0 for one place. spare_w: usable power of all over the demand [W].
-    candidates: with power to offer; strong_enough: of these, with at least the least share; undominated: of these,
-    those that no other replaces, among which the split is optimal.
+    terms: what was asked.
+    places: indices of the options, most power first.
+    power_w: what each place carries [W].
+    usable_w: what it could carry [W].
+    longest_m: between any two [m]; 0 for one place.
+    spare_w: usable power of all over the demand [W].
+    candidates: with power to offer.
+    strong_enough: of these, with at least the least share.
+    undominated: of these, those that no other replaces, among which the split is optimal.
     """
 
     terms: SplitTerms
@@ -190,9 +195,13 @@ def _why_infeasible(options: SiteOptions, terms: SplitTerms) -> str:
 class FoundPlaces:
     """The best places for a demand; print it to read it.
 
-    rule, area: what was asked. candidates: all that were there; split: which of them, as `Split`. places: one row each
-    with name (nearest city), latitude, longitude, authority, radius_m, power_w (that it carries), usable_w (that it
-    could). ways: one row for every two, as `geometry.pairwise_links`, with name and name_to. warnings: what is odd.
+    rule, area: what was asked.
+    candidates: all that were there.
+    split: which of them, as `Split`.
+    places: one row each with name (nearest city), latitude, longitude, authority, radius_m, power_w (that it carries),
+        usable_w (that it could).
+    ways: one row for every two, as `geometry.pairwise_links`, with name and name_to.
+    warnings: what is odd.
     """
 
     rule: str

@@ -45,13 +45,16 @@ Columns = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class IterationEstimate:
-    """Times [s] and bytes of each strategy, arrays of one shape.
+    """Times and bytes of each strategy, arrays of one shape.
 
-    breakdown: what is on the critical path, by TIME_PARTS; it adds up to `total_s`. links: how long a rank takes for
-    each kind of traffic, hidden or not. hb_utilization, nic_utilization: share of the iteration for which a GPU's HB
-    interconnect and NIC are busy with all kinds, one direction; never above 1. memory: by kind, on the fullest rank.
-    obstacles: what rules a strategy out, bit i for OBSTACLES[i], 0 for nothing. warnings: where groups of ranks lie
-    unevenly in HB domains, as texts.
+    total_s: of an iteration [s].
+    breakdown: what is on the critical path, by TIME_PARTS [s]; it adds up to total_s.
+    links: how long a rank takes for each kind of traffic, hidden or not [s].
+    hb_utilization, nic_utilization: share of the iteration for which a GPU's HB interconnect and NIC are busy with all
+        kinds, one direction; never above 1.
+    memory: of the fullest rank, by kind [bytes].
+    obstacles: what rules a strategy out, bit i for OBSTACLES[i]; 0 for nothing.
+    warnings: where groups of ranks lie unevenly in HB domains, as texts.
     """
 
     total_s: np.ndarray
@@ -207,7 +210,7 @@ def layer_records(costs: LayerCosts) -> Any:
     """Costs of layers as records of LAYER_ROW."""
     rows = np.zeros(costs.forward_s.shape, LAYER_ROW)
     rows["compute_s"] = sum(costs.seconds[name] for name in COMPUTE_PARTS if name != "host")
-    busy = {"forward": costs.busy_forward, "backward": costs.busy_backward, "logits": costs.logits_links}
+    busy = {"forward": costs.forward_busy, "backward": costs.backward_busy, "logits": costs.logits_link}
     busy["boundary"] = costs.boundary_gather
     for name, links in busy.items():
         rows[f"{name}_hb_s"], rows[f"{name}_nic_s"] = links.hb_s, links.nic_s
@@ -244,7 +247,7 @@ def _breakdown(layers: LayerCosts, layer_of: np.ndarray, stage: Any, path: Criti
 def _links(layers: LayerCosts, layer_of: np.ndarray, stage: Any, path: CriticalPath) -> Columns:
     m = path.microbatches
     links = {name: m * stage.layers * np.asarray(layers.links[name].time_s)[layer_of] for name in LINK_KINDS}
-    links["logits"] = m * np.asarray(layers.logits_links.time_s)[layer_of]
+    links["logits"] = m * np.asarray(layers.logits_link.time_s)[layer_of]
     links["pipeline"] = m * path.hops_link_s
     links["data"] = m * (stage.in_forward_s + stage.in_backward_s) + stage.after_s + stage.before_s
     return {f"{name}_link_s": time for name, time in links.items()}

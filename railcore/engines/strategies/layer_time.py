@@ -42,24 +42,16 @@ class PassTimes(NamedTuple):
 
 @dataclass(frozen=True)
 class LayerCosts:
-    """Seconds and bytes of a layer for one micro-batch on one rank, arrays of one shape.
-
-    seconds: on the critical path in both passes, by LAYER_PARTS; of communication the exposed part. links: link time of
-    tensor, context and expert ranks, hidden or not, recompute included. forward_s, backward_s: `seconds` by pass,
-    recompute in backward. busy_forward, busy_backward: link time of all of them by pass.
-    logits_s, logits_links: the last stage's logits and loss, and their link time. boundary_bytes: from a rank to the
-    next stage, whose tensor ranks gather the whole in boundary_gather. kept_bytes: activations kept; working_bytes: of
-    the layer being recomputed; logits_bytes: of the last stage, in bf16 and fp32, 6 u V / t.
-    """
+    """Seconds and bytes of a layer for one micro-batch on one rank, arrays of one shape; fields as in `LayerTime`."""
 
     seconds: dict[str, np.ndarray]
     links: dict[str, LinkTimes]
     forward_s: np.ndarray
     backward_s: np.ndarray
-    busy_forward: LinkTimes
-    busy_backward: LinkTimes
+    forward_busy: LinkTimes
+    backward_busy: LinkTimes
     logits_s: np.ndarray
-    logits_links: LinkTimes
+    logits_link: LinkTimes
     boundary_bytes: np.ndarray
     boundary_gather: LinkTimes
     kept_bytes: np.ndarray
@@ -106,17 +98,17 @@ def layer_costs(
     )
     links = {name: (work[name].link_forward, work[name].link_backward) for name in LINK_KINDS}
     forward_links = [forward for forward, _ in links.values()]
-    busy_forward = _sum(forward_links)
+    forward_busy = _sum(forward_links)
     logits = gather.times(2)
     return LayerCosts(
         seconds={name: kind.forward + kind.backward for name, kind in work.items()} | {"recompute": again},
         links={name: forward.times(1 + full).plus(backward) for name, (forward, backward) in links.items()},
         forward_s=forward_s,
         backward_s=backward_s + again,
-        busy_forward=busy_forward,
-        busy_backward=_sum([backward for _, backward in links.values()]).plus(busy_forward.times(full)),
+        forward_busy=forward_busy,
+        backward_busy=_sum([backward for _, backward in links.values()]).plus(forward_busy.times(full)),
         logits_s=_logits_time(machine, runtime, rank) + logits.time_s,
-        logits_links=logits,
+        logits_link=logits,
         boundary_bytes=ELEMENT_BYTES * rank.u * model.hidden / (rank.t if runtime.scatter_gather else rank.sliced_by),
         boundary_gather=gather.times(np.where(rank.sliced, 0.0, 1.0) * runtime.scatter_gather),
         kept_bytes=kept + regained,

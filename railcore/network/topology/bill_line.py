@@ -11,16 +11,18 @@ SCOPES = ("switches", "switch links", "host links", "host optics", "NICs")  # wh
 
 @dataclass(frozen=True)
 class BillLine:
-    """Parts of one kind in one place of a network; counts are numbers or arrays, a number for each network of a sweep.
+    """Parts of one kind in one place of a network.
+
+    Counts are numbers, or arrays with a number for each network of a sweep.
 
     part: of PARTS.
-    scope: of SCOPES: switches with all their ports; links between switches, both ends; of links to hosts (GPUs' NICs,
-        servers) the end at the switch, or the whole copper cable; their optics at the host; NICs.
+    scope: of SCOPES. Switches come with all their ports. Links between switches have both ends, links to hosts (NICs of
+        GPUs, servers) the end at the switch or the whole copper cable; optics at the host are a scope of their own.
     units: what a book of prices by kind counts: ports of switches, ends of optical links, copper cables, NICs.
     count: pieces to buy (switches, modules, cables, NICs); None where the book says how many units a piece has.
     tier: of the switch, or of the upper end of the link, 1 next to the hosts; 0 beside the network.
     network: that it belongs to, such as "scale-out" or "storage".
-    item: of the catalog, "" where a book prices the kind.
+    item: of the catalog; "" where a book prices the kind.
     rate_Bps: bandwidth of a unit, one direction [bytes/s]; None for the rate of the book.
 
     Raises ValueError for a part or scope that there is not.

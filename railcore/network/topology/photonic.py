@@ -33,10 +33,13 @@ _RING_WARNINGS = {  # by what `ring_lengths` gives
 class CircuitParts:
     """Parts of photonic rails; every field has the broadcast shape of the arguments.
 
-    rail_ports: circuit-switch ports of a rail in one plane; reach: GPUs of the largest cluster whose rails fit.
-    rails_per_switch, switches, switch_ports: rails of a circuit switch, switches of all planes and all their ports,
-    used or not; NaN where a rail does not fit into its switch.
-    used_ports: circuit-switch ports with a fibre; transceivers: of the NICs.
+    rail_ports: circuit-switch ports that a rail takes in one plane.
+    reach: GPUs of the largest cluster whose rails fit.
+    rails_per_switch: rails of a circuit switch; NaN where a rail does not fit.
+    switches: of all planes; NaN where a rail does not fit.
+    switch_ports: of all these switches, used or not; NaN where a rail does not fit.
+    used_ports: those with a fibre.
+    transceivers: of the NICs.
     """
 
     rail_ports: Ints
@@ -187,9 +190,13 @@ def circuit_parts(
 class PhotonicRails(HBDomains):
     """HB domains whose GPUs of equal rank share optical circuit switches (OCS), which join ports one to one.
 
-    gpus, hb_domain_size, nic_Bps, hb_Bps, hb_switches, warnings: of `HBDomains`; ocs_ports: ports of a circuit switch;
-    nic_ports: ports of a NIC, each with a circuit of its own at nic_Bps / nic_ports; planes, fibres_per_port,
-    transceivers_per_gpu, rails_per_switch: of `circuit_parts`, by default a switch for each rail.
+    gpus, hb_domain_size, nic_Bps, hb_Bps, hb_switches, warnings: as in `HBDomains`.
+    ocs_ports: of a circuit switch.
+    nic_ports: of a NIC, each with a circuit of its own at nic_Bps / nic_ports.
+    planes: over which the NIC ports are spread, each with circuit switches of its own.
+    fibres_per_port: of a NIC port, each on a port of the circuit switch: 2 where the directions have one each.
+    transceivers_per_gpu: of its NIC; 0 for one for each NIC port.
+    rails_per_switch: 1 by default, a switch for each rail and plane; None for as many as fit.
 
     Raises ValueError where a rail does not fit into its switch, with the largest cluster. Source: photonic2025, Fig. 1.
     """

@@ -68,13 +68,14 @@ def domain_warnings(gpus: int, hb_domain_size: int, advice: str = "") -> tuple[s
 @checked
 @dataclass(frozen=True)
 class HBDomains:
-    """GPUs in HB domains (scale-up or NVLink domains), the last of them part-filled perhaps.
+    """GPUs in HB domains (scale-up or NVLink domains); the last one may be part-filled.
 
-    gpus; hb_domain_size: GPUs of an HB domain, K.
-    nic_Bps, hb_Bps: bandwidth of a GPU's NIC and of its HB interconnect, one direction [bytes/s]; by default those of
-    the catalog's `_DEFAULT_PLATFORM`, read when they are asked for.
-    hb_switches: HB switches of a domain, each joining all its GPUs; 0 is a full mesh of GPUs.
-    warnings: `domain_warnings` of the numbers as they were given.
+    gpus: N.
+    hb_domain_size: K, GPUs of an HB domain.
+    nic_Bps: of a GPU's NIC, one direction [bytes/s]; by default that of the catalog's `_DEFAULT_PLATFORM`.
+    hb_Bps: of a GPU into its HB domain, one direction [bytes/s]; by default as nic_Bps.
+    hb_switches: of a domain, each joining all its GPUs; 0 for a full mesh of GPUs.
+    warnings: what is odd but allowed, by `domain_warnings`.
 
     Raises ValueError naming the argument that is out of range.
     """
@@ -119,14 +120,14 @@ class HBDomains:
 class RailFabric(HBDomains):
     """A cluster's scale-out network together with its HB domains (scale-up or NVLink domains).
 
-    gpus, hb_domain_size, nic_Bps, hb_Bps, hb_switches, warnings: of `HBDomains`.
-    radix: ports of a switch at the NIC's full speed, k.
-    oversubscription: of the any-to-any layer over the rails; math.inf is rail-only, 1 is rail-optimized.
+    gpus, hb_domain_size, nic_Bps, hb_Bps, hb_switches, warnings: as in `HBDomains`.
+    radix: k, ports of a switch at the NIC's full speed.
+    oversubscription: of the any-to-any layer over the rails: math.inf is rail-only, 1 is rail-optimized.
     rails: GPU j of a domain is on rail j modulo `rails`; 0 stands for K rails, 1 is a fat tree.
     rails_per_switch: rails that share one switch, each in a VLAN of its own (rail-only with one-switch rails); None for
-    as many as fit.
+        as many as fit.
     planes: networks that every NIC's ports are split over, each at 1/planes of the speed.
-    tier_oversubscription: oversubscription of the tiers within a rail, tier 1 first.
+    tier_oversubscription: of the tiers within a rail, tier 1 first.
 
     Raises ValueError naming the argument that is out of range.
     """

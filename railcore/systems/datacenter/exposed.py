@@ -35,9 +35,13 @@ NETWORK_NAMES = {"hb_Bps": "scale-up", "nic_Bps": "scale-out", "wan_Bps": "wide 
 class LayerTimes:
     """Times of one layer on the GPUs that hold it [s]; arrays of one shape.
 
-    forward_s, backward_s: of one micro-batch, F and B = 2 F (recomputation included). tensor_s: T, collectives of a
-    pass; pipeline_s: P, the send to the next stage in a pass. steps_s: x1 to x5 of the gradients, once an iteration.
-    steps_bytes: that a GPU sends in each. experts_s: of tokens to experts elsewhere and back, in a pass.
+    forward_s: F, of one micro-batch.
+    backward_s: B = 2 F, recomputation included.
+    tensor_s: T, collectives of tensor ranks in a pass.
+    pipeline_s: P, the send to the next stage in a pass.
+    steps_s: x1 to x5, the exchange of gradients, once an iteration.
+    steps_bytes: that a GPU sends in each of these steps [bytes].
+    experts_s: tokens to experts elsewhere and back, in a pass.
     """
 
     forward_s: Any

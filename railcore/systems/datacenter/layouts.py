@@ -32,8 +32,11 @@ RECOMPUTED_PASSES = 1.0  # passes over the attention scores that selective recom
 class Precision:
     """Bytes that training in a number format keeps.
 
-    rate_format: of the matrix products ("fp4", "fp8", "bf16"). master, weights, gradients, optimizer: per parameter;
-    element: of an activation kept or sent, r; mask: of an element of a dropout mask [bytes].
+    rate_format: of the matrix products: "fp4", "fp8" or "bf16".
+    master, weights, gradients, optimizer: of a parameter [bytes].
+    element: r, of an activation kept or sent [bytes].
+    mask: of an element of a dropout mask [bytes].
+
     Raises ValueError for bytes that are negative or not finite.
     """
 
@@ -44,7 +47,7 @@ class Precision:
     optimizer: float
     element: float
     mask: float
-    made_by = "precision(name)"
+    made_by = "catalog_precision(name)"
 
     def __post_init__(self) -> None:
         for name in ("master", "weights", "gradients", "optimizer", "element", "mask"):
@@ -75,12 +78,20 @@ def precision_for_format(number_format: str) -> str:
 class Layer:
     """One layer for one micro-batch, over all the GPUs that share it; fields are arrays of one shape.
 
-    layers, hidden: L, h of the model. parameters: of the whole model.
+    layers: L of the model.
+    hidden: h of the model.
+    parameters: of the whole model.
     linear_flops, score_flops: forward pass, products with weights and attention scores [FLOP].
-    tensor_bytes: s b h r, one activation tensor as sent. activation_bytes: kept for the backward pass, attention scores
-    recomputed. gradient_bytes, layer_state_bytes: of a layer. state_bytes: of the model, by kind (embeddings included).
-    all_reduces_per_pass: of tensor_bytes over tensor ranks, after attention and feed-forward, or one for both where
-    they run side by side. heads: attention heads. precision: bytes of everything. name: of the model.
+    tensor_bytes: s b h r, one activation tensor as sent.
+    activation_bytes: kept for the backward pass; attention scores are computed again.
+    gradient_bytes: of the layer.
+    all_reduces_per_pass: of tensor_bytes over tensor ranks: after attention and feed-forward, or one for both where
+        they run side by side.
+    heads: attention heads.
+    precision: bytes of everything.
+    name: of the model.
+
+    `layer_state_bytes` and `state_bytes` are the training state of a layer and of the model, by kind.
     """
 
     layers: Any
@@ -186,13 +197,19 @@ def model_layer(
 
 @dataclass(frozen=True)
 class Layout:
-    """A model on its racks; arrays of one shape. Where a model does not fit, `tensor` is 0 and the rest not a number.
+    """A model on its racks; arrays of one shape. Where a model does not fit, `tensor` is 0 and the rest NaN.
 
-    tensor: t. layers_per_rack: g. racks_per_layer: over all datacenters, L into the racks; racks_per_layer_here: y, in
-    each datacenter. replicas: g racks_per_layer, some of which no datacenter may hold; replicas_here: g y.
-    device_bytes: training state of a GPU; active_bytes: activations of the micro-batch that it computes.
-    host_bytes: activations that a GPU of the first stage offloads to its host. That stage has the most micro-batches in
-    flight: L where passes alternate (1F1B), for the last of L stages has one.
+    tensor: t [ranks].
+    layers_per_rack: g, layers that share a rack.
+    racks_per_layer: that the racks of all datacenters allow.
+    racks_per_layer_here: y, in each datacenter. Racks beyond y in all of them hold no replica.
+    datacenters: that share the racks.
+    device_bytes: training state of a GPU.
+    active_bytes: activations of the micro-batch that a GPU computes.
+    host_bytes: activations that a GPU of the first stage keeps in its host. That stage has the most micro-batches in
+        flight: L where passes alternate (1F1B); the last of L stages has one.
+    rack_gpus: GPUs of a rack.
+    layers: L of the model.
     warnings: what is odd but allowed: a degree that does not divide the heads, a layer that fills less than half a GPU.
     """
 

@@ -23,22 +23,27 @@ _DEFAULT_PLATFORM = "GB200 NVL72"  # of the catalog
 @checked
 @dataclass(frozen=True)
 class Sizing:
-    """What limits a datacenter, and what racks cost, draw and compute; any field may be an array, all that broadcast.
+    """What limits a datacenter, and what racks cost, draw and compute. Any field may be an array; all broadcast.
 
-    Limits, of which one at least is given and the others are None: budget_usd, of the whole datacenter; power_w, that
-    the facility may draw, PUE x IT [W]; most_gpus; most_racks.
-    compute_share, network_share: of the budget for racks and for the network. rack_usd, rack_w, rack_gpus: price, power
-    at full load and GPUs of a rack or server.
-    gpu_dense_flops, gpu_sparse_flops: peak rate of a GPU without and with 2:4 sparsity [FLOP/s], NaN where unknown.
+    One limit at least is given, the others are None: budget_usd, power_w, most_gpus, most_racks.
+
+    budget_usd: of the whole datacenter [USD].
+    rack_usd: price of a rack or server [USD].
+    rack_w: power of a rack at full load [W].
+    rack_gpus: GPUs of a rack.
+    gpu_dense_flops, gpu_sparse_flops: peak of a GPU without and with 2:4 sparsity [FLOP/s]; NaN where unknown.
     gpu_memory_bytes: of a GPU.
-    network: the scale-out network, whose price and power are counted part by part: racks and it share what both shares
-        leave them of the budget. None for the rule of thumb, network_share of the budget.
-    other_power_share: power of storage and all else but `network` over that of the racks.
-    pue: power usage effectiveness, facility power over IT power.
-    price_book, rate_format: whose shares of the budget these are, and the number format of the peak rates; "" where the
-    numbers were given themselves.
-    binding: the limit that leaves the fewest whole racks, "budget", "power", "gpus" or "racks"; such as "budget and
-    power" where several leave as many.
+    compute_share, network_share: of the budget, for racks and for the network.
+    other_power_share: power of storage and all else but `network`, over that of the racks.
+    pue: power usage effectiveness: facility power over IT power.
+    network: the scale-out network, counted part by part; it and the racks then share what both shares leave them of the
+        budget. None for the rule of thumb: network_share of the budget.
+    power_w: that the facility may draw, PUE x IT [W].
+    most_gpus, most_racks: limits by count.
+    price_book: whose shares of the budget these are; "" where they were given as numbers.
+    rate_format: number format of the peaks; "" where they were given as numbers.
+    binding: the limit that leaves the fewest whole racks: "budget", "power", "gpus" or "racks", or such as "budget and
+        power" where several leave as many.
 
     Raises ValueError naming the argument that is out of range; for a limit too small for one rack it says what one
     needs.
@@ -318,11 +323,14 @@ def datacenter_size(
 class Site:
     """Racks that train one model, in one or several datacenters; every field may be an array, all of one shape.
 
-    racks: of all datacenters. rack_gpus: GPUs of a rack, which is one HB domain (scale-up or NVLink domain).
-    gpu_rate: matrix products of a GPU [FLOP/s]. memory_bytes: of a GPU.
+    racks: of all datacenters.
+    rack_gpus: GPUs of a rack, which is one HB domain (scale-up or NVLink domain).
+    gpu_rate: matrix products of a GPU [FLOP/s].
+    memory_bytes: of a GPU.
     hb_Bps, nic_Bps, wan_Bps: scale-up, scale-out and wide-area bandwidth of a GPU, one direction [bytes/s].
     host_Bps: between a GPU and its host's memory, one direction [bytes/s].
-    datacenters: they share the racks evenly. one_way_delay_s: propagation between two of them [s].
+    datacenters: they share the racks evenly.
+    one_way_delay_s: propagation between two of them [s].
     tail_loss_rtts: round trips that a loss at the end of a wide-area transfer adds.
 
     Raises ValueError naming the argument that is out of range; several datacenters need a finite wan_Bps.

@@ -40,9 +40,13 @@ _LEAST_PLANT_COLUMNS = ("latitude", "longitude", "fuel", "power_w")
 class PowerGrid:
     """Tables of a grid, in watts, metres and degrees.
 
-    plants: one row for each site (`sub_id`) and fuel; lines: of 200 kV and more, merged by pair of substations and
-    voltage; substations; loads: in cells of 0.1 degree. Columns: `REQUIRED_COLUMNS`, and what else the files have.
+    name: of the grid.
+    plants: one row for each site (`sub_id`) and fuel.
+    lines: of 200 kV and more, merged by pair of substations and voltage.
+    substations: one row each.
+    loads: in cells of 0.1 degree.
 
+    Columns are `REQUIRED_COLUMNS`, and what else the files have.
     Raises ValueError for missing columns, negative power, a fuel that the catalog lacks and places off the Earth.
     """
 

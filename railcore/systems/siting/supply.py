@@ -24,10 +24,15 @@ SHARE_BASES = ("capacity", "energy")
 class Supply:
     """Powers of groups of plants [W], arrays with one entry for each group. Coal counts in coal_w and coal_share only.
 
-    installed_w: of all other plants. firm_w: of those that run at call. idle_w: of the firm ones, what an average hour
-    leaves; idle_fuelled_w: of that, what fuel can be bought for, so neither water nor heat of the earth.
-    largest_unit_w, largest_site_w: largest producer, by generator and by site. coal_w: installed. coal_share: of coal
-    in capacity or energy. load_w: of the base case, inside. interconnect_w: lines that cross the group's border.
+    installed_w: of all other plants.
+    firm_w: of those that run at call.
+    idle_w: of the firm ones, what an average hour leaves.
+    idle_fuelled_w: of idle_w, what fuel can be bought for: neither water nor heat of the earth.
+    largest_unit_w, largest_site_w: largest producer, by generator and by site.
+    coal_w: installed coal.
+    coal_share: of coal, in capacity or energy.
+    load_w: of the base case, inside.
+    interconnect_w: lines that cross the group's border.
     """
 
     installed_w: Any
