@@ -16,7 +16,7 @@ from railcore.documents.railonly2025.moe import (
 from railcore.facts import catalog
 from railcore.facts.units import Gbps
 from railcore.training import transfers, transformer
-from railcore.training.experts import ExpertJob, expert_all_to_all_time, expert_demand, oversubscribed_exchange_times
+from railcore.training.experts import ExpertJob, expert_all_to_all_time, expert_demand
 from railcore.training.parallelism import Strategy
 
 MODEL = transformer.catalog_model("MoE-1.3B")
@@ -139,17 +139,6 @@ def test_routing_times_are_the_closed_forms():
             1e6, 64, 8, links.hb_Bps, links.nic_Bps, row.routing, imbalance=4.0, pipelined=row.phases == "pipelined"
         )
         assert row.time_s == pytest.approx(time, rel=1e-9)
-
-
-@pytest.mark.parametrize("imbalance", [1.0, 1.2, 8.0])
-def test_direct_is_as_slow_as_forwarding_at_the_crossing(imbalance):
-    sizes = [2, 8, 32]
-    table = oversubscribed_exchange_times(1e6, 64, sizes, [1.0, 2.0], HB, NIC, imbalance)
-    assert list(table.hb_domain_size) == [2, 2, 8, 8, 32, 32] and list(table.oversubscription) == [1, 2] * 3
-    best = table[["two_hop_s", "hierarchical_s"]].min(axis=1)
-    at = expert_all_to_all_time(1e6, 64, table.hb_domain_size, HB, NIC, "direct", table.equal_at, imbalance)
-    for time, least, crossing in zip(at, best, table.equal_at, strict=True):
-        assert time == pytest.approx(least) or (crossing == 1 and time > least)
 
 
 def test_bad_jobs_are_named():

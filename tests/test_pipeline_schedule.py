@@ -296,11 +296,6 @@ def test_tables_of_schedules_and_of_transfers_are_those_of_the_timetables():
         for transfers in TRANSFERS:
             assert added[kind, transfers] == pytest.approx(critical_sends(4, 8, 1, kind, transfers))
     assert added["1f1b", "the document's sum"] == 2 * (4 - 1 + 8)
-    curve = pipeline.bubble_curves(8, [1, 4], [1, 2], 0.01, 0.02, {"free": 0.0, "slow": 1e-3})
-    for row in curve.itertuples():
-        send = {"free": 0.0, "slow": 1e-3}[row.transfers]
-        bubble = pipeline_bubble_time(8, row.microbatches, 0.01, 0.02, row.chunks, send)
-        assert row.bubble_share == pytest.approx(bubble / (bubble + row.microbatches * 0.03))
 
 
 def test_a_large_table_is_whole():

@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from counted_parts import count_parts
-from graph_faults import nic_bandwidth_left, node_bandwidth
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +18,7 @@ from railcore.network import scale_out
 from railcore.network.bill import bill_total
 from railcore.network.price_books import PriceBook, price_book
 from railcore.network.scale_out import Equipment
-from railcore.network.topology import RailFabric, fat_tree, faults, ideal_clos_parts, rail_only
+from railcore.network.topology import RailFabric, fat_tree, ideal_clos_parts, rail_only
 from railcore.workbench.charts import bars
 
 NIC = 800 * Gbps
@@ -284,37 +283,6 @@ def without(graph, fault):
     return left
 
 
-def counted(before, after, fault):
-    live = [node for node, at in after.nodes(data=True) if at["kind"] == "gpu"]
-    had, has = ({g: node_bandwidth(graph, g, ("host",)) for g in live} for graph in (before, after))
-    touched = [g for g in live if has[g] < had[g]]
-    cut = [g for g in live if not has[g]]
-    share = nic_bandwidth_left(before, after)
-    alone = [g for g in cut if not share[before.nodes[g]["domain"]]]
-    left = np.mean([has[g] / had[g] for g in touched]) if touched else 0.0
-    return fault, len(touched) or 1, left, len(cut), len(cut) - len(alone), len(alone), min(share.values())
-
-
-@pytest.mark.parametrize(("rails", "planes"), [(1, 1), (1, 2), (8, 1), (8, 2), (4, 2), (2, 4)])
-@pytest.mark.parametrize("gpus", [64, 128])
-def test_faults_in_closed_form_are_those_of_the_graph(rails, planes, gpus):
-    fabric = RailFabric(gpus, 8, 8, rails=rails, planes=planes)
-    form = faults.worst_case_effects(gpus, 8, rails, planes, int(fabric.layout.hosts_per_leaf))
-    whole = fabric.graph()
-    found = pd.DataFrame([counted(whole, without(whole, fault), fault) for fault in form.fault], columns=form.columns)
-    assert found.equals(form), (found, form)
-
-
-def test_faults_limits():
-    left = faults.worst_case_effects(800, 8, 8, 4, 50).set_index("fault")
-    assert left.loc["plane", "bandwidth_left"] == left.loc["leaf chip", "bandwidth_left"] == 0.75
-    assert left.isolated.sum() == 0 and left.loc["rail", "need_forwarding"] == 100
-    uneven = faults.worst_case_effects(7200, 72, 25, 1, 100).set_index("fault")
-    assert uneven.loc["rail", "domain_bandwidth_left"] == pytest.approx(1 - 3 / 72)
-    one = faults.worst_case_effects(801, 8, 1, 1, 32).set_index("fault")
-    assert one.loc["rail", "isolated"] == one.loc["plane", "isolated"] == 801
-
-
 # Reach
 
 
@@ -439,8 +407,6 @@ def test_modes_of_chips():
         (lambda: table(1000, 1, 1, tier_oversubscription=(0.5,)), "tier_oversubscription is"),
         (lambda: scale_out.chip_modes("51.2T", 150 * Gbps), "nic_Bps is .*150 Gbps.*ports of 100, 200, 400, 800 Gbps"),
         (lambda: scale_out.chip_modes("99T", NIC), "99T"),
-        (lambda: faults.worst_case_effects(10, 8, 11, 1, 1), "rails is 11"),
-        (lambda: faults.worst_case_effects(80, 8, 8, 1, 11), "leaf_gpus is 11, more than the 10"),
         (lambda: locality.best_band_count(0, 3, 4), "stages is 0"),
         (lambda: locality.rack_placements(3, 3, 0), "block is 0"),
         (

@@ -8,10 +8,9 @@ from scipy import optimize, stats
 
 from railcore.facts import catalog, claims
 from railcore.facts.globe import great_circle_distance
-from railcore.facts.units import Gbps, km, ms, us
+from railcore.facts.units import Gbps, km, ms
 from railcore.network import wide_area
-from railcore.network.wide_area import ReedSolomon, priority_waits, single_queue_wait, tcp_throughput
-from railcore.workbench.charts import curves
+from railcore.network.wide_area import ReedSolomon
 
 TCP = catalog.item("wide_area", "TCP")
 C, BETA = TCP["cubic_c"], TCP["cubic_beta"]
@@ -112,20 +111,12 @@ def test_laws_agree_where_they_must(loss, rtt):
 
 
 @pytest.mark.parametrize("law", wide_area.WINDOW_LAWS)
-def test_throughput_has_its_limits(law):
-    assert tcp_throughput(0, 0.06, MSS, LINK, law) == LINK
-    assert tcp_throughput(1e-15, 1e-4, MSS, LINK, law) == LINK
-    found = tcp_throughput(np.array([1e-9, 1e-6, 1e-3])[:, None], [0.001, 0.06], MSS, LINK, law)
-    assert found.shape == (3, 2) and np.all(np.diff(found, axis=0) <= 0) and np.all(np.diff(found, axis=1) <= 0)
-
-
-@pytest.mark.parametrize("law", wide_area.WINDOW_LAWS)
 @given(st.floats(1e6, 1e10), st.floats(1e-3, 0.2))
 @settings(max_examples=20)
 def test_tolerable_loss_is_the_inverse(law, rate, rtt):
     loss = wide_area.tolerable_loss(rate, rtt, MSS, law)
     if loss < 0.9:
-        assert tcp_throughput(loss, rtt, MSS, 1e15, law) == pytest.approx(rate, rel=1e-6)
+        assert wide_area.WINDOW_LAWS[law](loss, rtt) * MSS / rtt == pytest.approx(rate, rel=1e-6)
     if law == "Mathis" and loss < 0.9:
         assert loss == pytest.approx(1.5 * (MSS / (rate * rtt)) ** 2)
 
@@ -210,76 +201,7 @@ def test_standard_links_lose_next_to_nothing():
     assert coded_loss(kp4, worst, 64) == pytest.approx(1.7e-12, rel=0.02)
 
 
-# --- priority
-
-
-def simulated_waits(loads, sizes, packets=150_000, seed=3):
-    """Waits of two classes at a link of one byte a second, strict priority without preemption, equal packets."""
-    rng = np.random.default_rng(seed)
-    arrivals = []
-    for k, (load, size) in enumerate(zip(loads, sizes, strict=True)):
-        n = int(packets * load / size / sum(a / s for a, s in zip(loads, sizes, strict=True)))
-        arrivals += [(t, k) for t in np.cumsum(rng.exponential(size / load, n))]
-    arrivals.sort()
-    queues, waits, clock, i = ([], []), ([], []), 0.0, 0
-    heads = [0, 0]
-    while i < len(arrivals) or any(heads[k] < len(queues[k]) for k in (0, 1)):
-        while i < len(arrivals) and arrivals[i][0] <= clock:
-            queues[arrivals[i][1]].append(arrivals[i][0])
-            i += 1
-        k = next((k for k in (0, 1) if heads[k] < len(queues[k])), None)
-        if k is None:
-            clock = arrivals[i][0]
-            continue
-        waits[k].append(clock - queues[k][heads[k]])
-        heads[k] += 1
-        clock += sizes[k]
-    return [np.mean(wait) for wait in waits]
-
-
-def test_waits_against_a_simulated_queue():
-    loads, sizes = (0.3, 0.4), (1.0, 2.0)
-    assert priority_waits(loads, sizes, 1.0) == pytest.approx(simulated_waits(loads, sizes), rel=0.04)
-
-
-@given(st.lists(st.floats(0.01, 0.3), min_size=1, max_size=3), st.floats(0, 3))
-def test_priority_moves_waits_and_makes_none(loads, variation):
-    waits = priority_waits(loads, 1000, 1e9, variation)
-    shared = single_queue_wait(loads, 1000, 1e9, variation)
-    assert np.dot(loads, waits) == pytest.approx(sum(loads) * shared)  # Kleinrock's conservation law
-    assert waits[0] <= shared * (1 + 1e-12) and waits[-1] >= shared * (1 - 1e-12)
-    preemptive = priority_waits(loads, 1000, 1e9, variation, preemptive=True)
-    assert preemptive[0] == pytest.approx(single_queue_wait(loads[:1], 1000, 1e9, variation))
-    # 1, not less: transmission is counted apart
-    assert priority_waits([loads[0], 1e-12], 1000, 1e9, variation)[0] == pytest.approx(preemptive[0], rel=1e-6)
-
-
-@given(st.lists(st.floats(0.01, 0.3), min_size=2, max_size=3))
-def test_preemption_of_memoryless_work_conserves_it_too(loads):
-    """Exponential sizes of one mean: a packet that was interrupted is as good as new, so that the number of packets
-    behaves as in one queue M/M/1 (Little), and the last class alone pays for what interrupts it.
-    """
-    S, waits = 1e-6, priority_waits(loads, 1000, 1e9, 1.0, preemptive=True)
-    assert np.dot(loads, waits + S) == pytest.approx(sum(loads) * (single_queue_wait(loads, 1000, 1e9, 1.0) + S))
-    # of a rare, second class a transmission lasts S / (1 - rho_1), and the wait before it is as in one queue
-    rare = priority_waits([loads[0], 1e-12], 1000, 1e9, 1.0, preemptive=True)[1]
-    before = single_queue_wait(loads[:1], 1000, 1e9, 1.0) / (1 - loads[0])
-    assert rare == pytest.approx(before + loads[0] * S / (1 - loads[0]), rel=1e-6)
-
-
-def test_memoryless_sizes_and_a_full_link():
-    assert single_queue_wait([0.5], 1000, 1e9, 1.0) == pytest.approx(1 * us)  # M/M/1: rho S / (1 - rho)
-    full = priority_waits([0.2, 5.0], (1000, 9000), 1e9)
-    # the wire is never idle: what is left of a packet, and of gradients before
-    left = 0.2 * 0.5 * us + 0.8 * 4.5 * us
-    assert full[0] == pytest.approx(left / 0.8) and np.isinf(full[1])
-    assert np.isinf(single_queue_wait([0.5, 0.5], 1000, 1e9))
-    table = wide_area.queue_waits(0.2, [0.0, 0.5, 0.9], 9018e6)
-    assert list(table[table.other_load == 0].wait_s) == pytest.approx([0.125 * us] * 3)
-    assert np.isinf(table.wait_s).sum() == 1
-
-
-# --- tables, plots, bad input
+# --- tables, bad input
 
 
 def test_tables_say_what_the_functions_do():
@@ -289,32 +211,11 @@ def test_tables_say_what_the_functions_do():
     assert first.loss == pytest.approx(float(wide_area.tolerable_loss(57e7, 0.06, MSS, "Mathis")))
     assert coded_loss(wide_area.catalog_code("KP4"), first.bit_error_rate_before_fec, 9018) == pytest.approx(first.loss)
     assert np.all(needs.bit_error_rate_before_fec > 1e3 * needs.bit_error_rate)
-    sweep = wide_area.throughput_by_loss([1e-8, 1e-6], {"coasts": 0.06}, LINK)
-    assert list(sweep.law.unique()) == ["Mathis", "CUBIC"] and len(sweep) == 4
-
-
-def test_plots_draw_what_the_tables_have():
-    import matplotlib.pyplot as plt
-
-    sweep = wide_area.throughput_by_loss(np.geomspace(1e-9, 1e-2, 20), {"coasts": 0.06, "metro": 0.001}, LINK)
-    ax = curves.flow_throughput_by_loss(sweep, {"need": 5 * Gbps}, plt.subplots()[1])
-    assert len(ax.get_legend_handles_labels()[0]) == 4
-    figure = curves.wide_area_flow_and_waits(sweep, {"need": 5 * Gbps}, wide_area.queue_waits(0.2, [0.1, 0.9], LINK))
-    queues = dict(zip(*reversed(figure.axes[1].get_legend_handles_labels()), strict=True))
-    assert len(queues["strict priority"].get_xdata()) == 2 and len(queues["one queue"].get_xdata()) == 1
-    plt.close("all")
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: tcp_throughput(1.0, 0.06, MSS, LINK), "loss is 1.0"),
-        (lambda: tcp_throughput(-0.1, 0.06, MSS, LINK), "loss is -0.1"),
-        (lambda: tcp_throughput(float("nan"), 0.06, MSS, LINK), "loss is nan"),
-        (lambda: tcp_throughput(0.1, 0, MSS, LINK), "rtt is 0"),
-        (lambda: tcp_throughput(0.1, 0.06, MSS, 0), "link is 0"),
-        (lambda: tcp_throughput(0.1, 0.06, MSS, float("inf")), "link is inf"),
-        (lambda: tcp_throughput(0.1, 0.06, MSS, LINK, "Reno"), "law is 'Reno': give one of Mathis, CUBIC"),
         (lambda: wide_area.tolerable_loss(0, 0.06, MSS), "rate is 0"),
         (lambda: great_circle_distance(91, 0, 0, 0), "latitude_a is 91"),
         (lambda: great_circle_distance(0, 0, 0, 181), "longitude_b is 181"),
@@ -324,8 +225,6 @@ def test_plots_draw_what_the_tables_have():
         (lambda: ReedSolomon(514, 544, 10), "message_symbols is 544.*fewer than 514"),
         (lambda: ReedSolomon(544, 514, 10, 0), "interleaved is 0"),
         (lambda: wide_area.catalog_code("KP4").bit_error_rate(0, 9018), "loss is 0.*above 0"),
-        (lambda: priority_waits([0.1], 1000, 0), "link is 0"),
-        (lambda: priority_waits([-0.1], 1000, 1), "loads is"),
     ],
 )
 def test_bad_input_is_named(call, message):

@@ -2,7 +2,7 @@
 errors and the codes against them; and a link that several kinds of traffic share.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from itertools import product
 
@@ -157,29 +157,6 @@ def _cubic_factor() -> float:
 WINDOW_LAWS: dict[str, Callable[[ArrayLike, ArrayLike], Floats]] = {"Mathis": mathis_window, "CUBIC": cubic_window}
 
 
-def tcp_throughput(loss: ArrayLike, rtt: ArrayLike, mss: ArrayLike, link: ArrayLike, law: str = "CUBIC") -> Floats:
-    """Mean rate of one flow: min(M W(p, R) / R, B). Arguments broadcast; the receiver's window is no limit.
-
-    Parameters
-    ----------
-    loss, rtt
-        Share p of packets lost, in [0, 1), and round trip R [s].
-    mss
-        Payload M of a segment [bytes].
-    link
-        Bandwidth B [bytes/s].
-    law
-        Of `WINDOW_LAWS`, for the window W.
-
-    Returns
-    -------
-    Throughput [bytes/s].
-    """
-    R = positive("rtt", rtt)
-    window = WINDOW_LAWS[one_of("law", law, WINDOW_LAWS)](loss, R)
-    return np.minimum(positive("mss", mss) * window / R, positive("link", link))
-
-
 def tolerable_loss(rate: ArrayLike, rtt: ArrayLike, mss: ArrayLike, law: str = "CUBIC") -> Floats:
     """Largest loss at which a flow still carries a rate: the p with M W(p, R) / R = rate.
 
@@ -284,130 +261,3 @@ def flow_needs(
     columns = "transfer path law rate_Bps window_bytes loss bit_error_rate bit_error_rate_before_fec cold_start_s"
     columns += " recovery_s"
     return pd.DataFrame(rows, columns=columns.split())
-
-
-def throughput_by_loss(
-    losses: ArrayLike, rtts: Mapping[str, float], link: float, packet: str = "9000-byte packet"
-) -> pd.DataFrame:
-    """`tcp_throughput` at each loss, path and law.
-
-    Parameters
-    ----------
-    losses
-        Shares of packets lost.
-    rtts
-        Round trips by path [s].
-    link
-        Bandwidth of the link [bytes/s].
-    packet
-        Packet of the catalog.
-
-    Returns
-    -------
-    Columns path, law, loss, bit_error_rate (behind it without correction), throughput_Bps.
-    """
-    size, p = catalog.item("wide_area", packet), np.asarray(losses, float)
-    ber = bit_error_rate(p, size["frame"])
-    parts = [
-        pd.DataFrame({"path": path, "law": law, "loss": p, "bit_error_rate": ber}).assign(
-            throughput_Bps=tcp_throughput(p, rtt, size["payload"], link, law)
-        )
-        for path, rtt in rtts.items()
-        for law in WINDOW_LAWS
-    ]
-    return pd.concat(parts, ignore_index=True)
-
-
-def priority_waits(
-    loads: ArrayLike, packet_bytes: ArrayLike, link: float, variation: ArrayLike = 0.0, preemptive: bool = False
-) -> Floats:
-    """Mean wait of a packet of each class before and during its transmission, first class first.
-
-    W_k = R / ((1 - sigma_(k-1)) (1 - sigma_k)) with sigma_k = rho_1 + ... + rho_k and R = sum rho_i S_i (1 + v_i) / 2,
-    what is left of the packet on the wire. Preemptive: R of classes to k alone, and S_k / (1 - sigma_(k-1)) - S_k more.
-    Poisson arrivals. A class that finds the link full has an infinite wait; those above it only notice the
-    packet on the wire.
-
-    Parameters
-    ----------
-    loads
-        rho_k, shares of the link.
-    packet_bytes, variation
-        Mean size of a packet, S_k = packet_bytes / link [s]; and v_k, the variance of sizes over their squared mean, 0
-        for equal packets.
-    link
-        Bandwidth [bytes/s].
-    preemptive
-        Whether a class interrupts packets of those below it.
-
-    Returns
-    -------
-    W_k [s].
-
-    References
-    ----------
-    Cobham 1954, Operations Research 2; Kleinrock, Queueing Systems II, Chapter 3 (preemptive resume).
-    """
-    rho, S, left = _classes(loads, packet_bytes, link, variation)
-    sigma = np.cumsum(rho)
-    before = np.minimum(np.concatenate(([0.0], sigma[:-1])), 1)
-    served = np.minimum(rho, 1 - before)
-    R = np.cumsum(served * left) if preemptive else np.sum(served * left)
-    full = sigma >= 1
-    room = np.where(full, 1, (1 - before) * (1 - sigma))
-    interrupted = S / np.where(full, 1, 1 - before) - S if preemptive else 0
-    return np.where(full, np.inf, R / room + interrupted)
-
-
-def single_queue_wait(loads: ArrayLike, packet_bytes: ArrayLike, link: float, variation: ArrayLike = 0.0) -> float:
-    """Mean wait of all classes in one queue: W = R / (1 - rho), infinite for a full link.
-
-    Parameters
-    ----------
-    loads, packet_bytes, link, variation
-        As in `priority_waits`.
-
-    Returns
-    -------
-    W [s].
-
-    References
-    ----------
-    Pollaczek and Khinchine.
-    """
-    rho, _, left = _classes(loads, packet_bytes, link, variation)
-    return float(np.sum(rho * left) / (1 - rho.sum())) if rho.sum() < 1 else np.inf
-
-
-def _classes(loads, packet_bytes, link, variation) -> tuple[Floats, Floats, Floats]:
-    """Loads, mean transmission times, and mean rest of the transmission that an arriving packet finds on the wire."""
-    rho = np.atleast_1d(at_least("loads", loads))
-    S = positive("packet_bytes", packet_bytes) / positive("link", link) * np.ones_like(rho)
-    return rho, S, S * (1 + at_least("variation", variation)) / 2
-
-
-def queue_waits(
-    load: float, other_loads: Sequence[float], link: float, packet: str = "9000-byte packet"
-) -> pd.DataFrame:
-    """Mean wait of gradients against the load of other traffic on their link.
-
-    Parameters
-    ----------
-    load, other_loads
-        Of gradients and of other traffic, shares of the link.
-    link
-        Bandwidth [bytes/s].
-    packet
-        Packet of the catalog, of all traffic.
-
-    Returns
-    -------
-    Columns other_load, queue (strict priority, preemptive priority, one queue), wait_s.
-    """
-    sizes, rows = catalog.item("wide_area", packet)["frame"], []
-    for other_load in other_loads:
-        at = ((load, other_load), sizes, link)
-        rows.append((other_load, "strict priority", priority_waits(*at)[0]))
-        rows.append((other_load, "preemptive priority", priority_waits(*at, preemptive=True)[0]))
-        rows.append((other_load, "one queue", single_queue_wait(*at)))
-    return pd.DataFrame(rows, columns=["other_load", "queue", "wait_s"])

@@ -27,7 +27,6 @@ Source: railonly2025, All-to-All Traffic for MoE Models and Routing in Rail-Only
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -325,42 +324,6 @@ def expert_all_to_all_time(
     size = np.asarray(hb_domain_size, float)
     used = np.maximum(np.minimum(size, ranks) - 1, 1) / np.maximum(size - 1, 1) if mesh else 1.0
     return routed_time(loads, np.asarray(hb_Bps, float) * used, nic_Bps, routing, oversubscription, pipelined)
-
-
-def oversubscribed_exchange_times(
-    bytes_per_gpu: float,
-    ranks: int,
-    hb_domain_sizes: Sequence[int],
-    oversubscriptions: Sequence[float],
-    hb_Bps: float,
-    nic_Bps: float,
-    imbalance: float = 1.0,
-) -> pd.DataFrame:
-    """Time of one all-to-all over an oversubscribed any-to-any layer, and by forwarding without that layer.
-
-    Parameters
-    ----------
-    bytes_per_gpu, ranks, imbalance
-        As in `busiest_links`.
-    hb_domain_sizes, oversubscriptions
-        A row for each pair of these.
-    hb_Bps, nic_Bps
-        Bandwidths of a GPU, one direction [bytes/s].
-
-    Returns
-    -------
-    Columns hb_domain_size, oversubscription, imbalance, direct_s, two_hop_s, hierarchical_s (both in turn, without the
-    layer) and equal_at: the oversubscription from which on direct is no faster than the better of these.
-    """
-    sizes, ratios = (array.ravel() for array in np.meshgrid(hb_domain_sizes, oversubscriptions, indexing="ij"))
-    link = (bytes_per_gpu, ranks, sizes, hb_Bps, nic_Bps)
-    times = {routing: expert_all_to_all_time(*link, routing, ratios, imbalance) for routing in ROUTINGS}
-    best = np.minimum(times["two-hop"], times["hierarchical"])
-    layer = busiest_links(bytes_per_gpu, ranks, sizes, "direct", imbalance).layer_bytes / nic_Bps
-    slower = expert_all_to_all_time(*link, "direct", 1.0, imbalance) >= best
-    table = pd.DataFrame({"hb_domain_size": sizes, "oversubscription": ratios, "imbalance": imbalance})
-    table = table.assign(**{f"{routing.replace('-', '_')}_s": time for routing, time in times.items()})
-    return table.assign(equal_at=np.where(slower, 1.0, best / np.maximum(layer, np.finfo(float).tiny)))
 
 
 def _check_imbalance(imbalance: ArrayLike, experts: ArrayLike) -> Floats:

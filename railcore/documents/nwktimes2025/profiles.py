@@ -1,7 +1,5 @@
 """The profiles of Fig. 13-13: which values the document names for each field, and those of its multi-pod design."""
 
-from dataclasses import replace
-
 import pandas as pd
 
 from railcore.engines.deployment.profiles import (
@@ -11,11 +9,8 @@ from railcore.engines.deployment.profiles import (
     RailSwitchFabricProfile,
     SpineSwitchProfile,
     SuperSpineSwitchProfile,
-    build_fabric,
-    profile_breaks,
     profile_table,
 )
-from railcore.engines.deployment.segments import SegmentFabric
 from railcore.network.switches import switch_model
 
 HOST_PORT, OTHER_HOST_PORT = "100 Gbps", "200 Gbps"  # of Fig. 13-8, and of Fig. 13-7
@@ -58,30 +53,3 @@ def named_values(profiles: FabricProfiles) -> pd.DataFrame:
     """`profile_table` with a column `document`: the values that the text names for a field, "" where it names none."""
     table = profile_table(profiles)
     return table.assign(document=table["field"].map(_NAMED).fillna(""))
-
-
-def broken_designs() -> pd.DataFrame:
-    """Designs near the document's that break a rule: what was changed, and `profile_breaks` of it.
-
-    Columns design, field, wanted, found, why.
-    """
-    mine = document_profiles()
-    fabric, overall, rail = build_fabric(mine), mine.overall, mine.rail
-    vxlan = replace(overall, data_plane="VXLAN", mtu_bytes=4096)
-    cases: dict[str, tuple[SegmentFabric | None, FabricProfiles]] = {
-        f"host ports of {OTHER_HOST_PORT}": (
-            replace(fabric, port_Bps=OTHER_HOST_PORT),
-            document_profiles(OTHER_HOST_PORT),
-        ),
-        "VXLAN over eBGP, links of 4,096 bytes": (None, replace(mine, overall=vxlan)),
-        "ports of a NIC bonded by nothing": (None, replace(mine, rail=replace(rail, multihoming="none"))),
-        "EVPN pairs without EVPN": (None, replace(mine, rail=replace(rail, multihoming="EVPN"))),
-        "no congestion control, no queue": (
-            None,
-            replace(mine, overall=replace(overall, congestion_control=()), rail=replace(rail, queues={})),
-        ),
-        "three tiers, two profiles": (fabric, replace(mine, super_spine=None)),
-        "a pod grown by a segment": (replace(fabric, segments=3), mine),
-    }
-    tables = [profile_breaks(*case).assign(design=name) for name, case in cases.items()]
-    return pd.concat(tables, ignore_index=True)[["design", "field", "wanted", "found", "why"]]

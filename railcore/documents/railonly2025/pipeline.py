@@ -6,7 +6,7 @@ them.
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -197,40 +197,6 @@ def transfer_costs(
     table = pd.DataFrame(rows, columns=["schedule", "transfers", "transfers that lengthen it", "time"])
     bubbles = [f"{1 - busy_s / total_s:.1%}" for total_s in table["time"]]
     return table.assign(time=[units.show(total_s, "s", 4) for total_s in table["time"]], bubble=bubbles)
-
-
-def bubble_curves(
-    stages: int,
-    per_stage: Sequence[int],
-    chunks: Sequence[int],
-    forward_s: float,
-    backward_s: float,
-    sends_s: Mapping[str, float],
-) -> pd.DataFrame:
-    """Bubble share by micro-batches per stage and chunks, with overlapped transfers.
-
-    Parameters
-    ----------
-    stages, per_stage, chunks
-        p, and the values of m / p and of v.
-    forward_s, backward_s
-        Passes of a micro-batch in a stage [s].
-    sends_s
-        Time of a transfer [s], by the name of a curve.
-
-    Returns
-    -------
-    Columns transfers, stages, chunks, microbatches, microbatches_per_stage, bubble_share.
-    """
-    cases = pd.MultiIndex.from_product([list(sends_s), chunks, per_stage], names=["transfers", "chunks", "each"])
-    table = cases.to_frame(index=False)
-    m = stages * table["each"]
-    bubble_s = pipeline_schedule.pipeline_bubble_time(
-        stages, m, forward_s, backward_s, table["chunks"], table["transfers"].map(sends_s)
-    )
-    columns = {"stages": stages, "microbatches": m, "microbatches_per_stage": m / stages}
-    table = table.assign(**columns, bubble_share=bubble_s / (m * (forward_s + backward_s) + bubble_s))
-    return table[["transfers", "stages", "chunks", "microbatches", "microbatches_per_stage", "bubble_share"]]
 
 
 def gantt_parts(kind: str, stages: int, microbatches: int, chunks: int, ratio: float, send: float) -> dict[str, Any]:

@@ -8,11 +8,9 @@ controller waits for all ranks of the group, finds or generates their circuits, 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
 from railcore.facts.arguments import checked
@@ -89,30 +87,6 @@ def catalog_control_plane(name: str = "host-driven", bound: str = "value") -> Co
             rows[field.name] = item.row(f"{field.name[:-2]}_time")
     found = {key: getattr(row, which) for key, row in rows.items()}
     return ControlPlane(**{key: rows[key].value if value is None else value for key, value in found.items()})
-
-
-def step_shares(
-    plane: ControlPlane, reconfiguration_s: Mapping[str, float], requests: int, state: str = "cached"
-) -> pd.DataFrame:
-    """What each step takes of the whole reconfiguration, for circuit switches by name.
-
-    Parameters
-    ----------
-    plane, requests, state
-        As in `ControlPlane.steps`.
-    reconfiguration_s
-        Of the switches by name [s].
-
-    Returns
-    -------
-    Columns switch, step, time_s, share (of the row's switch, 1 in all).
-    """
-    rows = []
-    for name, delay in reconfiguration_s.items():
-        steps = plane.steps(requests, state) | {"switch": float(at_least("reconfiguration_s", delay))}
-        whole_s = sum(steps.values()) or 1.0
-        rows += [(name, step, time, time / whole_s) for step, time in steps.items()]
-    return pd.DataFrame(rows, columns=["switch", "step", "time_s", "share"])
 
 
 def reconfiguration_sequence(
@@ -196,56 +170,6 @@ def _sequence_table(rows: Iterable[tuple]) -> pd.DataFrame:
 
 
 @checked
-def controller_load(
-    plane: ControlPlane,
-    gpus: ArrayLike,
-    hb_domain_size: int,
-    changes: float,
-    iteration_s: float,
-    group_ranks: float = 2,
-    coalesced: bool = True,
-) -> pd.DataFrame:
-    """Work of one controller against cluster size.
-
-    Every rank asks once for each change of its circuits: lambda = senders changes / T, with a sender for each GPU or,
-    coalesced over the rails, for each HB domain. A request takes s = service_s + lookup_s / group_ranks, for the stored
-    circuits are looked up once for a group. rho = lambda s; at random arrivals a request waits rho s / (2 (1 - rho))
-    (M/D/1). Stages of one job change together: then the last of all senders waits senders s.
-
-    Parameters
-    ----------
-    plane
-        Its service_s and lookup_s count.
-    gpus, hb_domain_size
-        Sizes of the cluster and of an HB domain.
-    changes, iteration_s
-        Changes of a rank's circuits in an iteration, and the iteration's time T [s].
-    group_ranks
-        Ranks of a group on a rail.
-    coalesced
-        Whether managers ask once for all rails of their HB domain.
-
-    Returns
-    -------
-    Columns gpus, coalesced, senders, requests_per_s, utilization (rho), waiting_s (infinite from rho 1 up), burst_s.
-    """
-    count, domain = np.ravel(whole("gpus", gpus)).astype(float), whole("hb_domain_size", hb_domain_size)
-    senders = np.ceil(count / domain) if coalesced else count
-    work = _work_s(plane, group_ranks)
-    rate = senders * at_least("changes", changes) / positive("iteration_s", iteration_s, "s")
-    load = rate * work
-    free = np.maximum(1 - load, 0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        waiting = np.where(free > 0, load * work / (2 * free), np.inf)
-    columns: dict[str, Any] = {"gpus": count, "coalesced": coalesced, "senders": senders, "requests_per_s": rate}
-    return pd.DataFrame(columns | {"utilization": load, "waiting_s": waiting, "burst_s": senders * work})
-
-
-def _work_s(plane: ControlPlane, group_ranks: float) -> float:
-    return plane.service_s + plane.lookup_s / float(at_least("group_ranks", group_ranks, 1))
-
-
-@checked
 def saturating_gpus(
     plane: ControlPlane,
     hb_domain_size: int,
@@ -254,17 +178,28 @@ def saturating_gpus(
     group_ranks: float = 2,
     coalesced: bool = True,
 ) -> float:
-    """GPUs at which one controller is busy all the time, rho = 1 of `controller_load`.
+    """GPUs at which one controller is busy all the time: requests a second times the time of each are 1.
 
     Parameters
     ----------
-    plane, hb_domain_size, changes, iteration_s, group_ranks, coalesced
-        As in `controller_load`.
+    plane
+        Latencies; a request takes the controller's own time and its share of finding the group's circuits, s.
+    hb_domain_size
+        GPUs of an HB domain.
+    changes
+        Requests of a sender in an iteration.
+    iteration_s
+        T [s].
+    group_ranks
+        Ranks of a group, whose requests share one look-up.
+    coalesced
+        One request for all rails of an HB domain, otherwise one from each rank.
 
     Returns
     -------
     hb_domain_size (1 without coalescing) x T / (changes s); infinite without changes.
     """
-    busy = float(at_least("changes", changes)) * _work_s(plane, group_ranks)
-    each = float(whole("hb_domain_size", hb_domain_size)) if coalesced else 1.0
-    return each * float(positive("iteration_s", iteration_s, "s")) / busy if busy else np.inf
+    request_s = plane.service_s + plane.lookup_s / float(at_least("group_ranks", group_ranks, 1))
+    busy = float(at_least("changes", changes)) * request_s
+    domain, time = float(whole("hb_domain_size", hb_domain_size)), float(positive("iteration_s", iteration_s, "s"))
+    return (domain if coalesced else 1.0) * time / busy if busy else np.inf

@@ -130,39 +130,6 @@ def hall_cables(floor: cabling.Floor, racks: int, rack_endpoints: int, blocks: S
     return [*up, *reversed(up)]
 
 
-def hall_delays(
-    path: DelayPath, floor: cabling.Floor, racks: Sequence[int], rack_endpoints: int, blocks: Sequence[int]
-) -> pd.DataFrame:
-    """Delay of a path over the longest cables of halls of so many racks.
-
-    Parameters
-    ----------
-    path
-        Over 2 len(blocks) + 1 switches.
-    floor, racks
-        The hall, and the numbers of racks.
-    rack_endpoints, blocks
-        As for `hall_cables`.
-
-    Returns
-    -------
-    Columns racks, cables_m (all cables of the path), delay_s, low_s, high_s.
-
-    Raises
-    ------
-    ValueError
-        The path has another number of switches.
-    """
-    if len(path.switches) != 2 * len(blocks) + 1:
-        raise ValueError(
-            f"blocks are {list(blocks)!r}, but the path has {len(path.switches)} switches: give a block for each tier "
-            "of switches but the top one"
-        )
-    lengths = [sum(hall_cables(floor, count, rack_endpoints, blocks)) for count in racks]
-    delays = dict(zip(DELAYS, path.delay_s(lengths).T, strict=True))
-    return pd.DataFrame({"racks": racks, "cables_m": lengths, **delays})
-
-
 def tier_paths(
     ends: str, switch: str, link_Bps: Quantity, packet_bytes: Quantity, tiers: Sequence[int] = (1, 2, 3)
 ) -> dict[str, DelayPath]:
@@ -188,16 +155,6 @@ def tier_paths(
         )
         for t in counts
     }
-
-
-def delay_curves(paths: dict[str, DelayPath], cables_m: Sequence[float]) -> pd.DataFrame:
-    """Delay over total length of cables: columns path, switches, cables_m, delay_s, low_s, high_s."""
-    frames = []
-    for name, path in paths.items():
-        found = dict(zip(DELAYS, path.delay_s(cables_m).T, strict=True))
-        rows = pd.DataFrame({"path": name, "switches": len(path.switches), "cables_m": cables_m, **found})
-        frames.append(rows)
-    return pd.concat(frames, ignore_index=True)
 
 
 def _all_parts(table: pd.DataFrame) -> pd.DataFrame:

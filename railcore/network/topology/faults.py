@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.facts.arguments import checked
-from railcore.facts.checks import one_of, whole
+from railcore.facts.checks import one_of
 from railcore.facts.units import convert
 from railcore.network.topology.graph import fabric_name, rail_bisection_bandwidth, same_rail_switches
 from railcore.network.topology.rails import RailFabric, rail_only, rail_optimized
@@ -215,59 +215,3 @@ def rail_bisection_with_spare(fabric: RailFabric) -> pd.DataFrame:
     }
     rows = [(state, convert(rail_bisection_bandwidth(left), "Gbps")) for state, left in states.items()]
     return pd.DataFrame(rows, columns=["state", "bisection_Gbps"])
-
-
-def worst_case_effects(gpus: int, hb_domain_size: int, rails: int, planes: int, leaf_gpus: int) -> pd.DataFrame:
-    """What is left of a network of rails and planes after one failure of each kind: worst case, closed form.
-
-    A rail takes e = ceil(K / R) GPUs of a rack. leaf chip: one plane's chip; leaf box: the chips of all planes at one
-    place, which share its front ports; rail: all planes of it. A GPU is cut off when its NIC has no link left; it needs
-    forwarding when another NIC of its HB domain still has one, and is isolated when none has.
-
-    Parameters
-    ----------
-    gpus, hb_domain_size
-        GPUs N, and K of a rack.
-    rails, planes
-        Rails R and planes P.
-    leaf_gpus
-        GPUs under one tier-1 switch, in the order of their racks.
-
-    Returns
-    -------
-    Columns fault; gpus_touched; bandwidth_left of their NICs (share); gpus_cut_off; need_forwarding; isolated;
-    domain_bandwidth_left, of the NICs of the live GPUs of the rack that is worst off (share).
-
-    Raises
-    ------
-    ValueError
-        More rails than GPUs, or a leaf larger than its rail.
-    """
-    given = {"gpus": gpus, "hb_domain_size": hb_domain_size, "rails": rails, "planes": planes, "leaf_gpus": leaf_gpus}
-    n, k, r, p, leaf = (int(whole(name, value)) for name, value in given.items())
-    if r > n:
-        raise ValueError(f"rails is {r}, more than the {n} GPUs: give fewer rails")
-    size, of_rack = math.ceil(n / r), math.ceil(k / r)
-    if leaf > size:
-        raise ValueError(f"leaf_gpus is {leaf}, more than the {size} GPUs of a rail: give {size} or fewer")
-    rows: list[tuple] = [("GPU", 1, 0.0, 0, 0, 0, 1.0)]
-    for fault, touched, in_rack, left in (  # GPUs touched, of them in one rack, share of their bandwidth left
-        ("plane", n, k, 1 - 1 / p),
-        ("leaf chip", leaf, min(leaf, of_rack), 1 - 1 / p),
-        ("leaf box", leaf, min(leaf, of_rack), 0.0),
-        ("rail", size, of_rack, 0.0),
-    ):
-        cut = 0 if left else touched
-        whole_racks = cut // k * k if of_rack == k else 0  # on one rail the GPUs of a rack are neighbours
-        isolated = n if cut == n else whole_racks
-        rows.append((fault, touched, left, cut, cut - isolated, isolated, 1 - in_rack / k * (1 - left)))
-    columns = "fault gpus_touched bandwidth_left gpus_cut_off need_forwarding isolated domain_bandwidth_left".split()
-    return pd.DataFrame(rows, columns=columns)
-
-
-def worst_case_table(table: pd.DataFrame, hb_domain_size: int) -> pd.DataFrame:
-    """`worst_case_effects` of every row of a `rail_plane_networks` table with a column network, which comes first."""
-    left = [
-        worst_case_effects(row.gpus, hb_domain_size, row.rails, row.planes, row.leaf_gpus) for row in table.itertuples()
-    ]
-    return pd.concat(left, keys=table["network"]).reset_index("network").reset_index(drop=True)

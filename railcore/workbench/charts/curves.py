@@ -1,6 +1,5 @@
 """Lines over counts (GPUs, HB domain size, rails, sequences), speeds, loads and loss."""
 
-import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from string import ascii_lowercase
@@ -19,7 +18,6 @@ _MARKS = {"=": ("o", "equal or about"), "~": ("o", "equal or about"), "<": ("v",
 _HOLLOW: dict = {"markerfacecolor": "white", "markeredgewidth": 1.6, "markersize": 7, "zorder": 4}
 _EXPOSED_SHARE = "exposed share of the time"
 _SPEED_NAMES = {"hb_Bps": "scale-up", "nic_Bps": "scale-out"}
-_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")  # drawn more quickly than TeX exponents
 
 
 def cost_and_power(data: pd.DataFrame, counts: Sequence[int], title: str, legend_columns: int = 3) -> plt.Figure:
@@ -137,22 +135,6 @@ def expert_iteration_times(data: pd.DataFrame) -> plt.Figure:
     return figure
 
 
-def bubble_by_micro_batches(data: pd.DataFrame, by: str) -> plt.Figure:
-    """Share of the bubble against micro-batches per stage, a panel for each `by` and a line for each `chunks`.
-
-    Columns chunks, microbatches_per_stage, bubble_share and `by`.
-    """
-    figure, parts = plotting.panels(data, by, (10 / data[by].nunique(), 4.2), sharey=True)
-    for name, part, ax in parts:
-        plot_lines(part, "microbatches_per_stage", "bubble_share", "chunks", ax)
-        log_axis(ax.xaxis, sorted(part["microbatches_per_stage"].unique()), 2)
-        ax.set(xlabel="micro-batches per stage", ylim=(0, 1.05 * data["bubble_share"].max()))
-        panel_title(ax, name)
-    percent_axis(figure.axes[0].yaxis, "bubble, share of the iteration")
-    legend_below(figure, figure.axes[0], title="chunks of a stage")
-    return figure
-
-
 def exposed_share_by_speed(data: pd.DataFrame, printed: pd.DataFrame) -> plt.Figure:
     """Exposed share against the speed of each network, a panel for each, a line for each model and case.
 
@@ -237,52 +219,4 @@ def expert_placements(data: pd.DataFrame, at: Mapping[str, float]) -> plt.Figure
     plotting.text_beside(right, "here", here, (9, -3))
     title = "where the experts of a layer are (t: GPUs of a tensor group, b: sequences of a micro-batch if not one)"
     legend_below(figure, left, 4, title=title)
-    return figure
-
-
-def flow_throughput_by_loss(data: pd.DataFrame, needs: Mapping[str, float], ax: plt.Axes) -> plt.Axes:
-    """Throughput of one flow against loss, a line for each path and law; what is needed as levels [bytes/s].
-
-    Columns path, law, loss, bit_error_rate, throughput_Bps. The upper axis has the bit error rate without correction.
-    A colour is a path; laws are drawn one over the other, from broad and pale to narrow.
-    """
-    laws = list(data["law"].unique())
-    for i, (path, rows) in enumerate(data.groupby("path", sort=False)):
-        for law, part in rows.groupby("law", sort=False):
-            width: dict = {"linewidth": 1.4} if law == laws[-1] else {"linewidth": 4.5, "alpha": 0.35}
-            gbps = part["throughput_Bps"] / units.Gbps
-            ax.plot(part["loss"], gbps, color=COLOURS[i], label=f"{law}, {path}", **width)
-    ax.set(xscale="log", yscale="log", xlabel="packet loss", ylabel="throughput of one flow [Gbps]")
-    for name, rate in needs.items():
-        level = rate / units.Gbps
-        ax.axhline(level, color="black", linewidth=0.8)
-        place: dict = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 8}
-        plotting.text_beside(ax, f"needed, {name}:\n{number(level, 3)} Gbps", (1, level), (4, 0), **place)
-    ax.set_xlim(data["loss"].min(), data["loss"].max())
-    log_axis(ax.yaxis)
-    ratio = (data["bit_error_rate"] / data["loss"]).min()
-    above = ax.secondary_xaxis("top", functions=(lambda p: p * ratio, lambda b: b / ratio))
-    for each in (ax, above):
-        each.minorticks_off()
-        each.xaxis.set_major_formatter(lambda value, _: "10" + f"{math.log10(value):.0f}".translate(_SUPERSCRIPTS))
-    above.set_xlabel("bit error rate without error correction")
-    ax.legend(loc="lower left")
-    return ax
-
-
-def wide_area_flow_and_waits(flow: pd.DataFrame, needs: Mapping[str, float], queue: pd.DataFrame) -> plt.Figure:
-    """`flow_throughput_by_loss`, and mean waits of gradients against the load of other traffic, a line for each queue.
-
-    Columns of queue: other_load, queue, wait_s, infinite beyond the load that a queue can carry, which is dashed.
-    """
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6))
-    flow_throughput_by_loss(flow, needs, left).set_title("(a) one flow over one path", fontsize=10, pad=8)
-    finite = queue[queue["wait_s"] < math.inf]
-    plot_lines(finite.assign(nanoseconds=finite["wait_s"] / units.ns), "other_load", "nanoseconds", "queue", right)
-    right.set(xlabel="load of other traffic, share of the link", ylabel="mean wait of a gradient packet [ns]")
-    for full in queue[queue["wait_s"] == math.inf].groupby("queue")["other_load"].min():
-        right.axvline(full, color="black", linestyle=(0, (2, 2)), linewidth=0.9, label="link full with the gradients")
-    log_axis(right.yaxis)
-    right.legend(loc="upper left")
-    panel_title(right, "(b) gradients beside other traffic")
     return figure

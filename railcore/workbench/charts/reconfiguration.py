@@ -11,11 +11,10 @@ from matplotlib.patches import Patch
 
 from railcore.facts import units
 from railcore.workbench import plotting
-from railcore.workbench.plotting import COLOURS, GREY, legend_below, log_axis, panel_title, percent, percent_axis
+from railcore.workbench.plotting import COLOURS, GREY, legend_below, panel_title, percent
 
 _LANES = {"compute": plotting.PASSES["compute"], "traffic": COLOURS[4], "circuits": "#D9E9DF", "change": COLOURS[1]}
 _WAITS = "#F6D7D2"
-_BARS = (*COLOURS[:6], "#B9E0D3", "#F3B98C", "#9A9A9A")
 CALLS = {
     "all_gather": "AllGather",
     "reduce_scatter": "ReduceScatter",
@@ -124,37 +123,3 @@ def _label(ax: plt.Axes, row, text: str, y: float, until_s: float, size: float =
     inches = ax.get_window_extent().width / ax.figure.dpi
     if (row.end_s - row.start_s) / until_s * inches * 72 > 0.62 * size * len(text):
         ax.text((row.start_s + row.end_s) / 2, y, text, ha="center", va="center", fontsize=size)
-
-
-def control_plane_costs(shares: pd.DataFrame, load: pd.DataFrame) -> plt.Figure:
-    """(a) What each step takes of a reconfiguration, a bar for each switch; (b) how busy a controller is.
-
-    shares: columns switch, step, time_s, share, as `control_plane.step_shares` has them; load: columns who (who asks),
-    gpus, utilization, full at 1, dashed.
-    """
-    names, steps = list(shares["switch"].unique()), list(shares["step"].unique())
-    figure, (ax, right) = plt.subplots(1, 2, figsize=(14, 1.9 + 0.38 * len(names)), width_ratios=(1.7, 1))
-    left = np.zeros(len(names))
-    for step, colour in zip(steps, _BARS, strict=False):
-        part = shares[shares["step"] == step].set_index("switch")["share"].reindex(names).to_numpy()
-        ax.barh(names, part, left=left, color=GREY if step == "switch" else colour, label=step, height=0.7)
-        left += part
-    for i, name in enumerate(names):
-        whole = shares.loc[shares["switch"] == name, "time_s"].sum()
-        ax.text(1.01, i, units.show(whole, "s", 3), va="center", fontsize=9)
-    ax.invert_yaxis()
-    ax.grid(axis="y", visible=False)
-    ax.set_xlim(0, 1.17)
-    ax.set_xticks(np.linspace(0, 1, 6))
-    percent_axis(ax.xaxis, "share of the time from the last call to usable circuits; that time at the right")
-    panel_title(ax, "(a) steps of a reconfiguration", left=True)
-    ax.legend(loc="upper center", bbox_to_anchor=(0.45, -0.16), ncols=4, fontsize=9)
-    plotting.plot_lines(load, "gpus", "utilization", "who", right)
-    plotting.gpu_axis(right, sorted(load["gpus"].unique()))
-    if load["utilization"].all():  # all 0 where circuits never change
-        log_axis(right.yaxis)
-    percent_axis(right.yaxis, "share of the time that it is busy")
-    right.axhline(1, color="black", linestyle="--", linewidth=1)
-    right.legend(fontsize=9)
-    panel_title(right, "(b) load of one controller", left=True)
-    return figure

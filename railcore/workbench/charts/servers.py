@@ -3,8 +3,7 @@
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from railcore.facts.units import GB, number, us
-from railcore.workbench import plotting
+from railcore.facts.units import GB, number
 from railcore.workbench.plotting import COLOURS, legend_below, log_axis, panel_title, text_beside
 
 
@@ -39,24 +38,4 @@ def server_bandwidth_bars(data: pd.DataFrame) -> plt.Figure:
     ax.set_xlabel("of each GPU, one direction [GB/s]")
     panel_title(right, "bandwidth, and the links that limit it", left=True)
     legend_below(figure, ax)
-    return figure
-
-
-def delay_over_cables(data: pd.DataFrame, bound_s: float, halls: pd.DataFrame) -> plt.Figure:
-    """One-way delay over the length of all cables, a line and a band for each path; the bound; cables of halls.
-
-    Columns of data: path, cables_m, delay_s, low_s, high_s; of halls: racks, cables_m.
-    """
-    figure, ax = plt.subplots(figsize=(9.5, 5))
-    for i, (path, part) in enumerate(data.groupby("path", sort=False)):
-        ax.fill_between(part["cables_m"], part["low_s"] / us, part["high_s"] / us, color=COLOURS[i], alpha=0.15, lw=0)
-        ax.plot(part["cables_m"], part["delay_s"] / us, **plotting.line_style(i, marker="", label=path, linewidth=2))
-    ax.axhline(bound_s / us, color="black", linestyle="--", linewidth=1.2, label=f"bound, {number(bound_s / us)} us")
-    for row in halls.itertuples():
-        ax.axvline(row.cables_m, color=plotting.GREY, linestyle=":", linewidth=1.2)
-        style: dict = {"xycoords": ("data", "axes fraction"), "rotation": 90, "ha": "right", "va": "top", "fontsize": 8}
-        text_beside(ax, f"hall of {number(row.racks)} racks", (row.cables_m, 0.98), (-3, 0), **style)
-    ax.set(xlabel="cables of the path, all together [m]", ylabel="one-way delay, unloaded [us]", ylim=(0, None))
-    ax.set_xlim(0, data["cables_m"].max())
-    legend_below(figure, ax, 3, title="bands: all latencies at their low to all at their high")
     return figure

@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from railcore.facts.units import distinct, ms, number
+from railcore.facts.units import distinct, number
 from railcore.workbench import plotting
 from railcore.workbench.plotting import COLOURS, legend_below, line_style, log_axis, percent, percent_axis, text_beside
 
@@ -63,32 +63,6 @@ def oversubscribed_costs(data: pd.DataFrame) -> plt.Figure:
     for ax in (left, right):
         plotting.ratio_axis(ax, shown, "oversubscription of the leaves, bandwidth down : up")
     legend_below(figure, left, 5)
-    return figure
-
-
-def exchange_time_by_oversubscription(data: pd.DataFrame) -> plt.Figure:
-    """A panel for each imbalance: time of an exchange over the layer's oversubscription, and without a layer.
-
-    Lines with markers are direct over the layer, one for each HB domain size; in the same colour broad two-hop and
-    dotted hierarchical without a layer. Columns imbalance, hb_domain_size, oversubscription, direct_s, two_hop_s,
-    hierarchical_s.
-    """
-    ways: dict = {"direct": {}, "two-hop, no layer": {"linewidth": 4.5, "alpha": 0.4}}
-    ways["hierarchical, no layer"] = {"linestyle": ":", "linewidth": 2}
-    figure, parts = plotting.panels(data.sort_values("imbalance", kind="stable"), "imbalance", (5, 4.6), least=8)
-    for imbalance, panel, ax in parts:
-        for i, (size, part) in enumerate(panel.groupby("hb_domain_size")):
-            x, colour = part["oversubscription"], COLOURS[i % len(COLOURS)]
-            ax.plot(x, part["direct_s"] / ms, **line_style(i, label=f"{size} GPUs"))
-            ax.plot(x, part["two_hop_s"] / ms, color=colour, **ways["two-hop, no layer"])
-            ax.plot(x, part["hierarchical_s"] / ms, color=colour, **ways["hierarchical, no layer"])
-        label = "oversubscription of the any-to-any layer, down : up"
-        plotting.ratio_axis(ax, sorted(panel["oversubscription"].unique()), label, rotation=45)
-        load = "uniform load" if imbalance == 1 else f"one hot expert, {number(imbalance)} times the mean"
-        ax.set(title=load, ylabel="time of one exchange [ms]", ylim=(0, None))
-    for name, style in ways.items():
-        figure.axes[0].plot([], [], color=plotting.GREY, label=name, **style)
-    legend_below(figure, figure.axes[0], 4, title="HB domain size, and path to the experts")
     return figure
 
 
