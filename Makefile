@@ -55,8 +55,8 @@ grid: $(SETUP) ## Rebuild data/grid from the packages it comes from, and compare
 slow: $(SETUP) ## Rebuild data/derived, stop the driver often, run notebooks with foreign books, change all results' last bits
 	$(RUN) data/derived/rebuild.py
 	RAILCORE_STOPS=40 $(RUN) -m pytest tests/test_stops.py
-	$(RUN) -m pytest -m slow tests
-	for seed in 1 2; do RAILCORE_ULP=$$seed $(RUN) -m pytest -m "" -n auto --dist loadfile tests \
+	$(RUN) -m pytest -m slow --hypothesis-profile thorough tests
+	for seed in 1 2; do RAILCORE_ULP=$$seed $(RUN) -m pytest -m "" --hypothesis-profile thorough -n auto --dist loadfile tests \
 	  -k "not (driver or publishing or stops or browser or foreign)" || exit 1; done
 	for seed in 3 4; do RAILCORE_ULP=$$seed $(RUN) -m pytest -m "" -n auto tests/test_ulp.py || exit 1; done
 

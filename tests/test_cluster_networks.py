@@ -56,7 +56,7 @@ small = st.builds(
 )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(small)
 def test_graphs_have_the_parts_that_are_counted(cluster):
     for name, network in cluster.networks.items():
@@ -75,7 +75,7 @@ def test_graphs_have_the_parts_that_are_counted(cluster):
         assert len(of_kind(graph, "nic")) == nics
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(small)
 def test_bandwidth_of_a_node_is_its_max_flow(cluster):
     for name in SHARED:

@@ -3,7 +3,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore.engines.emulator import collective_schedules
@@ -288,7 +288,6 @@ def events(durations, where, chunks, priority):
     return max(ready)
 
 
-@settings(max_examples=60)
 @given(
     st.sampled_from(["all_gather", "all_reduce", "all_to_all"]),
     st.integers(2, 16),

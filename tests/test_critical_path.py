@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore.engines.strategies.critical_path import EXCHANGES, LAYER_ROW, SETTING, STAGE_ROW, critical_path
@@ -61,7 +61,6 @@ def exchanged(timetable, direction, link_s):
 
 
 @pytest.mark.parametrize(("direction", "place"), [("backward", "after"), ("forward", "before")])
-@settings(max_examples=60, deadline=None)
 @given(SIZES, st.floats(0.05, 30.0))
 def test_gradients_and_weights_hide_as_in_the_timetable(direction, place, sizes, link_s):
     """exposed = max((L - b) / v, L - b (1 + (v - 1) p) / v), to the last digit, on the stage that is worst off."""
@@ -72,7 +71,6 @@ def test_gradients_and_weights_hide_as_in_the_timetable(direction, place, sizes,
     assert found.data_once_s == pytest.approx(max(exchanged(timetable, direction, link_s), 0.0), abs=1e-6)
 
 
-@settings(max_examples=60, deadline=None)
 @given(SIZES, st.floats(0.0, 1.0))
 def test_hops_behind_other_chunks_are_those_of_the_timetable(sizes, share):
     """p v - 1 hops there and as many back fill and drain the pipeline; the others hide, up to t_f / v each."""
@@ -131,7 +129,6 @@ def rows(model, gpus=64):
     return dict(zip(STRATEGY_COLUMNS, np.array(found).T, strict=True))
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.sampled_from((DENSE, MIXTURE)),
     st.floats(7, 12),
@@ -149,7 +146,6 @@ def test_no_link_is_busy_for_longer_than_the_iteration(model, hb, nic, size, ove
     assert np.allclose(sum(found.breakdown.values()), found.total_s, rtol=1e-12)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.sampled_from((DENSE, MIXTURE)),
     st.sampled_from(("hb_Bps", "nic_Bps", "memory_Bps", "linear_rate", "bf16_rate", "host_Bps")),

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore.documents.flops2024.specification import document_site
@@ -81,7 +81,6 @@ def test_a_layer_of_nothing_is_refused(bad):
 # Layout
 
 
-@settings(deadline=None)
 @given(st.floats(2e9, 4e12), st.sampled_from([8, 36, 72, 73, 576]), st.integers(1, 4))
 def test_the_degree_is_the_smallest_divisor_that_fits(memory, rack, sites):
     site = replace(SITE, memory_bytes=memory, rack_gpus=rack, datacenters=sites)
@@ -147,7 +146,6 @@ def test_a_layer_that_fills_less_than_half_a_gpu_is_a_warning(fill):
 # Times
 
 
-@settings(deadline=None)
 @given(st.integers(1, 5), st.integers(1, 40), st.sampled_from([18, 24, 36, 72]))
 def test_the_hierarchical_exchange_sends_no_more_than_one_ring_would(sites, y, t):
     """Reduce, then gather, over three networks in turn: 2 (n - 1) / n of the buffer for n = g y D replicas."""
@@ -212,7 +210,6 @@ def test_times_scale_with_what_they_cross():
 speeds = st.floats(1e8, 1e13)
 
 
-@settings(deadline=None)
 @given(speeds, speeds, speeds, st.sampled_from([DENSE, MIXTURE]), st.integers(1, 4))
 def test_rules_are_ordered_and_shares_are_shares(hb, nic, wan, model, sites):
     site = replace(SITE, hb_Bps=hb, nic_Bps=nic, wan_Bps=wan, datacenters=sites)

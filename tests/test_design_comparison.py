@@ -3,7 +3,7 @@
 import networkx as nx
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from test_segments import fabrics
 
 from railcore.engines.deployment import AddressPlan, BgpDesign, build_design, build_designs, design_parts
@@ -56,7 +56,6 @@ def counted_in_graph(fabric, chassis):
 
 
 @given(fabrics())
-@settings(max_examples=25, deadline=None)
 def test_what_a_switch_takes_is_what_the_graph_loses(fabric):
     parts = parts_that_fail(fabric).set_index("part")
     for role, name in (("rail switch", "Pod1.Seg1.Leaf1"), ("spine", "Pod1.Spine1"), ("super-spine", "Super1")):
@@ -68,7 +67,6 @@ def test_what_a_switch_takes_is_what_the_graph_loses(fabric):
 
 
 @given(fabrics())
-@settings(max_examples=25, deadline=None)
 def test_losses_are_those_of_the_mean_part(fabric):
     """The same totals as `expected_failures` gives for the mean over all parts of a kind."""
     parts = parts_that_fail(fabric)
@@ -90,7 +88,6 @@ def test_losses_are_those_of_the_mean_part(fabric):
 
 
 @given(fabrics())
-@settings(max_examples=25, deadline=None)
 def test_a_tier_carries_the_bandwidth_of_its_links(fabric):
     parts = parts_that_fail(fabric).set_index("part")
     carried = parts["count"] * parts["bandwidth_lost"]
@@ -182,7 +179,6 @@ def test_failures_count_what_is_bought():
 
 
 @given(fabrics())
-@settings(max_examples=25, deadline=None)
 def test_copper_takes_fewer_nics_and_as_many_links(fabric):
     copper, optics = (design_parts(fabric, {"host": length}) for length in (1, 100))
     for loss in ("NIC", "bandwidth"):

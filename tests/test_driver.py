@@ -54,7 +54,6 @@ def test_second_run_does_nothing_and_a_forced_one_gives_the_same_bytes(suite):
         ("railcore/facts/catalog.py", {project.FIRST, project.SECOND}),
         ("railcore/network/reliability.py", set()),
         ("data/catalog/gpus.csv", set()),
-        ("data/figures.csv", {project.FIRST, project.SECOND}),
         ("data/claims.csv", {project.FIRST}),
         ("constraints.txt", {project.FIRST, project.SECOND, "00_index"}),
     ],

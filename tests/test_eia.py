@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import real_hours
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from openpyxl import Workbook
 
@@ -299,7 +299,6 @@ def test_no_spike_where_there_is_none():
         assert not spikes(flat).any()
 
 
-@settings(max_examples=25)
 @given(st.integers(0, 24 * 60 - 5), st.sampled_from([-1.0, 0.0, 2.0, 17.0]), st.integers(1, 4), st.floats(1e-3, 1e6))
 def test_a_spike_is_found_wherever_it_stands_at_any_scale(at, factor, length, scale):
     values = load()

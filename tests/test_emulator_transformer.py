@@ -95,7 +95,7 @@ def dense(part):
 @example((THREES, Strategy(3, 1, 2, 3, sequence_parallel=True, sharding="gradients"), 6, OPTIONS))
 @example((MIXTRAL, Strategy(2, 2, 1, 2, 4, sequence_parallel=True, sharding="weights"), 4, OPTIONS))
 @example((SWITCH, Strategy(2, 1, 2, 2, 2, recompute="full", sharding="optimizer"), 4, OPTIONS))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_every_strategy_trains_as_one_rank_and_sends_what_is_predicted(run):
     model, strategy, batch, options = run
     sharded, found, wanted = trained(*run)

@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore.documents.railonly2025.moe import slowdown_readings
@@ -47,7 +47,6 @@ def walked(demand, size, routing, rails):
     return hb, nic, layer / [domains * len(range(rail, size, rails)) for rail in range(rails)]
 
 
-@settings(max_examples=40)
 @given(st.integers(1, 4), st.integers(1, 5), ROUTING, st.data())
 def test_loads_are_those_of_every_pair_walked_over_its_links(domains, size, routing, data):
     rails = data.draw(st.integers(0, size))

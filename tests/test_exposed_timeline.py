@@ -45,7 +45,6 @@ def after_start(seen, times):
 
 
 @given(steps, delays)
-@settings(deadline=None, max_examples=30)
 def test_one_chunk_takes_the_sum_of_the_steps(x, delay):
     times = made(x, delay)
     for order in timeline.LINK_ORDERS:
@@ -62,7 +61,6 @@ def test_one_chunk_takes_the_sum_of_the_steps(x, delay):
     st.sampled_from([0.0, 0.4, 1.0]),
     st.booleans(),
 )
-@settings(deadline=None, max_examples=60)
 def test_links_carry_everything_once_and_no_network_is_beaten(x, delay, chunks, order, spread, shared):
     times = made(x, delay, tensor=0.03, pipeline=0.02)
     seen = timeline.timeline(times, SITE, chunks, spread, 5, order, shared)
@@ -127,7 +125,7 @@ def test_the_order_of_events_does_not_hang_on_the_last_bit(case, chunks, spread,
 
 
 @given(steps, delays)
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 def test_many_chunks_come_to_the_closed_form_where_the_scale_out_has_most_work(x, delay):
     one, two, wide, four, five = x
     two, four = two + one + wide, four + five + delay
@@ -138,7 +136,7 @@ def test_many_chunks_come_to_the_closed_form_where_the_scale_out_has_most_work(x
 
 
 @given(steps)
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 def test_without_delay_the_rules_are_limits_of_the_timeline(x):
     one, two, wide, four, five = x
     two, four = two + one + wide, four + five
@@ -287,7 +285,6 @@ def test_printed_marks_stand_at_the_documents_speeds():
 
 
 @given(st.integers(2, 6), st.floats(0, 1), st.floats(0.05, 2))
-@settings(deadline=None, max_examples=40)
 def test_the_least_capacity_just_hides_the_wide_area(sites, rtts, hidden):
     site = replace(SITE, datacenters=sites, tail_loss_rtts=rtts)
     case = replace(CASES["moe"], site=site)

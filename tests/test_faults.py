@@ -4,7 +4,7 @@ import networkx as nx
 import pandas as pd
 import pytest
 from graph_faults import connected, cut_nics, fault_effect, nic_bandwidth_left, node_bandwidth
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from test_graph import fabrics
 
@@ -64,13 +64,11 @@ def test_symmetry_finds_what_the_graph_has(fabric):
 
 
 @given(fabrics())
-@settings(max_examples=25, deadline=None)
 def test_symmetry_finds_what_the_graph_of_any_fabric_has(fabric):
     pd.testing.assert_frame_equal(fault_effects(fabric), on_the_graph(fabric), rtol=1e-12, check_dtype=False)
 
 
 @given(fabrics(gpus=st.integers(1, 60)), st.sampled_from(FAULT_KINDS))
-@settings(max_examples=40, deadline=None)
 def test_a_job_loses_gpus_that_failed_or_are_cut_off_or_have_lost_their_domain(fabric, kind):
     before, K = fabric.graph(), fabric.hb_domain_size
     after = fail(before, kind)
@@ -171,7 +169,6 @@ def test_unknown_fault_lists_those_known():
     st.sampled_from([1, 2, math.inf]),
     st.integers(1, 2),
 )
-@settings(max_examples=60)
 def test_most_nics_that_a_rail_switch_cuts_off(gpus, hb_domain_size, radix, layer, planes):
     fabric = RailFabric(gpus, hb_domain_size, radix, layer, planes=planes)
     graph, most = fabric.graph(), 0

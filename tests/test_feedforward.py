@@ -47,7 +47,6 @@ def trained(network, strategy, samples, hb_domain_size=2, seed=0, **options):
 
 
 @given(case=cases(), seed=st.integers(0, 99))
-@settings(max_examples=80, deadline=None)
 def test_every_strategy_equals_one_rank(case, seed):
     _, step, alone = trained(*case, seed=seed)
     assert step.loss == pytest.approx(alone.loss, abs=1e-12)
@@ -83,7 +82,6 @@ def test_training_lowers_the_loss():
 
 
 @given(case=cases(), element_bytes=st.sampled_from([2, 4]))
-@settings(max_examples=80, deadline=None)
 def test_logged_bytes_are_those_of_the_closed_forms(case, element_bytes):
     network, strategy, samples = case
     ranks, _, _ = trained(network, strategy, samples, element_bytes=element_bytes)
@@ -105,7 +103,6 @@ def test_logged_bytes_are_those_of_the_closed_forms(case, element_bytes):
 
 
 @given(case=cases())
-@settings(max_examples=60, deadline=None)
 def test_the_size_of_a_step_is_known_before_it_runs(case):
     network, strategy, samples = case
     ranks, _, _ = trained(network, strategy, samples, element_bytes=1)
@@ -139,7 +136,6 @@ def test_what_is_too_large_to_emulate_is_refused_with_what_would_fit(widths, str
 
 
 @given(case=cases(tensor=2))
-@settings(max_examples=40, deadline=None)
 def test_weights_alone_are_held_after_a_step(case):
     network, strategy, samples = case
     ranks, _, _ = trained(network, strategy, samples, element_bytes=1)
@@ -159,7 +155,6 @@ def test_sent_activations_are_dropped():
 
 
 @given(p=st.integers(1, 4), m=st.integers(1, 6), each=st.integers(1, 2), back=st.sampled_from([1.0, 2.0]))
-@settings(deadline=None)
 def test_idle_share_is_the_closed_form(p, m, each, back):
     network, strategy = FeedForward([2] * (p * each + 1)), Strategy(pipeline=p)
     for train in (False, True):
@@ -250,7 +245,7 @@ def test_a_replica_computes_with_its_own_weights_alone(tensor, pipeline):
 
 
 @given(case=cases())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_ranks_share_no_memory(case):
     network, strategy, samples = case
     ranks, weights = EmulatedRanks(strategy.gpus, 2), network.initial_weights()

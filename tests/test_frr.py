@@ -7,7 +7,7 @@ from ipaddress import ip_address, ip_interface, ip_network
 
 import pytest
 from frr_reader import read_frr
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from test_addressing import plans
 
@@ -47,7 +47,6 @@ def configs_of(bgp):
 
 
 @given(designs())
-@settings(max_examples=40, deadline=None)
 def test_what_is_read_is_what_was_written(bgp):
     for name in bgp.switches["switch"]:
         config = switch_config(bgp, name)
@@ -55,7 +54,6 @@ def test_what_is_read_is_what_was_written(bgp):
 
 
 @given(designs())
-@settings(max_examples=40, deadline=None)
 def test_members_of_bonds_are_those_of_the_cabling_list(bgp):
     cables = cabling_table(bgp.plan)
     ends = [("to", "to_port", cables), ("from", "from_port", cables[cables["kind"] != "host"])]
@@ -73,7 +71,6 @@ def test_members_of_bonds_are_those_of_the_cabling_list(bgp):
 
 
 @given(designs())
-@settings(max_examples=40, deadline=None)
 def test_both_ends_of_a_link_agree_and_have_the_addresses_of_the_tables(bgp):
     configs, ends = configs_of(bgp), set()
     for name, config in configs.items():
@@ -95,7 +92,6 @@ def test_both_ends_of_a_link_agree_and_have_the_addresses_of_the_tables(bgp):
 
 
 @given(designs())
-@settings(max_examples=40, deadline=None)
 def test_gateways_are_those_of_the_subnets_and_summaries_cover_their_own_alone(bgp):
     configs, plan = configs_of(bgp), bgp.plan
     gateways = {(row.unit, row.vlan): (row.subnet, row.gateway) for row in plan.subnets.itertuples()}
@@ -157,7 +153,6 @@ def permitted(network, entries):
 
 
 @given(designs())
-@settings(max_examples=25, deadline=None)
 def test_every_rail_switch_has_a_route_to_every_nic_and_as_many_as_are_counted(bgp):
     configs, plan = configs_of(bgp), bgp.plan
     if not plan.fabric.spines:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import networkx as nx
 import pytest
 from counted_parts import count_parts
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore.facts import catalog, claims
@@ -66,7 +66,6 @@ def test_bandwidths_are_read_from_the_catalog_when_they_are_asked_for(monkeypatc
 
 
 @given(fabrics())
-@settings(max_examples=150)
 def test_nodes_and_edges_count_what_the_formula_counts(fabric):
     graph = fabric.graph()
     assert count_parts(graph) == (by_tier(fabric.parts.switches_by_tier), by_tier(fabric.parts.links_by_tier))
@@ -107,7 +106,6 @@ def test_hb_interconnect_gives_each_gpu_its_bandwidth(n, hb_domain_size, hb_swit
 
 
 @given(fabrics(layers=st.just(1), ratios=st.just(()), gpus=st.integers(2, 90)), st.integers(0, 999))
-@settings(max_examples=60)
 def test_full_bisection_between_any_halves(fabric, seed):
     graph, half = fabric.graph(), fabric.gpus // 2
     names = gpus(graph)
@@ -117,7 +115,6 @@ def test_full_bisection_between_any_halves(fabric, seed):
 
 
 @given(fabrics(ratios=st.just(()), gpus=st.integers(2, 90)), st.integers(0, 999))
-@settings(max_examples=60)
 def test_full_bisection_of_every_rail_under_any_layer(fabric, seed):
     graph = fabric.graph()
     for rail in range(1, fabric.rails + 1) if fabric.tiers else ():

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore.facts import files
@@ -216,7 +216,6 @@ def test_loads_of_a_cell_stand_at_their_centre(reduction):
 
 
 @given(st.lists(st.tuples(st.floats(25, 49), st.floats(-125, -67), st.floats(0.5, 900)), min_size=1, max_size=30))
-@settings(max_examples=25)
 def test_cells_keep_the_load(reduction, places):
     lat, lon, load = np.array(places).T
     numbers = range(len(lat))

@@ -99,7 +99,6 @@ def by_hand(power_grid: PowerGrid, radius_m: float) -> set[frozenset[tuple]]:
     return found
 
 
-@settings(max_examples=25)
 @given(SEEDS, RADII)
 def test_densest_first_is_the_slow_way(seed, radius):
     power_grid = small(seed)
@@ -123,7 +122,6 @@ def test_every_plant_is_in_one_node_whatever_the_order_of_rows(seed, radius, met
     assert again.table()[text].equals(found.table()[text])
 
 
-@settings(max_examples=25)
 @given(SEEDS, RADII)
 def test_bounds_of_both_ways(seed, radius):
     power_grid = small(seed)

@@ -62,7 +62,7 @@ def test_ports_for_both_kinds_of_traffic_never_change():
 
 
 @given(st.sampled_from(PLAIN), st.sampled_from([2, 4]), st.integers(1, 6), st.floats(1e-6, 1.0), st.booleans())
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_estimate_is_near_the_simulation(software, p, m, delay, early):
     """Without interleaving and context ranks; what windows hide in other passes than the estimate's are the rest."""
     d, strategy, options = 4, strategy_of(software, pipeline=p, data=4), STEP_SOFTWARE[software][1]

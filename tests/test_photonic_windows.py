@@ -125,7 +125,7 @@ def test_the_definition_equals_a_count_tick_by_tick():
     st.sampled_from([1, 2, 3, 5, 8]),
     st.integers(1, 3),
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_counted_windows_are_those_of_the_closed_form(stages, chunks, rounds):
     if stages * chunks * rounds > 60:
         rounds = 1

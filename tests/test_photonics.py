@@ -43,7 +43,6 @@ networks = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60)
 @given(
     jobs(),
     st.sampled_from(SOFTWARE),
@@ -61,7 +60,6 @@ def test_timelines_of_circuits_are_sound(job, options, fields, delay_s, jitter, 
     pd.testing.assert_frame_equal(timeline.circuits, again.circuits)
 
 
-@settings(max_examples=25)
 @given(jobs(), st.sampled_from(SOFTWARE), st.sampled_from((2, 4)), st.booleans())
 def test_without_delay_circuits_are_electrical_rails(job, options, ports, provisioning):
     """At equal bandwidth. One port's bandwidth is slower."""

@@ -153,9 +153,12 @@ SPOILT = {
     "other columns": lambda data: b"a,b\n1,2\n",
     "not UTF-8": lambda data: data + b"\xff",
 }
+QUICK = ("missing", "half", "NUL")  # `make slow` has the others
 
 
-@pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT.keys())
+@pytest.mark.parametrize(
+    "spoil", [pytest.param(SPOILT[name], marks=() if name in QUICK else pytest.mark.slow, id=name) for name in SPOILT]
+)
 def test_spoilt_tables_are_made_anew_whole(suite, spoil):
     before = project.snapshot(suite)
     assert before[INPUTS].count(b"\n") > 1
@@ -168,8 +171,7 @@ def test_spoilt_tables_are_made_anew_whole(suite, spoil):
     assert project.snapshot(suite) == before
 
 
-@pytest.mark.parametrize("spoil", ["missing", "header only", "other columns"])
-@pytest.mark.parametrize("name", [INPUTS, LEDGER])
+@pytest.mark.parametrize(("name", "spoil"), [(INPUTS, "missing"), (LEDGER, "header only"), (LEDGER, "other columns")])
 def test_one_notebook_is_refused_where_the_others_have_lost_their_rows(suite, name, spoil):
     before, other = project.snapshot(suite), project.FIRST if name == INPUTS else project.SECOND
     (suite / name).unlink()

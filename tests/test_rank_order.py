@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from jobs import DENSE, MIXTURE, TIED
 
@@ -42,7 +42,6 @@ def layouts(draw):
 @given(layouts())
 @example((Strategy(context=4, data=3, pipeline=2, expert=6, order=NEAR), 8))
 @example((Strategy(2, context=2, data=2, order=("context", "pipeline", "tensor", "data")), 4))
-@settings(max_examples=300)
 def test_the_closed_form_counts_the_ranks_in_domains(case):
     strategy, K = case
     for kind, group in strategy.group_levels().items():
@@ -94,7 +93,6 @@ def small_jobs(draw):
 @given(small_jobs())
 @example((DENSE, Strategy(4, pipeline=2, data=2, order=NEAR, sequence_parallel=True), 4, 8))
 @example((TIED, Strategy(2, 2, 2, 2, order=("pipeline", "tensor", "data", "context"), sequence_parallel=True), 4, 4))
-@settings(max_examples=40)
 def test_all_models_send_the_same_bytes_between_domains(case):
     """The step's graph, traffic, the iteration and the estimate of photonic rails, against ranks counted one by one."""
     model, strategy, batch, K = case
@@ -136,7 +134,6 @@ def test_all_models_send_the_same_bytes_between_domains(case):
 
 
 @given(small_jobs())
-@settings(max_examples=40)
 def test_the_estimate_of_photonic_rails_has_the_kinds_on_the_rails(case):
     model, strategy, batch, K = case
     assume(strategy.expert == 1)

@@ -4,7 +4,7 @@ import re
 from ipaddress import ip_network
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from test_addressing import LARGE, SMALL, SN5600, plans
 
@@ -21,7 +21,6 @@ def designs(draw):
 
 
 @given(designs())
-@settings(max_examples=50, deadline=None)
 def test_as_numbers_are_private_and_apart_where_they_should_be(design):
     table = design.switches
     assert all(any(low <= asn <= high for low, high in PRIVATE_ASNS) for asn in table["asn"])
@@ -36,7 +35,6 @@ def test_as_numbers_are_private_and_apart_where_they_should_be(design):
 
 
 @given(designs())
-@settings(max_examples=50, deadline=None)
 def test_both_ends_of_a_session_agree(design):
     table = design.neighbours
     ends = ["switch", "asn", "address", "neighbour", "neighbour_asn", "neighbour_address"]
@@ -74,7 +72,6 @@ def held(design, switch, summarised):
 
 
 @given(designs())
-@settings(max_examples=40, deadline=None)
 def test_route_counts_are_the_sizes_of_what_switches_hold(design):
     for row in design.route_counts.itertuples():
         assert row.subnets_with_summaries == len(held(design, row.switch, True)), row
@@ -84,7 +81,6 @@ def test_route_counts_are_the_sizes_of_what_switches_hold(design):
 
 
 @given(designs())
-@settings(max_examples=30, deadline=None)
 def test_tables_of_a_rail_switch_hold_what_it_is_said_to(design):
     switch = design.switches["switch"].iloc[0]
     table = design.leaf_tables(switch, learned=True)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from counted_parts import count_parts
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore.engines.degraded import locality
@@ -34,7 +34,6 @@ def table(gpus, rails, planes, count="whole", chip="51.2T", **options):
 
 
 @given(st.integers(2, 10**6), st.sampled_from([4, 16, 64]), st.sampled_from([1, 2, 4, 8]))
-@settings(max_examples=60, deadline=None)
 def test_one_rail_is_the_fat_tree(gpus, radix, planes):
     ours, tree = scale_out.network_parts(gpus, 1, radix, planes), fat_tree(gpus, radix, planes=planes).parts
     assert ours.tiers == tree.tiers and np.array_equal(ours.switches_by_tier, tree.switches_by_tier)
@@ -46,7 +45,6 @@ def test_one_rail_is_the_fat_tree(gpus, radix, planes):
 
 
 @given(st.integers(100, 10**6), st.integers(1, 100), st.sampled_from([4, 8, 64]), st.sampled_from([1, 2, 4]))
-@settings(max_examples=100, deadline=None)
 def test_smooth_is_least_and_whole_is_most(gpus, rails, radix, planes):
     smooth, rounded, whole = (scale_out.network_parts(gpus, rails, radix, planes, c) for c in scale_out.COUNT_METHODS)
     assert smooth.switches <= rounded.switches + 1e-6 and rounded.switches <= whole.switches
@@ -119,7 +117,6 @@ def test_cost_is_the_cost_of_the_parts_at_full_speed():
 @given(
     st.integers(100, 10**6), st.integers(1, 80), st.sampled_from([1, 2, 4, 8]), st.sampled_from(scale_out.COUNT_METHODS)
 )
-@settings(max_examples=30, deadline=None)
 def test_power_is_of_the_parts_that_the_cost_is_of(gpus, rails, planes, count):
     """One book as prices and as powers gives one number: transceivers at the hosts are in neither."""
     row = scale_out.rail_plane_networks(gpus, rails, planes, replace(EQUIPMENT, prices=POWERS), count).iloc[0]
@@ -129,7 +126,6 @@ def test_power_is_of_the_parts_that_the_cost_is_of(gpus, rails, planes, count):
 
 
 @given(st.integers(1000, 500_000), st.sampled_from([1, 2, 4, 8]))
-@settings(max_examples=30, deadline=None)
 def test_more_rails_never_need_more_tiers_and_fewest_is_the_edge(gpus, planes):
     rails = np.arange(1, 101)
     tiers = scale_out.network_parts(gpus, rails, 64, planes, "smooth").tiers
@@ -234,7 +230,6 @@ def test_bands_join_the_two_extremes():
 
 
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 30))
-@settings(max_examples=60, deadline=None)
 def test_the_best_bands_are_the_best_of_all(stages, members, block):
     def worse(bands):
         ring = locality.ring_crossing(members, stages / bands, 1, block)
@@ -245,7 +240,6 @@ def test_the_best_bands_are_the_best_of_all(stages, members, block):
 
 
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 12))
-@settings(max_examples=40, deadline=None)
 def test_every_placement_gives_every_rack_one_place(stages, members, block):
     for place in locality.rack_placements(stages, members, block).values():
         assert sorted(place.ravel()) == list(range(stages * members))
@@ -308,7 +302,6 @@ def test_numbers_of_racks_turn_back_at_the_end_of_a_column():
 
 
 @given(st.integers(1, 3), st.integers(2, 300), st.sampled_from([(), (4,), (3, 24)]))
-@settings(max_examples=40, deadline=None)
 def test_lengths_equal_a_loop_over_endpoints(endpoints, racks, blocks):
     hall = cabling.catalog_floor("GPU hall")
     at, n = hall.rack_positions(racks), racks * endpoints

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore.engines import search as search_package
@@ -460,7 +460,6 @@ OFFLOADED = st.sampled_from(["none", "optimizer", ("activations", "weights")])
 SPACE = {"placement": "all", "context": [1, 2]}
 
 
-@settings(deadline=None, max_examples=40)
 @given(MODELS, MACHINES, RUNTIMES, OFFLOADED)
 def test_no_link_is_busy_for_longer_than_an_iteration(model, gpu, runtime, offload):
     for columns in strategy_blocks(model, 16, 32, runtime, micro_batch=[1, 2], **SPACE):
@@ -469,7 +468,6 @@ def test_no_link_is_busy_for_longer_than_an_iteration(model, gpu, runtime, offlo
         assert found.nic_utilization.max() <= 1 + 1e-12
 
 
-@settings(deadline=None, max_examples=40)
 @given(MODELS, MACHINES, RUNTIMES, OFFLOADED, st.sampled_from([1.1, 2.0, 10.0]))
 def test_better_links_and_more_memory_are_never_slower(model, gpu, runtime, offload, factor):
     """Nor is a faster GPU, though exchanges lose some of the compute behind which they were hidden."""

@@ -3,7 +3,7 @@
 import networkx as nx
 import pytest
 from counted_parts import count_parts
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore.engines.deployment.segments import SegmentFabric
@@ -36,7 +36,6 @@ def fabrics(draw):
 
 
 @given(fabrics())
-@settings(max_examples=60, deadline=None)
 def test_counts_are_those_of_the_graph(fabric):
     graph = fabric.graph()
     switches, links = count_parts(graph)
@@ -53,7 +52,6 @@ def test_counts_are_those_of_the_graph(fabric):
 
 
 @given(fabrics())
-@settings(max_examples=40, deadline=None)
 def test_a_nic_reaches_as_many_switches_as_it_is_homed_to(fabric):
     graph = fabric.graph()
     for node, at in graph.nodes(data=True):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from plain_sharing import fair_rates
 
@@ -37,7 +37,6 @@ def test_pcie_is_lanes_times_transfers_times_coding():
 
 
 @given(servers(), st.data())
-@settings(max_examples=25, deadline=None)
 def test_flow_is_the_same_both_ways_and_at_most_what_both_ends_have(box, data):
     graph = box.graph()
     a, b = data.draw(st.permutations([f"GPU {i}" for i in range(4)] + ["network"]))[:2]
@@ -49,7 +48,6 @@ def test_flow_is_the_same_both_ways_and_at_most_what_both_ends_have(box, data):
 
 
 @given(servers(), st.integers(0, 3))
-@settings(max_examples=25, deadline=None)
 def test_more_links_are_never_less(box, chip):
     more = [n + (i == chip) for i, n in enumerate(box.chip_links)]
     pairs = [n + 1 for n in box.pair_links]
@@ -60,7 +58,6 @@ def test_more_links_are_never_less(box, chip):
 
 
 @given(servers(), st.lists(st.sampled_from([(0, 1), (0, 2), (1, 3), (2, 3), (3, 0)]), min_size=1, max_size=4))
-@settings(max_examples=25, deadline=None)
 def test_flows_together_fit_the_links_and_none_is_faster_than_alone(box, pairs):
     graph, flows = box.graph(), [(f"GPU {a}", f"GPU {b}") for a, b in pairs]
     found = flow_bandwidths(graph, flows)["bandwidth_Bps"]
@@ -72,7 +69,6 @@ def test_flows_together_fit_the_links_and_none_is_faster_than_alone(box, pairs):
 
 
 @given(st.lists(st.floats(1, 9), min_size=4, max_size=4), st.lists(st.permutations(range(4)), min_size=1, max_size=6))
-@settings(max_examples=25, deadline=None)
 def test_flows_with_one_way_each_get_what_filling_their_links_gives(speeds, pairs):
     graph = Server(4, 25 * GB, 1, "200 Gbps", 5, (1,)).graph()
     for gpu, speed in enumerate(speeds):

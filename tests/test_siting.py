@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.path import Path
 from scipy.sparse import csr_array
@@ -62,7 +62,6 @@ places = st.lists(st.tuples(st.floats(-80, 80), st.floats(-179, 179)), min_size=
 
 
 @given(places, places, st.floats(1e3, 1.9e7))
-@settings(max_examples=60, deadline=None)
 def test_members_are_those_within_the_great_circle(a, b, radius):
     (lat_a, lon_a), (lat_b, lon_b) = np.array(a).T, np.array(b).T
     distance = great_circle_distance(lat_a[:, None], lon_a[:, None], lat_b, lon_b)
@@ -73,7 +72,6 @@ def test_members_are_those_within_the_great_circle(a, b, radius):
 
 
 @given(places, places, st.lists(st.floats(1e3, 1.9e7), min_size=1, max_size=4))
-@settings(max_examples=60, deadline=None)
 def test_several_radii_at_once_are_each_radius_alone(a, b, radii):
     one, other = (unit_vectors(*np.array(points).T) for points in (a, b))
     for radius, found in zip(radii, within_radii(one, other, radii), strict=True):
@@ -122,7 +120,6 @@ def test_supply_of_one_circle_by_hand():
 
 
 @given(st.integers(0, 2**32 - 1), st.booleans())
-@settings(max_examples=30, deadline=None)
 def test_supply_is_additive_and_lines_cross_by_definition(seed, oil):
     rng = np.random.default_rng(seed)
     n = 9
@@ -178,7 +175,6 @@ def test_rules_never_give_more_than_is_installed_and_less_is_less():
 
 
 @given(st.lists(st.sets(st.integers(0, 7), min_size=1, max_size=3), min_size=1, max_size=9))
-@settings(max_examples=60, deadline=None)
 def test_most_disjoint_against_all_subsets(sets):
     matrix = csr_array(np.array([[float(plant in mine) for plant in range(8)] for mine in sets]))
     best = max(

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore.documents.flops2024 import siting_claims, specification
@@ -69,7 +69,6 @@ def test_one_place_for_all_is_the_largest():
 
 
 @given(st.integers(1, 4), st.floats(0.05, 1.7), st.sampled_from(["shortest", "spare"]))
-@settings(max_examples=25, deadline=None)
 def test_places_are_the_best_of_all_subsets(k, part_gw, objective):
     """Even parts: every place has demand / k; shortest is the least diameter, spare the most power."""
     power = np.array([row[2] for row in PLANTS]) * GW * IDLE

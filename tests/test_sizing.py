@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore.documents.flops2024 import sizing_claims, specification
@@ -50,7 +50,6 @@ def test_more_money_never_buys_less(budget, more):
 
 
 @given(BUDGET, st.floats(2e6, 1e12))
-@settings(max_examples=25, deadline=None)
 def test_racks_and_their_network_share_what_is_left_and_one_more_is_too_many(budget, power):
     bought, fed = datacenter.datacenter_size(budget), datacenter.datacenter_size(power_w=power)
     share, network = bought.compute_share + bought.network_share, bought.network
@@ -138,7 +137,6 @@ def test_gpus_and_racks_limit_as_budget_and_power_do():
 
 
 @given(BUDGET, st.floats(2e6, 1e12), st.integers(72, 10**7), st.integers(1, 10**6))
-@settings(max_examples=25, deadline=None)
 def test_the_least_of_all_limits_binds(budget, power, gpus, racks):
     limits = {"budget_usd": budget, "power_w": power, "gpus": gpus, "racks": racks}
     alone = {

@@ -94,7 +94,7 @@ def possible(terms, options) -> bool:
     return set(terms["caps"]) <= set(options.authority.tolist())
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 10**6), terms=terms_of, objective=st.sampled_from(["shortest", "spare"]))
 def test_split_is_the_best_of_all_combinations(seed, terms, objective):
     options = make(seed)
@@ -149,7 +149,7 @@ def test_shortest_is_the_programme_s_answer():
     assert not feasible(found.longest_m * (1 - 1e-9))
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(seed=st.integers(0, 10**6))
 def test_looser_terms_are_never_worse_and_order_does_not_matter(seed):
     options = make(seed, n=14, plants=20, span=6.0)
@@ -166,7 +166,7 @@ def test_looser_terms_are_never_worse_and_order_does_not_matter(seed):
             assert value(solve(options, loose, objective)) <= value(tight) * (1 + 1e-9) + 1
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 10**6), within=st.sampled_from([0.0, 30 * km, 80 * km]), caps=st.booleans())
 def test_the_dominated_cost_at_most_the_resolution(seed, within, caps):
     """L(s) <= L_kept(s) <= L(s + 2 w) + 2 w; at w = 0 nothing changes."""
@@ -209,7 +209,6 @@ def test_circles_too_far_apart_to_share_a_plant_dominate_without_a_subset():
     assert best_split(circles, 8e0, 2, least_separation_m=300 * km).terms.resolution_m == 50 * km
 
 
-@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10**6), within=st.sampled_from([20 * km, 60 * km]))
 def test_resolution_bounds_the_distance_of_circles_far_apart(seed, within):
     random = np.random.default_rng(seed)
@@ -230,7 +229,7 @@ def test_resolution_bounds_the_distance_of_circles_far_apart(seed, within):
     assert kept <= (longest(120 * km + 2 * within, 0) + 2 * within) * (1 + 1e-9)
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(seed=st.integers(0, 10**6))
 def test_both_ways_to_the_spare_power_of_the_shortest(seed):
     """Cliques tried one by one and the programme; and all candidates at once or from some of them first."""
@@ -279,7 +278,7 @@ def test_strongest_over_many_candidates_is_one_programme_s():
     assert options.power_w[found].sum() == pytest.approx(best)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 10**6), k=st.integers(1, 4), separation=st.sampled_from([0.0, 80 * km, 300 * km]))
 def test_strongest_places_of_the_first_candidates_are_those_of_all(seed, k, separation):
     """The bound that stops the programme from growing leaves out none that matters."""

@@ -2,7 +2,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore.documents.railonly2023.two_stage import TwoStage
@@ -57,7 +57,6 @@ def dense(matrix):
 
 
 @given(runs(), st.sampled_from(["ring", "bidirectional_ring", "direct"]))
-@settings(max_examples=60, deadline=None)
 def test_rows_sum_to_the_bytes_sent(run, algorithm):
     strategy = run[1]
     if strategy.gpus == 1:
@@ -85,7 +84,6 @@ def traffic_share(row):
 
 
 @given(runs(), st.data())
-@settings(max_examples=40, deadline=None)
 def test_the_summary_is_the_dense_matrix_counted(run, data):
     gpus = run[1].gpus
     if gpus == 1:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore.engines.transport import (
@@ -104,7 +104,6 @@ def cases(draw):
     return fabric, flows, draw(st.sampled_from(sorted(MIXES))), draw(st.sampled_from([0.0, 0.0, 0.02]))
 
 
-@settings(max_examples=30)
 @given(cases())
 def test_every_slot_of_a_run_obeys_the_laws(case):
     fabric, flows, name, loss = case

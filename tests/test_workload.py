@@ -4,7 +4,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jobs import DENSE, FREE_LINKS, H100, MIXTURE, SOFTWARE, TIED, jobs, llama_8b
 from timelines import check
@@ -43,7 +43,6 @@ def message_bytes(workload, kind):
     return total
 
 
-@settings(max_examples=30)
 @given(jobs(), st.sampled_from((True, False)))
 def test_bytes_are_those_of_the_transfers(job, reshard):
     model, strategy, batch = job
@@ -76,7 +75,6 @@ def test_bytes_of_the_llama_8b_run_equal_its_trace():
     ]
 
 
-@settings(max_examples=30)
 @given(jobs(), st.sampled_from(catalog.names("runtimes")))
 def test_compute_of_a_rank_is_that_of_the_iteration(job, runtime):
     """In one HB domain all but hops and the exchange of weights is compute, as long as `iteration` says."""
@@ -98,7 +96,6 @@ def test_compute_of_a_rank_is_that_of_the_iteration(job, runtime):
     assert compute.reshape(p, -1) == pytest.approx(np.repeat(wanted[:, None], strategy.gpus // p, axis=1), rel=1e-9)
 
 
-@settings(max_examples=25)
 @given(jobs((DENSE, EACH_LAYER_MIXED)), st.sampled_from(("modern", "megatron2021")))
 def test_detail_takes_as_long_where_nothing_leaves_the_domain(job, runtime):
     model, strategy, batch = job
@@ -172,7 +169,6 @@ def test_weights_come_at_most_one_layer_ahead():
         assert layer < 2 or layer - 2 in computed
 
 
-@settings(max_examples=30)
 @given(jobs(), st.sampled_from(SOFTWARE))
 def test_the_graph_is_whole(job, options):
     """No cycle; every group has all its ranks; what a rank computes is one after another; iterations follow."""
@@ -196,7 +192,6 @@ def test_the_graph_is_whole(job, options):
     assert (alike.nunique() == 1).all().all()
 
 
-@settings(max_examples=30)
 @given(jobs(), st.sampled_from(SOFTWARE))
 def test_one_replica_has_its_part_of_the_whole(job, options):
     model, strategy, batch = job
