@@ -1,5 +1,7 @@
 """Cases of transport_runs.csv: runs of the packet model, small ones first."""
 
+from functools import cache
+
 import pandas as pd
 
 from railcore.documents.flops2024 import transport_cases
@@ -11,6 +13,7 @@ CODE = ("railcore/facts", "railcore/network", "railcore/engines/transport")
 ROWS = 1  # of a case
 
 
+@cache
 def cases() -> list[TransportCase]:
     """All that is simulated: each case once, in the order of their packet hops."""
     asked = [case for study in studies.STUDIES.values() for case in study()]
@@ -18,6 +21,7 @@ def cases() -> list[TransportCase]:
     return sorted(dict.fromkeys(every), key=lambda case: (size(case), repr(case)))
 
 
+@cache
 def size(case: TransportCase) -> int:
     """Hops of all packets."""
     return case.packet_hops
