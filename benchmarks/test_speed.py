@@ -14,12 +14,15 @@ from railcore.documents.flops2024 import specification
 from railcore.documents.flops2024.siting_claims import REGIONS
 from railcore.documents.railonly2023 import two_stage, two_stage_figures
 from railcore.engines import degraded
+from railcore.engines.degraded import faults
 from railcore.engines.deployment import AddressPlan, BgpDesign, ethernet_segments, failover, failure_domains
+from railcore.engines.deployment.scale_out import network_parts
 from railcore.engines.deployment.segments import SegmentFabric
 from railcore.engines.emulator.comparison import emulated_run
 from railcore.engines.emulator.feedforward import FeedForward
 from railcore.engines.photonics import circuits
 from railcore.engines.photonics.estimate import overhead_estimate
+from railcore.engines.photonics.photonic_cost import photonic_network_costs
 from railcore.engines.search import divisors, search, strategy_blocks
 from railcore.engines.siting import split
 from railcore.engines.steps import simulation, stage_program, workload
@@ -36,11 +39,9 @@ from railcore.engines.transport import (
     transport,
 )
 from railcore.network.cost import compare_rail_networks
-from railcore.network.photonic_cost import photonic_network_costs
 from railcore.network.price_books import power_book, price_book
-from railcore.network.scale_out import network_parts
 from railcore.network.switches import switch_model
-from railcore.network.topology import faults, rail_only, rail_optimized, rail_parts, wiring
+from railcore.network.topology import rail_only, rail_optimized, rail_parts, wiring
 from railcore.systems import datacenter
 from railcore.systems.siting import candidates, grid, supply
 from railcore.training import machine, traffic

@@ -1,5 +1,6 @@
 # What `import railcore` offers, for editors and for lazy_loader. tests/test_package.py touches every name.
 from .engines.degraded import failed_part_slowdowns as failed_part_slowdowns
+from .engines.degraded.faults import fault_effects as fault_effects
 from .engines.launch_lines import megatron_run as megatron_run
 from .engines.photonics.circuits import photonic_overhead as photonic_overhead
 from .engines.search import best_times as best_times
@@ -25,7 +26,6 @@ from .network.topology import PhotonicRails as PhotonicRails
 from .network.topology import fat_tree as fat_tree
 from .network.topology import rail_only as rail_only
 from .network.topology import rail_optimized as rail_optimized
-from .network.topology.faults import fault_effects as fault_effects
 from .systems.datacenter import datacenter_site as datacenter_site
 from .systems.datacenter import datacenter_size as datacenter_size
 from .systems.datacenter import layer_times as layer_times

@@ -4,7 +4,7 @@ import math
 
 import networkx as nx
 
-from railcore.network.topology.faults import fail
+from railcore.engines.degraded.faults import fail
 from railcore.network.topology.graph import bisection_bandwidth
 
 

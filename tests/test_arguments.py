@@ -15,15 +15,18 @@ import pytest
 from numpy.typing import ArrayLike
 
 import railcore
+from railcore.engines.degraded import faults
+from railcore.engines.deployment import scale_out
 from railcore.engines.launch_lines import megatron_run
+from railcore.engines.photonics import photonic_cost
 from railcore.engines.search import best_times, search, strategy_blocks
 from railcore.engines.siting.areas import Area
 from railcore.engines.siting.split import NoPlaces, Survey, find_places
 from railcore.engines.strategies.iteration import iteration_times
 from railcore.facts import catalog, files
 from railcore.facts.arguments import Quantity, checked
-from railcore.network import cost, photonic_cost, price_books, scale_out
-from railcore.network.topology import fat_tree, faults, rail_only, rail_optimized
+from railcore.network import cost, price_books
+from railcore.network.topology import fat_tree, rail_only, rail_optimized
 from railcore.network.topology.photonic import PhotonicRails
 from railcore.network.topology.rails import RailFabric
 from railcore.systems import datacenter as dc

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.engines.deployment import bill_of_parts, cluster_cost, design_parts
+from railcore.engines.deployment import bill_of_parts, cluster_cost, design_parts, scale_out
 from railcore.engines.deployment.cluster import Cluster
 from railcore.engines.deployment.segment_sizing import SegmentDemand, smallest_segment_fabric
+from railcore.engines.photonics import photonic_cost
 from railcore.facts import catalog
 from railcore.facts.units import Gbps
-from railcore.network import cost, photonic_cost, price_books, scale_out
+from railcore.network import cost, price_books
 from railcore.network.bill import (
     BETWEEN_SWITCHES,
     NETWORK,

@@ -6,13 +6,7 @@ import pandas as pd
 import pytest
 from frr_reader import read_frr
 
-from railcore.engines.deployment import (
-    AddressPlan,
-    BgpDesign,
-    cabling_table,
-    switch_config,
-    write_deployment,
-)
+from railcore.engines.deployment import AddressPlan, BgpDesign, cabling_table, switch_config, write_deployment
 from railcore.engines.deployment.segments import SegmentFabric
 from railcore.network.switches import switch_model
 

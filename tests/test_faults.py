@@ -9,10 +9,7 @@ from hypothesis import strategies as st
 from test_graph import fabrics
 
 from railcore.documents import rail_networks
-from railcore.facts import claims
-from railcore.network.reliability import parts_at_risk
-from railcore.network.topology import RailFabric, fat_tree, rail_only, rail_optimized
-from railcore.network.topology.faults import (
+from railcore.engines.degraded.faults import (
     FAULT_KINDS,
     fail,
     failed_part,
@@ -21,6 +18,9 @@ from railcore.network.topology.faults import (
     nics_cut_by_rail_switch,
     replace_gpu,
 )
+from railcore.facts import claims
+from railcore.network.reliability import parts_at_risk
+from railcore.network.topology import RailFabric, fat_tree, rail_only, rail_optimized
 from railcore.network.topology.graph import bisection_bandwidth, route
 from railcore.network.topology.rails import platform_bandwidths
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from test_graph import fabrics
 
 from railcore.engines import degraded
-from railcore.engines.degraded import routed_flows, slowdowns
+from railcore.engines.degraded import faults, routed_flows, slowdowns
 from railcore.engines.search import search
 from railcore.engines.strategies.iteration import iteration_times
 from railcore.facts import catalog
 from railcore.network import reliability
-from railcore.network.topology import RailFabric, faults, rail_only, rail_optimized
+from railcore.network.topology import RailFabric, rail_only, rail_optimized
 from railcore.network.topology.graph import route
 from railcore.training import experts, machine, traffic
 from railcore.training.parallelism import Strategy

@@ -10,11 +10,11 @@ from dataclasses import fields
 import pytest
 
 from railcore.engines import degraded
-from railcore.engines.deployment import cabling, server
-from railcore.engines.photonics import control_plane, ring_limits
+from railcore.engines.deployment import cabling, scale_out, server
+from railcore.engines.photonics import control_plane, photonic_cost, ring_limits
 from railcore.engines.transport import delay, transports
 from railcore.facts import catalog, catalog_lists, catalog_template, files, tables, units
-from railcore.network import photonic_cost, price_books, reliability, scale_out
+from railcore.network import price_books, reliability
 from railcore.network.topology.rails import platform_bandwidths
 from railcore.systems import datacenter
 from railcore.training import machine, transformer

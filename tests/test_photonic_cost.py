@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from railcore.documents.photonic2025 import fabric_cost
 from railcore.documents.readings import claim_verdicts
+from railcore.engines.photonics import photonic_cost
 from railcore.facts import catalog, claims
-from railcore.network import photonic_cost, price_books
+from railcore.network import price_books
 from railcore.network.bill import bill_total
 from railcore.network.topology import rail_parts
 from railcore.network.topology.photonic import circuit_parts
@@ -253,6 +254,28 @@ def test_only_the_rounding_meets_both_printed_savings_at_the_public_prices():
     assert all(found == [False, False] for found in met.values()) and len(met) == 3
 
 
+def test_solved_prices_give_the_savings():
+    ratios = {"cost": 4.0, "power": 23.0}
+    solved = fabric_cost.solved_prices(fig7(), PRICES, POWERS, ratios)
+    assert len(solved) == 2 * 2 * 4 * 3
+    for row in solved[solved["solved"].notna()].itertuples():
+        what = row.saving.split()[0]
+        book, printed = PRICES if what == "cost" else POWERS, f"photonic2025.fig7.{what}_saving_max"
+        target = 1 - 1 / ratios[what] if "ratio" in row.saving else claims.paper_value(printed)
+        parts = {"port": book.port, "transceiver": book.transceiver, "circuit_port": book.circuit}
+        parts[row.part.replace(" ", "_")] = row.solved
+        changed = {"prices" if what == "cost" else "powers": price_books.PriceBook(**parts)}
+        again = fabric_cost.largest_savings(fig7(**changed))[f"{what}_saved"]
+        assert again[row.count] == pytest.approx(target), row
+        if "printed" in row.saving:
+            assert row.least < row.solved < row.most
+    shown = fabric_cost.printed_prices(solved)
+    assert list(shown["count"]).count("the book") == 2 and len(shown) == 2 + 2 * 2 * 4
+    assert (shown[["port", "transceiver", "circuit port"]] == "–").sum().tolist() == [0, 1, 2]
+    ours = solved[(solved["count"] == fabric_cost.ROUNDED) & solved["least"].notna()]
+    assert ((ours["least"] <= ours["book"]) & (ours["book"] <= ours["most"])).all()
+
+
 def test_lines_of_the_figure_end_with_the_documents():
     bought = photonic_cost.photonic_network_costs(FIG7, 8, 64, PRICES, POWERS, 576, planes=2)
     lines = fabric_cost.figure7(fig7(), bought, 576)
@@ -260,6 +283,12 @@ def test_lines_of_the_figure_end_with_the_documents():
     assert [link.endswith("(document)") for link in links] == [False] * 4 + [True] * 2
     assert links[3] == "photonic rails, whole switches of 576 ports"
     assert lines[lines["link"] == links[3]]["cost_usd"].isna().tolist() == [False, False, False, True]
+
+
+def test_no_price_above_0_is_none():
+    free = price_books.PriceBook(582.8, 1e5, circuit_port=520)
+    solved = fabric_cost.solved_prices(fig7(prices=free), free, POWERS, {"cost": 4.0, "power": 23.0})
+    assert solved[(solved["part"] == "port") & (solved["saving"] == "cost saving printed")]["solved"].isna().all()
 
 
 def test_table3_shows_the_switches_that_it_cites_and_a_domain_of_ones_own():

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from railcore.documents.nwktimes2025 import rail_claims
 from railcore.documents.nwktimes2025 import rail_designs as designs
+from railcore.engines.degraded.faults import fail
 from railcore.engines.deployment.forwarding import (
     pairs_apart,
     path_transfers,
@@ -20,7 +21,6 @@ from railcore.engines.deployment.subnets import AddressPlan
 from railcore.facts import claims
 from railcore.facts.units import Gbps
 from railcore.network.switches import SwitchModel
-from railcore.network.topology.faults import fail
 from railcore.network.topology.graph import route
 
 SWITCH = SwitchModel("of 48", 48, 400 * Gbps)

@@ -11,13 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore.engines.degraded import locality
-from railcore.engines.deployment import cabling
+from railcore.engines.deployment import cabling, scale_out
+from railcore.engines.deployment.scale_out import Equipment
 from railcore.facts import catalog
 from railcore.facts.units import Gbps
-from railcore.network import scale_out
 from railcore.network.bill import bill_total
 from railcore.network.price_books import PriceBook, price_book
-from railcore.network.scale_out import Equipment
 from railcore.network.topology import RailFabric, fat_tree, ideal_clos_parts, rail_only
 from railcore.workbench.charts import bars
 

@@ -3,9 +3,9 @@
 import pytest
 
 from railcore.documents.flops2024 import scale_out_claims
+from railcore.engines.deployment import scale_out
 from railcore.facts import catalog, claims
 from railcore.facts.units import Gbps
-from railcore.network import scale_out
 from railcore.network.price_books import PriceBook
 from railcore.systems import datacenter as dc
 

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from railcore.documents.flops2024 import siting_claims, specification
+from railcore.engines.siting.multisite import multisite_times, training_by_siting, training_cases
 from railcore.engines.siting.split import nearest_to_anchors
 from railcore.facts import catalog, claims
 from railcore.facts.catalog import UnknownName
 from railcore.facts.units import GW, MW, Gbps, Tbps, km, ms
 from railcore.systems import datacenter as dc
 from railcore.systems.datacenter import exposed
-from railcore.systems.multisite import multisite_times, training_by_siting, training_cases
 from railcore.systems.siting import geometry, placement
 from railcore.systems.siting.candidates import Candidates
 from railcore.systems.siting.grid import PowerGrid, load_grid

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from railcore.documents.nwktimes2025.model_memory import kv_cache_bytes
 from railcore.facts import catalog
-from railcore.training.model_memory import kv_cache_bytes
 from railcore.training.parallelism import Strategy
 from railcore.training.transfers import transfer_table
 from railcore.training.transformer import Transformer, catalog_model

@@ -15,10 +15,10 @@ from railcore.documents import readings
 from railcore.documents.flops2024 import exposed_claims, sizing_claims, specification, transport_claims
 from railcore.documents.flops2024 import scale_out_claims as networks
 from railcore.documents.flops2024 import siting_claims as siting
+from railcore.engines.deployment import scale_out
 from railcore.engines.siting import eia
 from railcore.facts import claims, files, units
 from railcore.facts.units import km
-from railcore.network import scale_out
 from railcore.systems import datacenter as dc
 from railcore.systems.datacenter.exposed import TrainingCase
 from railcore.systems.siting import candidates, nodes

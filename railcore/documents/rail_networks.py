@@ -3,9 +3,9 @@
 import pandas as pd
 
 from railcore.documents.readings import Entries, merge_entries
+from railcore.engines.degraded import faults
 from railcore.facts import catalog, claims, units
 from railcore.network import cost, price_books
-from railcore.network.topology import faults
 
 PLATFORMS = ["DGX H100", "MI300X full mesh", "GH200"]  # of the catalog: those whose HB bandwidth is printed
 TIED_RADIX = "the smallest of tied ones; at 65,536 GPUs radix 128 saves no more"

@@ -11,9 +11,9 @@ import pandas as pd
 
 from railcore.documents.flops2024.specification import document_site
 from railcore.documents.readings import Entries, verdict_readings
+from railcore.engines.deployment.scale_out import chip_modes
 from railcore.facts import catalog, claims, units
 from railcore.facts.checks import whole
-from railcore.network.scale_out import chip_modes
 from railcore.systems import datacenter as dc
 from railcore.systems.datacenter.sizing import Sizing
 from railcore.training import transformer

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pandas as pd
 
+from railcore.documents.nwktimes2025.model_memory import model_memory_table
 from railcore.documents.nwktimes2025.ultra_ethernet import FabricEndpoint, UltraEthernetSystem, longest_way
 from railcore.engines.deployment import cabling
 from railcore.engines.deployment.server import NETWORK, Server, flow_bandwidths, part_bandwidth, pcie_lane_use
 from railcore.engines.transport.delay import DelayPath, hall_cables
 from railcore.facts import catalog
 from railcore.facts.units import GB, Gbps, counted, number, show
-from railcore.training.model_memory import model_memory_table
 
 PLATFORM, GPU, NIC, PCIE_SWITCH = "DGX H100", "H100", "ConnectX-7", "PEX89144"
 GPUS, BASEBOARDS = 8, 2

@@ -4,17 +4,18 @@ The document prints neither prices nor counts. A later public notebook of its au
 `street2025`), and switches whose radix is chosen for the cluster and rounded to a whole number.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.documents.readings import Entries, joined_texts, verdict_readings
-from railcore.facts import catalog, units
+from railcore.engines.photonics.photonic_cost import PHOTONIC, photonic_network_costs, photonic_savings
+from railcore.facts import catalog, claims, units
 from railcore.facts.checks import whole
 from railcore.network.bill import bill_total
-from railcore.network.photonic_cost import PHOTONIC, photonic_network_costs, photonic_savings
 from railcore.network.price_books import PriceBook
 from railcore.network.topology.bill_line import BillLine
 from railcore.network.topology.photonic import circuit_reach
@@ -133,6 +134,75 @@ def largest_savings(table: pd.DataFrame) -> pd.DataFrame:
     best = electrical["cost_saved"].round(9).groupby(count, sort=False).idxmax()
     best = electrical.loc[best].set_index(best.index.rename("count"))
     return best.loc[[ROUNDED, EXACT, *(each for each in best.index if each not in (ROUNDED, EXACT))]]
+
+
+def solved_prices(
+    table: pd.DataFrame, prices: PriceBook, powers: PriceBook, ratios: Mapping[str, float]
+) -> pd.DataFrame:
+    """Price or power of one part that gives a saving, the two others as in the books, for each way to count.
+
+    With p switch ports and p' transceivers a GPU against c circuit ports and t transceivers,
+    (1 - s) (p P + p' T) = c C + t T is linear in each of P, T and C.
+
+    Parameters
+    ----------
+    table
+        `counted_networks`.
+    prices, powers
+        Its books.
+    ratios
+        Electrical over photonic, of "cost" and of "power", solved for too: s = 1 - 1 / ratio.
+
+    Returns
+    -------
+    Columns saving, wanted, count, part (port, transceiver, circuit port), book, solved, least and most (at the ends of
+    the printed digits, NaN for ratios); NaN where no price above 0 does.
+    """
+    best, photonic = largest_savings(table), table[table["network"] == PHOTONIC].iloc[0]
+    circuits, modules = photonic["ports_per_gpu"], photonic["transceivers_per_gpu"]
+    rows = []
+    for what, book in (("cost", prices), ("power", powers)):
+        printed = claims.claim(_SAVED[what])
+        ends = printed.paper_value * (1 + printed.tolerance * np.array([0, -1, 1]))
+        ratio = 1 - 1 / np.array([ratios[what], np.nan, np.nan])
+        wanted = {f"{what} saving printed": (f"{printed.paper_value:.4g}", ends)}
+        wanted |= {f"{what} ratio": (f"{ratios[what]:g}x", ratio)}
+        for saving, (text, shares) in wanted.items():
+            for count, row in best.iterrows():
+                p, t, left = row["ports_per_gpu"], row["transceivers_per_gpu"], 1 - shares
+                ports, optics, switched = p * book.port, t * book.transceiver, circuits * book.circuit
+                own = modules * book.transceiver
+                with np.errstate(divide="ignore"):
+                    solved = {
+                        "port": (book.port, ((switched + own) / left - optics) / p),
+                        "transceiver": (book.transceiver, (switched - left * ports) / (left * t - modules)),
+                        "circuit port": (book.circuit, (left * (ports + optics) - own) / circuits),
+                    }
+                for part, (ours, found) in solved.items():
+                    found = np.where((found > 0) & np.isfinite(found), found, np.nan)
+                    least, most = np.sort(found[1:])
+                    rows.append((saving, text, count, part, ours, found[0], least, most))
+    return pd.DataFrame(rows, columns="saving wanted count part book solved least most".split())
+
+
+def printed_prices(solved: pd.DataFrame) -> pd.DataFrame:
+    """`solved_prices` with a column for each part: what it would be, and what the printed digits leave it."""
+    rows = []
+    for (saving, wanted), part in solved.groupby(["saving", "wanted"], sort=False):
+        what = {"saving": saving, "wanted": wanted}
+        if part["least"].notna().any():
+            books = {row.part: units.number(row.book, 4) for row in part.itertuples()}
+            rows.append(what | {"wanted": "", "count": "the book"} | books)
+        for count, each in part.groupby("count", sort=False):
+            rows.append(what | {"count": count} | {row.part: _solved_text(row) for row in each.itertuples()})
+    return pd.DataFrame(rows, columns=["saving", "wanted", "count", *solved["part"].unique()])
+
+
+def _solved_text(row: Any) -> str:
+    if np.isnan(row.solved):
+        return "–"
+    ends = f" ({units.number(row.least, 4)} to {units.number(row.most, 4)})" if row.least > 0 else ""
+    return units.number(row.solved, 4) + ends
 
 
 def fabric_claims(table: pd.DataFrame, reaches: pd.DataFrame, powers: PriceBook) -> Entries:

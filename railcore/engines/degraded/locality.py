@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from railcore.engines.deployment.scale_out import Equipment, rail_plane_networks
 from railcore.facts.checks import share, whole
-from railcore.network.scale_out import Equipment, rail_plane_networks
 from railcore.network.topology.clos import down_ports
 
 Racks = NDArray[np.int64]

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from railcore.engines.degraded.faults import cut_from_network, wiring_left
 from railcore.network.topology import RailFabric
-from railcore.network.topology.faults import cut_from_network, wiring_left
 from railcore.network.topology.wiring import Wiring, whole_wiring
 from railcore.training.parallelism import Strategy
 from railcore.training.traffic import from_transfers

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from railcore.engines.degraded import faults
 from railcore.engines.degraded.routed_flows import (
     fabric_loads,
     flow_patterns,
@@ -27,7 +28,7 @@ from railcore.facts.arguments import checked
 from railcore.facts.checks import positive
 from railcore.facts.units import year
 from railcore.network import reliability
-from railcore.network.topology import RailFabric, faults, rail_only
+from railcore.network.topology import RailFabric, rail_only
 from railcore.network.topology.graph import fabric_name
 from railcore.training import traffic
 from railcore.training.machine import Machine, as_machine

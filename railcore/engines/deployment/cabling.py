@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from railcore.engines.deployment.scale_out import COST_PARTS
 from railcore.facts import catalog
 from railcore.facts.checks import at_least, positive, whole
 from railcore.facts.units import Gbps, number
-from railcore.network.scale_out import COST_PARTS
 
 BlockSizes = Mapping[str, tuple[int, Sequence[int]]]
 COPPER = ("DAC", "ACC", "AEC")
