@@ -23,7 +23,7 @@ claim = "railonly2025.text.r64_tiers_rail_only"
 claims.record({claim: tiers}, {claim: "a test"})
 for i in range(6):
     time.sleep(0.05)
-    outputs.save(f"extra.01_part{i}", pd.DataFrame({"x": range(2000), "part": i, "tiers": tiers}))
+    outputs.save(f"extra.01_part{i}", pd.DataFrame({"x": range(200), "part": i, "tiers": tiers}))
 print("made", tiers)
 """
 OTHER = """
