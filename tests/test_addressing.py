@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from test_segments import LARGE
 
@@ -58,7 +58,7 @@ def plans(draw):
     )
 
 
-def every_kind(examples):
+def every_kind(test):
     """Property test over `plans`, and always over one of each bundling, with break-out, planes and port channels."""
     two = {"servers": 3, "gpus_per_server": 4, "rails_per_switch": 2, "port_Bps": "200 Gbps", "spine_links": 2}
     three = {**two, "segments": 2, "pods": 2, "spines": 4, "super_spines": 4, "super_spine_planes": 2}
@@ -70,12 +70,9 @@ def every_kind(examples):
         AddressPlan(SegmentFabric(rail_switch=LARGE, nic_ports=2, homing=1, **three), bundling="lag"),
     ]
 
-    def decorate(test):
-        for plan in kinds:
-            test = example(plan)(test)
-        return given(plans())(settings(max_examples=examples, deadline=None)(test))
-
-    return decorate
+    for plan in kinds:
+        test = example(plan)(test)
+    return given(plans())(test)
 
 
 def ends(plan):
@@ -86,7 +83,7 @@ def ends(plan):
     return found + list(zip(trunks["peer"], trunks["peer_interface"], trunks["peer_lane"], strict=True))
 
 
-@every_kind(60)
+@every_kind
 def test_every_interface_is_used_once_and_is_one_of_the_model(plan):
     used = ends(plan)
     assert len(set(used)) == len(used)
@@ -99,7 +96,7 @@ def test_every_interface_is_used_once_and_is_one_of_the_model(plan):
         assert taken == {0} or 0 not in taken
 
 
-@every_kind(40)
+@every_kind
 def test_the_port_map_is_the_graph_s_edges(plan):
     graph, ports, trunks = plan.graph(), plan.ports, plan.trunks[plan.trunks["kind"] == "trunk"]
     counted = Counter(zip(ports["domain"], ports["gpu"], ports["switch"], strict=True))
@@ -117,7 +114,7 @@ def test_the_port_map_is_the_graph_s_edges(plan):
             assert len(at["interfaces"]) == len(at["peer_interfaces"]) == len(at["peer_addresses"]) == at["links"]
 
 
-@every_kind(40)
+@every_kind
 def test_both_ends_of_a_trunk_agree(plan):
     """Parallel links count from 1, share a port channel of both ends or none, and channels of a switch are apart."""
     for _, links in plan.trunks.groupby(["switch", "peer"]):
@@ -137,7 +134,7 @@ def test_both_ends_of_a_trunk_agree(plan):
     assert all(len(users) == 1 for users in channels.values())
 
 
-@every_kind(30)
+@every_kind
 def test_members_of_a_bundle_have_the_same_numbers_on_every_switch(plan):
     for _, nic in plan.ports.groupby(["domain", "gpu"]):
         assert len(nic) == plan.fabric.nic_ports and nic["switch"].nunique() == plan.fabric.homing

@@ -55,7 +55,7 @@ def test_second_run_does_nothing_and_a_forced_one_gives_the_same_bytes(suite):
         ("railcore/network/reliability.py", set()),
         ("data/catalog/gpus.csv", set()),
         ("data/claims.csv", {project.FIRST}),
-        ("constraints.txt", {project.FIRST, project.SECOND, "00_index"}),
+        pytest.param("constraints.txt", {project.FIRST, project.SECOND, "00_index"}, marks=pytest.mark.slow),
     ],
 )
 def test_a_change_runs_the_notebooks_that_used_the_file(suite, path, expected):

@@ -124,7 +124,12 @@ def test_a_notebook_that_was_never_published_is_published(suite):
 
 
 @pytest.mark.parametrize(
-    ("damage", "clone"), [("both tables lost", False), ("both sides of a merge", False), ("record lost", True)]
+    ("damage", "clone"),
+    [
+        ("record lost", True),
+        pytest.param("both tables lost", False, marks=pytest.mark.slow),
+        pytest.param("both sides of a merge", False, marks=pytest.mark.slow),
+    ],
 )
 def test_edited_parameters_are_not_published_after_a_loss(suite, damage, clone):
     before = project.snapshot(suite)

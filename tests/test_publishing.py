@@ -153,7 +153,7 @@ SPOILT = {
     "other columns": lambda data: b"a,b\n1,2\n",
     "not UTF-8": lambda data: data + b"\xff",
 }
-QUICK = ("missing", "half", "NUL")  # `make slow` has the others
+QUICK = ("missing", "half")  # `make slow` has the others
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,13 @@ def test_spoilt_tables_are_made_anew_whole(suite, spoil):
     assert project.snapshot(suite) == before
 
 
-@pytest.mark.parametrize(("name", "spoil"), [(INPUTS, "missing"), (LEDGER, "header only"), (LEDGER, "other columns")])
+@pytest.mark.parametrize(
+    ("name", "spoil"),
+    [
+        (INPUTS, "missing"),
+        *(pytest.param(LEDGER, how, marks=pytest.mark.slow) for how in ("header only", "other columns")),
+    ],
+)
 def test_one_notebook_is_refused_where_the_others_have_lost_their_rows(suite, name, spoil):
     before, other = project.snapshot(suite), project.FIRST if name == INPUTS else project.SECOND
     (suite / name).unlink()
@@ -285,10 +291,9 @@ def test_a_stamp_of_another_shape_is_as_none(monkeypatch, tmp_path, stamp):
     ("end", "message"),
     [
         ("import sys\nsys.exit(0)", "cell 1: SystemExit: it left the notebook before its last cell"),
-        ("raise SystemExit(3)", "cell 1 (raise SystemExit(3)): SystemExit: 3"),
         ("import os\nos._exit(0)", "its kernel ended before the notebook did"),
-        ("exit()", "its kernel ended before the notebook did"),
-        ("quit()", "its kernel ended before the notebook did"),
+        pytest.param("raise SystemExit(3)", "cell 1 (raise SystemExit(3)): SystemExit: 3", marks=pytest.mark.slow),
+        pytest.param("exit()", "its kernel ended before the notebook did", marks=pytest.mark.slow),
     ],
 )
 def test_a_notebook_that_ends_itself_has_failed(suite, end, message):

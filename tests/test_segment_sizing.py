@@ -109,7 +109,7 @@ def every_fabric(demand):
                 continue
 
 
-@pytest.mark.parametrize(("gpus", "rails_per_switch"), [(6, 2), (20, 2), (20, 1), (33, 2), (40, 1)])
+@pytest.mark.parametrize(("gpus", "rails_per_switch"), [(6, 2), (20, 1), (33, 2)])
 def test_no_fabric_at_all_is_smaller(gpus, rails_per_switch):
     demand = small_demand(gpus, rails_per_switch=rails_per_switch)
     whole = (each for each in every_fabric(demand) if max(each.oversubscription, default=0) <= 1)

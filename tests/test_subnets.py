@@ -19,7 +19,7 @@ def apart(networks):
     return not any(a.overlaps(b) for a, b in pairwise(ordered))
 
 
-@every_kind(50)
+@every_kind
 def test_addresses_are_unique_and_in_their_subnet(plan):
     ports, gateways = plan.ports, dict(zip(plan.subnets["subnet"], plan.subnets["gateway"], strict=True))
     per_nic = ports.drop_duplicates(["domain", "gpu"]) if plan.is_bundled else ports
@@ -32,7 +32,7 @@ def test_addresses_are_unique_and_in_their_subnet(plan):
         assert int(network.network_address) < int(gateway) < int(host)
 
 
-@every_kind(50)
+@every_kind
 def test_no_two_subnets_overlap_and_a_summary_covers_its_own_alone(plan):
     subnets = [ip_network(text) for text in plan.subnets["subnet"]]
     assert apart(subnets) and all(net.subnet_of(ip_network(plan.pool)) for net in subnets)
@@ -49,7 +49,7 @@ def test_no_two_subnets_overlap_and_a_summary_covers_its_own_alone(plan):
     assert plan.fabric_summary.subnet_of(ip_network(plan.pool))
 
 
-@every_kind(40)
+@every_kind
 def test_vlans_and_subnets_are_those_of_the_ports(plan):
     """A VLAN is one subnet on a switch; a switch's rails stand in its unit's subnets."""
     ports = plan.ports
@@ -66,7 +66,7 @@ def test_vlans_and_subnets_are_those_of_the_ports(plan):
     assert set(ports["subnet"]) == set(table)
 
 
-@every_kind(40)
+@every_kind
 def test_links_and_loopbacks_have_addresses_of_their_own(plan):
     trunks = plan.trunks[plan.trunks["kind"] == "trunk"]
     assert (plan.trunks.loc[plan.trunks["kind"] == "peer", "address"] == "").all()
