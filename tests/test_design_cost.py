@@ -13,7 +13,7 @@ from railcore.network.switches import SwitchModel, switch_model
 PRICES = {"large": 1000.0, "broken out": 1000.0, "SN5600": 1000.0}
 
 
-@every_kind(40)
+@every_kind
 def test_items_are_what_the_design_has(plan):
     fabric = plan.fabric
     table = design_cost(plan, prices=PRICES)
@@ -36,7 +36,7 @@ def test_items_are_what_the_design_has(plan):
     assert table["cost_usd"].tolist() == pytest.approx((table["count"] * table["unit_usd"]).tolist())
 
 
-@every_kind(20)
+@every_kind
 def test_dearer_parts_cost_more_and_short_links_less(plan):
     total = design_cost(plan, prices=PRICES)["cost_usd"].sum()
     dearer = design_cost(plan, prices={name: 2000.0 for name in PRICES})["cost_usd"].sum()

@@ -81,7 +81,7 @@ def test_no_gpu_is_isolated_by_one_part_where_nics_go_to_two_switches():
     assert alone.loc["rail switch", "gpus_isolated"] == 24 and alone.loc["NIC port", "gpus_isolated"] == 1
 
 
-@every_kind(30)
+@every_kind
 def test_failure_domains_are_those_of_the_graph(plan):
     fabric, graph = plan.fabric, plan.fabric.graph()
     gpus = [node for node, at in graph.nodes(data=True) if at["kind"] == "gpu"]
@@ -115,7 +115,7 @@ def reached(graph, gpus):
     return {gpu: {gpu} for gpu in gpus} | {gpu: part for part in parts for gpu in part}
 
 
-@every_kind(30)
+@every_kind
 def test_path_counts_are_those_of_all_shortest_paths(plan):
     fabric = plan.fabric
     graph = network(fabric.graph())
@@ -141,7 +141,7 @@ def test_path_counts_are_those_of_all_shortest_paths(plan):
         assert links == row.link_paths and all(len(path) - 2 == row.switches for path in paths)
 
 
-@every_kind(30)
+@every_kind
 def test_bundles_and_ethernet_segments(plan):
     table, segments = bundle_units(plan), ethernet_segments(plan)
     assert len(table) == (plan.unit_names.size if plan.bundling in ("mlag", "evpn") else 0)
