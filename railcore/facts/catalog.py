@@ -69,7 +69,15 @@ def nearest_names(name: object, known: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Value:
-    """One row of a family. `value`, `low` and `high` are in SI units, or None; a reference to another item is text."""
+    """One row of a family.
+
+    name, parameter: of the item, and which of its numbers this is.
+    value, low, high: in SI units, or None; a reference to another item is text.
+    unit: as the file has it.
+    kind: of KINDS.
+    source, as_of, note: where it comes from, and when.
+    own: whether a folder of RAILCORE_CATALOG has it.
+    """
 
     family: str
     name: str
@@ -89,7 +97,8 @@ class Value:
 class RowNeed:
     """A row that railcore asks of the items of a family, as declared in data/catalog_rows.csv.
 
-    uses: what it is needed for, none where the row may be left out. required: an item without it is of little use.
+    uses: what it is needed for, none where the row may be left out.
+    required: an item without it is of little use.
     heading: of its column in lists, "" where it is not shown there.
     """
 

@@ -70,8 +70,10 @@ def claims() -> dict[str, Claim]:
 class Calibration:
     """A parameter that the documents do not print, solved from claims: a row of data/calibrations.csv.
 
-    free: numbers or readings that were free to choose; used: ids of the claims that they were chosen from; predicted:
-    ids of other claims whose verdict may change with them; used_text: `used` as the file has it.
+    free: numbers or readings that were free to choose.
+    used: ids of the claims that they were chosen from.
+    predicted: ids of other claims whose verdict may change with them.
+    used_text: `used` as the file has it.
     """
 
     parameter: str

@@ -13,8 +13,9 @@ from railcore.facts.checks import positive, whole
 class PlatformLinks:
     """Links of a platform's GPUs, and as text what they are and where each is from.
 
-    platform: of the catalog. hb_domain_size: GPUs of an HB domain (scale-up or NVLink domain). hb_Bps, nic_Bps:
-    bandwidth of a GPU's HB interconnect and NIC, one direction [bytes/s].
+    platform: of the catalog.
+    hb_domain_size: GPUs of an HB domain (scale-up or NVLink domain).
+    hb_Bps, nic_Bps: bandwidth of a GPU's HB interconnect and NIC, one direction [bytes/s].
     origins: of HB domain, HB bandwidth and NIC: "of the platform", "given", or the document whose row it is.
     """
 

@@ -185,7 +185,8 @@ class PriceBook:
 class ItemBook:
     """Price [USD] or power [W] of each item that a bill names, such as a switch model: the catalog's, or given.
 
-    what: "price", "power" (listed maximum) or "typical_power". end: "value", "low" or "high" of the catalog's rows.
+    what: "price", "power" (listed maximum) or "typical_power".
+    end: "value", "low" or "high" of the catalog's rows.
     given: by item, before the catalog's; its low and high are the same.
 
     Raises ValueError for what is none of these.

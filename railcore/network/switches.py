@@ -14,8 +14,11 @@ from railcore.facts.units import Gbps, either, number
 @checked
 @dataclass(frozen=True)
 class SwitchModel:
-    """A switch: interfaces, their bandwidth in one direction [bytes/s], and how many ports slower speeds give.
+    """A switch of the catalog.
 
+    name: in the catalog.
+    ports: interfaces.
+    port_Bps: of an interface, one direction [bytes/s].
     slower: (bandwidth of a port [bytes/s], ports of the whole switch at it), where interfaces break out into several.
     """
 

@@ -28,7 +28,12 @@ def one_way_delay(distance: ArrayLike, route_factor: ArrayLike, fibre_delay: Arr
 
 @dataclass(frozen=True)
 class Route:
-    """Fibre between two sites: great circle [m], its length over that with bounds, and delay of the fibre [s/m]."""
+    """Fibre between two sites.
+
+    distance_m: on the great circle [m].
+    factor, factor_low, factor_high: length of the fibre over that, with bounds.
+    fibre_delay: of the fibre [s/m].
+    """
 
     distance_m: float
     factor: float
@@ -72,11 +77,15 @@ def bit_error_rate(loss: ArrayLike, packet_bytes: ArrayLike) -> Floats:
 
 @dataclass(frozen=True)
 class ReedSolomon:
-    """A Reed-Solomon code: n symbols of m bits, k of them message; it corrects t = (n - k) / 2 wrong symbols.
+    """A Reed-Solomon code: it corrects t = (n - k) / 2 wrong symbols of a codeword.
 
-    interleaved: codewords on a link that take symbols in turn, so that a packet is spread over all of them. Wrong bits
-    fall independently; a real receiver's come in bursts, which cost more than their number. The few bits of transcoding
-    and markers are left out.
+    codeword_symbols: n.
+    message_symbols: k of them.
+    symbol_bits: m.
+    interleaved: codewords on a link that take symbols in turn, so that a packet is spread over all of them.
+
+    Wrong bits fall independently; a real receiver's come in bursts, which cost more than their number. The few bits of
+    transcoding and markers are left out.
     """
 
     codeword_symbols: int

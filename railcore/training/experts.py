@@ -60,8 +60,9 @@ class BusiestLinks(NamedTuple):
 class LinkLoads:
     """Bytes on every link, one direction each; `link_loads` counts them from a demand matrix.
 
-    hb_pair_bytes [domain, from, to]: between GPUs of a domain; nic_egress_bytes, nic_ingress_bytes [domain, GPU];
-    layer_up_bytes, layer_down_bytes [rail]: to and from the any-to-any layer, per GPU of the rail.
+    hb_pair_bytes: by domain, between GPU and GPU of it.
+    nic_egress_bytes, nic_ingress_bytes: by domain and GPU.
+    layer_up_bytes, layer_down_bytes: to and from the any-to-any layer, of a rail, per GPU of it.
     """
 
     hb_pair_bytes: Floats
@@ -337,8 +338,12 @@ def _check_imbalance(imbalance: ArrayLike, experts: ArrayLike) -> Floats:
 class ExpertJob:
     """Training a mixture of experts with one data-parallel copy of the rest on every GPU, the experts spread over all.
 
-    model: with experts; gpus N, whole HB domains of hb_domain_size K; sequences_per_gpu: of an iteration (a fraction
-    for what-if). options: bytes of an element; recompute: "full" exchanges a third time with the experts.
+    model: with experts.
+    gpus: N, in whole HB domains.
+    hb_domain_size: K.
+    sequences_per_gpu: of an iteration; a fraction for what-if.
+    options: bytes of an element.
+    recompute: "full" exchanges a third time with the experts.
 
     Raises ValueError for a dense model, experts that do not divide over the GPUs, and part-filled domains.
     """

@@ -159,7 +159,9 @@ def iteration_time(
 class _StagePass:
     """A micro-batch's forward or backward pass of a stage.
 
-    time_s: of it. exchange_s: of that, exchanges that it does not hide; offload_s: waiting for the host's link.
+    time_s: of it.
+    exchange_s: of that, exchanges that it does not hide.
+    offload_s: waiting for the host's link.
     busy: of its links.
     """
 

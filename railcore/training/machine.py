@@ -120,7 +120,7 @@ class HostWork:
     iteration_host_s: work once an iteration, while the GPU waits [s].
     forward_operators, backward_operators: that the host starts for a layer without experts.
     dropless_serial_share: of the shorter of GPU's and host's time, what adds to the longer where the host waits for the
-    numbers of tokens of each expert.
+        numbers of tokens of each expert.
     exchange_hidden_share: of an exchange of tokens behind another micro-batch, the most that is hidden.
     host_Bps, host_memory_Bps: to the CPU's memory, and of that memory a GPU's share [bytes/s].
     """

@@ -220,9 +220,11 @@ _COMPUTE, _SEND, _RECEIVE = range(3)
 class Timetable:
     """When every stage computes, sends and receives in one iteration; made by `schedule`.
 
-    order [stage, step]: what a stage computes, as node = position x microbatches + micro-batch.
-    start_s, end_s [position, micro-batch]: of each compute [s]; send_start_s: when its output starts its way [s].
-    input_ready_s, stage_ready_s: when its input and when its stage lets it start, the later of which is start_s [s].
+    kind, stages, microbatches, chunks, send_s, transfers: what was asked.
+    order: by stage and step, what a stage computes, as node = position x microbatches + micro-batch.
+    start_s, end_s: by position and micro-batch, of each compute [s].
+    send_start_s: when its output starts its way [s].
+    input_ready_s, stage_ready_s: when its input and when its stage lets it start; start_s is the later one [s].
     """
 
     kind: str

@@ -21,10 +21,12 @@ ORDERS = _NAMED | {", ".join(each): each for each in permutations(DIMENSIONS) if
 
 
 class GroupLevels(NamedTuple):
-    """A group of ranks as runs: `inner` ranks `inner_stride` GPUs apart, `outer` runs `outer_stride` GPUs apart.
+    """A group of ranks as runs of equal length.
 
-    regular: whether it is. Experts may be spread over runs of which neither divides the other; such a group is taken to
-    have one rank in an HB domain (scale-up or NVLink domain).
+    inner, inner_stride: ranks of a run, and GPUs from one to the next.
+    outer, outer_stride: runs, and GPUs from one to the next.
+    regular: whether the group is so. Experts may be spread over runs of which neither divides the other; such a group
+        is taken to have one rank in an HB domain (scale-up or NVLink domain).
     """
 
     inner: Any

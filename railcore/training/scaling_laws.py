@@ -33,7 +33,9 @@ _UNBOUNDED = (0.0, np.inf)
 class ScalingLaw:
     """A law N = N_0 (C / C_0)^a for the loss-optimal size, with the ranges of its experiments.
 
-    parameters_scale: N_0; compute_scale: C_0 [FLOP]; exponent: a, between 0 and 1.
+    parameters_scale: N_0.
+    compute_scale: C_0 [FLOP].
+    exponent: a, between 0 and 1.
     parameters_range, tokens_range, compute_range: least and most of the models trained.
     loss_of: L(N, D) [nats per token] where the authors give one.
 

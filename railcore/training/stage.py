@@ -24,7 +24,8 @@ ONCE_CALLS = 2  # AllReduces of a number over all ranks: the gradients' norm, an
 class Stage:
     """Seconds and bytes of the fullest stage.
 
-    layers: n. others: stages that fill and drain before and after it, (L + 2 w) / n - 1.
+    layers: n.
+    others: stages that fill and drain before and after it, (L + 2 w) / n - 1.
     hop_Bps, hop_latency_s, hop_on_nic: link to the next stage.
     after, before: exchanges once an iteration, after its passes and before them.
     in_forward, in_backward: exchanges of every pass.

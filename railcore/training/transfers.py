@@ -45,7 +45,8 @@ class TrafficOptions:
     activation_bytes, weight_bytes, gradient_bytes: of an element.
     keep_gathered: with sequence parallelism, gathered inputs are kept. That takes memory and saves the second gather.
     scatter_gather: without sequence parallelism, tensor ranks send slices to the next stage, which gathers them
-    (Narayanan et al. 2021, 4.1). embeddings: count the traffic of the embedding, of the last norm and of the logits.
+        (Narayanan et al. 2021, 4.1).
+    embeddings: count the traffic of the embedding, of the last norm and of the logits.
     """
 
     activation_bytes: float = 2
@@ -62,7 +63,12 @@ DEFAULT_OPTIONS = TrafficOptions()
 class Transfer(NamedTuple):
     """One row of a step: `calls` times on one rank, of the stages named.
 
-    group: a kind of group of `Strategy`, or "ends" (first and last stage of a pipeline); ranks: its members.
+    kind, phase, operation: of TRAFFIC_KINDS, pass of the step, collective or "send_receive".
+    group: a kind of group of `Strategy`, or "ends" (first and last stage of a pipeline).
+    ranks: its members.
+    per: what it is done once for, such as "layer".
+    calls: times in a step.
+    message_bytes: of the whole operation.
     stages: "every", "first", "last", "ends", or "all but first" / "all but last", whose exception has (v - 1) / v.
     """
 

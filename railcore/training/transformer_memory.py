@@ -91,9 +91,12 @@ def _attention_bytes(model: Any, tokens: Any, t: Any, share: Any) -> Any:
 class RankParameters:
     """Parameters of each part of a model that one rank holds, where it has the part; numbers, or arrays of one shape.
 
-    embedding, positions; output: of the last stage, 0 where it is tied to the embedding; tied: the copy of the
-    embedding that the last of several stages has then, else 0; last_norm: before the logits. dense_layer,
-    mixture_layer: of one layer, without routed experts; experts: the routed ones of one mixture layer.
+    embedding, positions: of the first stage.
+    output: of the last stage; 0 where it is tied to the embedding.
+    tied: the copy of the embedding that the last of several stages has then, else 0.
+    last_norm: before the logits.
+    dense_layer, mixture_layer: of one layer, without routed experts.
+    experts: the routed ones of one mixture layer.
     """
 
     embedding: Any

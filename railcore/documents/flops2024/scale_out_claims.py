@@ -143,9 +143,11 @@ def _reasons(
 class RackJob:
     """A job laid out on the racks of one datacenter.
 
-    machine: of `job_racks`; racks, gpus: of the datacenter; stages, and racks_of_a_stage in the datacenter; ring_bytes,
-    chain_bytes: what a GPU sends in a step on its ring and along the pipeline; outside: share of a NIC's bandwidth that
-    goes to other datacenters.
+    machine: of `job_racks`.
+    racks, gpus: of the datacenter.
+    stages, racks_of_a_stage: of the job, in the datacenter.
+    ring_bytes, chain_bytes: what a GPU sends in a step on its ring and along the pipeline.
+    outside: share of a NIC's bandwidth that goes to other datacenters.
     """
 
     machine: dict[str, Any]

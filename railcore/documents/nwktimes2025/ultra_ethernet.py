@@ -29,8 +29,10 @@ _SWITCHES = ("leaf", "spine")
 class FabricEndpoint:
     """A FEP and all that belongs to it, each by its name.
 
-    name, address: of the FEP, and its FA. node, gpu, interface, port: node, GPU, FI and port of the FI. leaf,
-    leaf_port: the switch and its interface at the other end. process, address_space: PID and PASID.
+    name, address: of the FEP, and its FA.
+    node, gpu, interface, port: node, GPU, FI and port of the FI.
+    leaf, leaf_port: the switch and its interface at the other end.
+    process, address_space: PID and PASID.
     """
 
     name: str

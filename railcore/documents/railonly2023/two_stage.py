@@ -31,7 +31,9 @@ TIME_TERMS = ("compute_s", "first_dp_s", "second_dp_s", "model_parallel_s")
 class TwoStageTime:
     """The terms of an iteration [s], arrays of one shape; none overlaps another.
 
-    compute_s: T_c. first_dp_s: data parallelism across HB domains, l T_Df. second_dp_s: inside them, l T_Ds.
+    compute_s: T_c.
+    first_dp_s: data parallelism across HB domains, l T_Df.
+    second_dp_s: inside them, l T_Ds.
     model_parallel_s: l T_M.
     """
 
@@ -50,10 +52,16 @@ class TwoStageTime:
 class TwoStage:
     """A model on GPUs. Every field may be an array: all methods broadcast.
 
-    layers l; hidden d [elements]; block_bytes S_T; token_flops f [FLOP/token], forward and backward;
-    collective_rounds M_cc; element_bytes e; gpu_flops C [FLOP/s]; nic_Bps B_S and hb_Bps B_F of a GPU [bytes/s, one
-    direction]. group_rule, group_rounding: how N_M is chosen, of GROUP_SIZE_RULES and GROUP_SIZE_ROUNDINGS; see
-    `group_size`.
+    layers: l.
+    hidden: d [elements].
+    block_bytes: S_T.
+    token_flops: f, forward and backward [FLOP/token].
+    collective_rounds: M_cc.
+    element_bytes: e.
+    gpu_flops: C [FLOP/s].
+    nic_Bps: B_S, of a GPU, one direction [bytes/s].
+    hb_Bps: B_F, likewise.
+    group_rule, group_rounding: how N_M is chosen, of GROUP_SIZE_RULES and GROUP_SIZE_ROUNDINGS; see `group_size`.
 
     Raises ValueError naming the field that is not positive or not known.
     """

@@ -86,9 +86,13 @@ def models_by_reading(tried: pd.DataFrame, nic_Bps: ArrayLike) -> dict[str, TwoS
 class FigureCase:
     """What the document's figures show, as the notebook's parameters have it.
 
-    models: GPT-3, OPT3-175B and PaLM-540B in this order, with GPU and links. gpus: of Fig. 5 and 8; quoted_gpus: of
-    Fig. 7's percentages. hb_domain_size: of Fig. 5 and 8. batch_tokens: of each model, for PaLM
-    all of Fig. 8. training_tokens: of PaLM. radix: ports of a switch of the full networks.
+    models: GPT-3, OPT3-175B and PaLM-540B in this order, with GPU and links.
+    gpus: of Fig. 5 and 8.
+    quoted_gpus: of Fig. 7's percentages.
+    hb_domain_size: of Fig. 5 and 8.
+    batch_tokens: of each model, for PaLM all of Fig. 8.
+    training_tokens: of PaLM.
+    radix: ports of a switch of the full networks.
     """
 
     models: Mapping[str, TwoStage]

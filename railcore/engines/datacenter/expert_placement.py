@@ -27,9 +27,13 @@ EXPERT_LOCATIONS = ("tensor group", "rack", "racks")
 class ExpertPlacement:
     """Where the experts of a layer are, and what that costs.
 
-    location: one of `EXPERT_LOCATIONS`; places: e. micro_batch: sequences. device_bytes: state and activations of a
-    GPU. dispatched_bytes: that a GPU sends to experts elsewhere in one direction. laid: the racks in use. times: with
-    the all-to-all of a pass in experts_s.
+    location: one of `EXPERT_LOCATIONS`.
+    places: e.
+    micro_batch: sequences.
+    device_bytes: state and activations of a GPU.
+    dispatched_bytes: that a GPU sends to experts elsewhere in one direction.
+    laid: the racks in use.
+    times: with the all-to-all of a pass in experts_s.
     """
 
     location: str

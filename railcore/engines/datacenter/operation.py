@@ -148,8 +148,10 @@ def _limits(wanted: Layer, machine: Site) -> list[str]:
 class OperatingPrices:
     """What time on a machine costs.
 
-    electricity_price [USD/J]; useful_life: over which the whole budget wears out in equal parts [s]; mean_load: power
-    drawn over rated power. Raises ValueError naming the argument that is out of range.
+    electricity_price [USD/J];
+    useful_life: over which the whole budget wears out in equal parts [s].
+    mean_load: power drawn over rated power.
+    Raises ValueError naming the argument that is out of range.
     """
 
     electricity_price: float
@@ -171,8 +173,12 @@ class OperatingPrices:
 class TrainingRun:
     """A training run; arrays of one shape.
 
-    tokens: D. flops: of the model, 6 N D [FLOP]. time_s: T. energy_J: of the facility in that time.
-    energy_usd; wear_usd: budget x T / useful life, more than the budget where T is longer than that life.
+    tokens: D.
+    flops: of the model, 6 N D [FLOP].
+    time_s: T.
+    energy_J: of the facility in that time.
+    energy_usd: price of that energy.
+    wear_usd: budget x T / useful life, more than the budget where T is longer than that life.
     """
 
     tokens: Any

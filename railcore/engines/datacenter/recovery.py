@@ -34,7 +34,11 @@ _BLAST_COLUMNS += ["gpus", "groups", "replicas", "replica_gpus"]
 class ReplicaGrid:
     """Tensor groups of a layout by layer and rack, in whole numbers.
 
-    layers: L; tensor: t; groups_per_rack: g; rack_gpus: GPUs of a rack; racks: of a layer in one datacenter.
+    layers: L.
+    tensor: t.
+    groups_per_rack: g.
+    rack_gpus: GPUs of a rack.
+    racks: of a layer in one datacenter.
     Raises ValueError naming the argument that is out of range.
     """
 

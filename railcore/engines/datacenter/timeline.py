@@ -42,9 +42,14 @@ TIMELINE_ASSUMPTIONS: dict[str, tuple[dict, str]] = {
 class Timeline:
     """Timed events of a forward pass, a backward pass and what follows, with time 0 at its start.
 
-    passes: lane, event, start and end of the passes and their traffic. steps: chunk, step, start and end of the
-    exchange. delay_s: d. backward_end_s: end of the backward pass; due_s: when the steps that hold up the next pass
-    end; end_s: of the exchange. next_s: length of the next forward pass. times: of the layer.
+    passes: lane, event, start and end of the passes and their traffic.
+    steps: chunk, step, start and end of the exchange.
+    delay_s: d.
+    backward_end_s: end of the backward pass.
+    due_s: when the steps that hold up the next pass end.
+    end_s: of the exchange.
+    next_s: length of the next forward pass.
+    times: of the layer.
     """
 
     passes: list[tuple[str, str, float, float]]

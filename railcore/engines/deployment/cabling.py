@@ -26,9 +26,15 @@ COPPER = ("DAC", "ACC", "AEC")
 class Floor:
     """A hall of racks; lengths in metres.
 
-    rack_pitch_m: from rack to rack along a row; row_pitch_m: from row to row; racks_per_row; cross_aisle_m: between
-    columns of rows; drop_m: from a switch or NIC up to the tray; in_rack_m: a cable within a rack; slack: share of
-    length added. Raises ValueError for a length that is not positive, and a slack below 0.
+    rack_pitch_m: from rack to rack along a row.
+    row_pitch_m: from row to row.
+    racks_per_row: before the next row begins.
+    cross_aisle_m: between columns of rows.
+    drop_m: from a switch or NIC up to the tray.
+    in_rack_m: a cable within a rack.
+    slack: share of length added.
+
+    Raises ValueError for a length that is not positive, and a slack below 0.
     """
 
     rack_pitch_m: float

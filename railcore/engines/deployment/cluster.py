@@ -38,12 +38,15 @@ _SERVERS = {"frontend": "Gateway", "management": "Management server", "storage":
 class ClusterNetwork:
     """One of the networks of a cluster.
 
-    name: of NETWORKS. nodes, gpus_per_node: of the cluster. node_ports: NIC ports of a node (scale-up: its GPUs).
+    name: of NETWORKS.
+    nodes, gpus_per_node: of the cluster.
+    node_ports: NIC ports of a node (scale-up: its GPUs).
     port_Bps: of a port, one direction [bytes/s].
-    switch: its model; None within the nodes. servers, server_ports: machines beside the nodes, and ports of each.
+    switch: its model; None within the nodes.
+    servers, server_ports: machines beside the nodes, and ports of each.
     rails, rails_per_switch, oversubscription: of `RailFabric`; a network of shared NICs is one Clos (rails 1).
-    hb_switches: of a node's scale-up network, 0 joins its GPUs pair by pair. pcie_Bps: of the link between a GPU or NIC
-    and the rest of its node.
+    hb_switches: of a node's scale-up network, 0 joins its GPUs pair by pair.
+    pcie_Bps: of the link between a GPU or NIC and the rest of its node.
     """
 
     name: str
@@ -233,12 +236,17 @@ def _typical_Bps(network: str) -> Any:
 class Cluster:
     """GPU nodes and their five networks; speeds are of a port, one direction [bytes/s], by default the catalog's.
 
-    nodes, gpus_per_node. rails: of the backend, by default one for each GPU of a node; rails_per_switch: that share a
-    switch; oversubscription: of the switches that join rails, by default none do.
-    nic_Bps: of each GPU's own NIC; hb_Bps, hb_switches: of a GPU in its node (scale-up). pcie_generation: of the links,
-    16 lanes each, between GPUs and NICs.
-    frontend_Bps, management_Bps, storage_Bps: of a port of a node in the network that its GPUs share; storage_ports: of
-    a node. gateways, management_servers, storage_servers: machines beside the nodes; storage_server_ports: of one.
+    nodes, gpus_per_node.
+    rails: of the backend, by default one for each GPU of a node.
+    rails_per_switch: that share a switch.
+    oversubscription: of the switches that join rails, by default none do.
+    nic_Bps: of each GPU's own NIC.
+    hb_Bps, hb_switches: of a GPU in its node (scale-up).
+    pcie_generation: of the links, 16 lanes each, between GPUs and NICs.
+    frontend_Bps, management_Bps, storage_Bps: of a port of a node in the network that its GPUs share.
+    storage_ports: of a node.
+    gateways, management_servers, storage_servers: machines beside the nodes.
+    storage_server_ports: of one.
     switches: model of a network that has another than usual, by its name.
 
     Raises ValueError naming the argument that is out of range; UnknownName for a network that there is not.

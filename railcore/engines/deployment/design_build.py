@@ -31,7 +31,9 @@ from railcore.network.price_books import ItemBook
 class BuiltDesign:
     """A design as it is bought and deployed: the smallest fabric for a demand, its addresses, parts and prices.
 
-    lengths_m: longest cable of each kind. parts: of `design_parts`; bought: with prices, of `cost_of_parts`.
+    lengths_m: longest cable of each kind.
+    parts: of `design_parts`.
+    bought: with prices, of `cost_of_parts`.
     with_spines: the same demand with rails that meet in the network, None where no such fabric is to be had.
     """
 

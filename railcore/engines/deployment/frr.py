@@ -74,10 +74,14 @@ class BfdTimers:
 class SwitchConfig:
     """What a switch is configured with.
 
-    as_number: 0 where it has no neighbours. networks: subnets that it announces of its own, with its loopback.
-    aggregates: summary routes; summary_only: whether what they cover is kept from every neighbour. above_only: networks
-    that the tier above learns from it, longer ones within them too where the text ends in " le 32"; () for all.
-    not_below: networks that the tier below does not learn from it. evpn_peers: whom it tells of Ethernet segments.
+    as_number: 0 where it has no neighbours.
+    networks: subnets that it announces of its own, with its loopback.
+    aggregates: summary routes.
+    summary_only: whether what they cover is kept from every neighbour.
+    above_only: networks that the tier above learns from it, longer ones within them too where the text ends in " le
+        32"; () for all.
+    not_below: networks that the tier below does not learn from it.
+    evpn_peers: whom it tells of Ethernet segments.
     """
 
     hostname: str

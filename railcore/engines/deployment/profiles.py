@@ -43,8 +43,12 @@ _PAYLOADS = (256, 512, 1024, 2048, 4096)  # path MTUs of RDMA
 class GpuIoTopology:
     """How the GPUs of a segment reach the network.
 
-    hosts: of a segment. gpus_per_host; gpus_per_nic: 1 is a NIC for each GPU, more share one. nic_ports: of NIC_PORTS.
-    port_Bps: of PORT_SPEEDS, one direction [bytes/s]. interconnect: of INTERCONNECTS.
+    hosts: of a segment.
+    gpus_per_host: GPUs of a host.
+    gpus_per_nic: 1 is a NIC for each GPU; more share one.
+    nic_ports: of NIC_PORTS.
+    port_Bps: of PORT_SPEEDS, one direction [bytes/s].
+    interconnect: of INTERCONNECTS.
     """
 
     hosts: int
@@ -79,10 +83,12 @@ class GpuIoTopology:
 class RailSwitchFabricProfile:
     """Rail switches of a segment.
 
-    switch: model. rails_per_switch: 1 maps each rail to a switch of its own, 0 all rails to every switch. homing:
-    switches that the ports of a NIC are spread over, by default each port to another; multihoming: of MULTIHOMING, how
-    these act as one. queues: queue, 0 to 7, of the traffic that ingress classification tells apart: "RoCEv2" and
-    "CNP", its congestion notifications.
+    switch: model.
+    rails_per_switch: 1 maps each rail to a switch of its own, 0 all rails to every switch.
+    homing: switches that the ports of a NIC are spread over, by default each port to another.
+    multihoming: of MULTIHOMING, how these act as one.
+    queues: queue, 0 to 7, of the traffic that ingress classification tells apart: "RoCEv2" and "CNP", its congestion
+        notifications.
     """
 
     switch: SwitchModel
@@ -148,9 +154,11 @@ class SuperSpineSwitchProfile:
 class GlobalAIFabricProfile:
     """What holds on all layers.
 
-    control_plane, data_plane, ecmp: of CONTROL_PLANE_CHOICES, DATA_PLANE_CHOICES, ECMP_CHOICES; congestion_control: of
-    CONGESTION_CONTROLS, ECN and PFC together are DCQCN; bfd: whether links between switches are watched by BFD;
-    mtu_bytes: largest IP packet on every link; payload_bytes: path MTU of RDMA; by default the catalog's largest.
+    control_plane, data_plane, ecmp: of CONTROL_PLANE_CHOICES, DATA_PLANE_CHOICES, ECMP_CHOICES.
+    congestion_control: of CONGESTION_CONTROLS, ECN and PFC together are DCQCN.
+    bfd: whether links between switches are watched by BFD.
+    mtu_bytes: largest IP packet on every link.
+    payload_bytes: path MTU of RDMA; by default the catalog's largest.
     """
 
     control_plane: str = "eBGP"

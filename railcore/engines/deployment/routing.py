@@ -37,12 +37,13 @@ class BgpDesign:
     """Who speaks BGP with whom over an address plan.
 
     control_plane: "eBGP" has a session on every routed link. "iBGP" has one AS and sessions between loopbacks, which an
-    interior routing protocol joins; spines reflect routes to rail switches, super-spines to spines. "BGP EVPN" is eBGP
-    with EVPN sessions between loopbacks beside it.
-    leaf_asns: "each" rail switch its own, or "unit", those that bundle the same NICs one. spine_asns: "pod" gives the
-    spines of a pod one, so that no path goes down and up again; "each" spine its own. Super-spines have one together.
+        interior routing protocol joins; spines reflect routes to rail switches, super-spines to spines. "BGP EVPN" is
+        eBGP with EVPN sessions between loopbacks beside it.
+    leaf_asns: "each" rail switch its own, or "unit", those that bundle the same NICs one.
+    spine_asns: "pod" gives the spines of a pod one, so that no path goes down and up again; "each" spine its own.
+        Super-spines have one together.
     first_asn: of the numbers, super-spines first, then spines, then rail switches; by default the first private one of
-    2 bytes where these suffice, else of 4 bytes.
+        2 bytes where these suffice, else of 4 bytes.
     summarised: whether units and pods advertise summaries.
 
     Raises ValueError naming what does not fit, and what would.

@@ -47,8 +47,9 @@ def chip_modes(chip: str, nic_Bps: float) -> dict[int, int]:
 class Equipment:
     """What networks are built of: a switch chip of the catalog, and ports and transceivers of the NIC's speed.
 
-    nic_Bps: bandwidth of a GPU's NIC, one direction [bytes/s]. prices [USD] and peak powers [W]: scaled to that speed
-    (`book_of_links`).
+    chip: of the catalog.
+    nic_Bps: bandwidth of a GPU's NIC, one direction [bytes/s].
+    prices, powers: books in USD and in W of peak power, scaled to that speed (`book_of_links`).
 
     Raises ValueError for a book whose link rate is not known.
     """

@@ -26,14 +26,16 @@ _TIERS = ("rail switches", "spines", "super-spines")
 class SegmentDemand:
     """What a fabric is to hold, and of which parts.
 
-    gpus: at least so many, in whole servers of gpus_per_server. rail_switch, spine, super_spine: models, each by
-    default that below it. nic_ports, homing, port_Bps, rails_per_switch, breakout: as of `SegmentFabric`.
+    gpus: at least so many, in whole servers of gpus_per_server.
+    rail_switch, spine, super_spine: models, each by default that below it.
+    nic_ports, homing, port_Bps, rails_per_switch, breakout: as of `SegmentFabric`.
     uplink_Bps: of a link between switches, one direction [bytes/s]; by default the speed of the rail switch's
-    interfaces or that of the NIC's ports, whichever gives the smaller fabric.
+        interfaces or that of the NIC's ports, whichever gives the smaller fabric.
     oversubscription, spine_oversubscription: most that the downlinks of a rail switch, of a spine may carry over its
-    uplinks; 1 is non-blocking. rails_apart: whether a fabric of one segment may leave its rails apart, joined by the
-    HB domains alone; otherwise it has spines wherever rails are on several switches. spare_interfaces: of every rail
-    switch, kept free, such as for the peer links of an MLAG pair.
+        uplinks; 1 is non-blocking.
+    rails_apart: whether a fabric of one segment may leave its rails apart, joined by the HB domains alone; otherwise it
+        has spines wherever rails are on several switches.
+    spare_interfaces: of every rail switch, kept free, such as for the peer links of an MLAG pair.
     """
 
     gpus: int

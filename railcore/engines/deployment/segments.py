@@ -35,16 +35,26 @@ def _hb_bandwidth() -> float:
 class SegmentFabric:
     """A backend network as an engineer builds it.
 
-    servers: of a segment; gpus_per_server: GPUs of a server, one NIC each, R rails; segments: of a pod; pods.
-    rail_switch: its model. port_Bps: of a NIC port, one direction [bytes/s]; nic_ports: ports of a NIC; homing:
-    switches that they are spread over, by default each port to another; rails_per_switch: r, by default all R.
-    spines: of a pod, and their model `spine`; spine_links: links between a rail switch and a spine.
-    super_spines: of the fabric, and their model; super_spine_links: links between a spine and a super-spine that are
-    joined; super_spine_planes: 1 joins every spine with every super-spine, q joins spine s with those of plane s mod q.
-    uplink_Bps: of a link between switches, one direction [bytes/s], by default that of the rail switch's interfaces.
+    servers: of a segment.
+    gpus_per_server: R, one NIC and one rail each.
+    segments: of a pod.
+    pods: of the fabric.
+    rail_switch: its model.
+    port_Bps: of a NIC port, one direction [bytes/s].
+    nic_ports: of a NIC.
+    homing: switches that the ports of a NIC are spread over; by default each port to another.
+    rails_per_switch: r, by default all R.
+    spines, spine: number in a pod, and model.
+    spine_links: between a rail switch and a spine.
+    super_spines, super_spine: number in the fabric, and model.
+    super_spine_links: between a spine and a super-spine that are joined.
+    super_spine_planes: 1 joins every spine with every super-spine, q joins spine s with those of plane s mod q.
+    uplink_Bps: of a link between switches, one direction [bytes/s]; by default that of the rail switch's interfaces.
     breakout: whether an interface may hold several slower ports, where its model has that.
-    routed: whether rail switches route between their rails (as gateways of the VLANs); by default where there are
-    spines. hb_Bps: bandwidth of a GPU in its server, one direction [bytes/s]; hb_switches: HB switches of a server.
+    routed: whether rail switches route between their rails, as gateways of the VLANs; by default where there are
+        spines.
+    hb_Bps: of a GPU in its server, one direction [bytes/s].
+    hb_switches: HB switches of a server.
 
     Raises ValueError naming what does not divide, join or fit, and what would.
     """

@@ -42,13 +42,17 @@ def pcie_bandwidth(generation: int, lanes: int = 16) -> float:
 class Server:
     """What a server is built of.
 
-    gpus, baseboards: GPUs are spread over the baseboards in equal parts. chip_links: HB links of a GPU to each switch
-    chip of its baseboard, such as (5, 4, 4, 5); () where there are no chips. pair_links: HB links between chips of
-    equal number on each two baseboards, one number for each chip. mesh_links: HB links between each two GPUs where no
-    chips are. hb_link_Bps: of one HB link, one direction.
-    nics, nic_Bps: NICs and the rate of each to the network. pcie_generation, pcie_lanes: of the link of a GPU or NIC
-    to its PCIe switch. pcie_switches: GPUs and NICs are spread over them in their order. switch_lanes: lanes that one
-    has, 0 where it is not known. host_lanes: of each PCIe switch to the host; 0: no host, and PCIe switches are apart.
+    gpus, baseboards: GPUs are spread over the baseboards in equal parts.
+    chip_links: HB links of a GPU to each switch chip of its baseboard, such as (5, 4, 4, 5); () where there are no
+        chips.
+    pair_links: HB links between chips of equal number on each two baseboards, one number for each chip.
+    mesh_links: HB links between each two GPUs where no chips are.
+    hb_link_Bps: of one HB link, one direction.
+    nics, nic_Bps: NICs and the rate of each to the network.
+    pcie_generation, pcie_lanes: of the link of a GPU or NIC to its PCIe switch.
+    pcie_switches: GPUs and NICs are spread over them in their order.
+    switch_lanes: lanes that one has, 0 where it is not known.
+    host_lanes: of each PCIe switch to the host; 0: no host, and PCIe switches are apart.
 
     Raises ValueError naming the argument that is out of range.
     """

@@ -48,13 +48,17 @@ class AddressPlan:
     """Interfaces, VLANs, subnets and addresses of a fabric.
 
     rule, bundling, vlan_base, peer_links, trunk_bundles: of the port map, see `host_port_map` and `trunk_port_map`.
-    pool: of the NICs' subnets; link_pool: of the /31 of routed links between switches; loopback_pool: of the switches'
-    /32; reserved: networks that are in use already, which no pool may touch and which the subnets go round.
+    pool: of the NICs' subnets.
+    link_pool: of the /31 of routed links between switches.
+    loopback_pool: of the switches' /32.
+    reserved: networks that are in use already, which no pool may touch and which the subnets go round.
     gateways: addresses of each subnet for its rail switches, by default one (where several switches bundle a NIC, they
-    share it), three for an MLAG pair (one each and the shared one). prefix_length: of the NICs' subnets, by default the
-    longest that holds servers, gateways, network and broadcast address. own_subnets: subnets of one's own in place of
-    the pool's, in the order of the table `subnets`. servers: that are there, the first ones of the fabric; by default
-    as many as it has room for. Switches, subnets and the graph are those of the whole fabric.
+        share it), three for an MLAG pair (one each and the shared one).
+    prefix_length: of the NICs' subnets, by default the longest that holds servers, gateways, network and broadcast
+        address.
+    own_subnets: subnets of one's own in place of the pool's, in the order of the table `subnets`.
+    servers: that are there, the first ones of the fabric; by default as many as it has room for. Switches, subnets and
+        the graph are those of the whole fabric.
 
     Raises ValueError naming what overlaps, does not suffice or does not fit, and what would.
     """

@@ -69,10 +69,13 @@ def smallest_cover(networks: Iterable[IPv4Network]) -> IPv4Network:
 class SummaryCheck:
     """What a summary route covers.
 
-    valid: it covers every subnet and shares no address with others. covers, misses: subnets inside and outside;
-    overlaps: networks of others that it shares addresses with. cover: smallest single network over all subnets;
-    cover_overlaps: others that this one overlaps. exact: fewest networks that hold just the subnets. renumbered: the
-    subnets moved into the summary side by side, () where they do not fit. reason: in words.
+    valid: it covers every subnet and shares no address with others.
+    covers, misses: subnets inside and outside.
+    overlaps: networks of others that it shares addresses with.
+    cover: smallest single network over all subnets.
+    cover_overlaps: others that this one overlaps.
+    exact: fewest networks that hold just the subnets.
+    renumbered: the subnets moved into the summary side by side, () where they do not fit. reason: in words.
     """
 
     summary: IPv4Network

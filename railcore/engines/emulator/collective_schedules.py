@@ -88,8 +88,11 @@ class Schedule:
 class ScheduleBytes:
     """What a schedule sends [bytes].
 
-    sent, received [rank]. pairs: by (source, target), switches that reduce included. step_bytes [step]: through the
-    busiest rank's port in each step; their sum over the bandwidth is the time of a run that waits after every step.
+    sent, received: by rank.
+    pairs: by (source, target), switches that reduce included.
+    steps: of the schedule.
+    step_bytes: through the busiest rank's port in each step; their sum over the bandwidth is the time of a run that
+        waits after every step.
     """
 
     steps: int

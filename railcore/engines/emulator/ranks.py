@@ -50,8 +50,10 @@ class TransferLabel:
 class LoggedSend(NamedTuple):
     """One send between two ranks, or between a rank and a switch that reduces (SWITCH_RANK).
 
-    order: of the operation among all events of the run; step: of the collective's schedule, 0 for a send of its own.
-    message_bytes: of the whole operation, as `collectives` defines it; bytes: of this send.
+    order: of the operation among all events of the run.
+    step: of the collective's schedule, 0 for a send of its own.
+    message_bytes: of the whole operation, as `collectives` defines it.
+    bytes: of this send.
     """
 
     order: int
@@ -72,8 +74,10 @@ class LoggedSend(NamedTuple):
 class LoggedOperation(NamedTuple):
     """One collective, or one send of its own.
 
-    ranks: of the group; link: "scale-out" where any send is; bytes: of all sends; rank_bytes: sent or received by the
-    busiest rank.
+    ranks: of the group.
+    link: "scale-out" where any send is.
+    bytes: of all sends.
+    rank_bytes: sent or received by the busiest rank.
     """
 
     order: int

@@ -55,7 +55,7 @@ class PhotonicCircuits(RailNetwork):
     ports: of a NIC, each with a circuit of its own.
     provisioning: circuits change before they are asked for.
     order: operations in the order in which ports serve them; None is first come first served, with provisioning the
-    order of a run that is.
+        order of a run that is.
     bandwidth: "equal" is the NIC's on any circuit, "per port" what one port has.
     frontend_bytes: collectives below this size take the host network [bytes].
     frontend_s: time of a step there [s]; None: of a message of the catalog's control plane.

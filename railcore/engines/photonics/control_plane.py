@@ -25,9 +25,13 @@ NETWORKS = ("scale-up", "frontend", "circuits")
 class ControlPlane:
     """Latency of each step [s], and the message size below which the frontend network is taken [bytes].
 
-    interception_s: of a call, in the shim; selection_s: choice of the network; local_s: message between a client and
-    the manager of its HB domain; message_s: message between a host or switch and the controller, one way; service_s: of
-    the controller for one request; configuration_s: generation of a group's circuits; lookup_s: of stored ones;
+    interception_s: of a call, in the shim.
+    selection_s: choice of the network.
+    local_s: message between a client and the manager of its HB domain.
+    message_s: message between a host or switch and the controller, one way.
+    service_s: of the controller for one request.
+    configuration_s: generation of a group's circuits.
+    lookup_s: of stored ones.
     command_s: of the switch's software, from a command to the start of its reconfiguration.
     Raises ValueError for a negative latency.
     """

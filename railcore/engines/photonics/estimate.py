@@ -58,11 +58,14 @@ class OverheadEstimate:
 class _Step:
     """Times [s] and counts of a step, arrays of one shape; symbols as in the module.
 
-    logits_s, optimizer_s: of logits and optimizer. keys: gather of a layer's keys and values over the rails.
+    logits_s, optimizer_s: of logits and optimizer.
+    keys: gather of a layer's keys and values over the rails.
     edge_g, edge_r, head_g, head_r: g and r of the embedding and of the output.
-    hops, data: whether there are hops over the rails, and data ranks. first, every: weights are gathered in the first
-    forward pass, in every pass. sums: gradients are exchanged in every backward pass, else in the last. ring: context
-    ranks use the rails in every pass; both: on circuits other than the data ranks'.
+    hops, data: whether there are hops over the rails, and data ranks.
+    first, every: weights are gathered in the first forward pass, in every pass.
+    sums: gradients are exchanged in every backward pass, else in the last.
+    ring: context ranks use the rails in every pass.
+    both: on circuits other than the data ranks'.
     """
 
     p: Any

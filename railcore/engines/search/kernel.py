@@ -20,9 +20,15 @@ TIME, MEMORY, TOTAL = range(3)  # columns of what is kept of a strategy
 class Tables(NamedTuple):
     """What a search reads.
 
-    layers, stages: records. Of each stage: its entries of layer_of from layer_first to layer_last, p, d and v as
-    floats, and whether v > 1. Of each entry: its row of layers, its micro-batch b, and its batches up to `last`, from
-    `first`, or from first_interleaved where v > 1. batches: sequences of an iteration. counts: strategies of a stage.
+    layers, stages: records.
+    layer_of: for each entry its row of layers; the entries of a stage are those from layer_first to layer_last.
+    pipeline, data, interleave: p, d and v of each stage, as floats.
+    interleaved: whether v > 1, of each stage.
+    micro_batch: b of each entry.
+    first, first_interleaved, last: of each entry, its part of `batches`: up to `last`, from `first`, or from
+        first_interleaved where v > 1.
+    batches: sequences of an iteration.
+    counts: strategies of a stage.
     """
 
     layers: Any
@@ -45,11 +51,15 @@ class Tables(NamedTuple):
 class Kept(NamedTuple):
     """What a search writes.
 
-    counts: strategies by the bits of what rules them out. least_bytes: least memory of all. histogram: feasible
-    strategies by time between edges, and at last those on the last edge; cells: the bin in which a cell of numbers
-    begins, from first_cell on. best, front: columns TIME (of a sequence), MEMORY and TOTAL of the fastest strategies
-    and of the Pareto front, in order of time; best_at, front_at: their places, stage, layer and batch. sizes: rows of
-    `best` and of `front`. of_stage, of_stage_at: the fastest strategy of each stage, and its place.
+    counts: strategies by the bits of what rules them out.
+    least_bytes: least memory of all.
+    histogram: feasible strategies by time between edges, and at last those on the last edge.
+    cells: the bin in which a cell of numbers begins, from first_cell on.
+    best, front: columns TIME (of a sequence), MEMORY and TOTAL of the fastest strategies and of the Pareto front, in
+        order of time.
+    best_at, front_at: their places, stage, layer and batch.
+    sizes: rows of `best` and of `front`.
+    of_stage, of_stage_at: the fastest strategy of each stage, and its place.
     """
 
     counts: Any

@@ -39,9 +39,10 @@ _SHOWN_AFTER_S = 2  # a search of so many seconds has a bar
 class SearchPart:
     """All strategies of a cluster with one machine, software and offload: what a worker needs, to be pickled.
 
-    gpus: of the cluster. machine: hb_domain_size are the GPUs in use of each HB domain. hb_domain_size: GPUs that a
-    domain has, where any number up to `gpus` may be used, 0 where it is all of them. share: which of how many shares
-    of the splits.
+    gpus: of the cluster.
+    machine: hb_domain_size are the GPUs in use of each HB domain.
+    hb_domain_size: GPUs that a domain has, where any number up to `gpus` may be used, 0 where it is all of them.
+    share: which of how many shares of the splits.
     """
 
     model: Transformer

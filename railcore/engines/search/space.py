@@ -145,10 +145,12 @@ class Space:
     """The strategies of some splits as rows of tables.
 
     layers, stages: columns LAYER_COLUMNS and STAGE_COLUMNS, a row each; layers are given once for all splits that they
-    serve: layer_of are their rows. layer_first, layer_last: of each stage, its part of layer_of. first,
-    first_interleaved, last: of each entry of layer_of, its part of `batches`, by whether v > 1. micro_batch: of each
-    entry. choices: of each entry, columns sequence_parallel, recompute, keep_gathered. design: of each stage, a number
-    of its DESIGN.
+        serve: layer_of are their rows.
+    layer_first, layer_last: of each stage, its part of layer_of.
+    first, first_interleaved, last: of each entry of layer_of, its part of `batches`, by whether v > 1.
+    micro_batch: of each entry.
+    choices: of each entry, columns sequence_parallel, recompute, keep_gathered.
+    design: of each stage, a number of its DESIGN.
     """
 
     layers: Columns

@@ -267,7 +267,9 @@ class CliqueSearch:
 class Branch:
     """The part of a search above one candidate: sets hold numbers less `shift`.
 
-    near: neighbours of each there; apart: the others but itself; most_w: usable power of the strongest.
+    near: neighbours of each there.
+    apart: the others but itself.
+    most_w: usable power of the strongest.
     """
 
     search: CliqueSearch

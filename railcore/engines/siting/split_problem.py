@@ -19,11 +19,13 @@ from railcore.systems.siting.supply import available_power_w
 
 @dataclass(frozen=True)
 class SiteOptions:
-    """Candidates that the places of a split are chosen from.
+    """Candidates that the places of a split are chosen from; arrays of shape (n,).
 
-    latitude, longitude [degrees]; power_w that a rule lets a datacenter have [W]; authority: label; arrays of
-    shape (n,). plants: sparse 0/1, shape (n, plants). radius_m: of the candidates, where they are circles: those
-    more than two radii apart share no plant.
+    latitude, longitude: of the centre [degrees].
+    power_w: that a rule lets a datacenter have [W].
+    authority: its label.
+    plants: sparse 0/1, shape (n, plants).
+    radius_m: of the candidates, where they are circles: those more than two radii apart share no plant.
 
     Raises ValueError naming the array whose length differs, a power that is not 0 or more, and a place off the Earth.
     """
@@ -153,9 +155,11 @@ MOST_PLACES = 10  # an exact search takes too long for more
 class SplitConstraints:
     """Candidates, and what k places among them must meet.
 
-    options: candidates whose power is the usable one. demand_w: of all k. separation_m: least distance between two.
-    cap_group: number of each candidate's capped authority, -1 for none; cap_w, most_places: most power [W] and places
-    of each such group.
+    options: candidates whose power is the usable one.
+    demand_w: of all k.
+    separation_m: least distance between two.
+    cap_group: number of each candidate's capped authority, -1 for none.
+    cap_w, most_places: most power [W] and places of each such group.
     """
 
     options: SiteOptions
@@ -182,11 +186,14 @@ class SplitConstraints:
 class SplitTerms:
     """What a split must meet.
 
-    demand_w: power of all places together [W]. k: their number. objective: "shortest", least longest distance, and of
-    these most spare power; or "spare", most spare power. least_separation_m: between two places. place_cap_w,
-    authority_caps: most power [W] of a place, and of the places of an authority by its code. least_share: of an even
-    part, that every place carries; 1 for even parts, as training in step over all places wants. resolution_m: distance
-    within which a candidate replaces those that it dominates (`undominated_sites`); not how near places are.
+    demand_w: power of all places together [W].
+    k: their number.
+    objective: "shortest", least longest distance, and of these most spare power; or "spare", most spare power.
+    least_separation_m: between two places.
+    place_cap_w, authority_caps: most power [W] of a place, and of the places of an authority by its code.
+    least_share: of an even part, that every place carries; 1 for even parts, as training in step over all places wants.
+    resolution_m: distance within which a candidate replaces those that it dominates (`undominated_sites`); not how near
+        places are.
 
     Raises ValueError naming the argument out of range.
     """

@@ -45,8 +45,9 @@ class Need(NamedTuple):
 class Lane:
     """Who holds a lane and who waits for it.
 
-    slots: states at a time. held: [users, time from which it can be used] by state, longest idle first. runs: (state,
-    operations) that wait for it, those that follow each other and want the same state together.
+    slots: states at a time.
+    held: [users, time from which it can be used] by state, longest idle first.
+    runs: (state, operations) that wait for it, those that follow each other and want the same state together.
     """
 
     slots: int = 1

@@ -44,8 +44,10 @@ class Operation(NamedTuple):
     """A compute or a collective of the stages' program, the same on every replica.
 
     group: kind of group of `Strategy`, "rank" for a compute, "hop" for two stages of a pipeline, "ends" for the first
-    and the last. seconds: of a compute, or of a collective in the HB domain, None where its machine says how long it
-    takes. source, target: stages of a hop. message_bytes: as in `transfers`.
+        and the last.
+    seconds: of a compute, or of a collective in the HB domain, None where its machine says how long it takes.
+    source, target: stages of a hop.
+    message_bytes: as in `transfers`.
     """
 
     kind: str
@@ -69,8 +71,8 @@ class StepOptions:
     """How the software runs a step.
 
     reshard_after_forward: sharded weights are gathered in every pass; else once an iteration, in the first.
-    accumulate_gradients: gradients are exchanged in the last micro-batch's pass only. gradients_after_pass: after all
-    layers of a backward pass, whose output is sent on after that; else behind it.
+    accumulate_gradients: gradients are exchanged in the last micro-batch's pass only.
+    gradients_after_pass: after all layers of a backward pass, whose output is sent on after that; else behind it.
     sync_groups: kinds of groups over which norms are summed before the optimizer, in their order.
     detail: collectives in the HB domain are operations of their own.
     """

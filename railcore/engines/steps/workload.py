@@ -31,12 +31,18 @@ LINKS = ("gpu", "hb", "rail")
 class Workload:
     """Operations of training steps on the ranks simulated, and what each waits for; made by `training_step`.
 
-    programs: operations of the stages; program [operation]: which of them each is; ranks [operation]: its members.
-    after [operation]: operations that end before it starts. simulated: ranks whose operations are here: all, or those
-    of one replica (a rank of each stage, in the same place), whose collectives stand for all. link [operation]: index
-    in LINKS. seconds: of computes and in-domain collectives, 0 of others. On the rails: least_s, what the HB
-    interconnect needs; sent_bytes and ring_bytes through each NIC, steps and ring_steps, with the algorithm of fewest
-    bytes and steps, and as a ring.
+    model, machine, strategy, global_batch, iterations: what was asked.
+    programs: operations of the stages.
+    program: of each operation, its place in them.
+    ranks: of each operation, its members.
+    after: of each operation, the operations that end before it starts.
+    simulated: ranks whose operations are here: all, or those of one replica (a rank of each stage, in the same place),
+        whose collectives stand for all.
+    link: of each operation, index in LINKS.
+    seconds: of computes and of collectives in the HB domain, 0 of others.
+    least_s: of what passes the rails, the time that the HB interconnect needs.
+    sent_bytes, steps: through each NIC, with the algorithm of fewest bytes and steps.
+    ring_bytes, ring_steps: the same as a ring.
     """
 
     model: Transformer

@@ -38,9 +38,15 @@ NETWORK, MEMORY = 1, 2  # bits of what rules out a strategy that divides
 class CriticalPath(NamedTuple):
     """An iteration of one strategy, or of arrays of them: seconds, and bytes on the fullest GPU.
 
-    total_s = m (layers' passes, data_pass_s and offload_pass_s + hops_s + logits_s) + bubble_s + data_once_s +
-    optimizer_s + offload_s + once_s + straggler_s. microbatches: m. hb_s, nic_s: how long a GPU's links are busy.
-    fullest: 0, 1 or 2 where the first, a middle or the last stage needs most memory. short: bits NETWORK and MEMORY.
+    total_s = m (passes of the layers, data_pass_s and offload_pass_s + hops_s + logits_s) + bubble_s + data_once_s +
+    optimizer_s + offload_s + once_s + straggler_s.
+
+    microbatches: m.
+    hb_s, nic_s: how long a GPU's links are busy.
+    hops_link_s: of the pipeline's hops, hidden or not.
+    memory_bytes, activation_bytes: of the fullest stage.
+    fullest: 0, 1 or 2 where the first, a middle or the last stage needs most memory.
+    short: bits NETWORK and MEMORY.
     """
 
     total_s: Any

@@ -29,9 +29,9 @@ Numbers = NDArray[np.float64]
 class Parts:
     """Parts of a network; every field has the broadcast shape of the arguments, by tier as a leading axis.
 
-    tiers: switch tiers (0 where no link is needed).
-    switches_by_tier [tier, ...]: packet switches of tier 1, 2, ...
-    links_by_tier [tier, ...]: links below tier 1 (host links), 2, ...; a link joins two ports.
+    tiers: switch tiers; 0 where no link is needed.
+    switches_by_tier: packet switches of tier 1, 2, ...
+    links_by_tier: links below tier 1 (host links), below tier 2, ...; a link joins two ports.
     radix: ports of a switch, all of them bought.
     """
 
@@ -83,7 +83,11 @@ class Parts:
 class Pods:
     """The lowest blocks that hold whole rails, and the tiers of a fabric; arrays with an entry for each fabric.
 
-    pod_tier: tier at the head of a pod; tiers: of the whole fabric; pods; rails_per_pod; leaves_per_rail.
+    pod_tier: tier at the head of a pod.
+    tiers: of the whole fabric.
+    pods: of the fabric.
+    rails_per_pod: in each.
+    leaves_per_rail: leaf switches of a rail.
     """
 
     pod_tier: Any

@@ -14,7 +14,14 @@ import numpy as np
 
 
 class Switch(NamedTuple):
-    """A switch of `WireList`. chassis: the box it is in; with VLANs one for several. rail: from 1, None if several."""
+    """A switch of `WireList`.
+
+    name: as drawings show it.
+    chassis: the box it is in; with VLANs one for several.
+    tier: 1 next to the hosts.
+    rail: from 1; None for several.
+    plane: from 1.
+    """
 
     name: str
     tier: int
@@ -25,7 +32,7 @@ class Switch(NamedTuple):
 
 @dataclass
 class WireList:
-    """Switches, (leaf, its GPUs as (domain, rank) from 1) for hosts, and (lower, upper, links) for trunks."""
+    """Switches and what they join: hosts as (leaf, GPUs as (domain, rank) from 1), trunks as (lower, upper, links)."""
 
     fabric: Any
     switches: list[Switch] = field(default_factory=list)
@@ -118,9 +125,12 @@ def _spread(items: list, groups: int) -> list[list]:
 class Wiring:
     """The parts of a fabric that work, as arrays.
 
-    fabric; switches: of its `WireList`. gpu_works, switch_works [GPUs], [switches]; leaf [planes, GPUs]: the switch
-    that a NIC's link goes to, -1 without one; lower, upper, links [trunks]: the switches at its ends and the links that
-    work; hb_share [GPUs]: of the bandwidth in its HB domain (scale-up or NVLink domain), 1 where it never had any.
+    fabric: as it was built.
+    switches: of its `WireList`.
+    gpu_works, switch_works: of each GPU, of each switch.
+    leaf: by plane and GPU, the switch that a NIC's link goes to; -1 without one.
+    lower, upper, links: of each trunk, the switches at its ends and the links that work.
+    hb_share: of each GPU, of its bandwidth in the HB domain (scale-up or NVLink domain); 1 where it never had any.
     """
 
     fabric: Any

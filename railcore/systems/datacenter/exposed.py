@@ -238,10 +238,14 @@ def exposed_share(layer: Layer, site: Site, rule: str = "each network", **option
 
 @dataclass(frozen=True)
 class TrainingCase:
-    """All that the exposed share of a model depends on.
+    """All that the exposed share of a model depends on; an array in a field of `site` makes a sweep.
 
-    options: of `layer_times`. rule: of `OVERLAP_RULES`. micro_batch: sequences. layer, layout and times are
-    computed when asked for; an array in a field of `site` makes a sweep of them.
+    model, precision, site: what trains, in which number format, where.
+    options: of `layer_times`.
+    rule: of `OVERLAP_RULES`.
+    micro_batch: sequences.
+
+    `layer`, `layout` and `times` are computed when they are asked for.
     """
 
     model: Transformer

@@ -31,7 +31,12 @@ _MOST_EXACT_ROWS = 110  # up to which the most disjoint rows are counted exactly
 class Candidates:
     """Centres and the plants within a radius of each.
 
-    latitude, longitude, state: of the centres, shape (n,). plants: sparse (n, plants of the grid). supply: of each.
+    grid: that the plants are of.
+    latitude, longitude, state: of the centres, shape (n,).
+    plants: sparse (n, plants of the grid).
+    supply: of each.
+    radius_m: [m].
+    oil: whether plants that burn oil count.
     """
 
     grid: PowerGrid
@@ -265,10 +270,14 @@ def siting_sensitivity(
 
 @dataclass(frozen=True)
 class Room:
-    """Places of a radius [m] that have a demand by a rule: how many, and the one with most power.
+    """Places of a radius that have a demand by a rule: how many, and the one with most power.
 
-    places: that share no plant; exact: whether `places` is exact or a lower bound (see `most_disjoint`). near: city
-    nearest to the candidate with most power; best_w: its power by the rule; after_load_w: what AFTER_LOAD leaves [W].
+    radius_m: [m].
+    places: that share no plant.
+    exact: whether `places` is exact or a lower bound (see `most_disjoint`).
+    near: city nearest to the candidate with most power.
+    best_w: its power by the rule.
+    after_load_w: what AFTER_LOAD leaves of it [W].
     """
 
     radius_m: float

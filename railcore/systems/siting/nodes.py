@@ -35,8 +35,12 @@ Method = Callable[[np.ndarray, np.ndarray, float], Grouping]
 class PowerNodes:
     """Plants grouped into nodes, the one with most power first.
 
-    latitude, longitude: of the centres [degrees], shape (nodes,). of_plant: node of each of the grid's plants. supply:
-    of each node.
+    grid: that the plants are of.
+    method: how they are grouped.
+    radius_m: of the grouping [m].
+    latitude, longitude: of the centres [degrees], shape (nodes,).
+    of_plant: node of each of the grid's plants.
+    supply: of each node.
     """
 
     grid: PowerGrid

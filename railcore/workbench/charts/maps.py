@@ -53,8 +53,9 @@ _LINK_TEXT = 58  # width of a link's text [typographic points]
 class GridTables(Protocol):
     """Tables of a grid that a map draws (`systems.siting.grid.PowerGrid`).
 
-    plants: latitude, longitude, fuel, power_w; lines: from_sub, to_sub, kv, type ("AC", "DC"); substations: sub_id,
-    latitude, longitude.
+    plants: latitude, longitude, fuel, power_w.
+    lines: from_sub, to_sub, kv, type ("AC", "DC").
+    substations: sub_id, latitude, longitude.
     """
 
     plants: pd.DataFrame

@@ -33,8 +33,13 @@ class NodeRow:
 class FabricLayout:
     """A graph with its places.
 
-    at: (x, y) of every node; domains: name and GPUs of every HB domain or rack; rows: all nodes; levels: names of
-    the rows by y; planes: names of the planes by x; width: x of the last GPU; floor, top: lowest and highest y.
+    at: (x, y) of every node.
+    domains: name and GPUs of every HB domain or rack.
+    rows: all nodes.
+    levels: names of the rows by y.
+    planes: names of the planes by x.
+    width: x of the last GPU.
+    floor, top: lowest and highest y.
     """
 
     graph: "nx.Graph"

@@ -221,9 +221,10 @@ def _stop(number: int, _frame) -> None:
 class _Plan:
     """What becomes of a run's results.
 
-    values: given for its one notebook; own: it uses numbers that stand neither in notebooks nor in data/; publishing:
-    parameters that stand in notebooks become the published ones; custom: notebooks whose results stay in build/custom,
-    with the names of their runs.
+    values: given for its one notebook.
+    own: it uses numbers that stand neither in notebooks nor in data/.
+    publishing: parameters that stand in notebooks become the published ones.
+    custom: notebooks whose results stay in build/custom, with the names of their runs.
     """
 
     values: Mapping[str, object]
