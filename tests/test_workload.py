@@ -11,7 +11,7 @@ from timelines import check
 
 from railcore.engines.steps.simulation import simulate
 from railcore.engines.steps.stage_program import StageProgram, StepOptions, fsdp_options
-from railcore.engines.steps.workload import LINKS, RING_KINDS, WORKLOAD_KINDS, replicas_alike, training_step
+from railcore.engines.steps.workload import LINKS, RING_KINDS, WORKLOAD_KINDS, replicas_equal, training_step
 from railcore.engines.strategies.layer_time import layer_costs
 from railcore.facts import catalog
 from railcore.training import transfers
@@ -195,7 +195,7 @@ def test_the_graph_is_whole(job, options):
 @given(jobs(), st.sampled_from(SOFTWARE))
 def test_one_replica_has_its_part_of_the_whole(job, options):
     model, strategy, batch = job
-    if not replicas_alike(H100, strategy):
+    if not replicas_equal(H100, strategy):
         return
     one, whole = (training_step(model, H100, strategy, batch, options, one_replica=yes) for yes in (True, False))
     every = {(whole.program[op], whole.ranks[op]): op for op in range(len(whole.program))}
@@ -343,7 +343,7 @@ def test_odd_steps_are_told():
     box = H100.changed(hb_domain_size=12)
     uneven = Strategy(tensor=4, data=4)
     assert any("replica ranks lie unevenly" in text for text in training_step(DENSE, box, uneven, 4).warnings)
-    assert not replicas_alike(box, uneven) and replicas_alike(H100, uneven)
+    assert not replicas_equal(box, uneven) and replicas_equal(H100, uneven)
     assert not training_step(DENSE, H100, uneven, 4).warnings
     small = H100.changed(memory_bytes=1e9)
     assert any("a GPU has 1 GB" in text for text in training_step(DENSE, small, uneven, 4).warnings)

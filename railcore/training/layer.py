@@ -245,14 +245,14 @@ def elementwise_times(rank: Rank) -> Passes:
     bias, and gradients of queries, keys and values that are joined. Each kernel has its start.
     """
     model, machine, runtime, t = rank.model, rank.machine, rank.runtime, rank.strategy.tensor
-    blocks, matrices, mixed = 1 if model.parallel_block else 2, model.ffn_matrices, rank.mixtures
+    blocks, matrices, mixtures = 1 if model.parallel_block else 2, model.ffn_matrices, rank.mixtures
     narrow = blocks * model.hidden / (t if rank.strategy.sequence_parallel else 1)
     mixture = model.expert_hidden * rank.copies + model.shared_hidden
-    wide = (model.ffn_hidden * (1 - mixed) + mixture * mixed) / t
+    wide = (model.ffn_hidden * (1 - mixtures) + mixture * mixtures) / t
     turned = model.rope_dim * (model.heads + 1) if model.kv_rank else model.head_dim * (model.heads + model.kv_heads)
     rotary = 0.0 if model.positions else 4 * turned / t
     several = 2 if model.experts // rank.strategy.expert > 1 else 1  # by ranks, and by the experts of a rank
-    ordered = 8 * model.hidden * rank.copies * mixed / t * several
+    ordered = 8 * model.hidden * rank.copies * mixtures / t * several
     forward = narrow * (4 + (7 if runtime.dropout else 6)) + 2 * matrices * wide + rotary + ordered
     backward = narrow * (8 + (5 if runtime.dropout else 0)) + (4 * matrices - 2) * wide + rotary + ordered
     if runtime.eager:

@@ -65,8 +65,8 @@ def layer_activation_bytes(
     level = np.asarray(recompute)
     share = np.where(sequence_parallel, 1 / t, 1.0)
     tokens = model.sequence_length * b / c
-    kept, mixed = level < 2, model.mixture_share if mixture_share is None else np.asarray(mixture_share, float)
-    wide = 1 - mixed + mixed * model.mixture_width(model.expert_copies)
+    kept, mixtures = level < 2, model.mixture_share if mixture_share is None else np.asarray(mixture_share, float)
+    wide = 1 - mixtures + mixtures * model.mixture_width(model.expert_copies)
     norms = 1 if model.parallel_block else 2
     keys = sum(part * most for part, most in model.attention_spans())
     return {
@@ -75,7 +75,7 @@ def layer_activation_bytes(
         "attention": _attention_bytes(model, tokens, t, share) * kept,
         "scores": (5 if dropout else 2) * model.heads / t * keys * tokens * (level < 1) * (not fused_attention),
         "feed-forward": 2 * tokens * model.ffn_matrices * model.ffn_hidden / t * kept * wide,
-        "dispatched": 2 * tokens * model.hidden * share * kept * mixed * model.expert_copies,
+        "dispatched": 2 * tokens * model.hidden * share * kept * mixtures * model.expert_copies,
     }
 
 
@@ -185,10 +185,10 @@ def stage_parameters(model: Any, tensor: Any, pipeline: Any, expert: Any = 1) ->
     -------
     Those that all tokens share, shared experts included, and those of its routed experts.
     """
-    held, p, mixed = model.rank_parameters(tensor, expert), np.asarray(pipeline), model.mixture_layers
+    held, p, mixtures = model.rank_parameters(tensor, expert), np.asarray(pipeline), model.mixture_layers
     first, last = held.first, held.last(p)
     ends = np.where(p == 1, first + last, np.maximum(first, last))
-    return held.layers(model.layers - mixed, mixed) / p + ends, held.experts * mixed / p
+    return held.layers(model.layers - mixtures, mixtures) / p + ends, held.experts * mixtures / p
 
 
 def sharded_parameters(

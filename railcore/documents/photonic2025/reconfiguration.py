@@ -18,7 +18,7 @@ from railcore.engines.photonics import circuit_lanes, circuits
 from railcore.engines.photonics.circuits import PhotonicCircuits
 from railcore.engines.photonics.control_plane import ControlPlane, catalog_control_plane, saturating_gpus
 from railcore.engines.steps.simulation import simulate
-from railcore.engines.steps.workload import Workload, replicas_alike, training_step
+from railcore.engines.steps.workload import Workload, replicas_equal, training_step
 from railcore.facts import catalog, claims, files, units
 from railcore.facts.checks import Floats, at_least
 from railcore.training.machine import Machine, catalog_machine
@@ -364,7 +364,7 @@ def explored_timeline(
     -------
     What `draw` gives.
     """
-    batch, one = strategy.data * micro_batches, replicas_alike(machine, strategy)
+    batch, one = strategy.data * micro_batches, replicas_equal(machine, strategy)
     step = training_step(model, machine, strategy, batch, **how, iterations=2, one_replica=one)
     run = simulate(step, network)
     base = simulate(step, circuits.electrical_twin(network))

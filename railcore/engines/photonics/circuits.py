@@ -98,7 +98,7 @@ class PhotonicCircuits(RailNetwork):
         """All of it, or one port's part."""
         return 1.0 if self.bandwidth == "equal" else 1 / self.ports
 
-    def alike(self, workload: Workload) -> bool:
+    def ranks_change_together(self, workload: Workload) -> bool:
         """Whether all ranks of a stage change circuits at the same times.
 
         A side of a NIC has one circuit at a time, or all its rings at once: between these, rings that have a circuit in
@@ -145,7 +145,7 @@ class PhotonicCircuits(RailNetwork):
     def policy(self, workload: Workload) -> "CircuitPolicy":
         """Circuits of a run. Raises ValueError where one replica cannot stand for all."""
         network = self
-        if workload.one_replica and not self.alike(workload):
+        if workload.one_replica and not self.ranks_change_together(workload):
             raise ValueError(
                 f"ports is {self.ports} with a workload of one replica, which cannot stand for all then "
                 f"({', '.join(workload.rail_rings)} rings on the rails): build it with one_replica=False"
@@ -214,7 +214,7 @@ def photonic_overhead(
         odd.append(f"All {strategy.gpus:,} GPUs are simulated, which takes long for many: {unlike}.")
         tell(odd[0])
     small = step(one_replica=one)
-    if one and not all(network.alike(small) for network in networks):
+    if one and not all(network.ranks_change_together(small) for network in networks):
         one, small = False, step()
     first = set(strategy.groups("pipeline")[0].tolist())
 

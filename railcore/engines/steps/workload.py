@@ -334,8 +334,8 @@ def _replicas_of_groups(strategy: Strategy, kind: str) -> np.ndarray:
     return replica[ranks[replica[ranks[:, 0]] >= 0]]
 
 
-def replicas_alike(machine: Machine, strategy: Strategy) -> bool:
-    """Whether all replicas lie alike in HB domains, so that one stands for all."""
+def replicas_equal(machine: Machine, strategy: Strategy) -> bool:
+    """Whether replicas lie in HB domains in the same way, so that one stands for all."""
     return not differing_replicas(machine, strategy)
 
 
