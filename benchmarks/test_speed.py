@@ -7,8 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from emulated_block import ShardedTransformer
-from emulated_reference import random_tokens
 
 from railcore.documents.flops2024 import specification
 from railcore.documents.flops2024.siting_claims import REGIONS
@@ -48,7 +46,7 @@ from railcore.training import machine, traffic
 from railcore.training.parallelism import Strategy
 from railcore.training.pipeline_schedule import schedule
 from railcore.training.scaling_laws import depth_and_width
-from railcore.training.transformer import Transformer, catalog_model
+from railcore.training.transformer import catalog_model
 
 CLUSTER = "from railcore.network.topology import {0}; {0}(65536, 256, 64).graph()"
 
@@ -298,13 +296,6 @@ def test_estimated_overhead_of_100_000_strategies_and_delays(benchmark):
     sweep = ("Llama-3 70B", "DGX H200", some, np.geomspace(1e-6, 1, 1000)[:, None], True)
     found = benchmark.pedantic(overhead_estimate, sweep, rounds=5, warmup_rounds=1)
     assert found.overhead.shape == (1000, 100)
-
-
-def test_a_step_of_a_transformer_on_16_simulated_ranks(benchmark):
-    model = Transformer("small", 4, 32, 4, 2, 64, 64, 16, ffn_matrices=3, tied_embeddings=False, biases=False)
-    run = ShardedTransformer(model, Strategy(2, 2, 2, 2, sequence_parallel=True, sharding="weights"), 8)
-    benchmark.pedantic(run.step, (random_tokens(model, 8),), rounds=5, warmup_rounds=1)
-    assert run.steps == 6
 
 
 def test_a_training_step_of_a_feedforward_network_on_8_simulated_ranks(benchmark):
