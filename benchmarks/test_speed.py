@@ -22,7 +22,7 @@ from railcore.engines.photonics import circuits
 from railcore.engines.photonics.estimate import overhead_estimate
 from railcore.engines.photonics.photonic_cost import photonic_network_costs
 from railcore.engines.search import divisors, search, strategy_blocks
-from railcore.engines.siting import split
+from railcore.engines.siting import areas, split
 from railcore.engines.steps import simulation, stage_program, workload
 from railcore.engines.steps.stage_program import fsdp_options
 from railcore.engines.transport import (
@@ -266,7 +266,7 @@ def test_siting_swept_over_radius_rule_region_and_oil(benchmark):
 
 def test_places_near_a_city(benchmark):
     """Two places of 75 km within 500 km of Chicago, grid read before; target 1 s on one core."""
-    us, asked = grid.load_grid(), {"near": "Chicago", "near_m": 500e3, "k": 2}
+    us, asked = grid.load_grid(), {"area": areas.Area(near="Chicago", near_m=500e3), "k": 2}
     found = benchmark.pedantic(split.find_places, (us, 1e9, 75e3, "idle fuelled"), asked, rounds=5, warmup_rounds=1)
     assert len(found.places) == 2
 

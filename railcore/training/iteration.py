@@ -77,7 +77,7 @@ def iteration_time(
     global_batch
         Sequences of an iteration.
     offload
-        What stays in the host's memory, of OFFLOADS.
+        What stays in the host's memory, of OFFLOADS: "optimizer", "activations", "weights".
 
     Returns
     -------

@@ -101,7 +101,11 @@ class Pods:
 class ClosLayout(Pods):
     """Blocks of fabrics whose pod_tier and tiers are one number each: arrays with an entry for each fabric.
 
-    blocks, fan_in (children of a block) and down (ports of a switch that face down) are lists by tier, tier 1 first.
+    hosts_per_leaf: downlinks of a leaf switch.
+    blocks: by tier, tier 1 first.
+    fan_in: children of a block, by tier.
+    down: ports of a switch that face down, by tier.
+    ratios: oversubscription of each tier.
     """
 
     hosts_per_leaf: Numbers
