@@ -575,9 +575,14 @@ def test_nothing_that_fits_is_an_answer():
     for ask in (found.strategy, found.runner_up_wins, found.robust):
         with pytest.raises(ValueError, match=f"dense fits no strategy of 16 GPUs: the least needs {need}"):
             ask()
+    assert repr(found).endswith(f"fits no strategy of 16 GPUs: the least needs {need}: take more GPUs or larger ones")
     enough = A100.changed(memory_bytes=found.least_memory_bytes)
     assert search(DENSE, enough, 16, 8).counts["feasible"] > 0
     assert list(found.best.columns) == ROW
+    fits = search(DENSE, A100, 16, 8)
+    lines = repr(fits).splitlines()
+    assert f"{fits.evaluated:,} strategies, {fits.counts['feasible']:,} feasible" in lines[0]
+    assert all(line.strip().startswith(name) for line, name in zip(lines[2:], full["strategy"], strict=True))
 
 
 def test_nothing_that_divides_is_an_answer():

@@ -157,6 +157,7 @@ def test_limits_of_gpus_and_racks_sweep():
     assert found.racks.tolist() == [[1, 5, 5], [1, 10, 50]]
     assert found.binding.tolist() == [["gpus", "racks", "racks"], ["gpus", "gpus", "racks"]]
     assert found.total_usd.shape == (2, 3)
+    assert found.table()["racks"].tolist() == [1, 5, 5, 1, 10, 50] and str(found).count("\n") == 6
     tied = datacenter.datacenter_size(gpus=360, racks=5)
     assert tied.binding == "gpus and racks"
 

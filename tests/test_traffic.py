@@ -14,6 +14,7 @@ from railcore.engines.emulator.collective_schedules import (
     domain_rail_bytes,
     hierarchical_schedule,
 )
+from railcore.facts.units import show
 from railcore.training import collectives, traffic, transfers
 from railcore.training.parallelism import Strategy
 from railcore.training.transfers import TrafficOptions, Transfer
@@ -231,7 +232,9 @@ def test_full_recompute_repeats_the_forward_pass():
 def test_experts_talk_to_all_of_their_group_alike():
     model = catalog_model("MoE-1.3B")
     found = traffic.iteration_traffic(model, Strategy(data=128, expert=128), 512)
+    assert repr(found) == repr(traffic.iteration_traffic("MoE-1.3B", Strategy(data=128, expert=128), 512))
     part = found.matrices["expert"]
+    assert "128 GPUs" in repr(found) and f"expert {show(part.bytes.sum(), 'B', 4)}" in repr(found)
     assert np.count_nonzero(part.bytes) == 128 * 127 and np.ptp(part.bytes) == 0
     # 12 mixture layers, there and back, forward and backward, 4 micro-batches, a 128th of 2,048 tokens each
     assert part.bytes[0, 0] == pytest.approx(12 * 4 * 4 * 2048 * 2048 * 2 / 128)

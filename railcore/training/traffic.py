@@ -22,9 +22,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from railcore.facts.checks import Floats, one_of, whole
+from railcore.facts.units import show
 from railcore.training.parallelism import Strategy
 from railcore.training.transfers import DEFAULT_OPTIONS, TRAFFIC_KINDS, TrafficOptions, Transfer, step_transfers
-from railcore.training.transformer import Transformer
+from railcore.training.transformer import Transformer, as_model
 
 Ranks = NDArray[np.int32]
 _BLOCK = 2**17  # entries at a time: what is worked out over all kinds stays in the processor's cache
@@ -80,6 +81,10 @@ class Traffic:
     def gpus(self) -> int:
         """GPUs, N."""
         return len(next(iter(self.matrices.values())).targets)
+
+    def __repr__(self) -> str:
+        sums = [f"{kind} {show(float(part.bytes.sum()), 'B', 4)}" for kind, part in self.matrices.items()]
+        return f"traffic of an iteration between {self.gpus:,} GPUs: {', '.join(sums)}"
 
     @property
     def shared_pairs(self) -> int:
@@ -194,7 +199,7 @@ _Pattern = tuple[NDArray[np.int64], Floats]
 
 
 def iteration_traffic(
-    model: Transformer,
+    model: Transformer | str,
     strategy: Strategy,
     global_batch: int,
     options: TrafficOptions = DEFAULT_OPTIONS,
@@ -206,7 +211,7 @@ def iteration_traffic(
     Parameters
     ----------
     model, strategy, options
-        The model, how it is split, and what is sent.
+        The model or its name in the catalog, how it is split, and what is sent.
     global_batch
         Sequences of the step.
     algorithms
@@ -224,7 +229,8 @@ def iteration_traffic(
         As `Strategy.check`, for an unknown algorithm, and for a hierarchical one whose groups do not have equally many
         members in each HB domain.
     """
-    return from_transfers(strategy, step_transfers(model, strategy, global_batch, options), algorithms, hb_domain_size)
+    rows = step_transfers(as_model(model), strategy, global_batch, options)
+    return from_transfers(strategy, rows, algorithms, hb_domain_size)
 
 
 def from_transfers(

@@ -14,6 +14,7 @@ from railcore.engines.search.kernel import TIME_EDGES_S
 from railcore.engines.search.labels import with_strategy_labels
 from railcore.engines.search.space import DESIGN, KEY
 from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, Columns, IterationEstimate, iteration_times
+from railcore.facts.tables import readable
 from railcore.facts.units import show
 from railcore.training.machine import Machine
 from railcore.training.runtime import Runtime
@@ -154,17 +155,34 @@ class SearchResult:
         """The best strategy. Raises ValueError where none is feasible: the least memory needed, and the GPU's."""
         if len(self.best):
             return {name: int(self.best.iloc[0][name]) for name in STRATEGY_COLUMNS}
+        raise ValueError(self._nothing_fits)
+
+    @property
+    def _nothing_fits(self) -> str:
+        """Why no strategy is feasible."""
         if not self.evaluated:
-            raise ValueError(
+            return (
                 f"no split of {self.gpus} GPUs divides {self.model.name} and its batch (splits by what stops them: "
                 f"{self.splits}): change the GPUs or the batch, or leave GPUs idle: "
                 f"{advice.call_text(self, self.machine, at_most=True)}"
             )
-        raise ValueError(
+        return (
             f"{self.model.name} fits no strategy of {self.gpus} GPUs: the least needs "
             f"{show(self.least_memory_bytes, 'B', 4)} of a GPU's {show(self.machine.memory_bytes, 'B', 4)}: "
             "take more GPUs or larger ones"
         )
+
+    def __repr__(self) -> str:
+        others = {name: count for name, count in self.counts.items() if count and name != "feasible"}
+        ruled_out = ", ".join(f"{name} {count:,}" for name, count in others.items())
+        first = (
+            f"{self.model.name} on {self.gpus:,} GPUs ({self.machine.gpu}): {self.evaluated:,} strategies, "
+            f"{self.counts['feasible']:,} feasible{f'; ruled out: {ruled_out}' if ruled_out else ''}"
+        )
+        if self.best.empty:
+            return f"{first}\n{self._nothing_fits}"
+        shown = ["strategy", "total_s", "memory_bytes", "times_best", "hb_utilization", "nic_utilization"]
+        return f"{first}\n{readable(self.designs()[shown], 4).to_string(index=False)}"
 
     def distribution(self) -> pd.DataFrame:
         """Feasible strategies by time: columns times_best (over the best strategy's time) and share, cumulative."""

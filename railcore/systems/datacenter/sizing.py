@@ -6,11 +6,13 @@ from itertools import compress
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, checks
 from railcore.facts.arguments import checked
 from railcore.facts.catalog import variant_value
+from railcore.facts.tables import readable
 from railcore.facts.units import show
 from railcore.network.price_books import DEFAULT_BOOK
 from railcore.systems.datacenter.rack_network import RackNetwork, most_that_fit, rack_network
@@ -214,6 +216,17 @@ class Sizing:
         """Price of `network` [USD], or by the rule of thumb the network's share of the budget."""
         return self.total_usd * self.network_share if self.network is None else self.network.price_usd(self.racks)
 
+    def table(self) -> pd.DataFrame:
+        """A row for each point of a sweep: binding, racks, gpus, total_usd, total_w, dense_flops, memory_bytes."""
+        names = ("binding", "racks", "gpus", "total_usd", "total_w", "dense_flops", "memory_bytes")
+        columns = np.broadcast_arrays(*(getattr(self, name) for name in names))
+        return pd.DataFrame({name: values.ravel() for name, values in zip(names, columns, strict=True)})
+
+    def __str__(self) -> str:
+        shown = self.table().rename(columns={"total_usd": "cost_usd", "total_w": "power_w"})
+        rates = [show(rate, "FLOP/s", 4) for rate in shown["dense_flops"]]
+        return readable(shown.assign(dense_flops=rates)).to_string(index=False)
+
 
 def narrowest_format(gpu: str) -> str:
     """Narrowest number format that a catalog GPU has a dense rate for: "fp4", "fp8" or "bf16"."""
@@ -242,9 +255,9 @@ def datacenter_size(
     network: RackNetwork | str = "parts",
     **changes: Any,
 ) -> Sizing:
-    """A datacenter of catalog racks: size("10 GUSD"), size(power_w="1 GW"), size(gpus=9216) or the least of several.
+    """A datacenter of catalog racks for a budget, a power or a count, or the least of several; arrays are sweeps.
 
-    Arrays are sweeps.
+    Such as datacenter_size("10 GUSD"), datacenter_size(power_w="1 GW"), datacenter_size(gpus=9216).
 
     Parameters
     ----------
