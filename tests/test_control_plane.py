@@ -25,7 +25,7 @@ def test_overhead_is_the_sum_of_its_steps(plane, requests):
 
 @given(planes, st.floats(0, 1), st.integers(1, 6), st.sampled_from(CIRCUIT_STATES))
 def test_sequence_of_ranks_that_call_at_once_takes_the_overhead_and_the_switch(plane, delay, ranks, state):
-    table = control_plane.reconfiguration_sequence(plane, delay, {4 * rank: 0.5 for rank in range(ranks)}, 4, state)
+    table = control_plane.reconfiguration_sequence(plane, delay, {4 * rank: 0.5 for rank in range(ranks)}, state)
     waited = table["end_s"].max() - 0.5
     assert waited == pytest.approx(plane.overhead_s(ranks, state) + (0 if state == "up" else delay))
     assert ("controller" in set(table["sender"])) is (state != "up")
@@ -33,7 +33,7 @@ def test_sequence_of_ranks_that_call_at_once_takes_the_overhead_and_the_switch(p
 
 @given(planes, st.lists(st.floats(0, 2), min_size=1, max_size=6), st.sampled_from(CIRCUIT_STATES[:2]))
 def test_no_message_leaves_before_its_cause(plane, asked, state):
-    table = control_plane.reconfiguration_sequence(plane, 0.01, dict(enumerate(asked)), 1, state)
+    table = control_plane.reconfiguration_sequence(plane, 0.01, dict(enumerate(asked)), state)
     own = table.dropna(subset="rank").groupby("rank")
     assert len(own) == len(asked)
     for _, steps in own:
@@ -87,7 +87,7 @@ def test_negative_latency_is_named(name):
         (lambda: PLANE.steps(2, "warm"), "state is 'warm': give one of first time, cached, up"),
         (lambda: PLANE.network(-1), "message_bytes is -1"),
         (lambda: control_plane.reconfiguration_sequence(PLANE, 0.1, {}), "asked_s is empty"),
-        (lambda: control_plane.reconfiguration_sequence(PLANE, -0.1, {0: 0}), "reconfiguration_s is -0.1"),
+        (lambda: control_plane.reconfiguration_sequence(PLANE, -0.1, {0: 0}), "switch_s is -0.1"),
         (lambda: control_plane.reconfiguration_sequence(PLANE, 0.1, {0: -1.0}), "asked_s is"),
         (lambda: control_plane.saturating_gpus(PLANE, 8, -8, 1.0), "changes is -8"),
         (lambda: control_plane.saturating_gpus(PLANE, 0, 8, 1.0), "hb_domain_size is 0"),
@@ -102,7 +102,7 @@ def test_bad_input_is_named(ask, complaint):
 @pytest.mark.parametrize("state", CIRCUIT_STATES)
 def test_drawing_has_every_message(state):
     plane = control_plane.catalog_control_plane()
-    sequence = control_plane.reconfiguration_sequence(plane, 0.025, {0: 0.0, 4: 3e-4}, 4, state, "AllGather")
+    sequence = control_plane.reconfiguration_sequence(plane, 0.025, {0: 0.0, 4: 3e-4}, state, "AllGather")
     groups = {rank: [f"pipeline: {rank}, {rank + 8}, circuits"] for rank in (0, 4)}
     figure = control_plane_figure(sequence, groups, rails=4)
     left, right = ([text.get_text() for text in ax.texts] for ax in figure.axes)

@@ -168,6 +168,25 @@ def test_functions_of_many_parameters_describe_each(path):
             assert "Returns" in sections or function.name in ("__init__",), f"{function.name} has no section Returns"
 
 
+def test_what_docstrings_refer_to_is_there():
+    """`module.name` is in that module, and `name` somewhere in railcore's code."""
+    code = {path: re.sub(r"`[^`]*`", "", path.read_text()) for path in MODULES}
+    words = {word for text in code.values() for word in re.findall(r"\w+", text)}
+    words |= {part for path in MODULES for part in name_of(path).split(".")}
+    modules = {}
+    for path, text in code.items():
+        package = path.stem == "__init__"
+        inside = [each.stem for each in path.parent.iterdir()] if package else []
+        modules.setdefault(path.parent.name if package else path.stem, set()).update(inside, re.findall(r"\w+", text))
+    lost = []
+    for path in MODULES:
+        for text in re.findall(r"`([A-Za-z_][\w.]*)`", path.read_text()):
+            *_, module, name = ["", *text.split(".")]
+            if name not in modules.get(module, words):
+                lost.append(f"{name_of(path)}: `{text}`")
+    assert not lost
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_keeps_the_rules(path):
     notebook = json.loads(path.read_text())

@@ -36,7 +36,7 @@ def parts_at_risk(fabric: Any, platform: str = "") -> pd.DataFrame:
     circuit switch stops GPUs whose NICs it leaves without a link; on photonic rails without a ring. What only slows:
     with several planes, or NIC ports on several switches, these parts take one plane's or port's share of a NIC. A part
     above tier 1 takes its share of the links or switches of its tier from all GPUs, as traffic spreads evenly; the
-    GPUs nearest to it lose more, see `engines.degraded.jobs`.
+    GPUs nearest to it lose more, see `engines.degraded.slowdowns`.
 
     Parameters
     ----------

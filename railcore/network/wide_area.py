@@ -71,7 +71,7 @@ def fibre_route(site_a: str, site_b: str) -> Route:
 
 
 def bit_error_rate(loss: ArrayLike, packet_bytes: ArrayLike) -> Floats:
-    """The bit error rate that loses so many packets, inverse of `packet_loss`: b = 1 - (1 - p)^(1 / (8 L))."""
+    """The bit error rate that loses a share p of packets of L bytes: b = 1 - (1 - p)^(1 / (8 L))."""
     return -np.expm1(np.log1p(-share("loss", loss, below_1=True)) / (8 * positive("packet_bytes", packet_bytes)))
 
 
@@ -117,7 +117,7 @@ class ReedSolomon:
         return self.interleaved + (bits - 1) / (self.message_symbols * self.symbol_bits)
 
     def bit_error_rate(self, loss: ArrayLike, packet_bytes: ArrayLike) -> Floats:
-        """The bit error rate before correction that loses so many packets, inverse of `packet_loss`.
+        """The bit error rate before correction that loses such a share of packets of L bytes.
 
         P[Bin(n, s) > t] is the regularised incomplete beta function I_s(t + 1, n - t).
         """

@@ -48,7 +48,7 @@ def document_size(
     price_book: str | None = None,
     **changes: Any,
 ) -> Sizing:
-    """`sizing.size` of the document's budget and platform, with its lowest and highest PUE as an array of two.
+    """`datacenter_size` of the document's budget and platform, with its lowest and highest PUE as an array of two.
 
     The document gives the network a share of budget and power; without it the network is counted part by part.
 
@@ -62,7 +62,7 @@ def document_size(
         Whose own rows replace the catalog's where it has some, "" for none; and the price book, as in
         `book_of_document`.
     **changes
-        As in `sizing.size`: rate_format, network, and fields of a `Sizing`.
+        As in `datacenter_size`: rate_format, network, and fields of a `Sizing`.
 
     Returns
     -------
@@ -80,7 +80,7 @@ def document_size(
 def document_site(
     racks: ArrayLike, platform: str = PLATFORM, document: str = DOCUMENT, rate: str = "bf16_dense_rate", **changes: Any
 ) -> Site:
-    """`sizing.site` in the document's datacenters, by default of its platform.
+    """`datacenter_site` in the document's datacenters, by default of its platform.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def document_site(
     document
         Whose own rows replace the catalog's where it has some, "" for none.
     rate, **changes
-        As in `sizing.site`.
+        As in `datacenter_site`.
 
     Returns
     -------

@@ -21,6 +21,7 @@ from railcore.engines.steps.simulation import StepTimeline
 from railcore.engines.validation import predictions, published_runs
 from railcore.facts import catalog, claims, files, units
 from railcore.facts.tables import read_csv
+from railcore.network.topology.photonic import rings_of_ports
 from railcore.training.machine import Machine
 from railcore.training.parallelism import Strategy
 
@@ -46,7 +47,7 @@ def limit_claims(nic: str, platform: str) -> Entries:
         "degree_3d": float(inner["neighbours"]),
         "nic_modes": total * 8,
         "c1_ring_latency": float(ring_limits.ring_step_ratio(2 ** np.arange(2, 11)).min()),
-        "c2_ring_groups": float(ring_limits.most_ring_groups(ports)),
+        "c2_ring_groups": float(rings_of_ports(ports)),
         "c3_bandwidth_share": float(shared["share"].min()),
     }
     reasons = {"degree_3d": f"{inner['on_rail']} of them are on the rail; the first and the last stage have one fewer"}

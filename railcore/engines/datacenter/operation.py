@@ -57,7 +57,7 @@ def models_by_budget(
     days
         Training time at full utilization [days].
     price_book, catalog_site
-        Of the catalog's prices (`sizing.size`) and sites (`sizing.site`).
+        Of the catalog's prices (`datacenter_size`) and sites (`datacenter_site`).
     law_name
         Of the scaling laws.
 

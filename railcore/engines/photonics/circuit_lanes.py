@@ -1,7 +1,4 @@
-"""What the choices of photonic rails cost one workload: order, predictions, granularity, ports, and jitter by seed.
-
-Every run is of the same workload; `circuits.photonic_overhead` builds one and sweeps the switch's time.
-"""
+"""What chosen ranks do over time in the last iteration of a run on photonic rails, and how often circuits change."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,8 +7,6 @@ import pandas as pd
 
 from railcore.engines.steps.simulation import StepTimeline
 from railcore.engines.steps.workload import Workload
-
-ORDERS = ("first come first served", "learnt order, provisioned", "fixed order", "fixed order, provisioned")
 
 
 def _last_changes(run: StepTimeline) -> list[int]:

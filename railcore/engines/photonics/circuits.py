@@ -57,8 +57,10 @@ class PhotonicCircuits(RailNetwork):
     order: operations in the order in which ports serve them; None is first come first served, with provisioning the
         order of a run that is.
     bandwidth: "equal" is the NIC's on any circuit, "per port" what one port has.
-    frontend_bytes: collectives below this size take the host network [bytes].
-    frontend_s: time of a step there [s]; None: of a message of the catalog's control plane.
+    frontend_bytes: collectives below this size take the host network [bytes]; 0, the default: none. The catalog's
+        control plane has a size (frontend_message).
+    frontend_s: time of a step there [s]; None: as long as a message between a host and the controller of the catalog's
+        control plane, which crosses the same network.
     frontend_kinds: kinds of traffic that take the host network whatever their size, such as ("expert",).
     frontend_Bps: a GPU's part of the host network, for these kinds [bytes/s].
     """
@@ -192,8 +194,8 @@ def photonic_overhead(
     Returns
     -------
     Columns reconfiguration_s, provisioning, iteration_s, electrical_s, overhead (iteration_s / electrical_s - 1; with
-    bandwidth="per port" it has what less bandwidth costs too), reconfigurations (changes of circuits in the second
-    iteration, of the first replica). attrs["warnings"]: what is odd about the step.
+    bandwidth="per port" it has what less bandwidth costs too), reconfigurations (operations of the second
+    iteration that changed circuits, of the first pipeline). attrs["warnings"]: what is odd about the step.
 
     Raises
     ------
@@ -215,6 +217,7 @@ def photonic_overhead(
         tell(odd[0])
     small = step(one_replica=one)
     if one and not all(network.ranks_change_together(small) for network in networks):
+        tell(f"All {strategy.gpus:,} GPUs are simulated: with these ports the ranks of a stage change circuits apart.")
         one, small = False, step()
     first = set(strategy.groups("pipeline")[0].tolist())
 
@@ -222,7 +225,9 @@ def photonic_overhead(
         """One replica; all of them where delays of 0 let requests of all stages meet."""
         if not one or network.reconfiguration_s:
             return small
-        whole_job[:] = whole_job or [step()]
+        if not whole_job:
+            tell(f"All {strategy.gpus:,} GPUs are simulated, as circuits change in no time.")
+            whole_job.append(step())
         return whole_job[0]
 
     electrical_s = simulate(small, electrical_twin(networks[0])).iteration_s
@@ -243,7 +248,7 @@ def photonic_overhead(
         odd.append(f"ports is {ports}: a ring takes two, so that one is left idle.")
     if not table["reconfigurations"].any():
         rings = ", ".join(small.rail_rings) or "no"
-        odd.append(f"Circuits never change: ports have a circuit for all of the rails' traffic ({rings} rings).")
+        odd.append(f"Circuits never change: ports or the host network serve all of the rails' traffic ({rings} rings).")
     table.attrs["warnings"] = (*odd, *small.warnings)
     return table
 

@@ -95,9 +95,8 @@ def catalog_control_plane(name: str = "host-driven", bound: str = "value") -> Co
 
 def reconfiguration_sequence(
     plane: ControlPlane,
-    reconfiguration_s: float,
+    switch_s: float,
     asked_s: Mapping[int, float],
-    hb_domain_size: int = 1,
     state: str = "first time",
     call: str = "collective",
 ) -> pd.DataFrame:
@@ -109,12 +108,10 @@ def reconfiguration_sequence(
     ----------
     plane, state
         Latencies; what the controller knows of the group's circuits, one of CIRCUIT_STATES.
-    reconfiguration_s
-        Of the circuit switch [s].
+    switch_s
+        Reconfiguration of the circuit switch alone [s].
     asked_s
         When each rank of the group calls [s], by rank.
-    hb_domain_size
-        GPUs of an HB domain: rank r has the manager of domain r // hb_domain_size.
     call
         What the ranks call, for the texts.
 
@@ -131,7 +128,7 @@ def reconfiguration_sequence(
     """
     if not asked_s:
         raise ValueError("asked_s is empty: give the time of the call for each rank of the group")
-    whole("hb_domain_size", hb_domain_size), at_least("reconfiguration_s", reconfiguration_s)
+    at_least("switch_s", switch_s)
     at_least("asked_s", list(asked_s.values()))
     one_of("state", state, CIRCUIT_STATES)
     rows: list[tuple] = []
@@ -158,7 +155,7 @@ def reconfiguration_sequence(
     text, time = ("stored circuits", plane.lookup_s) if stored else ("new circuits", plane.configuration_s)
     found = step(6, text, None, "controller > controller", "all ranks asked", free, time)
     told = step(7, "command", None, "controller > circuit switch", "circuits", found, plane.message_s + plane.command_s)
-    up = step(8, "switch", None, "circuit switch > circuit switch", "reconfigures", told, reconfiguration_s)
+    up = step(8, "switch", None, "circuit switch > circuit switch", "reconfigures", told, switch_s)
     done = step(9, "acknowledgement", None, "circuit switch > controller", "circuits are up", up, plane.message_s)
     for rank in asked:
         told = step(10, "acknowledgement", rank, "controller > shim manager", "go", done, plane.message_s)

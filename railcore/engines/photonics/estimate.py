@@ -61,7 +61,7 @@ class _Step:
     logits_s, optimizer_s: of logits and optimizer.
     keys: gather of a layer's keys and values over the rails.
     edge_g, edge_r, head_g, head_r: g and r of the embedding and of the output.
-    hops, data: whether there are hops over the rails, and data ranks.
+    hops, data: whether there are hops over the rails, and context or data ranks that share weights.
     first, every: weights are gathered in the first forward pass, in every pass.
     sums: gradients are exchanged in every backward pass, else in the last.
     ring: context ranks use the rails in every pass.
@@ -118,10 +118,11 @@ def overhead_estimate(
     - sum of gradients, then hop: what is left of the pass, or 0 with `gradients_after_pass`;
     - traffic of data ranks, then the short AllReduces of the pipeline: 0; these, then AllGather: the optimizer.
 
-    Gradients summed behind a pass hide their change as far as the pass reaches, provisioned or not. With weights kept
-    (`fsdp_options`), v = 1 and m > 1, there are 4 V changes: V before AllGathers and V after them, V before
-    ReduceScatters, V - 1 after them, 1 before the short AllReduces. Context and data ranks that share rails change
-    twice a layer. Nothing changes where the ports have circuits for all kinds of traffic.
+    Provisioned or not: gradients summed behind a pass hide their change as far as the pass reaches; data ranks on other
+    circuits than context ranks change twice a layer, 2 d; a hop between AllGathers of interleaved chunks changes twice,
+    less 2 f of the layers that go on. With weights kept (`fsdp_options`), v = 1 and m > 1, there are 4 V changes: V
+    before AllGathers and V after them, V before ReduceScatters, V - 1 after them, 1 before the short AllReduces.
+    Nothing changes where the ports have circuits for all kinds of traffic.
 
     Against the simulation (data/derived/photonic_runs.csv): without interleaving and context ranks on the rails the
     electrical time is within 3%, and the overhead to a few percent of itself, but for sums of gradients in every pass
@@ -141,7 +142,8 @@ def overhead_estimate(
     options
         How the software runs a step.
     ports
-        Of a NIC; a ring takes two.
+        Of a NIC; a ring takes two. They only decide whether circuits change: with fewer rings than kinds of traffic on
+        the rails the estimate is that of one ring.
 
     Returns
     -------
@@ -181,37 +183,37 @@ def _read_step(
     """Times of a step, and how many kinds of traffic leave their HB domain."""
     columns = dict(zip(columns, np.broadcast_arrays(*columns.values()), strict=True))
     names = ("tensor", "context", "pipeline", "data", "interleave", "micro_batch", "sharding", "global_batch")
-    t, c, p, d, v, size, level, batch = (columns[name] for name in names)
+    t, c, p, data_ranks, v, size, level, batch = (columns[name] for name in names)
     layer, layers = layer_costs(model, machine, runtime, columns), model.layers
     held, mixed = model.rank_parameters(t), model.mixture_share
     parts = held.layers(1 - mixed, mixed) + mixed * held.experts, held.first, held.last(p)
     spread = {kind: group.in_domains(machine.hb_domain_size) for kind, group in group_levels(columns).items()}
     on_rails = {kind: domains > 1 for kind, (_, domains) in spread.items()}
     rate, latency = machine.hop_link(~on_rails["pipeline"])
-    n, twice = c * d, np.where(level == SHARDING.index("none"), 2, 1)
-    gathers, sums = (
+    n, twice = c * data_ranks, np.where(level == SHARDING.index("none"), 2, 1)
+    gather_times, sum_times = (
         [_ring_s(machine, bytes_each * part, *spread["replica"]) for part in parts]
         for bytes_each in (WEIGHT_BYTES, GRADIENT_BYTES)
     )
     keys = _KEYS_BYTES * model.key_value_elements(t) * size * model.sequence_length
-    own = on_rails["replica"] & (d > 1)  # else the data ranks' circuits are the context ranks'
+    own = on_rails["replica"] & (data_ranks > 1)  # else the data ranks' circuits are the context ranks'
     step = _Step(
         p=p,
         v=v,
-        m=np.ceil(batch / (d * size)),
+        m=np.ceil(batch / (data_ranks * size)),
         L=np.ceil(layers / (p * v)),
         f=layer.forward_s,
         b=layer.backward_s,
-        g=gathers[0],
-        r=twice * sums[0],
+        g=gather_times[0],
+        r=twice * sum_times[0],
         h=(p > 1) * (latency + layer.boundary_bytes / rate + layer.boundary_gather.time_s),
         logits_s=layer.logits_s,
         optimizer_s=optimizer_s,
         keys=_ring_s(machine, keys, *spread["context"]),
-        edge_g=gathers[1],
-        edge_r=twice * sums[1],
-        head_g=gathers[2],
-        head_r=twice * sums[2],
+        edge_g=gather_times[1],
+        edge_r=twice * sum_times[1],
+        head_g=gather_times[2],
+        head_r=twice * sum_times[2],
         hops=on_rails["pipeline"],
         data=n > 1,
         first=(n > 1) & (level >= SHARDING.index("optimizer")),
@@ -426,7 +428,8 @@ def largest_clusters(overheads: pd.DataFrame, switches: pd.DataFrame, limits: Se
 
     Returns
     -------
-    Columns circuit_switch, reconfiguration_s, reach, model, software, then GPUs for each limit; 0 where no cluster.
+    Columns circuit_switch, reconfiguration_s, reach, model, software, then GPUs for each limit: 0 where no
+    cluster within reach is under it. A switch that reaches none of the clusters has no row.
     """
     both = (switches[["circuit_switch", "reconfiguration_s", "reach"]], overheads)
     each, every = (table.assign(reconfiguration_s=table["reconfiguration_s"].map(significant)) for table in both)

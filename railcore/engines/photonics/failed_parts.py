@@ -150,7 +150,8 @@ def failure_slowdowns(
     network
         Of the circuits that change during the job; its ports are not used.
     ports
-        Of a NIC, each with an equal part of its bandwidth.
+        Of a NIC. Packets and circuits set once have an equal part of its bandwidth on each; circuits that change have
+        the NIC's on any, unless `network` says bandwidth="per port".
     rank
         Whose port, and whose rail's switch, fails.
     rates

@@ -34,16 +34,12 @@ def ring_ports(members: ArrayLike) -> Ints:
     return np.minimum(whole("members", members) - 1, 2)
 
 
-def most_ring_groups(ports: ArrayLike) -> Ints:
-    """Rings of three or more members that a NIC's ports hold at once: ports / 2, rounded down."""
-    return whole("ports", ports, least=0) // 2
-
-
 @checked
 def static_port_partition(groups: Mapping[str, int], ports: int, nic_Bps: float) -> pd.DataFrame:
-    """Ports of a NIC shared out among groups for the whole job, in their order: as many rings as fit, equal parts.
+    """Ports of a NIC shared out among groups for the whole job: rings in the groups' order, up to the first misfit.
 
-    A ring that fits takes `ring_ports`, and as often that as the ports allow for all that fit.
+    A ring takes `ring_ports`, and as many times that as the ports allow for all that fit; the rest is idle. A ring of
+    two members takes one port here; `simulation.StaticPartition` gives every ring two, as a run keeps out and in apart.
 
     Parameters
     ----------

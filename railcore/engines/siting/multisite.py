@@ -34,7 +34,7 @@ def training_cases(
     models
         Of the catalog, or your own.
     machine
-        All racks of all datacenters, of `datacenter.site`.
+        All racks of all datacenters, of `datacenter_site`.
     bytes_of
         One of the catalog's precisions.
     options

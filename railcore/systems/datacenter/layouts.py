@@ -346,7 +346,7 @@ def tensor_degree_memory(layers: Mapping[str, Layer], rack_gpus: int) -> pd.Data
 def misfit_reason(plan: Layout) -> str:
     """Why a model does not fit its racks: memory, or too few racks; "" where it fits.
 
-    The layout is one of `layout(..., strict=False)`.
+    The layout is one of `rack_layout(..., strict=False)`.
     """
     if plan.tensor:
         return ""

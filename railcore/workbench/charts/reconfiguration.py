@@ -68,7 +68,7 @@ def circuit_timelines(parts: Mapping[str, pd.DataFrame], until_s: float) -> plt.
     """Computes, traffic and circuits of ranks, a panel for each title; traffic waits for circuits where shaded.
 
     parts: by title, columns rank, lane, what, microbatch, asked_s, start_s, end_s as
-    `circuit_policies.rank_lanes` has them; until_s: end of the axis [s].
+    `circuit_lanes.rank_lanes` has them; until_s: end of the axis [s].
     """
     ranks = sorted({rank for lanes in parts.values() for rank in lanes["rank"]})
     figure, axes = plt.subplots(
