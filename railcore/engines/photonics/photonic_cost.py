@@ -203,7 +203,8 @@ def circuit_switch_plans(
     A row for each switch and each number of planes that divides the ports of a NIC. Columns circuit_switch, ports,
     reconfiguration_s, planes, largest_cluster [GPUs], rings (numbers of GPUs around which rings close, `ring_lengths`),
     rails_per_switch, switches, ports_used (share), cost_usd, power_w, rail_optimized_cost_usd and rail_only_cost_usd,
-    price_book, power_book; NaN where a rail does not fit."""
+    price_book, power_book; NaN where a rail does not fit.
+    """
     electrical = {}
     for network in ("rail-optimized", "rail-only"):
         built = rail_parts(gpus, hb_domain_size, radix, **ELECTRICAL_NETWORKS[network])
@@ -265,7 +266,8 @@ def wiring_costs(
     Columns nic_ports, fibres_per_port, circuit_ports (of a GPU), largest_cluster [GPUs, one switch a rail], rings (that
     a GPU is in at once, `rings_of_ports`: half its ports with one fibre a port, else all), ring_Bps (what a GPU sends
     around one of them, in one direction), gpu_cost_usd, gpu_power_w (of ports in use), cost_saved and power_saved (of
-    rail-optimized's), price_book, power_book."""
+    rail-optimized's), price_book, power_book.
+    """
     rate = positive("nic_Bps", nic_Bps, "bytes/s").item()
     prices, powers = book_of_links("prices", prices, rate), book_of_links("powers", powers, rate)
     rows = []
