@@ -174,6 +174,18 @@ def test_the_arrays_are_the_readable_model(found):
     assert rows >= 800 and obstacles == set(OBSTACLES) - {"network", "experts"}
 
 
+def test_the_readable_model_takes_a_row_of_a_search_and_prints_as_the_arrays_do():
+    strategy = Strategy(tensor=2, pipeline=2, data=2)
+    given = "GPT-3", "DGX H100", strategy.columns(8), 8
+    one = iteration_time(*given, offload="optimizer")
+    assert one == iteration_time("GPT-3", "DGX H100", strategy, 8, offload=("optimizer",))
+    assert str(one) == str(iteration_times("GPT-3", "DGX H100", strategy, global_batch=8, offload="optimizer"))
+    assert "limit" in str(one) and one.obstacles == ("memory",)
+    for batch in (0, -5, 1.5):
+        with pytest.raises(ValueError, match=f"global_batch is {batch}"):
+            iteration_time("GPT-3", "DGX H100", strategy, batch)
+
+
 def test_parts_of_both_are_as_plain_functions_have_them(found):
     """Groups, collectives, products, and what a rank keeps and holds."""
     rng = np.random.default_rng(3)

@@ -591,7 +591,8 @@ def test_nothing_that_divides_is_an_answer():
     with pytest.raises(ValueError, match=r"of 7 GPUs divides dense and its batch .*'heads': 1"):
         found.strategy()
     assert list(strategy_blocks(DENSE, 7, 3, pipeline=1)) == []
-    assert search(DENSE, A100, 16, 8, tensor=3).evaluated == 0
+    none = search(DENSE, A100, 16, 8, tensor=3)
+    assert none.evaluated == 0 and "none has the degrees allowed" in repr(none)
 
 
 @pytest.mark.parametrize(

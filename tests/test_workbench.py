@@ -491,6 +491,10 @@ def test_no_link_crosses_the_label_of_another_node(fabric):
 def test_columns_that_differ_in_their_unit_alone_both_stay():
     table = tables.readable(pd.DataFrame({"best": ["t8"], "best_s": [2.5], "size_bytes": [3e9]}))
     assert table.to_dict("records") == [{"best": "t8", "best s": "2.5 s", "size": "3 GB"}]
+    table = tables.readable(
+        pd.DataFrame({"cost_usd_rail_only": [2e6], "power_w": [5e3], "m": [3], "share_of_bytes": [1]})
+    )
+    assert table.to_dict("records") == [{"cost rail only": "2 M USD", "power": "5 kW", "m": "3", "share of bytes": "1"}]
 
 
 def test_readable_tables_write_hours_and_what_is_not_known():

@@ -24,6 +24,7 @@ GPU_FAMILIES = ("gpus", "efficiencies")  # files in which a GPU has rows
 BOOKS = {"prices": ("price", "USD"), "powers": ("power", "W")}  # files in which a book has rows: of what, and its unit
 _SHEETS = (".xlsx", ".xls", ".ods", ".txt", ".tsv")
 _SHOWN = 10  # faults of a file in a message
+_NAMES_SHOWN = 16  # where none is near to what is asked for
 GIVEN = "given on the command line"  # source of what a template has filled in
 
 
@@ -64,7 +65,7 @@ def nearest_names(name: object, known: Iterable[str]) -> str:
     names, text = sorted(known), str(name).lower()
     near = difflib.get_close_matches(text, [entry.lower() for entry in names], n=3, cutoff=0.4)
     near = near or [entry.lower() for entry in names if text and entry.lower().startswith(text)]
-    return ", ".join(map(repr, [entry for entry in names if entry.lower() in near] or names[:8]))
+    return ", ".join(map(repr, [entry for entry in names if entry.lower() in near] or names[:_NAMES_SHOWN]))
 
 
 @dataclass(frozen=True)

@@ -115,9 +115,10 @@ def readable(table: "pd.DataFrame", digits: int = 6) -> "pd.DataFrame":
     """
     columns = {}
     for name, column in table.items():
-        stem, _, suffix = str(name).rpartition("_")
-        unit = _COLUMN_UNITS.get(suffix, "") if stem and not stem.startswith("share") else ""
-        label = units.words(stem if unit else str(name))
+        words = str(name).split("_")
+        at = next((i for i in (len(words) - 1, *range(1, len(words) - 1)) if words[i] in _COLUMN_UNITS), 0)
+        unit = _COLUMN_UNITS[words[at]] if at and not words[0].startswith("share") else ""
+        label = units.words("_".join(words[:at] + words[at + 1 :]) if unit else str(name))
         columns[label if label not in columns else units.words(str(name))] = [
             cell if isinstance(cell, str) else _cell(cell, unit, digits) for cell in column
         ]

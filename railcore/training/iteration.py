@@ -16,17 +16,20 @@ Source: railonly2025, Iteration Time Modeling; Narayanan et al. 2021, arXiv:2104
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import pandas as pd
+
 from railcore.facts.arguments import checked
-from railcore.facts.checks import one_of
+from railcore.facts.checks import whole
+from railcore.facts.units import show
 from railcore.training.layer import LayerTime, Rank, layer_time
 from railcore.training.link_times import LinkTimes
 from railcore.training.machine import Machine, as_machine
-from railcore.training.parallelism import Strategy, indivisible
+from railcore.training.parallelism import Strategy, as_strategy, indivisible
 from railcore.training.pipeline_schedule import LAYERS_IN_MEMORY, microbatches_in_flight
-from railcore.training.runtime import MODERN, OFFLOADS, Runtime, as_runtime
+from railcore.training.runtime import MODERN, Runtime, as_runtime, checked_offload
 from railcore.training.stage import Stage, stage_of
 from railcore.training.transformer import Transformer, as_model
 
@@ -56,15 +59,32 @@ class IterationTime:
         """Of the fullest GPU [bytes]."""
         return sum(self.memory.values())
 
+    def table(self) -> pd.DataFrame:
+        """Time and memory by kind with units and shares, time by size, and what rules the strategy out."""
+        total, memory = self.total_s, self.memory_bytes
+        parts = sorted(((time, name) for name, time in self.breakdown.items()), reverse=True)
+        rows = [("iteration", show(total, "s", 4), 1.0)]
+        rows += [(f"  {name.removesuffix('_s')}", show(time, "s", 4), time / total) for time, name in parts if time > 0]
+        rows += [("HB interconnect busy", "", self.hb_utilization), ("NIC busy", "", self.nic_utilization)]
+        rows += [("memory of the fullest GPU", show(memory, "B", 4), 1.0)]
+        held = [(name.removesuffix("_bytes"), size) for name, size in self.memory.items() if size > 0]
+        rows += [(f"  {name}", show(size, "B", 4), size / memory) for name, size in held]
+        rows += [("limit", ", ".join(self.obstacles) or "feasible", math.nan)]
+        table = pd.DataFrame(rows, columns=["what", "value", "share"])
+        return table.assign(share=["" if math.isnan(share) else f"{share:.1%}" for share in table["share"]])
+
+    def __str__(self) -> str:
+        return self.table().to_string(index=False)
+
 
 @checked
 def iteration_time(
     model: Transformer | str,
     machine: Machine | str,
-    strategy: Strategy,
+    strategy: Strategy | Mapping,
     global_batch: int,
     runtime: Runtime | str = MODERN,
-    offload: Sequence[str] = (),
+    offload: str | Sequence[str] = "none",
 ) -> IterationTime:
     """The time of one iteration, what it consists of, and the memory that it takes.
 
@@ -73,11 +93,11 @@ def iteration_time(
     model, machine, runtime
         What is trained, on which GPU, with which software; names of the catalog do.
     strategy
-        How it is split over GPUs.
+        How it is split over GPUs; or a row of `search`'s tables.
     global_batch
         Sequences of an iteration.
     offload
-        What stays in the host's memory, of OFFLOADS: "optimizer", "activations", "weights".
+        What stays in the host's memory: "none", or one or several of "optimizer", "activations", "weights".
 
     Returns
     -------
@@ -86,9 +106,10 @@ def iteration_time(
     Raises
     ------
     ValueError
-        For what is not one of OFFLOADS.
+        For a batch that is no whole number above 0, and for another offload.
     """
-    away = tuple(one_of("offload", name, OFFLOADS) for name in offload if name != "none")
+    away, strategy = checked_offload(offload), as_strategy(strategy)
+    global_batch = int(whole("global_batch", global_batch))
     rank = Rank(as_model(model), as_machine(machine), as_runtime(runtime), strategy)
     layer, stage = layer_time(rank), stage_of(rank, away)
     n, p, v, d = stage.layers, strategy.pipeline, strategy.interleave, strategy.data

@@ -67,9 +67,9 @@ class Strategy:
     expert: e, ranks that the experts are spread over; they are among the others.
     interleave: v, model chunks of a stage.
     micro_batch: b [sequences].
-    recompute: activations computed again in the backward pass, one of RECOMPUTE.
+    recompute: activations computed again in the backward pass: "none", "selective" (attention scores) or "full".
     sequence_parallel: whether tensor ranks split the activations between the tensor-parallel parts.
-    sharding: what data-parallel ranks split, one of SHARDING (ZeRO 1 to 3, FSDP).
+    sharding: what data-parallel ranks split: "none", "optimizer" (ZeRO-1), "gradients" (ZeRO-2), "weights" (FSDP).
     order: dimensions, the fastest-varying first; by default Megatron-LM's tp-cp-ep-dp-pp.
     ends_as_layers: whether embedding and loss take the place of a layer each on the first and last stage.
     keep_gathered: whether inputs gathered from sequence-parallel ranks are kept for the backward pass.
@@ -322,3 +322,8 @@ class Strategy:
         how = {"group": "count", "members": "first", "within": "sum", "leaving": "sum", "largest_share": "max"}
         how |= {"on_one_rail": "sum", "neighbours_on_rail": "sum", "rails": "nunique"}
         return places.groupby("kind", sort=False).agg(how).rename(columns={"group": "groups"}).reset_index()
+
+
+def as_strategy(strategy: Strategy | Mapping[str, Any]) -> Strategy:
+    """A strategy as it is, or that of a row of `search`'s tables (`Strategy.from_columns`)."""
+    return strategy if isinstance(strategy, Strategy) else Strategy.from_columns(strategy)

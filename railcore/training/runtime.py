@@ -1,5 +1,6 @@
 """What the training software overlaps, fuses and keeps: runtimes by name, from data/catalog/runtimes.csv."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, get_type_hints
 
@@ -120,3 +121,9 @@ def catalog_runtime(name: str, **changes: Any) -> Runtime:
 def as_runtime(runtime: Runtime | str) -> Runtime:
     """A runtime as it is, or `catalog_runtime` of its name. Raises ValueError for anything else."""
     return runtime if isinstance(runtime, Runtime) else catalog_runtime(runtime)
+
+
+def checked_offload(offload: str | Sequence[str]) -> tuple[str, ...]:
+    """What stays in the host's memory, as names. Raises ValueError for what is not one of OFFLOADS."""
+    names = (offload,) if isinstance(offload, str) else tuple(offload)
+    return tuple(checks.one_of("offload", name, OFFLOADS) for name in names if name != "none")

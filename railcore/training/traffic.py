@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from railcore.facts.checks import Floats, one_of, whole
 from railcore.facts.units import show
-from railcore.training.parallelism import Strategy
+from railcore.training.parallelism import Strategy, as_strategy
 from railcore.training.transfers import DEFAULT_OPTIONS, TRAFFIC_KINDS, TrafficOptions, Transfer, step_transfers
 from railcore.training.transformer import Transformer, as_model
 
@@ -200,7 +200,7 @@ _Pattern = tuple[NDArray[np.int64], Floats]
 
 def iteration_traffic(
     model: Transformer | str,
-    strategy: Strategy,
+    strategy: Strategy | Mapping,
     global_batch: int,
     options: TrafficOptions = DEFAULT_OPTIONS,
     algorithms: Mapping[str, str] | None = None,
@@ -211,17 +211,17 @@ def iteration_traffic(
     Parameters
     ----------
     model, strategy, options
-        The model or its name in the catalog, how it is split, and what is sent.
+        The model or its name in the catalog, how it is split (or a row of `search`'s tables), and what is sent.
     global_batch
         Sequences of the step.
     algorithms
-        One of ALGORITHMS for each kind, by default "ring".
+        One of ALGORITHMS for each kind, by default "ring", such as {"data": "hierarchical"}.
     hb_domain_size
         GPUs of an HB domain, for the hierarchical ones.
 
     Returns
     -------
-    A sparse matrix for each kind.
+    `Traffic`: a sparse matrix for each kind; its `summary(hb_domain_size)` has the bytes by kind and network.
 
     Raises
     ------
@@ -229,7 +229,8 @@ def iteration_traffic(
         As `Strategy.check`, for an unknown algorithm, and for a hierarchical one whose groups do not have equally many
         members in each HB domain.
     """
-    rows = step_transfers(as_model(model), strategy, global_batch, options)
+    model, strategy = as_model(model), as_strategy(strategy)
+    rows = step_transfers(model, strategy, global_batch, options)
     return from_transfers(strategy, rows, algorithms, hb_domain_size)
 
 

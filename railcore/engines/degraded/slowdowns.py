@@ -32,7 +32,7 @@ from railcore.network.topology import RailFabric, rail_only
 from railcore.network.topology.graph import fabric_name
 from railcore.training import traffic
 from railcore.training.machine import Machine, as_machine
-from railcore.training.parallelism import Strategy
+from railcore.training.parallelism import Strategy, as_strategy
 from railcore.training.runtime import MODERN, Runtime
 from railcore.training.transfers import TRAFFIC_KINDS
 from railcore.training.transformer import Transformer, as_model
@@ -297,9 +297,7 @@ def failed_part_slowdowns(
     ----------
     railonly2025, Fault Tolerance Properties.
     """
-    model, machine = as_model(model), as_machine(machine)
-    if not isinstance(strategy, Strategy):
-        strategy = Strategy.from_columns(strategy)
+    model, machine, strategy = as_model(model), as_machine(machine), as_strategy(strategy)
     _check_fabric_size(fabric, strategy)
     tell = progress or (lambda line: None)
     tell(f"{fabric_name(fabric)}, {fabric.gpus:,} GPUs: flows of the job")

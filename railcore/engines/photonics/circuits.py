@@ -13,7 +13,7 @@ uses: a circuit is torn down only when idle, and the longest idle goes first.
 Source: photonic2025, sections 3 and 4.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -38,7 +38,7 @@ from railcore.facts import units
 from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import at_least, one_of, positive, whole
 from railcore.training.machine import Machine, as_machine
-from railcore.training.parallelism import Strategy
+from railcore.training.parallelism import Strategy, as_strategy
 from railcore.training.runtime import MODERN, Runtime
 from railcore.training.transformer import Transformer
 
@@ -161,12 +161,12 @@ class PhotonicCircuits(RailNetwork):
 def photonic_overhead(
     model: Transformer | str,
     machine: Machine | str,
-    strategy: Strategy,
+    strategy: Strategy | Mapping,
     reconfiguration_s: ArrayLike,
     global_batch: int,
     provisioning: bool | Sequence[bool] = (False, True),
     options: StepOptions = DEFAULT_STEP,
-    runtime: Runtime = MODERN,
+    runtime: Runtime | str = MODERN,
     progress: Callable[[str], object] | None = None,
     **circuits: Any,
 ) -> pd.DataFrame:
@@ -202,6 +202,7 @@ def photonic_overhead(
     ValueError
         As `training_step` and `PhotonicCircuits`.
     """
+    strategy = as_strategy(strategy)
     delays = np.atleast_1d(at_least("reconfiguration_s", reconfiguration_s))
     which = (provisioning,) if isinstance(provisioning, bool) else tuple(provisioning)
     if not which:

@@ -18,7 +18,6 @@ from railcore.engines.strategies.iteration import OBSTACLES as _OBSTACLES
 from railcore.engines.strategies.iteration import (
     STRATEGY_RANGES,
     Columns,
-    checked_offload,
     iteration_setting,
     layer_records,
     obstacle_names,
@@ -28,7 +27,7 @@ from railcore.engines.strategies.stage_costs import stage_costs
 from railcore.facts.arguments import checked
 from railcore.facts.checks import whole
 from railcore.training.machine import Machine, as_machine
-from railcore.training.runtime import MODERN, Runtime, as_runtime
+from railcore.training.runtime import MODERN, Runtime, as_runtime, checked_offload
 from railcore.training.transformer import Transformer, as_model
 
 _AT_A_TIME = 4_000_000  # strategies between two looks at the clock
@@ -215,11 +214,12 @@ def search(
     hb_domain_size: int | None = None,
     **limits: int | str | Sequence,
 ) -> SearchResult:
-    """Evaluate all strategies; keep the best, the Pareto front of time and memory, and counts by obstacle.
+    """Evaluate all strategies that divide; keep the best, the Pareto front of time and memory, and counts by obstacle.
 
-    The strategies are those of `strategy_blocks`. Memory is bounded by tables of layers and stages. Ranks fill HB
-    domains in their order: where groups do not divide one, the worst of them sets the time (`GroupLevels`),
-    so that HB domains of 72 GPUs can be worse than those of 64.
+    Of context parallelism and placements only the first is tried, context=1 and placement="tensor first", unless others
+    are given: context=[1, 2, 4, 8], placement="all". The strategies are those of `strategy_blocks`. Memory is bounded
+    by tables of layers and stages. Ranks fill HB domains in their order: where groups do not divide one, the worst of
+    them sets the time (`GroupLevels`), so that HB domains of 72 GPUs can be worse than those of 64.
 
     Parameters
     ----------
@@ -247,7 +247,9 @@ def search(
     hb_domain_size
         GPUs in use of each HB domain (scale-up or NVLink domain), K; None for all that the machine's has.
     limits
-        The values allowed of any name in STRATEGY_COLUMNS, as for `strategy_blocks`.
+        The values allowed of tensor, context, expert, pipeline, data, interleave, micro_batch, sequence_parallel,
+        recompute, sharding, keep_gathered, ends_as_layers, whole_experts or placement, as for `strategy_blocks`:
+        tensor=8, recompute=["none", "full"].
 
     Returns
     -------

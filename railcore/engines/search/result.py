@@ -161,9 +161,10 @@ class SearchResult:
     def _nothing_fits(self) -> str:
         """Why no strategy is feasible."""
         if not self.evaluated:
+            stopped = f"splits by what stops them: {self.splits}" if self.splits else "none has the degrees allowed"
             return (
-                f"no split of {self.gpus} GPUs divides {self.model.name} and its batch (splits by what stops them: "
-                f"{self.splits}): change the GPUs or the batch, or leave GPUs idle: "
+                f"no split of {self.gpus} GPUs divides {self.model.name} and its batch ({stopped}): "
+                "change the GPUs or the batch, or leave GPUs idle: "
                 f"{advice.call_text(self, self.machine, at_most=True)}"
             )
         return (

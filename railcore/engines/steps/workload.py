@@ -5,6 +5,7 @@ up to the network of `simulation`.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -18,8 +19,8 @@ from railcore.facts.arguments import checked
 from railcore.facts.checks import whole
 from railcore.training.collectives import steps_and_bytes
 from railcore.training.machine import Machine, as_machine
-from railcore.training.parallelism import Strategy
-from railcore.training.runtime import MODERN, Runtime
+from railcore.training.parallelism import Strategy, as_strategy
+from railcore.training.runtime import MODERN, Runtime, as_runtime
 from railcore.training.transformer import Transformer, as_model
 
 WORKLOAD_KINDS = ("compute", "tensor", "context", "expert", "pipeline", "data")
@@ -162,10 +163,10 @@ class Workload:
 def training_step(
     model: Transformer | str,
     machine: Machine | str,
-    strategy: Strategy,
+    strategy: Strategy | Mapping,
     global_batch: int,
     options: StepOptions = DEFAULT_STEP,
-    runtime: Runtime = MODERN,
+    runtime: Runtime | str = MODERN,
     iterations: int = 1,
     one_replica: bool = False,
 ) -> Workload:
@@ -176,7 +177,7 @@ def training_step(
     model, machine
         What is trained, on which GPU; names in the catalog do.
     strategy, global_batch
-        How the model is split, and the batch [sequences].
+        How the model is split, or a row of `search`'s tables; and the batch [sequences].
     options, runtime
         How the software runs a step, and what it overlaps.
     iterations
@@ -194,7 +195,7 @@ def training_step(
     ValueError
         As `Strategy.check`; for tensor ranks in several HB domains; for one_replica where replicas lie differently.
     """
-    model, machine = as_model(model), as_machine(machine)
+    model, machine, strategy, runtime = as_model(model), as_machine(machine), as_strategy(strategy), as_runtime(runtime)
     whole("iterations", iterations)
     chunks = strategy.pipeline * strategy.interleave
     layers = -(-model.layers // chunks) * chunks

@@ -23,11 +23,11 @@ from railcore.engines.strategies.layer_time import (
 from railcore.engines.strategies.stage_costs import STAGE_COLUMNS, STAGES, StageCosts, stage_costs
 from railcore.facts import checks
 from railcore.facts.arguments import checked
-from railcore.facts.units import show
+from railcore.training.iteration import IterationTime
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy, indivisible
 from railcore.training.rank_order import ORDERS, group_levels
-from railcore.training.runtime import MODERN, OFFLOADS, Runtime, as_runtime
+from railcore.training.runtime import MODERN, Runtime, as_runtime, checked_offload
 from railcore.training.transformer import LEVELS, Transformer, as_model
 
 _SWITCHES = ("sequence_parallel", "keep_gathered", "ends_as_layers", "whole_experts")
@@ -87,22 +87,10 @@ class IterationEstimate:
             flat = {"total_s": self.total_s, "memory_bytes": self.memory_bytes, "limit": self.limits}
             flat |= {"hb_utilization": self.hb_utilization, "nic_utilization": self.nic_utilization}
             return pd.DataFrame({name: np.ravel(values) for name, values in (flat | self.breakdown).items()})
-        total, memory = self.total_s.item(), self.memory_bytes.item()
-        rows = [("iteration", show(total, "s", 4), 1.0)]
-        parts = sorted(((time.item(), name) for name, time in self.breakdown.items()), reverse=True)
-        rows += [(f"  {name.removesuffix('_s')}", show(time, "s", 4), time / total) for time, name in parts if time > 0]
-        rows += [
-            ("HB interconnect busy", "", self.hb_utilization.item()),
-            ("NIC busy", "", self.nic_utilization.item()),
-        ]
-        rows += [("memory of the fullest GPU", show(memory, "B", 4), 1.0)]
-        sizes = ((size.item(), name) for name, size in self.memory.items())
-        rows += [
-            (f"  {name.removesuffix('_bytes')}", show(size, "B", 4), size / memory) for size, name in sizes if size > 0
-        ]
-        rows += [("limit", self.limits.item(), np.nan)]
-        table = pd.DataFrame(rows, columns=["what", "value", "share"])
-        return table.assign(share=["" if np.isnan(share) else f"{share:.1%}" for share in table["share"]])
+        parts, memory = ({name: value.item() for name, value in each.items()} for each in (self.breakdown, self.memory))
+        busy = self.hb_utilization.item(), self.nic_utilization.item()
+        limits = tuple(name for i, name in enumerate(OBSTACLES) if self.obstacles.item() >> i & 1)
+        return IterationTime(self.total_s.item(), parts, {}, *busy, memory, limits).table()
 
     def __str__(self) -> str:
         return self.table().to_string(index=False)
@@ -184,12 +172,6 @@ def iteration_times(
         warnings=_placement_warnings(machine, stage_rows),
     )
     return _shaped(estimate, shape)
-
-
-def checked_offload(offload: str | Sequence[str]) -> tuple[str, ...]:
-    """What stays in the host's memory, as names. Raises ValueError for what is not one of OFFLOADS."""
-    names = (offload,) if isinstance(offload, str) else tuple(offload)
-    return tuple(checks.one_of("offload", name, OFFLOADS) for name in names if name != "none")
 
 
 def iteration_setting(machine: Machine, runtime: Runtime, offload: tuple[str, ...]) -> Any:

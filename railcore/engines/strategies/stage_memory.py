@@ -1,19 +1,19 @@
 """Memory of a GPU on each pipeline stage, by kind: the table behind `iteration_times`' memory of the fullest GPU."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
 from railcore.engines.strategies.critical_path import LAYERS_IN_MEMORY
-from railcore.engines.strategies.iteration import checked_offload, strategy_columns
+from railcore.engines.strategies.iteration import strategy_columns
 from railcore.engines.strategies.layer_time import LAYER_COLUMNS, layer_costs
 from railcore.engines.strategies.stage_costs import STAGE_COLUMNS, stage_costs
 from railcore.facts.arguments import checked
 from railcore.training.machine import Machine, as_machine
-from railcore.training.parallelism import Strategy
+from railcore.training.parallelism import Strategy, as_strategy
 from railcore.training.pipeline_schedule import microbatches_in_flight
-from railcore.training.runtime import MODERN, Runtime, as_runtime
+from railcore.training.runtime import MODERN, Runtime, as_runtime, checked_offload
 from railcore.training.transformer import Transformer, as_model
 
 
@@ -21,7 +21,7 @@ from railcore.training.transformer import Transformer, as_model
 def stage_memory(
     model: Transformer | str,
     machine: Machine | str,
-    strategy: Strategy,
+    strategy: Strategy | Mapping,
     global_batch: int,
     runtime: Runtime | str = MODERN,
     offload: str | Sequence[str] = "none",
@@ -37,7 +37,7 @@ def stage_memory(
     model, machine, runtime
         What is trained, on which GPU, with which software; names in the catalog do.
     strategy, global_batch
-        How it is split, and the sequences of an iteration.
+        How it is split, or a row of `search`'s tables; and the sequences of an iteration.
     offload
         What stays in the host's memory, as for `iteration_times`.
 
@@ -52,7 +52,7 @@ def stage_memory(
         As `iteration_times`.
     """
     model, machine, runtime = as_model(model), as_machine(machine), as_runtime(runtime)
-    away = checked_offload(offload)
+    away, strategy = checked_offload(offload), as_strategy(strategy)
     columns, _ = strategy_columns(strategy, global_batch)
     layer = layer_costs(model, machine, runtime, {name: columns[name] for name in LAYER_COLUMNS})
     costs = stage_costs(model, machine, runtime, away, {name: columns[name] for name in STAGE_COLUMNS})

@@ -250,7 +250,7 @@ def rail_only(gpus: int, hb_domain_size: int, radix: int, **options) -> RailFabr
     gpus, hb_domain_size, radix
         GPUs of the cluster and of an HB domain; ports of a switch.
     options
-        Other fields of `RailFabric`.
+        Other fields of `RailFabric`, such as rails, planes, nic_Bps; `with_layer(4)` of the fabric has a 4:1 layer.
 
     Returns
     -------

@@ -135,7 +135,8 @@ def _table(kind: str, folder: str | Path) -> pd.DataFrame:
     paths = [Path(folder) / f"{kind}{end}" for end in ends] if folder else [files.data(f"grid/{kind}.csv.gz")]
     path = next(filter(Path.is_file, paths), None)
     if path is None:
-        raise ValueError(f"folder {Path(folder).name!r} has no {kind}.csv.gz or {kind}.csv: give plants, lines, ...")
+        needed = ", ".join(_COLUMN_NAMES)
+        raise ValueError(f"folder {str(folder)!r} has no {kind}.csv.gz or {kind}.csv: give one for each of {needed}")
     read = pd.read_csv(path, keep_default_na=False, na_values=[""])
     if missing := [column for column in _COLUMN_NAMES[kind] if column not in read]:
         raise ValueError(f"{path.name} has no column {missing[0]!r}: it needs {', '.join(_COLUMN_NAMES[kind])}")
