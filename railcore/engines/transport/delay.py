@@ -21,6 +21,7 @@ from railcore.facts.checks import at_least, positive, whole
 from railcore.facts.units import counted
 from railcore.network.wide_area import ETHERNET_CODE
 
+DECODER = "KP4 decoder"  # item of latencies: of the error correction of all links
 DELAYS = ("delay_s", "low_s", "high_s")  # columns: the value, and the sum of all parts at their low and at their high
 Bounded = NDArray[np.float64]  # value, low, high
 
@@ -31,8 +32,10 @@ class DelayPath:
     """A path between two ends over switches, n = switches + 1 links, all of one speed.
 
     ends, switches: items of the catalog's latencies, such as "ConnectX-7" and ["SN5600", "SN5600", "SN5600"].
-    link_Bps: B, one direction. packet_bytes: L. code: item of wide_area with the links' error correction, "" for none;
-    decoder: item of latencies. store_and_forward: switches wait for the whole packet before they send it on.
+    link_Bps: B of every link, one direction [bytes/s].
+    packet_bytes: L, a packet on the wire [bytes].
+    code: item of wide_area with the links' error correction, "" for none.
+    store_and_forward: whether switches wait for the whole packet before they send it on.
     """
 
     ends: str
@@ -40,7 +43,6 @@ class DelayPath:
     link_Bps: Quantity
     packet_bytes: Quantity
     code: str = ETHERNET_CODE
-    decoder: str = "KP4 decoder"
     store_and_forward: bool = False
     _fixed: dict[str, tuple[int, Bounded]] = field(init=False, repr=False, compare=False)
 
@@ -52,10 +54,7 @@ class DelayPath:
         for name in dict.fromkeys(self.switches):
             parts[name] = (self.switches.count(name), latency(name))
         if self.code:
-            parts[f"{self.code} error correction"] = (
-                self.links,
-                correction_delay(self.link_Bps, self.code, self.decoder),
-            )
+            parts[f"{self.code} error correction"] = (self.links, correction_delay(self.link_Bps, self.code))
         once = np.full(3, float(self.packet_bytes / self.link_Bps))
         parts["serialisation"] = (self.links if self.store_and_forward else 1, once)
         object.__setattr__(self, "_fixed", parts)
@@ -102,14 +101,14 @@ def latency(name: str) -> Bounded:
 
 
 @checked
-def correction_delay(link_Bps: Quantity, code: str = ETHERNET_CODE, decoder: str = "KP4 decoder") -> Bounded:
+def correction_delay(link_Bps: Quantity, code: str = ETHERNET_CODE) -> Bounded:
     """Delay of a receiver that corrects errors, at its value, low and high [s]: k m i / (8 B) + d.
 
-    It waits for i interleaved codewords with k message symbols of m bits, then decodes in d (item of latencies).
+    It waits for i interleaved codewords with k message symbols of m bits, then decodes in d (`DECODER`).
     """
     item = catalog.item("wide_area", code)
     bits = item["message_symbols"] * item["symbol_bits"] * _bounds(item.row("interleaved"))
-    return bits / (8 * positive("link_Bps", link_Bps, "bytes/s")) + latency(decoder)
+    return bits / (8 * positive("link_Bps", link_Bps, "bytes/s")) + latency(DECODER)
 
 
 def hall_cables(floor: cabling.Floor, racks: int, rack_endpoints: int, blocks: Sequence[int]) -> list[float]:

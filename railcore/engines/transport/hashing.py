@@ -54,12 +54,11 @@ def live_paths(fabric: PathFabric, flows: Flows) -> np.ndarray:
 
 
 @checked
-def entropy_paths(
-    fabric: PathFabric, flows: Flows, entropies: int, seed: int = 0, converged: bool = True, distinct: bool = False
-) -> Ints:
+def entropy_paths(fabric: PathFabric, flows: Flows, entropies: int, seed: int = 0, converged: bool = True) -> Ints:
     """The path of each entropy of each flow: what a sender sprays over that changes a field of its packets.
 
-    One hash chooses the whole path; switches that hash alike one after another (polarization) are left out.
+    Two entropies may hash to one path. One hash chooses the whole path; switches that hash alike one after another
+    (polarization) are left out.
 
     Parameters
     ----------
@@ -71,22 +70,19 @@ def entropy_paths(
         Of the hash: each gives another draw.
     converged
         Routing has withdrawn the paths with a dead port; else flows are hashed onto them too.
-    distinct
-        No two entropies of a flow share a path, as where the sender knows the paths; else two may hash to one, and
-        there may be more of them than paths.
 
     Returns
     -------
-    Path of each, shape [flows, entropies]. One entropy that is not `distinct` gives `ecmp_paths`.
+    Path of each, shape [flows, entropies]. One entropy gives `ecmp_paths`.
 
     Raises
     ------
     ValueError
-        For a flow that has no live path, or fewer than `distinct` entropies ask for.
+        For a flow that has no live path.
     """
     draw = whole("seed", seed, 0).astype(np.uint64)
     count = int(whole("entropies", entropies))
-    keys = _keys(flows, fabric.paths if distinct else count)
+    keys = _keys(flows, count)
     if not converged or np.all(fabric.rates > 0):
         fabric.tables(flows.source, flows.destination)  # refuses what cannot be reached
         live = np.ones((1, fabric.paths), bool)
@@ -99,11 +95,6 @@ def entropy_paths(
             f"destination {flows.destination[least]} cannot be reached from host {flows.source[least]}: every path "
             f"has a dead link; give rates above 0, or another seed of `degraded`"
         )
-    if distinct:
-        if count > paths[least]:
-            raise ValueError(f"entropies is {count:,}: give at most {paths[least]:,}, the paths between two hosts")
-        order = np.where(live, mixed(keys ^ mixed(draw)) >> np.uint64(1), np.uint64(2**63))
-        return np.argsort(order, axis=1, kind="stable")[:, :count]
     chosen = _chosen(keys, draw, paths[:, None])
     if live.all():
         return chosen

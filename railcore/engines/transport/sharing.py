@@ -10,9 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.engines.transport.fabric import SKIPPED, PathFabric
+from railcore.engines.transport.fabric import PathFabric
 from railcore.engines.transport.flows import Flows, FlowTimes
-from railcore.engines.transport.hashing import live_paths
 from railcore.engines.transport.optimum import RECEIVED, Framing, cuts, pair_planes_Bps, path_delay_s, single_flow_s
 from railcore.facts.arguments import checked
 from railcore.facts.checks import Floats, Ints, whole
@@ -20,21 +19,20 @@ from railcore.facts.compiled import njit
 
 _TIE = 1e-12  # shares that differ by less are equal
 _SAME = 1e-9  # rates that differ by less are one rate
-_LEAST = 1e-30  # no weight is less
 _DONE = 1e-10  # of a flow's bytes: what is left by rounding
 
 
 @dataclass(frozen=True)
 class SharedLinks:
-    """Flows over shared links: what each has to send, and the part of it that each of its links carries.
+    """Flows over shared links: what each has to send, and over which links.
 
-    port [flows, uses]: numbers of the links, `SKIPPED` for none; weight [flows, uses]: share of the flow's bytes,
-    above 0.
-    capacity_Bps [ports]; wire_bytes [flows]; start_s [flows].
+    port [flows, uses]: numbers of the links, `SKIPPED` for none.
+    capacity_Bps [ports]: of each link [bytes/s].
+    wire_bytes [flows]: what each flow sends over each of its links [bytes].
+    start_s [flows]: when it starts [s].
     """
 
     port: Ints
-    weight: Floats
     capacity_Bps: Floats
     wire_bytes: Floats
     start_s: Floats
@@ -46,8 +44,8 @@ class SharedLinks:
         _parts(self.port, np.arange(ports), part)
         order = np.lexsort((self.start_s, part))
         first = np.append(np.flatnonzero(np.diff(part[order], prepend=-1)), flows)
-        each = self.port[order], self.weight[order], self.capacity_Bps, self.wire_bytes[order], self.start_s[order]
-        numbers = np.stack([each[3], np.zeros(flows), np.zeros(flows)])
+        each = self.port[order], self.capacity_Bps, self.wire_bytes[order], self.start_s[order]
+        numbers = np.stack([each[2], np.zeros(flows), np.zeros(flows)])
         scratch = np.zeros((4, ports)), np.empty(ports, np.int64), numbers, np.empty((2, flows), np.int64)
         found = np.full(flows, np.inf)
         _finish(first, *each, scratch, found)
@@ -57,10 +55,10 @@ class SharedLinks:
 
 
 @njit
-def _fill(active, least_new, port, weight, capacity, rate, room, used, level, unsettled):  # type: ignore[no-untyped-def]
+def _fill(active, least_new, port, capacity, rate, room, used, level, unsettled):  # type: ignore[no-untyped-def]
     """Max-min fair rates of the flows in `active`. The last four are room: row 1 of `room` is 0 before and after.
 
-    Slower flows than `least_new` keep their rate: one that has ended, and was faster, had no part in what limits them.
+    Flows slower than `least_new` keep their rate: only faster flows have ended, and these did not limit them.
 
     A port whose share is no larger than that of any port that it has a flow in common with limits its flows to this
     share, whatever happens elsewhere: all such ports are settled in one round.
@@ -78,16 +76,16 @@ def _fill(active, least_new, port, weight, capacity, rate, room, used, level, un
                 if load[p] == 0:
                     used[ports], left[p] = p, capacity[p]
                     ports += 1
-                load[p] += weight[f, u]
+                load[p] += 1
     for f in active:
         if rate[f] < least_new:
             for u in range(port.shape[1]):
                 p = port[f, u]
                 if p >= 0 and load[p] > 0:
-                    left[p] = max(0.0, left[p] - weight[f, u] * rate[f])
+                    left[p] = max(0.0, left[p] - rate[f])
     while count > 0:
         for p in used[:ports]:
-            share[p], lowest[p] = left[p] / max(load[p], _LEAST), 1.0
+            share[p], lowest[p] = left[p] / max(load[p], 1.0), 1.0
         for i in range(count):
             least = np.inf
             for p in port[unsettled[i]]:
@@ -110,8 +108,8 @@ def _fill(active, least_new, port, weight, capacity, rate, room, used, level, un
             for u in range(port.shape[1]):
                 p = port[f, u]
                 if p >= 0:
-                    left[p] = max(0.0, left[p] - weight[f, u] * level[i])
-                    load[p] -= weight[f, u]
+                    left[p] = max(0.0, left[p] - level[i])
+                    load[p] -= 1
         count = still
     for p in used[:ports]:
         load[p] = 0.0
@@ -147,7 +145,7 @@ def _parts(port, above, part):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _finish(first, port, weight, capacity, wire, start, scratch, finish):  # type: ignore[no-untyped-def]
+def _finish(first, port, capacity, wire, start, scratch, finish):  # type: ignore[no-untyped-def]
     """When each flow ends. first: where each part begins, and the end; flows of a part in order of their starts.
 
     scratch: room, with the bytes of the flows in it; finish [flows]: infinite at first, then the result.
@@ -163,7 +161,7 @@ def _finish(first, port, weight, capacity, wire, start, scratch, finish):  # typ
                 active[count] = following
                 count += 1
                 following += 1
-            _fill(active[:count], least, port, weight, capacity, rate, room, used, level, unsettled)
+            _fill(active[:count], least, port, capacity, rate, room, used, level, unsettled)
             last = start[following] if following < end else np.inf
             lasting = last - now
             for f in active[:count]:
@@ -194,8 +192,9 @@ class FairRun(FlowTimes):
     links: SharedLinks
 
 
-def _run(fabric: PathFabric, flows: Flows, links: SharedLinks, framing: Framing) -> FairRun:
-    """Completion times with the delay of the path."""
+def _run(fabric: PathFabric, flows: Flows, port: Ints, capacity_Bps: Floats, framing: Framing) -> FairRun:
+    """Completion times over shared links, with the delay of the path."""
+    links = SharedLinks(port, capacity_Bps, framing.wire_bytes(flows.size_bytes), flows.start_s)
     alone = single_flow_s(fabric, flows, framing)
     shared = links.finish_s() - flows.start_s + path_delay_s(fabric, flows, framing)
     return FairRun(np.maximum(shared, alone), alone, links)  # packets are whole, flows here are not
@@ -210,8 +209,7 @@ def fair_sharing(fabric: PathFabric, flows: Flows, path: ArrayLike, framing: Fra
     fabric, flows
         Where the flows run.
     path
-        Of each flow, shape [flows], such as `ecmp_paths` gives; or [flows, entropies] for flows that send an equal
-        share of their bytes over each, at one speed.
+        Of each flow, shape [flows], such as `ecmp_paths` gives.
     framing
         Packets, for bytes on the wire and the delay of a path.
 
@@ -220,64 +218,23 @@ def fair_sharing(fabric: PathFabric, flows: Flows, path: ArrayLike, framing: Fra
     A `FairRun`. A flow over a dead link never ends.
     """
     given = whole("path", path, 0, fabric.paths - 1)
-    if given.shape[:1] != (len(flows),):
-        raise ValueError(f"path has shape {given.shape}: give one row for each of {len(flows):,} flows")
-    if given.ndim == 1:
-        port = fabric.port_table(flows.source, flows.destination, given)
-        links = _links(fabric, flows, framing, port, np.ones(port.shape))
-    else:
-        share = np.zeros((len(flows), fabric.paths))
-        np.add.at(share, (np.arange(len(flows))[:, None], given), 1 / given.shape[1])
-        links = _spread(fabric, flows, framing, share)
-    return _run(fabric, flows, links, framing)
+    if given.shape != (len(flows),):
+        raise ValueError(f"path has shape {given.shape}: give one for each of {len(flows):,} flows")
+    port = fabric.port_table(flows.source, flows.destination, given)
+    return _run(fabric, flows, port, fabric.rates * float(fabric.link_Bps), framing)
 
 
 @checked
-def ideal_spraying(fabric: PathFabric, flows: Flows, even: bool = False, framing: Framing = RECEIVED) -> FairRun:
+def ideal_spraying(fabric: PathFabric, flows: Flows, framing: Framing = RECEIVED) -> FairRun:
     """Flows that spread over all paths and share what they need max-min fairly.
 
-    Parameters
-    ----------
-    fabric, flows
-        Where the flows run.
-    even
-        The same share of a flow on each of its live paths, so that the slowest holds it back. Else each path takes
-        what it can: only NICs, all links of a leaf or pod together, and the paths between two hosts together limit
-        flows. With all links at one speed both are the same.
-    framing
-        Packets, for bytes on the wire and the delay of a path.
+    Each path takes what it can: only NICs, all links of a leaf or pod together, and the paths between two hosts
+    together limit flows. With all links at one speed an even share on each path is the same.
 
-    Returns
-    -------
-    A `FairRun`.
+    fabric, flows: where the flows run. framing: packets, for bytes on the wire and the delay of a path.
     """
-    pair_Bps = pair_planes_Bps(fabric, flows).sum(1)
-    if even and np.any(fabric.rates != 1):
-        live = live_paths(fabric, flows)
-        return _run(fabric, flows, _spread(fabric, flows, framing, live / live.sum(1, keepdims=True)), framing)
-    port, capacity = cuts(fabric, flows)
+    port, capacity_Bps = cuts(fabric, flows)
     if np.any(fabric.rates != 1):
-        port = np.column_stack([port, len(capacity) + np.arange(len(flows))])
-        capacity = np.concatenate([capacity, pair_Bps])
-    links = SharedLinks(port, np.ones(port.shape), capacity, framing.wire_bytes(flows.size_bytes), flows.start_s)
-    return _run(fabric, flows, links, framing)
-
-
-def _links(fabric: PathFabric, flows: Flows, framing: Framing, port: Ints, weight: Floats) -> SharedLinks:
-    """Ports of a fabric as shared links."""
-    capacity = fabric.rates * float(fabric.link_Bps)
-    return SharedLinks(port, weight, capacity, framing.wire_bytes(flows.size_bytes), flows.start_s)
-
-
-def _spread(fabric: PathFabric, flows: Flows, framing: Framing, share: Floats) -> SharedLinks:
-    """Flows with a share of their bytes on each path; share [flows, paths]."""
-    base, offset = fabric.tables(flows.source, flows.destination)
-    ports, weights = [], []
-    for column, step in zip(base.T, offset.T, strict=True):
-        place, inverse = np.unique(step, return_inverse=True)
-        onto = np.zeros((fabric.paths, len(place)))
-        onto[np.arange(fabric.paths), inverse] = 1
-        weights.append(share @ onto)
-        used = (weights[-1] > 0) & (column[:, None] != SKIPPED)
-        ports.append(np.where(used, column[:, None] + place, SKIPPED))
-    return _links(fabric, flows, framing, np.concatenate(ports, 1), np.concatenate(weights, 1))
+        port = np.column_stack([port, len(capacity_Bps) + np.arange(len(flows))])
+        capacity_Bps = np.concatenate([capacity_Bps, pair_planes_Bps(fabric, flows).sum(1)])
+    return _run(fabric, flows, port, capacity_Bps, framing)

@@ -11,27 +11,23 @@ import numpy as np
 import pandas as pd
 
 from railcore.engines.transport.cases import TransportCase
-from railcore.engines.transport.fabric import hop_latencies
-from railcore.engines.transport.optimum import Framing
+from railcore.engines.transport.fabric import PathFabric, hop_latencies
+from railcore.engines.transport.flows import Flows, split_flows
+from railcore.engines.transport.hashing import ecmp_paths, most_loaded_links
+from railcore.engines.transport.sharing import fair_sharing, ideal_spraying
+from railcore.facts.checks import Floats
 from railcore.facts.units import MB, Gbps, significant
 
 SMALL = {"hosts": 1024, "hosts_per_leaf": 32, "link_Bps": 100 * Gbps, "flow_bytes": 2 * MB}
-NETWORKS: dict[str, dict[str, Any]] = {  # four planes: four links a NIC, and four times as much to send
-    "two tiers": {},
-    "three tiers": {"tiers": 3, "hosts_per_leaf": 8},
-    "8 rails": {"rails": 8, "hosts_per_leaf": 16},
-    "4 planes": {"planes": 4, "flow_bytes": 4 * SMALL["flow_bytes"]},
-}
 SINGLE_PATH = ("RoCEv2", "RoCEv2 with DCQCN", "single path")  # a flow keeps its path, whatever becomes of it
 EVERY = ("spraying", "NDP", "UEC NSCC", "UEC RCCC", "flowlets", *SINGLE_PATH)
-LATENCIES_S = {"datacenter, 8 us": 1e-6, "coast to coast, 60 ms": 7.5e-3}  # of one of four links, by round trip
-LOSSY = ("UEC NSCC", "NDP", "single path", "RoCEv2")
 LINKS = {  # share of the cables over the leaves, their speed as a share, whether routing knows
     "all links up": (0.0, 0.0, 1),
     "a tenth at half speed": (0.1, 0.5, 1),
     "a tenth dead, withdrawn": (0.1, 0.0, 1),
     "a tenth dead, not yet withdrawn": (0.1, 0.0, 0),
 }
+MOST_SHARED = 4  # flows of a transfer up to which fair sharing is computed: its time grows with their square
 
 
 def case_grid(**values: Any) -> list[TransportCase]:
@@ -45,21 +41,7 @@ def _small_grid(**values: Any) -> list[TransportCase]:
     return case_grid(**SMALL | hop_latencies(SMALL["link_Bps"]) | values)
 
 
-def network_cases(seeds: int = 3) -> list[TransportCase]:
-    """A permutation on each of `NETWORKS`; on planes also transfers of several flows, each on one path."""
-    draws = {"seed": range(seeds)}
-    plain = [case for each in NETWORKS.values() for case in _small_grid(**each, transport=EVERY, **draws)]
-    return plain + _small_grid(**NETWORKS["4 planes"], transport=["single path", "RoCEv2"], subflows=[4, 16], **draws)
-
-
-def slowdowns_by_network(runs: pd.DataFrame) -> pd.DataFrame:
-    """Runs of `network_cases` with columns network (of `NETWORKS`) and way: transport, and flows of a transfer."""
-    network = np.select([runs["tiers"] == 3, runs["rails"] > 0, runs["planes"] > 1], list(NETWORKS)[1:], "two tiers")
-    split = ", " + runs["subflows"].astype(str) + " flows"
-    return runs.assign(network=network, way=runs["transport"] + split.where(runs["subflows"] > 1, ""))
-
-
-def failure_cases(seeds: int = 5) -> list[TransportCase]:
+def failure_cases() -> list[TransportCase]:
     """A tenth of the cables over the leaves slow, dead, and dead without routing that knows: `LINKS`.
 
     Where it does not know, those of `SINGLE_PATH` are not simulated: a single path over a dead link stays dead.
@@ -77,7 +59,7 @@ def failure_cases(seeds: int = 5) -> list[TransportCase]:
             degraded=degraded,
             degraded_rate=rate,
             converged=knows,
-            seed=range(seeds),
+            seed=range(5),
         )
     ]
 
@@ -97,48 +79,64 @@ def recovery_slowdowns(runs: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([found, stuck], ignore_index=True)
 
 
-def path_cases(paths: Sequence[int] = (1, 2, 4, 8, 16, 32, 64, 128, 256), seeds: int = 3) -> list[TransportCase]:
-    """Ultra Ethernet's window over so many entropies, taken in turn, without bad ones, and recycled."""
-    ways = [f"balancing={way} entropies={count}" for way in ("oblivious", "bitmap", "reps") for count in paths]
-    return _small_grid(transport="UEC NSCC", options=ways, seed=range(seeds))
+def path_cases() -> list[TransportCase]:
+    """Ultra Ethernet's window over 1 to 256 entropies, taken in turn, without bad ones, and recycled."""
+    counts = [2**power for power in range(9)]
+    ways = [f"balancing={way} entropies={count}" for way in ("oblivious", "bitmap", "reps") for count in counts]
+    return _small_grid(transport="UEC NSCC", options=ways, seed=range(3))
 
 
 def load_map_cases(
-    loads: Sequence[float] = (0.1, 0.25, 0.5, 0.75, 1.0), ratios: Sequence[float] = (1, 2, 4, 8), seeds: int = 3
+    loads: Sequence[float] = (0.1, 0.25, 0.5, 0.75, 1.0), ratios: Sequence[float] = (1, 2, 4, 8)
 ) -> list[TransportCase]:
     """Single path and spraying over the share of hosts that send and the leaves' oversubscription."""
-    shape = {"oversubscription": ratios, "load": loads, "seed": range(seeds)}
+    shape = {"oversubscription": ratios, "load": loads, "seed": range(3)}
     return _small_grid(transport=["single path", "UEC NSCC"], **shape)
 
 
-def pattern_cases(transports: Sequence[str] = EVERY, seeds: int = 3) -> list[TransportCase]:
-    """Incasts of 8 and 64 senders, and an all-to-all of experts in groups of 64 hosts."""
-    small = {"transport": transports, "flow_bytes": 128e3, "seed": range(seeds)}
-    incasts = _small_grid(**small, pattern="incast", members=[8, 64])
-    return incasts + _small_grid(**small, pattern="all to all", members=64)
-
-
-def loss_cases(losses: Sequence[float] = (0.0, 1e-6, 1e-5, 1e-4), seeds: int = 3) -> list[TransportCase]:
-    """300 MB over links that lose packets at random, short and long; every flow has a path of its own.
-
-    No link is ever told to pause; but a lossless switch needs room for what would still come, so RoCEv2 is given it.
-    """
-    shape = {"hosts": 16, "hosts_per_leaf": 1, "link_Bps": 100 * Gbps, "flow_bytes": 300 * MB}
-    short_s, long_s = LATENCIES_S.values()
-    room = f"buffer_packets={round(3 * long_s * 100 * Gbps / Framing().packet_bytes)}"  # of three latencies of a link
-    near = case_grid(transport=LOSSY, link_latency_s=short_s, **shape, loss=losses, seed=range(seeds))
-    far = {"link_latency_s": long_s, **shape, "loss": losses, "seed": range(seeds)}
-    return near + case_grid(transport=LOSSY[:-1], **far) + case_grid(transport=LOSSY[-1], options=room, **far)
-
-
 STUDIES: dict[str, Callable[[], list[TransportCase]]] = {
-    "networks": network_cases,
     "failures": failure_cases,
     "paths": path_cases,
     "load map": load_map_cases,
-    "patterns": pattern_cases,
-    "loss": loss_cases,
 }
+
+
+def split_transfers_s(fabric: PathFabric, flows: Flows, parts: int, seed: int) -> Floats:
+    """Completion times by fair sharing of transfers that are split into equal flows, each on one path by ECMP [s].
+
+    Parameters
+    ----------
+    fabric, flows
+        Where the transfers run, and the transfers, whole.
+    parts
+        Flows that each is split into; a transfer is complete when the last of them is.
+    seed
+        Of the hash.
+
+    Returns
+    -------
+    Of each transfer, shape [flows].
+    """
+    each = split_flows(flows, parts)
+    return fair_sharing(fabric, each, ecmp_paths(fabric, each, seed)).completion_s.reshape(-1, parts).max(1)
+
+
+def subflow_slowdowns(fabric: PathFabric, flows: Sequence[Flows], subflows: Sequence[int]) -> pd.DataFrame:
+    """The last of transfers that are split for ECMP, over one alone.
+
+    fabric, flows: where they run; one draw each, whose place is the seed of the hash. subflows: of a transfer.
+    Columns model ("most loaded link", or "fair sharing" up to `MOST_SHARED` subflows), subflows, seed, slowdown.
+    """
+    rows = []
+    for seed, each in enumerate(flows):
+        alone = ideal_spraying(fabric, each).alone_s
+        for parts in subflows:
+            loaded = most_loaded_links(fabric, each, 1, seed, parts)["slowdown"].iloc[0]
+            rows.append(("most loaded link", parts, seed, loaded))
+            if parts <= MOST_SHARED:
+                slow = split_transfers_s(fabric, each, parts, seed) / alone
+                rows.append(("fair sharing", parts, seed, slow.max()))
+    return pd.DataFrame(rows, columns=["model", "subflows", "seed", "slowdown"])
 
 
 def explored_case(transport: str, hosts: int, load: float, flow_bytes: float, link_Bps: float) -> TransportCase:

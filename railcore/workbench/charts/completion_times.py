@@ -33,17 +33,15 @@ def _over_seeds(data: pd.DataFrame, by: Sequence[str], value: str) -> pd.DataFra
     return parts.agg(least="min", median="median", most="max").reset_index()
 
 
-def lines_over_seeds(
-    data: pd.DataFrame, x: str, y: str, by: str, ax: plt.Axes, styles: Mapping[str, dict] | None = None
-) -> plt.Axes:
+def lines_over_seeds(data: pd.DataFrame, x: str, y: str, by: str, ax: plt.Axes) -> plt.Axes:
     """A line of medians over seeds with a band from the least to the most, for each value of a column.
 
     Parameters
     ----------
     data, x, y
         Table with a row for each seed, and its columns along the axes.
-    by, styles
-        Column with a line for each value, and how each looks; by default in the order in which they appear.
+    by
+        Column with a line for each value.
     ax
         Where to draw.
 
@@ -51,9 +49,9 @@ def lines_over_seeds(
     -------
     The axes.
     """
-    names = list(data[by].unique())
+    styles = _styles(list(data[by].unique()))
     for name, part in data.groupby(by, sort=False):
-        style = (styles or _styles(names))[name]
+        style = styles[str(name)]
         over = _over_seeds(part, [x], y).sort_values(x)
         ax.fill_between(over[x], over["least"], over["most"], color=style["color"], alpha=0.15, linewidth=0)
         ax.plot(over[x], over["median"], label=name, **style)
@@ -113,17 +111,15 @@ def completion_time_curves(shares: pd.DataFrame, last: pd.DataFrame, printed_s: 
     return figure
 
 
-def tail_by_load(data: pd.DataFrame, optimum_s: float, printed: Mapping[float, float] | None = None) -> plt.Figure:
+def tail_by_load(data: pd.DataFrame, optimum_s: float) -> plt.Figure:
     """Completion time of the last flow against the share of hosts that send, a line for each transport.
 
-    data: columns transport, load, seed, last_s; optimum_s: of one flow alone [s]; printed: load to time [s].
+    data: columns transport, load, seed, last_s; optimum_s: of one flow alone [s].
     """
     figure, ax = plt.subplots(figsize=(8.5, 4.6))
     shown = data.assign(last_us=data["last_s"] * 1e6)
     lines_over_seeds(shown, "load", "last_us", "transport", ax)
     ax.axhline(1e6 * optimum_s, label="optimum", **_OPTIMUM)
-    if printed:
-        ax.plot(list(printed), [1e6 * time for time in printed.values()], **_PRINTED, label="printed")
     ax.set_ylim(bottom=0)
     percent_axis(ax.xaxis, "share of the hosts that send")
     ax.set_ylabel("completion time of the last flow [µs]")
