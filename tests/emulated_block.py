@@ -94,10 +94,7 @@ class ShardedTransformer:
         strategy.check(model, global_batch)
         self.model, self.strategy, self.global_batch, self.options = model, strategy, global_batch, options
         self.optimizer, self.steps = optimizer, 0
-        direct = {"all_to_all": "direct"}  # as in `traffic`; all others are rings
-        self.ranks = EmulatedRanks(
-            strategy.gpus, hb_domain_size, element_bytes=options.activation_bytes, algorithms=direct
-        )
+        self.ranks = EmulatedRanks(strategy.gpus, hb_domain_size, options.activation_bytes)
         weights = starting_weights(model) if weights is None else weights
         self.parameters = ShardedParameters(model, strategy, options, self.ranks, weights)
         self._mixture = ShardedMixture(self.parameters)

@@ -97,16 +97,7 @@ def test_gpus_that_compute_at_once_are_those_of_the_pass():
     assert [line.peak_active(phase) for phase in ("forward", "backward", "recompute", None)] == [1, 2, 0, 2]
 
 
-def test_any_placement_of_ranks_on_nodes_trains_alike():
-    network, way = FeedForward([4] * 5), Strategy(tensor=2, pipeline=2)
-    near, far = (comparison.emulated_run(network, way, 2, nodes=nodes) for nodes in ([0, 0, 1, 1], [0, 1, 0, 1]))
-    assert near.step.loss == far.step.loss
-    links = [run.ranks.log.groupby("kind")["link"].unique().map(list).to_dict() for run in (near, far)]
-    assert links[0] == {"pipeline": ["scale-out"], "tensor": ["scale-up"]}
-    assert links[1] == {"pipeline": ["scale-up"], "tensor": ["scale-out"]}
-
-
-def test_every_possible_strategy_trains_alike_and_sends_what_is_predicted():
+def test_every_possible_strategy_trains_alike_and_has_its_bytes_in_the_table():
     network, samples = FeedForward([8, 8, 8, 8], "linear"), 16
     ways = comparison.possible_strategies(network, 8, samples, 2)
     shapes = {(way.tensor, way.pipeline, way.data) for way in ways.values()}
@@ -114,10 +105,6 @@ def test_every_possible_strategy_trains_alike_and_sends_what_is_predicted():
     for way in ways.values():
         run = comparison.emulated_run(network, way, samples, 4, learning_rate=0.5)
         assert comparison.largest_difference(run) < 1e-12
-        table = comparison.logged_and_predicted(run)
-        assert not table.isna().any(axis=None)
-        np.testing.assert_allclose(table["rank_bytes"], table["predicted_bytes"], rtol=1e-14)
-        assert (table["calls"] == table["predicted_calls"]).all()
     traffic = comparison.strategy_traffic(network, ways, samples, 4)
     run = comparison.emulated_run(network, way, samples, 4)
     assert traffic[traffic["strategy"] == list(ways)[-1]]["bytes"].sum() == run.ranks.log["bytes"].sum()
@@ -177,12 +164,12 @@ def test_a_port_serves_what_is_ready_first():
 
 
 def test_a_computation_waits_for_all_that_it_is_sent():
-    ranks, label = EmulatedRanks(3, nodes=[0, 1, 0]), TransferLabel("forward", "pipeline", 1, 0)
-    for rank in (1, 0):
+    ranks, label = EmulatedRanks(3, 2), TransferLabel("forward", "pipeline", 1, 0)
+    for rank in (2, 0):
         ranks.compute(rank, "forward", 1, 0)
-    ranks.send(1, 2, np.ones(1), label)  # slower, over the scale-out network
-    ranks.send(0, 2, np.ones(1), label)
-    ranks.compute(2, "forward", 2, 0)
+    ranks.send(2, 1, np.ones(1), label)  # slower, over the scale-out network
+    ranks.send(0, 1, np.ones(1), label)
+    ranks.compute(1, "forward", 2, 0)
     line = rank_timeline(ranks, scale_out_time=2.0, scale_up_time=0.5)
     assert line.table["start"].to_list() == [0, 0, 1, 1, 3]
     assert line.table["step"].to_list() == [1, 1, 1, 1, 2]
@@ -244,9 +231,6 @@ def test_charts_draw_every_box_and_bar(three_d):
     far = sum(patch.get_width() for patch in bars.axes[0].patches if patch.get_hatch())
     assert far == pytest.approx(table["bytes"][table["link"] == "scale-out"].sum() / 1e3) and far > 0
     assert rank_timelines.rank_gantt(*primer.own_timeline(three_d, 0.25, 0.5)).axes[0].texts
-    run = primer.layers_run(3, SEED)
-    held = rank_timelines.held_bytes(run.ranks.memory, ["a", "b", "c"], run.weight_bytes)
-    assert held.axes[0].texts[0].get_text() == "188 B, 2.35 x the weights"
 
 
 def test_tables_under_the_figures_have_their_numbers():

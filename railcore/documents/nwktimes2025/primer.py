@@ -263,7 +263,7 @@ def gather_states(run: EmulatedRun) -> tuple[pd.DataFrame, pd.DataFrame]:
     """
     group = run.sharded.group(1)
     log = run.ranks.log[run.ranks.log["operation"] == "all_gather"]
-    schedule = collective_schedule("all_gather", run.ranks.algorithms["all_gather"], len(group))
+    schedule = collective_schedule("all_gather", "ring", len(group))
     values = run.network.activated(1, run.weights[0] @ run.inputs)[:, 0]
     each = len(values) // len(group)
     held = [{place} for place in range(len(group))]

@@ -13,7 +13,6 @@ from railcore.engines.emulator.feedforward import (
     ShardedFeedForward,
     TrainingStep,
     emulated_sizes,
-    feedforward_transfers,
     one_rank_step,
     refuse_too_large,
 )
@@ -53,12 +52,10 @@ def emulated_run(
     network: FeedForward,
     strategy: Strategy,
     samples: int,
-    hb_domain_size: int | None = None,
+    hb_domain_size: int,
     learning_rate: float | None = 0.1,
     seed: int = 0,
     decimals: int | None = None,
-    element_bytes: float = 4.0,
-    nodes: Sequence[int] | None = None,
 ) -> EmulatedRun:
     """Run a network on random weights and samples: a training step, or a forward pass where learning_rate is None.
 
@@ -66,8 +63,8 @@ def emulated_run(
     ----------
     network, strategy, samples
         The network, how it is split, and the samples of the step.
-    hb_domain_size, nodes, element_bytes
-        As in `EmulatedRanks`.
+    hb_domain_size
+        Ranks of a node.
     learning_rate
         Of the step; None: a forward pass alone.
     seed, decimals
@@ -83,7 +80,7 @@ def emulated_run(
         As `EmulatedRanks`, `ShardedFeedForward` and `Strategy.microbatches`.
     """
     refuse_too_large(network, strategy, int(checks.whole("samples", samples)))
-    ranks = EmulatedRanks(strategy.gpus, hb_domain_size, nodes, element_bytes)
+    ranks = EmulatedRanks(strategy.gpus, hb_domain_size)
     places = 15 if decimals is None else int(checks.whole("decimals", decimals, 0))
     weights = [np.round(matrix, places) for matrix in network.initial_weights(seed)]
     inputs, targets = (np.round(each, places) for each in network.samples(samples, seed))
@@ -110,23 +107,6 @@ def largest_difference(run: EmulatedRun) -> float:
     for replica in run.step.replicas:
         pairs += zip(replica, alone.weights, strict=True)
     return max(float(np.abs(one - other).max()) for one, other in pairs)
-
-
-def logged_and_predicted(run: EmulatedRun) -> pd.DataFrame:
-    """Transfers of a training step as logged, beside those of `feedforward_transfers`: a row for each.
-
-    Columns phase, kind, operation, layer, ranks, message_bytes; calls and rank_bytes, as logged (the busiest rank in
-    any call), and predicted_calls and predicted_bytes.
-    """
-    keys = ["phase", "kind", "operation", "layer", "ranks", "message_bytes"]
-    logged = run.ranks.operations.groupby(keys, as_index=False, sort=False).agg(
-        calls=("order", "size"), rank_bytes=("rank_bytes", "max")
-    )
-    form = (run.ranks.element_bytes, run.ranks.algorithms)
-    wanted = feedforward_transfers(run.network, run.strategy, run.inputs.shape[1], *form)
-    wanted = wanted.rename(columns={"calls": "predicted_calls", "rank_bytes": "predicted_bytes"}).drop(columns="steps")
-    numbers = {"layer": int, "ranks": int, "message_bytes": float}
-    return logged.astype(numbers).merge(wanted.astype(numbers), on=keys, how="outer", sort=False)
 
 
 @checked

@@ -23,13 +23,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from railcore.engines.emulator.ranks import EmulatedRanks, TransferLabel
 from railcore.facts import checks
 from railcore.facts.arguments import checked
 from railcore.facts.checks import Floats
-from railcore.training.collectives import steps_and_bytes
 from railcore.training.parallelism import Strategy
 
 OUTPUTS = ("relu", "linear")
@@ -389,62 +387,6 @@ def layer_stages(layers: int, stages: int) -> list[int]:
     if stages > layers:
         raise ValueError(f"pipeline is {stages}: give at most the network's {layers} layers")
     return [stage for stage, own in enumerate(np.array_split(np.arange(layers), stages)) for _ in own]
-
-
-def feedforward_transfers(
-    network: FeedForward,
-    strategy: Strategy,
-    samples: int,
-    element_bytes: float = 4.0,
-    algorithms: Mapping[str, str] | None = None,
-) -> pd.DataFrame:
-    """What a training step sends, from shapes alone: the closed forms of `collectives`, a row for each transfer.
-
-    Parameters
-    ----------
-    network, strategy, samples
-        As in `ShardedFeedForward`; samples of the step.
-    element_bytes, algorithms
-        As in `EmulatedRanks`.
-
-    Returns
-    -------
-    Columns phase, kind, operation, layer, ranks (of a group), calls (by all groups), message_bytes, steps, and
-    rank_bytes (by the busiest rank in one call).
-
-    Raises
-    ------
-    ValueError
-        As `ShardedFeedForward`.
-    """
-    _check_split(network, strategy)
-    t, d, calls = strategy.tensor, strategy.data, strategy.microbatches(samples) * strategy.data
-    stages = layer_stages(network.layers, strategy.pipeline)
-    rows: list[tuple[str, str, str, int, int, int, float]] = []
-    for layer in range(1, network.layers + 1):
-        outputs, inputs = network.shapes[layer - 1]
-        rows.append(("forward", "tensor", "all_gather", layer, t, calls, outputs * strategy.micro_batch))
-        if layer > 1:
-            rows.append(("backward", "tensor", "all_reduce", layer, t, calls, inputs * strategy.micro_batch))
-        if layer < network.layers and stages[layer] > stages[layer - 1]:
-            for phase in ("forward", "backward"):
-                size = outputs * strategy.micro_batch
-                rows.append((phase, "pipeline", "send_receive", layer, 2, calls * t, size))
-        rows.append(("after", "data", "all_reduce", layer, d, t, outputs * inputs / t))
-    columns = ["phase", "kind", "operation", "layer", "ranks", "calls", "message_bytes"]
-    numbers = {"layer": int, "ranks": int, "calls": int, "message_bytes": float}
-    table = pd.DataFrame([row for row in rows if row[4] > 1], columns=columns).astype(numbers)
-    table["message_bytes"] *= float(checks.positive("element_bytes", element_bytes, "bytes"))
-    ways = {"all_gather": "ring", "all_reduce": "ring", **(algorithms or {})}
-    costs = [
-        (1, row.message_bytes)
-        if row.operation == "send_receive"
-        else steps_and_bytes(row.operation, ways[row.operation], row.message_bytes, row.ranks)
-        for row in table.itertuples()
-    ]
-    table["steps"] = np.array([int(steps) for steps, _ in costs], int)
-    table["rank_bytes"] = np.array([float(size) for _, size in costs], float)
-    return table
 
 
 def _check_split(network: FeedForward, strategy: Strategy) -> None:

@@ -1,13 +1,14 @@
 """Simulated ranks that send NumPy arrays to each other: every send is logged, every array that is held is counted.
 
 Arithmetic is in the arrays' own precision (float64); bytes are elements x element_bytes, so that the same run can be
-counted as it would be sent in FP32 or BF16. Collectives run their schedule (`collective_schedules`) send by send.
+counted as it would be sent in FP32 or BF16. Collectives run their schedule (`collective_schedules`) send by send:
+rings, and all_to_all direct.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from itertools import groupby
 from typing import NamedTuple
 
@@ -18,15 +19,12 @@ from railcore.engines.emulator.collective_schedules import Schedule, collective_
 from railcore.facts import checks
 from railcore.facts.arguments import checked
 from railcore.facts.checks import Ints
-from railcore.training.collectives import ALGORITHM_COSTS
 from railcore.training.transfers import TRAFFIC_KINDS
 
 SCALE_UP, SCALE_OUT = "scale-up", "scale-out"
-SWITCH_RANK = -1  # in logs, a switch that reduces and multicasts
 UNCOUNTED_KINDS = ("copies", "loss", "ends")  # what `transfers` leaves out
 PHASES = ("forward", "recompute", "backward", "after")
-_COLLECTIVES = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "all_to_all")
-_schedule = lru_cache(maxsize=256)(collective_schedule)
+_schedule = cache(collective_schedule)
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ class TransferLabel:
 
 
 class LoggedSend(NamedTuple):
-    """One send between two ranks, or between a rank and a switch that reduces (SWITCH_RANK).
+    """One send between two ranks.
 
     order: of the operation among all events of the run.
     step: of the collective's schedule, 0 for a send of its own.
@@ -128,40 +126,20 @@ class EmulatedRanks:
         Number of ranks.
     hb_domain_size
         Ranks of a node; they fill nodes in order.
-    nodes
-        The node of each rank, instead of hb_domain_size.
     element_bytes
         Bytes that an element is counted as [bytes].
-    algorithms
-        Of collectives, by operation, such as {"all_reduce": "recursive"}; "ring" where none is named.
 
     Raises
     ------
     ValueError
-        For values out of range, and for an operation or an algorithm that does not exist.
+        For values out of range.
     """
 
     @checked
-    def __init__(
-        self,
-        ranks: int,
-        hb_domain_size: int | None = None,
-        nodes: Sequence[int] | None = None,
-        element_bytes: float = 4.0,
-        algorithms: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, ranks: int, hb_domain_size: int, element_bytes: float = 4.0) -> None:
         self.ranks = int(checks.whole("ranks", ranks))
-        if (hb_domain_size is None) == (nodes is None):
-            raise ValueError(f"hb_domain_size is {hb_domain_size!r} and nodes {nodes!r}: give one of the two")
-        size = 1 if hb_domain_size is None else int(checks.whole("hb_domain_size", hb_domain_size))
-        self.nodes: Ints = np.arange(self.ranks) // size if nodes is None else checks.whole("nodes", list(nodes), 0)
-        if len(self.nodes) != self.ranks:
-            raise ValueError(f"nodes has {len(self.nodes)} entries: give one for each of {self.ranks} ranks")
+        self.nodes: Ints = np.arange(self.ranks) // int(checks.whole("hb_domain_size", hb_domain_size))
         self.element_bytes = float(checks.positive("element_bytes", element_bytes, "bytes"))
-        self.algorithms = dict.fromkeys(_COLLECTIVES, "ring") | dict(algorithms or {})
-        for operation, algorithm in self.algorithms.items():
-            checks.one_of("algorithms", operation, _COLLECTIVES)
-            checks.one_of(f"algorithms[{operation!r}]", algorithm, ALGORITHM_COSTS[operation])
         self.sends: list[LoggedSend] = []
         self.computes: list[LoggedCompute] = []
         self.changes: list[MemoryChange] = []
@@ -282,97 +260,49 @@ class EmulatedRanks:
         self._log(self._next(), 0, label, "send_receive", group, source, target, size, size)
         return array.copy()
 
-    def all_gather(
-        self, group: Sequence[int], arrays: Sequence[np.ndarray], label: TransferLabel, axis: int = 0
-    ) -> list[np.ndarray]:
-        """Give every rank of a group the shards of all, joined along an axis.
+    def all_gather(self, group: Sequence[int], arrays: Sequence[np.ndarray], label: TransferLabel) -> list[np.ndarray]:
+        """Give every rank of a group the shards of all, joined along the first axis.
 
-        Parameters
-        ----------
-        group, arrays
-            Ranks, and the shard of each, in the same order; shards have one shape.
-        label
-            Why.
-        axis
-            Along which the shards are joined.
-
-        Returns
-        -------
-        The joined array of each rank.
-
-        Raises
-        ------
-        ValueError
-            Where shards differ in shape, or the algorithm cannot cut them.
+        group, arrays: ranks, and the shard of each, in the same order; shards have one shape. label: why.
+        Returns the joined array of each rank.
         """
-        rows = self._rows(group, arrays, axis)
-        return self._joined("all_gather", group, rows, len(group) * rows[0].size, label, axis)
+        rows = self._rows(group, arrays)
+        return self._joined("all_gather", group, rows, len(group) * rows[0].size, label)
 
     def reduce_scatter(
-        self, group: Sequence[int], arrays: Sequence[np.ndarray], label: TransferLabel, axis: int = 0
+        self, group: Sequence[int], arrays: Sequence[np.ndarray], label: TransferLabel
     ) -> list[np.ndarray]:
-        """Sum arrays over a group, and leave each rank one slice of the sum.
+        """Sum arrays over a group, and leave each rank one slice of the sum, in the order of the group.
 
-        Parameters
-        ----------
-        group, arrays
-            Ranks, and the array of each, in the same order; arrays have one shape.
-        label
-            Why.
-        axis
-            Along which the sum is cut into slices, in the order of the group.
-
-        Returns
-        -------
-        The slice of each rank.
-
-        Raises
-        ------
-        ValueError
-            Where arrays differ in shape, or do not divide by the ranks.
+        group, arrays: ranks, and the array of each; arrays have one shape, whose first axis is cut. label: why.
+        Returns the slice of each rank. Raises ValueError where the rows do not divide by the ranks.
         """
-        rows = self._divided("reduce_scatter", group, arrays, axis)
-        return self._joined("reduce_scatter", group, rows, rows[0].size, label, axis)
+        rows = self._divided("reduce_scatter", group, arrays)
+        return self._joined("reduce_scatter", group, rows, rows[0].size, label)
 
-    def all_to_all(
-        self, group: Sequence[int], arrays: Sequence[np.ndarray], label: TransferLabel, axis: int = 0
-    ) -> list[np.ndarray]:
+    def all_to_all(self, group: Sequence[int], arrays: Sequence[np.ndarray], label: TransferLabel) -> list[np.ndarray]:
         """Send slice t of each rank's array to rank t of a group, its own slice to itself.
 
-        Parameters
-        ----------
-        group, arrays, label, axis
-            As in `reduce_scatter`, and so are the errors; the slices that arrive are joined along the axis.
-
-        Returns
-        -------
-        The slices that each rank received, joined.
+        group, arrays, label: as in `reduce_scatter`, and so are the errors.
+        Returns the slices that each rank received, joined along the first axis.
         """
-        rows = self._divided("all_to_all", group, arrays, axis)
-        return self._joined("all_to_all", group, rows, rows[0].size, label, axis)
+        rows = self._divided("all_to_all", group, arrays)
+        return self._joined("all_to_all", group, rows, rows[0].size, label)
 
     def all_reduce(self, group: Sequence[int], arrays: Sequence[np.ndarray], label: TransferLabel) -> list[np.ndarray]:
         """The sum of arrays over a group, on every rank of it; arrays of any shape, the same on all.
 
-        Where the elements do not divide by the algorithm's blocks, the last blocks are smaller: nothing is padded.
-        The total of what ranks send is then the closed form's, that of the busiest rank may be more.
+        Where the elements do not divide by the ranks, the last blocks are smaller: nothing is padded. The total of
+        what ranks send is then the closed form's, that of the busiest rank may be more.
 
-        Parameters
-        ----------
-        group, arrays
-            Ranks, and the array of each, in the same order.
-        label
-            Why.
-
-        Returns
-        -------
-        The sum, as an array of each rank.
+        group, arrays: ranks, and the array of each, in the same order. label: why.
         """
-        return self._whole("all_reduce", group, self._rows(group, arrays, 0), label)
-
-    def broadcast(self, group: Sequence[int], array: np.ndarray, label: TransferLabel) -> list[np.ndarray]:
-        """Copy an array of the group's first rank to all of it; smaller last blocks as in `all_reduce`."""
-        return self._whole("broadcast", group, self._rows(group, [array] * len(group), 0), label)
+        rows = self._rows(group, arrays)
+        schedule = _schedule("all_reduce", "ring", len(group))
+        shape, elements = rows[0].shape, rows[0].size
+        room = -elements % schedule.blocks
+        flat = [np.concatenate([array.reshape(-1), np.zeros(room, array.dtype)]) for array in rows]
+        return [each[:elements].reshape(shape) for each in self._run(schedule, group, flat, elements, label)]
 
     def _next(self) -> int:
         self._events += 1
@@ -395,8 +325,8 @@ class EmulatedRanks:
             raise ValueError(f"group is {list(group)!r}: give different ranks from 0 to {self.ranks - 1}")
         return ranks
 
-    def _rows(self, group: Sequence[int], arrays: Sequence[np.ndarray], axis: int) -> list[np.ndarray]:
-        """Arrays with `axis` in front, checked to be one a rank and of one shape."""
+    def _rows(self, group: Sequence[int], arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Arrays of one dimension or more, checked to be one a rank and of one shape."""
         self._check_group(group)
         shapes = {np.shape(array) for array in arrays}
         if len(arrays) != len(group) or len(shapes) > 1:
@@ -404,45 +334,24 @@ class EmulatedRanks:
                 f"arrays are {len(arrays)} of shapes {sorted(shapes)}: give one of the same shape for each of the "
                 f"{len(group)} ranks of the group"
             )
-        return [np.moveaxis(np.atleast_1d(array), axis, 0) for array in arrays]
+        return [np.atleast_1d(array) for array in arrays]
 
-    def _divided(self, what: str, group: Sequence[int], arrays: Sequence[np.ndarray], axis: int) -> list[np.ndarray]:
-        rows = self._rows(group, arrays, axis)
+    def _divided(self, what: str, group: Sequence[int], arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        rows = self._rows(group, arrays)
         if len(rows[0]) % len(group):
             raise ValueError(
-                f"arrays have {len(rows[0])} rows along axis {axis}: {what} does not pad; "
-                f"give a multiple of the group's {len(group)} ranks"
+                f"arrays have {len(rows[0])} rows: {what} does not pad; give a multiple of the group's "
+                f"{len(group)} ranks"
             )
         return rows
 
     def _joined(
-        self,
-        operation: str,
-        group: Sequence[int],
-        rows: list[np.ndarray],
-        elements: int,
-        label: TransferLabel,
-        axis: int,
+        self, operation: str, group: Sequence[int], rows: list[np.ndarray], elements: int, label: TransferLabel
     ) -> list[np.ndarray]:
-        """Results of a collective whose blocks are equal, joined along `axis`."""
-        schedule = _schedule(operation, self.algorithms[operation], len(group))
-        if elements % schedule.blocks:
-            raise ValueError(
-                f"arrays have {elements} elements in all: {self.algorithms[operation]} cuts {schedule.blocks} equal "
-                f"blocks; give a multiple, or algorithms={{{operation!r}: 'ring'}}"
-            )
+        """Results of a collective whose blocks are equal, joined along the first axis."""
+        schedule = _schedule(operation, "direct" if operation == "all_to_all" else "ring", len(group))
         found = self._run(schedule, group, [array.reshape(-1) for array in rows], elements, label)
-        return [np.moveaxis(each.reshape(-1, *rows[0].shape[1:]), 0, axis) for each in found]
-
-    def _whole(
-        self, operation: str, group: Sequence[int], rows: list[np.ndarray], label: TransferLabel
-    ) -> list[np.ndarray]:
-        """Results of a collective that leaves every rank the whole array, whose last blocks may be smaller."""
-        schedule = _schedule(operation, self.algorithms[operation], len(group))
-        shape, elements = rows[0].shape, rows[0].size
-        room = -elements % schedule.blocks
-        flat = [np.concatenate([array.reshape(-1), np.zeros(room, array.dtype)]) for array in rows]
-        return [each[:elements].reshape(shape) for each in self._run(schedule, group, flat, elements, label)]
+        return [each.reshape(-1, *rows[0].shape[1:]) for each in found]
 
     def _run(
         self, schedule: Schedule, group: Sequence[int], arrays: list[np.ndarray], elements: int, label: TransferLabel
@@ -454,7 +363,7 @@ class EmulatedRanks:
             for send in step:
                 # A block of an all-to-all counts on beyond the message: there all blocks are whole.
                 real = [min(max(elements - block % schedule.blocks * size, 0), size) for block in send.blocks]
-                source, target = (members[node] if isinstance(node, int) else SWITCH_RANK for node in send[:2])
+                source, target = (members[node] for node in send[:2] if isinstance(node, int))
                 sent, message = sum(real) * element_bytes, elements * element_bytes
                 self._log(order, number, label, schedule.operation, members, source, target, sent, message)
         return run_schedule(schedule, arrays) if len(schedule) else arrays
@@ -471,7 +380,7 @@ class EmulatedRanks:
         sent: float,
         message: float,
     ) -> None:
-        link = self.link(group if SWITCH_RANK in (source, target) else (source, target))
+        link = self.link((source, target))
         why = (label.phase, label.kind, operation, label.layer, label.microbatch)
         self.sends.append(LoggedSend(order, step, *why, group, source, target, link, sent, message))
 
@@ -483,6 +392,6 @@ def _operation(sends: Sequence[LoggedSend]) -> LoggedOperation:
         ports["received", send.target] += send.bytes
     link = SCALE_OUT if any(send.link == SCALE_OUT for send in sends) else SCALE_UP
     why = (first.order, first.phase, first.kind, first.operation, first.layer, first.microbatch, first.group)
-    busiest = max(size for (_, rank), size in ports.items() if rank != SWITCH_RANK)
     total = sum(send.bytes for send in sends)
-    return LoggedOperation(*why, len(first.group), link, sends[-1].step + 1, first.message_bytes, total, busiest)
+    steps, busiest = sends[-1].step + 1, max(ports.values())
+    return LoggedOperation(*why, len(first.group), link, steps, first.message_bytes, total, busiest)

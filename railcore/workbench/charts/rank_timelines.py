@@ -8,8 +8,7 @@ import pandas as pd
 from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
 
-from railcore.facts.units import number
-from railcore.workbench.plotting import COLOURS, TRAFFIC, ink_on, panel_title, percent_axis, text_beside
+from railcore.workbench.plotting import COLOURS, TRAFFIC, ink_on, panel_title, percent_axis
 
 _TRANSFERS = {  # series: colour
     "AllGather of outputs": TRAFFIC["tensor"],
@@ -99,34 +98,4 @@ def strategy_bytes(table: pd.DataFrame) -> plt.Figure:
     handles.append(Patch(facecolor="white", edgecolor="black", label="scale-up"))
     handles.append(Patch(facecolor="white", edgecolor="black", hatch="///", label="scale-out"))
     figure.legend(handles=handles, loc="outside lower center", ncols=6, fontsize=8)
-    return figure
-
-
-def held_bytes(table: pd.DataFrame, names: Sequence[str], weights_bytes: float) -> plt.Figure:
-    """Bytes that ranks hold after every change, on top of each other, and the bytes of all weights as a line.
-
-    Parameters
-    ----------
-    table
-        Columns order, rank, rank_bytes, a row for each change.
-    names
-        Of the ranks.
-    weights_bytes
-        Of all ranks [bytes].
-
-    Returns
-    -------
-    The figure.
-    """
-    figure, ax = plt.subplots(figsize=(9, 3.6), layout="constrained")
-    held = table.pivot_table("rank_bytes", "order", "rank", aggfunc="last").ffill().fillna(0.0).to_numpy()
-    held = np.vstack([held, held[-1]])  # the last change, with a width
-    place, total = np.arange(len(held)), held.sum(axis=1)
-    ax.stackplot(place, held.T, labels=names, colors=_COMPUTES, step="post", edgecolor="black", linewidth=0.3)
-    ax.axhline(weights_bytes, color="black", linestyle="--", linewidth=1, label="weights")
-    peak = f"{number(total.max())} B, {number(total.max() / weights_bytes, 3)} x the weights"
-    text_beside(ax, peak, (place[total.argmax()], total.max()), (-4, 4), ha="right", fontsize=8.5)
-    ax.set(xlabel="arrays that are taken up or dropped in a training step, in order", ylabel="held [B]")
-    ax.set(xlim=(0, place[-1]), ylim=(0, 1.15 * total.max()))
-    ax.legend(loc="upper left", fontsize=8)
     return figure
