@@ -27,24 +27,14 @@ Rajbhandari et al. 2020 (sharding).
 
 from collections.abc import Callable
 
-import emulated_reference as parts
+import emulated_parts as parts
 import numpy as np
 import pandas as pd
 from emulated_mixture import ShardedMixture
-from emulated_reference import (
-    DEFAULT_OPTIMIZER,
-    Projected,
-    SgdMomentum,
-    Tensors,
-    TransformerTraining,
-    Weights,
-    random_tokens,
-    starting_weights,
-)
+from emulated_parts import Projected, Tensors, Weights, random_tokens, starting_weights
 from emulated_shards import ShardedParameters, Values
 
 from railcore.engines.emulator.ranks import SCALE_OUT, SCALE_UP, EmulatedRanks, TransferLabel
-from railcore.facts.arguments import checked
 from railcore.facts.checks import Ints
 from railcore.training.parallelism import Strategy
 from railcore.training.pipeline_schedule import schedule
@@ -70,17 +60,8 @@ class ShardedTransformer:
         Bytes of what is sent, and variants.
     hb_domain_size
         Ranks of an HB domain (scale-up or NVLink domain).
-    optimizer
-        Rate and momentum.
-
-    Raises
-    ------
-    ValueError
-        As `Strategy.check`, for experts in parallel blocks or of unequal load, and for a vocabulary or positions that
-        the tensor ranks do not divide.
     """
 
-    @checked
     def __init__(
         self,
         model: Transformer,
@@ -89,11 +70,10 @@ class ShardedTransformer:
         weights: Weights | None = None,
         options: TrafficOptions = DEFAULT_OPTIONS,
         hb_domain_size: int = 8,
-        optimizer: SgdMomentum = DEFAULT_OPTIMIZER,
     ) -> None:
         strategy.check(model, global_batch)
         self.model, self.strategy, self.global_batch, self.options = model, strategy, global_batch, options
-        self.optimizer, self.steps = optimizer, 0
+        self.steps = 0
         self.ranks = EmulatedRanks(strategy.gpus, hb_domain_size, options.activation_bytes)
         weights = starting_weights(model) if weights is None else weights
         self.parameters = ShardedParameters(model, strategy, options, self.ranks, weights)
@@ -108,12 +88,6 @@ class ShardedTransformer:
 
     def step(self, tokens: Ints) -> float:
         """One training step on tokens [batch, s + 1]: the mean loss before it."""
-        shape = (self.global_batch, self.model.sequence_length + 1)
-        if tokens.shape != shape:
-            raise ValueError(f"tokens have shape {tokens.shape}: give {shape}, a target behind each sequence")
-        if tokens.min() < 0 or tokens.max() >= self.model.vocabulary:
-            most = self.model.vocabulary - 1
-            raise ValueError(f"tokens are {tokens.min()} to {tokens.max()}: give 0 to {most}, the vocabulary")
         p, v, m = self.strategy.pipeline, self.strategy.interleave, self.strategy.microbatches(self.global_batch)
         self._tokens, self._losses = tokens, {}
         self.parameters.begin_step()
@@ -121,18 +95,15 @@ class ShardedTransformer:
         for event in order[order["event"] == "compute"].itertuples():
             run: Callable[[int, int], None] = self._forward if event.direction == "forward" else self._backward
             run(event.chunk * p + event.stage, event.microbatch)
-        self.parameters.update(self.optimizer)
+        self.parameters.update()
         self.steps += 1
         label = TransferLabel("after", "loss")
         return float(next(iter(self.parameters.together("all_reduce", "replica", self._losses, label).values()))[0])
 
-    def training(self, batches: Ints) -> TransformerTraining:
-        """A step for each of the batches [steps, batch, s + 1]: losses, the last gradients, and the weights."""
-        losses = [self.step(tokens) for tokens in batches]
-        found = [self.parameters.collected(what) for what in ("summed", "shard")]
-        if self.model.tied_embeddings:
-            found = [{unit: each for unit, each in whole.items() if unit != "output"} for whole in found]
-        return TransformerTraining(losses, *found)
+    def collected(self, what: str) -> Weights:
+        """Whole tensors, tied ones once: "shard" (the weights) or "summed" (gradients of the last step)."""
+        found = self.parameters.collected(what)
+        return {unit: each for unit, each in found.items() if not (self.model.tied_embeddings and unit == "output")}
 
     def comparison(self) -> pd.DataFrame:
         """Bytes of a step as sent and as `transfers` predicts them: kind, phase, operation, link, both bytes.
@@ -466,36 +437,20 @@ class ShardedTransformer:
         return dx
 
 
-@checked
+def one_rank_step(model: Transformer, weights: Weights, tokens: Ints) -> tuple[float, Weights]:
+    """Loss of all sequences at once on one rank, which sends nothing, and its gradients."""
+    run = ShardedTransformer(model, Strategy(micro_batch=len(tokens)), len(tokens), weights)
+    return run.step(tokens), run.collected("summed")
+
+
 def transformer_transfers(
     model: Transformer,
     strategy: Strategy,
     global_batch: int,
     options: TrafficOptions = DEFAULT_OPTIONS,
     hb_domain_size: int = 8,
-    seed: int = 0,
 ) -> pd.DataFrame:
-    """One step of a small transformer on simulated ranks: bytes sent beside bytes predicted.
-
-    Parameters
-    ----------
-    model, strategy, global_batch, options
-        As in `transfers.step_transfers`.
-    hb_domain_size
-        Ranks of an HB domain (scale-up or NVLink domain).
-    seed
-        Of weights and tokens.
-
-    Returns
-    -------
-    Columns kind, phase, operation, link ("scale-up", "scale-out"), emulated_bytes, predicted_bytes; of all ranks.
-
-    Raises
-    ------
-    ValueError
-        As `ShardedTransformer`.
-    """
-    weights = starting_weights(model, seed)
-    run = ShardedTransformer(model, strategy, global_batch, weights, options, hb_domain_size)
-    run.step(random_tokens(model, global_batch, seed))
+    """`comparison` of a step from random weights and tokens."""
+    run = ShardedTransformer(model, strategy, global_batch, options=options, hb_domain_size=hb_domain_size)
+    run.step(random_tokens(model, global_batch))
     return run.comparison()

@@ -6,9 +6,9 @@ from each rank (`expert_positions`): this is the uniform load that `transfers` c
 comes back, so that they are not sent. Each tensor rank adds 1 / t of an expert's bias behind the last matrix.
 """
 
-import emulated_reference as parts
+import emulated_parts as parts
 import numpy as np
-from emulated_reference import Tensors
+from emulated_parts import Tensors
 from emulated_shards import ShardedParameters, Values
 
 from railcore.engines.emulator.ranks import TransferLabel

@@ -1,12 +1,12 @@
-"""Weights, gradients and optimizer of a transformer on simulated ranks: which rank holds what, and how it is exchanged.
+"""Weights and gradients of a transformer on simulated ranks: which rank holds what, and how it is exchanged.
 
 A rank keeps each unit of the model (a layer, the embedding, ...) as one flat array:
 
 - t tensor ranks split heads, columns and rows of the feed-forward, rows of the vocabulary and of the positions. Norms
   and biases behind a sum are copied on all of them, heads of keys and values where t is more than k.
 - e expert ranks split the experts of a mixture, the c d / e that hold the same ones are replicas for them.
-- c d replicas (context and data ranks) hold all else alike. By sharding, replicas share the optimizer's velocity, the
-  gradients and the weights among them, equal parts of each unit, filled with zeros where that is no whole number.
+- c d replicas (context and data ranks) hold all else alike. By sharding, replicas share the update, the gradients and
+  the weights among them, equal parts of each unit, filled with zeros where that is no whole number.
 
 Each tensor rank exchanges over the replicas all that it holds, copies too, as Megatron-LM does and `transfers` counts.
 Where the tensor ranks have parts of a copy's gradient these are summed first (kind "copies", which `transfers` leaves
@@ -18,13 +18,7 @@ A unit is exchanged at a time; `transfers` counts those of a stage as one messag
 from typing import Any, NamedTuple
 
 import numpy as np
-from emulated_reference import (
-    SgdMomentum,
-    Tensors,
-    Weights,
-    expert_positions,
-    unit_shapes,
-)
+from emulated_parts import Tensors, Weights, unit_shapes
 
 from railcore.engines.emulator.ranks import EmulatedRanks, TransferLabel
 from railcore.facts.checks import Floats
@@ -32,6 +26,7 @@ from railcore.training.parallelism import GROUP_KINDS, Strategy
 from railcore.training.transfers import TrafficOptions
 from railcore.training.transformer import Transformer
 
+RATE = 0.1  # of learning
 Values = dict[int, Floats]  # an array of each rank
 _SPLIT_AXIS = dict.fromkeys(("q", "k", "v", "up", "gate"), 1) | dict.fromkeys(
     ("o", "down", "q_bias", "k_bias", "v_bias", "up_bias", "gate_bias", "embedding", "positions", "output"), 0
@@ -56,7 +51,7 @@ class _Layout(NamedTuple):
 
 
 class ShardedParameters:
-    """Weights, gradients and velocity of a model on the ranks of a strategy.
+    """Weights and gradients of a model on the ranks of a strategy.
 
     Parameters
     ----------
@@ -66,11 +61,6 @@ class ShardedParameters:
         Where they are held, and what logs the exchanges.
     weights
         What the model starts with.
-
-    Raises
-    ------
-    ValueError
-        For weights of another model, and what the tensor ranks cannot split evenly.
     """
 
     def __init__(
@@ -81,8 +71,6 @@ class ShardedParameters:
         ranks: EmulatedRanks,
         weights: Weights,
     ) -> None:
-        _check_shape(model, strategy, options)
-        _check_weights(model, weights)
         self.model, self.strategy, self.options, self.ranks = model, strategy, options, ranks
         self.place = {name: each.tolist() for name, each in strategy.coordinates(np.arange(strategy.gpus)).items()}
         self.groups: dict[str, list[list[int]]] = {kind: strategy.groups(kind).tolist() for kind in GROUP_KINDS}
@@ -160,7 +148,7 @@ class ShardedParameters:
             self._reduce(unit, "backward", microbatch)
         self.release(unit)
 
-    def update(self, optimizer: SgdMomentum) -> None:
+    def update(self) -> None:
         """After the last pass: sum gradients that are not summed yet, update weights and gather the new ones."""
         if not self.sharded_gradients:
             self._sum_tied("gradients")
@@ -172,8 +160,7 @@ class ShardedParameters:
             shards = {}
             for rank in self.unit_ranks(unit):
                 shards[rank] = self.ranks.held(rank, f"shard {unit}")
-                velocity = self.ranks.held(rank, f"velocity {unit}")
-                optimizer.update(shards[rank], velocity, self.ranks.held(rank, f"summed {unit}"))
+                shards[rank] -= RATE * self.ranks.held(rank, f"summed {unit}")
             if self.strategy.sharding != "weights":
                 self._spread(unit, shards, self._label(unit, "after", self.options.weight_bytes))
 
@@ -250,7 +237,7 @@ class ShardedParameters:
         return _Layout(places, stop, sections)
 
     def _start(self, rank: int, unit: str, tensors: Tensors) -> None:
-        """Hold a rank's weights of a unit, the shard that it updates, and its velocity."""
+        """Hold a rank's weights of a unit, and the shard that it updates."""
         layout, bytes_each = self._layouts[unit], self.options.weight_bytes
         flat = np.zeros(layout.size)
         for name, view in layout.views(flat).items():
@@ -260,7 +247,6 @@ class ShardedParameters:
             group = self._row(self._replica_kind(unit), rank)
             shard = np.split(self._filled(unit, shard), len(group))[group.index(rank)].copy()
         self.ranks.hold(rank, f"shard {unit}", shard, bytes_each)
-        self.ranks.hold(rank, f"velocity {unit}", np.zeros_like(shard), self.options.gradient_bytes)
         if self.strategy.sharding != "weights":
             self.ranks.hold(rank, f"weights {unit}", flat, bytes_each)
 
@@ -344,30 +330,3 @@ class ShardedParameters:
         layer = int(unit.split()[1]) if unit[-1].isdigit() else None
         kind = "data" if layer is not None else self._counted("data")
         return TransferLabel(phase, kind, layer, microbatch, element_bytes)
-
-
-def _check_weights(model: Transformer, weights: Weights) -> None:
-    """Raises ValueError for weights of another model."""
-    shapes = {unit: {name: each.shape for name, each in tensors.items()} for unit, tensors in weights.items()}
-    wanted = unit_shapes(model)
-    for unit in {**wanted, **shapes}:
-        if shapes.get(unit) != wanted.get(unit):
-            raise ValueError(
-                f"weights of {unit!r} have shapes {shapes.get(unit)}, and {model.name} {wanted.get(unit)}: "
-                "give starting_weights(model), or weights of this model"
-            )
-
-
-def _check_shape(model: Transformer, strategy: Strategy, options: TrafficOptions) -> None:
-    """Raises ValueError for what the emulator cannot split evenly."""
-    t, sliced = strategy.tensor, strategy.sequence_parallel
-    if model.experts:
-        expert_positions(model, model.sequence_length // (strategy.context * (t if sliced else 1)))
-    for name in ("vocabulary", "positions"):
-        if (rows := getattr(model, name)) % t:
-            raise ValueError(f"{name} is {rows}: give a multiple of tensor {t}, such as {-(-rows // t) * t}")
-    if model.positions and model.positions < model.sequence_length:
-        raise ValueError(f"positions is {model.positions}: give 0, or sequence_length {model.sequence_length} or more")
-    tokens = model.sequence_length // strategy.context * strategy.micro_batch
-    if options.scatter_gather and not sliced and tokens * model.hidden % t:
-        raise ValueError(f"scatter_gather is True with tensor {t}: give hidden a multiple of it, not {model.hidden}")

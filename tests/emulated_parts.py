@@ -1,7 +1,7 @@
-"""A transformer trained by one rank in float64: forward pass, loss, backward pass by hand, update.
+"""Parts of a transformer in float64, each with its backward pass by hand: norm, attention, feed-forward, experts.
 
-Its parts (norm, projections, causal attention, feed-forward, rows of a table) take slices of weights as well: a rank of
-`emulated_block` calls them with its heads, its columns and its rows of the vocabulary.
+They take slices of weights as well: a rank of `emulated_block` calls them with its heads, its columns and its rows of
+the vocabulary.
 
 Activations are [sequence, batch, ...]: s positions, b sequences. Weights are named by unit ("embedding", "positions",
 "layer 0" ..., "last norm", "output") and then by tensor: q [h, a, d], k and v [h, k, d], o [a, d, h]; up and, where
@@ -14,47 +14,17 @@ tokens go to experts by their position, position j to j k ... j k + k - 1 modulo
 many; the router's chances (softmax over all experts) weight what they give.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from railcore.facts.arguments import checked
 from railcore.facts.checks import Floats, Ints
 from railcore.training.transformer import Transformer
 
 Tensors = dict[str, Floats]
 Weights = dict[str, Tensors]
 _EPSILON = 1e-5  # of a norm
-_MOST_PARAMETERS = 10**7  # that a model may have: all ranks are in the memory of one computer
-_NOT_EMULATED = ("kv_rank", "window", "shared_hidden", "expert_groups")
 _GELU = np.sqrt(2 / np.pi), 0.044715
-
-
-@dataclass(frozen=True)
-class TransformerTraining:
-    """Loss of each step, gradients of the last one, and weights after it."""
-
-    losses: list[float]
-    gradients: Weights
-    weights: Weights
-
-
-@dataclass(frozen=True)
-class SgdMomentum:
-    """The optimizer: velocity = momentum velocity + gradient, weight = weight - rate velocity."""
-
-    rate: float = 0.1
-    momentum: float = 0.9
-
-    def update(self, weight: Floats, velocity: Floats, gradient: Floats) -> None:
-        """Change weight and velocity in place."""
-        velocity *= self.momentum
-        velocity += gradient
-        weight -= self.rate * velocity
-
-
-DEFAULT_OPTIMIZER = SgdMomentum()
 
 
 def operators(model: Transformer, layer: int = 0) -> tuple[tuple[str, ...], ...]:
@@ -69,12 +39,8 @@ def operators(model: Transformer, layer: int = 0) -> tuple[tuple[str, ...], ...]
 def unit_shapes(model: Transformer) -> dict[str, dict[str, tuple[int, ...]]]:
     """Shape of every tensor of a model by unit and name; the elements are `model.total_parameters`.
 
-    Raises ValueError for latent attention, windows, shared experts, limited groups and experts of another width.
+    Not of latent attention, windows, shared experts, limited groups and experts of another width.
     """
-    if found := [name for name in _NOT_EMULATED if getattr(model, name)]:
-        raise ValueError(f"{', '.join(found)} of {model.name} cannot be emulated: give a model without")
-    if model.expert_hidden != model.ffn_hidden:
-        raise ValueError(f"expert_hidden is {model.expert_hidden} ({model.name}): give ffn_hidden {model.ffn_hidden}")
     h, f, d = model.hidden, model.ffn_hidden, model.head_dim
     a, k = (model.heads, d), (model.kv_heads, d)
     heads: dict[str, tuple[int, ...]] = {"q": (h, *a), "k": (h, *k), "v": (h, *k), "o": (*a, h)}
@@ -100,19 +66,8 @@ def unit_shapes(model: Transformer) -> dict[str, dict[str, tuple[int, ...]]]:
     )
 
 
-@checked
 def starting_weights(model: Transformer, seed: int = 0) -> Weights:
-    """Random weights, all biases and norms other than 0 and 1.
-
-    Raises ValueError for a large model, and for experts in parallel blocks.
-    """
-    if model.total_parameters > _MOST_PARAMETERS:
-        raise ValueError(
-            f"model is {model.name} with {model.total_parameters:,} parameters: give one of at most "
-            f"{_MOST_PARAMETERS:,}, such as Transformer(...) with a few layers of hidden 64"
-        )
-    if model.experts and model.parallel_block:
-        raise ValueError(f"parallel_block is True with experts {model.experts} ({model.name}): give False")
+    """Random weights, all biases and norms other than 0 and 1."""
     rng = np.random.default_rng(seed)
 
     def drawn(unit: str, name: str, shape: tuple[int, ...]) -> Floats:
@@ -125,7 +80,6 @@ def starting_weights(model: Transformer, seed: int = 0) -> Weights:
     return {unit: {name: drawn(unit, name, shape) for name, shape in shapes.items()} for unit, shapes in units}
 
 
-@checked
 def random_tokens(model: Transformer, global_batch: int, seed: int = 0) -> Ints:
     """Sequences of random tokens [batch, s + 1]: each position's target is the next token."""
     shape = (global_batch, model.sequence_length + 1)
@@ -334,12 +288,8 @@ def expert_chances_backward(by_chance: Floats, chances: Floats, n: Floats, w: Te
 def expert_positions(model: Transformer, positions: int, first: int = 0) -> Ints:
     """Positions whose tokens go to each expert [E, positions k / E], counted from `first`, the place of the first one.
 
-    Raises ValueError where they are not equally many.
+    E divides positions k: all experts have equally many.
     """
-    if positions * model.top_k % model.experts:
-        raise ValueError(
-            f"experts is {model.experts}: give a divisor of top_k times a rank's positions, {model.top_k} x {positions}"
-        )
     place, choice = np.indices((positions, model.top_k)).reshape(2, -1)
     expert = ((place + first) * model.top_k + choice) % model.experts
     return place[np.argsort(expert, kind="stable")].reshape(model.experts, -1)
@@ -374,117 +324,3 @@ def add_table_rows(table: Floats, index: Ints, gradient: Floats, first: int = 0)
     local = index - first
     here = (local >= 0) & (local < len(table))
     np.add.at(table, local[here], gradient[here])
-
-
-def unsharded_transformer_step(model: Transformer, weights: Weights, tokens: Ints) -> tuple[float, Weights]:
-    """Mean cross-entropy of all tokens [batch, s + 1] at once, and its gradients."""
-    g = zeros_like(weights)
-    table, tied = ("embedding" if model.tied_embeddings else "output"), weights["embedding"]["embedding"]
-    words, targets = tokens[:, :-1].T, tokens[:, 1:].T
-    places = np.broadcast_to(np.arange(len(words))[:, None], words.shape)
-    x, inputs = table_rows(tied, words), []
-    if model.positions:
-        x = x + table_rows(weights["positions"]["positions"], places)
-    for i in range(model.layers):
-        inputs.append(x)
-        x = _layer(model, i, x, weights)[0]
-    n = normalise(x, weights["last norm"])
-    logits = n @ weights[table][table].T
-    logits -= logits.max(axis=-1, keepdims=True)
-    chances = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
-    loss = float(-np.log(np.take_along_axis(chances, targets[..., None], -1)).mean())
-    chances[(*np.indices(targets.shape), targets)] -= 1
-    chances /= targets.size
-    g[table][table] += np.tensordot(chances, n, ((0, 1), (0, 1)))
-    dx = normalise_backward(chances @ weights[table][table], x, weights["last norm"], g["last norm"])
-    for i in reversed(range(model.layers)):
-        dx = _layer_backward(model, i, dx, inputs[i], weights, g)
-    add_table_rows(g["embedding"]["embedding"], words, dx)
-    if model.positions:
-        add_table_rows(g["positions"]["positions"], places, dx)
-    return loss, g
-
-
-def _layer(model: Transformer, layer: int, x: Floats, weights: Weights) -> tuple[Floats, list[Floats]]:
-    """Output of a layer, and the input of each of its norms."""
-    w, inputs = weights[f"layer {layer}"], []
-    for i, branches in enumerate(operators(model, layer)):
-        inputs.append(x)
-        n, y = normalise(x, w, i), x
-        if "attention" in branches:
-            qkv = project(n, w)
-            y = y + np.tensordot(attended(qkv, attention_scores(qkv)), w["o"], 2) + w.get("o_bias", 0.0)
-        if "ffn" in branches:
-            y = y + widened(n, w)["wide"] @ w["down"] + w.get("down_bias", 0.0)
-        if "experts" in branches:
-            chances, y = expert_chances(n, w), y.copy()
-            for expert, places in enumerate(expert_positions(model, len(n))):
-                own = one_expert(weights[f"experts {layer}"], expert)
-                found = widened(n[places], own)["wide"] @ own["down"] + own.get("down_bias", 0.0)
-                y[places] += chances[places, :, expert, None] * found
-        x = y
-    return x, inputs
-
-
-def _layer_backward(model: Transformer, layer: int, dy: Floats, x: Floats, weights: Weights, g_all: Weights) -> Floats:
-    w, g, inputs = weights[f"layer {layer}"], g_all[f"layer {layer}"], _layer(model, layer, x, weights)[1]
-    for i, branches in reversed(list(enumerate(operators(model, layer)))):
-        n, dn = normalise(inputs[i], w, i), np.zeros_like(dy)
-        for bias in [name for name in ("o_bias", "down_bias") if name in w]:
-            if {"o_bias": "attention", "down_bias": "ffn"}[bias] in branches:
-                g[bias] += dy.sum(axis=(0, 1))
-        if "attention" in branches:
-            qkv = project(n, w)
-            scores = attention_scores(qkv)
-            of_heads = output_backward(dy, attended(qkv, scores), w, g)
-            dn += project_backward(n, attended_backward(of_heads, qkv, scores), w, g)
-        if "ffn" in branches:
-            dn += widened_backward(dy, n, widened(n, w), w, g)
-        if "experts" in branches:
-            chances = expert_chances(n, w)
-            by_chance = np.zeros_like(chances)
-            for expert, places in enumerate(expert_positions(model, len(n))):
-                own, by_own = (one_expert(each[f"experts {layer}"], expert) for each in (weights, g_all))
-                kept, d_found = widened(n[places], own), dy[places] * chances[places, :, expert, None]
-                found = kept["wide"] @ own["down"] + own.get("down_bias", 0.0)
-                by_chance[places, :, expert] = (dy[places] * found).sum(axis=-1)
-                if "down_bias" in own:
-                    by_own["down_bias"] += d_found.sum(axis=(0, 1))
-                dn[places] += widened_backward(d_found, n[places], kept, own, by_own)
-            dn += expert_chances_backward(by_chance, chances, n, w, g)
-        dy = dy + normalise_backward(dn, inputs[i], w, g, i)
-    return dy
-
-
-def zeros_like(weights: Weights) -> Weights:
-    """Zeros of the shapes of weights."""
-    return {unit: {name: np.zeros_like(each) for name, each in tensors.items()} for unit, tensors in weights.items()}
-
-
-def train_unsharded(
-    model: Transformer, weights: Weights, batches: Ints, optimizer: SgdMomentum = DEFAULT_OPTIMIZER
-) -> TransformerTraining:
-    """Train on one rank: a step for each of the batches [steps, batch, s + 1]; `weights` are left as they are.
-
-    Parameters
-    ----------
-    model, weights
-        The model, and what it starts with.
-    batches
-        Tokens of each step.
-    optimizer
-        Its rate and momentum.
-
-    Returns
-    -------
-    Losses, the last step's gradients, and the weights in the end.
-    """
-    weights = {unit: {name: each.copy() for name, each in tensors.items()} for unit, tensors in weights.items()}
-    velocity, losses, gradients = zeros_like(weights), [], zeros_like(weights)
-    for tokens in batches:
-        loss, gradients = unsharded_transformer_step(model, weights, tokens)
-        losses.append(loss)
-        for unit, tensors in weights.items():
-            for name, weight in tensors.items():
-                optimizer.update(weight, velocity[unit][name], gradients[unit][name])
-    return TransformerTraining(losses, gradients, weights)
