@@ -28,7 +28,6 @@ from railcore.engines.transport.hashing import live_paths
 from railcore.engines.transport.kernel import congestion, layout, slots
 from railcore.engines.transport.packets import ACKNOWLEDGED
 from railcore.engines.transport.transports import transport_names
-from railcore.facts import catalog
 from railcore.facts.units import Gbps
 
 LINK = 100 * Gbps
@@ -125,7 +124,11 @@ def test_every_slot_of_a_run_obeys_the_laws(case):
 @pytest.mark.parametrize("name", sorted(MIXES))
 def test_a_flow_alone_takes_what_links_and_bytes_ask_for(name):
     unpaid = 300 * (1 / MIXES[name].credit_rate - 1) if MIXES[name].control == "credits" else 0  # slots without credit
-    for fabric in (leaf_spine(8, 4, LINK), three_tier(16, 4, LINK), leaf_spine(8, 4, LINK, switch_latency_s=3e-7)):
+    for fabric in (
+        leaf_spine(8, 4, LINK),
+        three_tier(16, 4, LINK),
+        leaf_spine(8, 4, LINK, switch_latency_s=3e-7, nic_latency_s=2e-6),
+    ):
         for destination in (1, 2, fabric.hosts - 1):
             flow = Flows([0], [destination], 300 * PACKET, 5e-6)
             run = simulate_packets(fabric, flow, MIXES[name])
@@ -150,14 +153,6 @@ def test_runs_follow_their_seed(name):
     one, same, other = (simulate_packets(fabric, flows, MIXES[name], seed=seed) for seed in (5, 5, 6))
     assert np.array_equal(one.completion_s, same.completion_s) and one.tallies == same.tallies
     assert not np.array_equal(one.completion_s, other.completion_s)
-
-
-def test_no_port_of_a_larger_run_is_faster_than_its_link():
-    fabric = leaf_spine(64, 8, LINK).degraded(0.2, 1, 0.5)
-    for name in NAMES:
-        run = simulate_packets(fabric, permutation(64, 1e6, seed=2), MIXES[name])
-        assert np.all(run.port_packets <= fabric.rates * run.slots + 1)
-        assert run.completion_s.max() >= optimum_s(fabric, permutation(64, 1e6, seed=2), ACKNOWLEDGED)
 
 
 def test_spraying_is_no_worse_than_a_single_path_and_pauses_cost_most():
@@ -243,14 +238,6 @@ def test_later_starts_and_many_flows_of_a_host():
         assert optimum_s(fabric, many, ACKNOWLEDGED) <= run.completion_s.max() < 2.5 * run.slot_s * 7 * 25 + 3e-5
 
 
-def test_incasts_end_near_the_time_of_the_receivers_link():
-    fabric = leaf_spine(64, 8, LINK)
-    for name in ("NDP", "UEC RCCC", "UEC NSCC", "RoCEv2"):
-        flows = incast(32, 5, 1e6, 64, 1e-5, seed=2)
-        run = simulate_packets(fabric, flows, MIXES[name])
-        assert 1 - 1e-9 <= (flows.start_s + run.completion_s).max() / optimum_s(fabric, flows, ACKNOWLEDGED) < 1.05
-
-
 def test_planes_carry_a_flow_together_and_a_single_path_takes_one():
     one, four = leaf_spine(32, 8, LINK), leaf_spine(32, 8, LINK, planes=4)
     flows = permutation(32, 2e6, seed=1)
@@ -324,57 +311,22 @@ def _only(**fields):
         ({"queue_packets": 30, "mark_high_packets": 37}, "queue_packets is 30: give at least 37, or at most 30"),
         ({"overflow": "pause"}, "mark_high_packets is 0"),
         ({"overflow": "pause", "marking": False, "buffer_packets": 14}, "buffer_packets is 14: give at least 15"),
+        ({"control": "none of these"}, "control"),
         ({"fair": math.nan}, "fair is nan"),
-        ({"dcqcn_step_Bps": -1.0}, "dcqcn_step_Bps is -1"),
         ({"mark_low_packets": 4, "mark_high_packets": 3}, r"mark_high_packets is 3: give at least"),
-        ({"mark_low_share": 0.9}, r"mark_high_share is 0.8: give at least 0.9"),
         (
             {"overflow": "pause", "resume_packets": 15},
             r"pause_packets is 15: give at least 16, or at most 14 for res",
         ),
         ({"recovery": "go-back-n"}, r"balancing is 'oblivious': go-back-n needs"),
         ({"recovery": "go-back-n", "balancing": "single path", "control": "pulls"}, r"control is 'pulls': go-back-n"),
-        ({"cut": 0.0}, "cut"),
         ({"mark_probability": 1.5}, "mark_probability"),
         ({"sack_packets": 0}, "sack_packets"),
-        ({"queue_packets": -1}, "queue_packets"),
     ],
 )
 def test_a_transport_that_cannot_be_is_refused(change, message):
     with pytest.raises(ValueError, match=message):
         replace(PLAIN, **change)
-
-
-@pytest.mark.parametrize("field", ["control", "balancing", "overflow", "recovery"])
-def test_unknown_names_are_refused_with_those_that_exist(field):
-    with pytest.raises(catalog.UnknownName, match=field):
-        replace(PLAIN, **{field: "none of these"})
-    with pytest.raises(catalog.UnknownName, match="none of these"):
-        transport("none of these")
-
-
-def test_runs_that_cannot_be_are_refused():
-    fabric, flows = leaf_spine(8, 4, LINK), permutation(8, 1e5)
-    with pytest.raises(ValueError, match="loss is 1"):
-        simulate_packets(fabric, flows, transport("NDP"), loss=1.0)
-    with pytest.raises(ValueError, match=r"4,096 entropies of all planes: at most 2,048"):
-        simulate_packets(fabric, flows, replace(transport("spraying"), entropies=4096))
-    with pytest.raises(ValueError, match=r"packets of a flow: at most"):
-        simulate_packets(fabric, Flows([0], [7], 1e12), transport("spraying"))
-    with pytest.raises(ValueError, match="cannot be reached"):
-        simulate_packets(leaf_spine(8, 4, LINK).degraded(1.0), flows, transport("spraying"))
-    with pytest.raises(ValueError, match="seed"):
-        simulate_packets(fabric, flows, transport("spraying"), seed=-1)
-
-
-def test_the_first_window_and_queue_follow_the_bandwidth_delay_product():
-    for latency in (1e-6, 4e-6):
-        fabric = leaf_spine(8, 4, LINK, link_latency_s=latency)
-        run = simulate_packets(
-            fabric, Flows([0, 1, 2], [7, 7, 7], 4e6), replace(transport("single path"), marking=False)
-        )
-        rtt = single_flow_s(fabric, Flows([0], [7], 1.0), Framing(acknowledged=True, header_bytes=64))[0]
-        assert run.tallies["deepest_queue"] == np.ceil(rtt / run.slot_s) or run.tallies["trimmed"] == 0
 
 
 @pytest.mark.parametrize("rtt_s", [60e-3, 8e-6])
@@ -448,20 +400,16 @@ def test_numbers_of_a_transport_become_slots_and_packets():
     assert options_of(fabric, dcqcn_least_share=0.01).least_rate == 0.01
 
 
-def test_a_pausing_switch_needs_room_for_what_still_comes_and_a_mark_room_in_the_queue():
-    far, flows = leaf_spine(8, 4, LINK, link_latency_s=7.5e-3), permutation(8, 1e5)
+def test_what_a_fabric_has_no_room_or_path_for_is_refused():
+    far, near, flows = leaf_spine(8, 4, LINK, link_latency_s=7.5e-3), leaf_spine(8, 4, LINK), permutation(8, 1e5)
     with pytest.raises(ValueError, match=r"buffer_packets is 600: a link of this length sends on until 45,\d+ wait"):
         simulate_packets(far, flows, transport("RoCEv2"))
     with pytest.raises(ValueError, match="mark_high_packets is 500: the queue has room for 29"):
-        simulate_packets(leaf_spine(8, 4, LINK), flows, transport("UEC NSCC", mark_high_packets=500))
-
-
-def test_latencies_of_nics_count_twice_each_way():
-    fabric, flows = leaf_spine(8, 4, LINK, nic_latency_s=2e-6), Flows([0], [7], 4e5)
-    run = simulate_packets(fabric, flows, transport("NDP"))
-    plain = simulate_packets(leaf_spine(8, 4, LINK), flows, transport("NDP"))
-    assert run.completion_s == pytest.approx(single_flow_s(fabric, flows, ACKNOWLEDGED))
-    assert run.completion_s[0] - plain.completion_s[0] == pytest.approx(8e-6)
+        simulate_packets(near, flows, transport("UEC NSCC", mark_high_packets=500))
+    with pytest.raises(ValueError, match=r"4,096 entropies of all planes: at most 2,048"):
+        simulate_packets(near, flows, transport("spraying", entropies=4096))
+    with pytest.raises(ValueError, match="cannot be reached"):
+        simulate_packets(near.degraded(1.0), flows, transport("spraying"))
 
 
 def test_a_flowlet_is_on_one_plane_at_a_time():

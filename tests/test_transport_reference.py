@@ -61,16 +61,6 @@ def test_a_case_reads_the_same_from_a_file(tmp_path):
         runs_of_cases([replace(SMALL, seed=1)], pd.read_csv(path))
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [({"pattern": "ring"}, "pattern"), ({"options": "paths 8"}, "name=value"), ({"degraded": 2.0}, "degraded"),
-     ({"hosts": 1.5}, "hosts")],
-)  # fmt: skip
-def test_bad_cases_are_refused(change, message):
-    with pytest.raises(ValueError, match=message):
-        replace(SMALL, **change)
-
-
 def test_patterns_have_their_flows():
     assert len(replace(SMALL, pattern="incast", members=5).flows()) == 5
     assert len(replace(SMALL, pattern="all to all", members=4).flows()) == 4 * 4 * 3

@@ -14,9 +14,7 @@ from railcore.engines.transport import (
     Flows,
     Framing,
     SharedLinks,
-    all_to_all,
     ecmp_paths,
-    entropy_paths,
     fair_sharing,
     ideal_spraying,
     incast,
@@ -56,26 +54,24 @@ def cases(draw):
 
 
 def runs(fabric, flows, **options):
-    """Single path, several paths, ideal spraying of both kinds."""
+    """Single path and ideal spraying."""
     return [
         fair_sharing(fabric, flows, ecmp_paths(fabric, flows), **options),
-        fair_sharing(fabric, flows, entropy_paths(fabric, flows, 3), **options),
         ideal_spraying(fabric, flows, **options),
-        ideal_spraying(fabric, flows, even=True, **options),
     ]
 
 
 def rates_of(links, active=None):
     """Fair rates of `SharedLinks` by the textbook."""
-    return fair_rates(links.port, links.weight, links.capacity_Bps, active)
+    return fair_rates(links.port, links.capacity_Bps, active)
 
 
 def shares_of(links):
     """Share of each flow on each link; shape [flows, ports]."""
     shares = np.zeros((len(links.port), len(links.capacity_Bps)))
     for f, row in enumerate(links.port):
-        for u, p in enumerate(row):
-            shares[f, p] += links.weight[f, u] if p >= 0 else 0
+        for p in row:
+            shares[f, p] += p >= 0
     return shares
 
 
@@ -139,8 +135,8 @@ def test_the_order_of_flows_does_not_matter(case, seed):
 def test_twice_the_bytes_and_starts_take_twice_as_long(case):
     for run in runs(*case):
         links = run.links
-        double = SharedLinks(links.port, links.weight, links.capacity_Bps, 2 * links.wire_bytes, 2 * links.start_s)
-        fast = SharedLinks(links.port, links.weight, 2 * links.capacity_Bps, 2 * links.wire_bytes, links.start_s)
+        double = SharedLinks(links.port, links.capacity_Bps, 2 * links.wire_bytes, 2 * links.start_s)
+        fast = SharedLinks(links.port, 2 * links.capacity_Bps, 2 * links.wire_bytes, links.start_s)
         assert double.finish_s() == pytest.approx(2 * links.finish_s(), rel=1e-9)
         assert fast.finish_s() == pytest.approx(links.finish_s(), rel=1e-9)
 
@@ -159,20 +155,20 @@ def test_compiled_loops_give_what_plain_ones_give(monkeypatch):
 
 def test_a_long_flow_over_two_links_gets_half_of_each():
     port = np.array([[0, 1], [0, -1], [1, -1]])
-    links = SharedLinks(port, np.ones((3, 2)), np.array([1.0, 1.0]), np.array([2.0, 1.0, 2.0]), np.zeros(3))
+    links = SharedLinks(port, np.array([1.0, 1.0]), np.array([2.0, 1.0, 2.0]), np.zeros(3))
     assert rates_of(links) == pytest.approx([0.5, 0.5, 0.5])
     assert rates_of(links, [True, False, True]) == pytest.approx([0.5, 0, 0.5])
     assert links.finish_s() == pytest.approx([4, 2, 4])  # the second link stays full after the short one has ended
-    uneven = SharedLinks(port, np.ones((3, 2)), np.array([1.0, 3.0]), np.array([2.0, 1.0, 2.5]), np.zeros(3))
+    uneven = SharedLinks(port, np.array([1.0, 3.0]), np.array([2.0, 1.0, 2.5]), np.zeros(3))
     assert rates_of(uneven) == pytest.approx([0.5, 0.5, 2.5])
     assert uneven.finish_s() == pytest.approx([3, 2, 1])
 
 
 def test_a_flow_that_starts_later_takes_half_from_then_on():
-    links = SharedLinks(np.zeros((2, 1), int), np.ones((2, 1)), np.ones(1), np.array([1.0, 1.0]), np.array([0, 0.5]))
+    links = SharedLinks(np.zeros((2, 1), int), np.ones(1), np.array([1.0, 1.0]), np.array([0, 0.5]))
     assert links.finish_s() == pytest.approx([1.5, 2.0])
     assert finish_s(links) == pytest.approx([1.5, 2.0])
-    apart = SharedLinks(np.zeros((2, 1), int), np.ones((2, 1)), np.ones(1), np.array([1.0, 1.0]), np.array([0, 5.0]))
+    apart = SharedLinks(np.zeros((2, 1), int), np.ones(1), np.array([1.0, 1.0]), np.array([0, 5.0]))
     assert apart.finish_s() == pytest.approx([1, 6])
 
 
@@ -188,25 +184,15 @@ def test_an_incast_takes_the_time_of_all_its_bytes_into_one_port():
 @pytest.mark.parametrize("fabric", [leaf_spine(64, 8, LINK, planes=2), three_tier(54, 6, LINK)])
 def test_ideal_spraying_of_a_permutation_at_full_bisection_is_the_optimum(fabric):
     flows = permutation(fabric.hosts, 1e6)
-    for even in (False, True):
-        run = ideal_spraying(fabric, flows, even)
-        assert run.slowdown == pytest.approx(1)
-        assert run.completion_s.max() == pytest.approx(optimum_s(fabric, flows))
+    run = ideal_spraying(fabric, flows)
+    assert run.slowdown == pytest.approx(1)
+    assert run.completion_s.max() == pytest.approx(optimum_s(fabric, flows))
 
 
 def test_ideal_spraying_of_a_permutation_meets_the_optimum_of_oversubscribed_leaves():
     fabric = leaf_spine(64, 8, LINK, 4)
     flows = Flows(np.arange(64), (np.arange(64) + 8) % 64, 1e6)
     assert ideal_spraying(fabric, flows).completion_s == pytest.approx(optimum_s(fabric, flows))
-
-
-def test_spraying_over_every_path_once_is_even_spraying():
-    fabric, flows = three_tier(54, 6, LINK, 3), all_to_all(np.arange(0, 54, 6)[None], 1e5)
-    paths = np.tile(np.arange(fabric.paths), (len(flows), 1))
-    assert fair_sharing(fabric, flows, paths).completion_s == pytest.approx(ideal_spraying(fabric, flows).completion_s)
-    path = ecmp_paths(fabric, flows)
-    one = fair_sharing(fabric, flows, path[:, None]).completion_s
-    assert one == pytest.approx(fair_sharing(fabric, flows, path).completion_s)
 
 
 def test_the_last_flow_of_a_permutation_waits_for_the_most_loaded_link():
@@ -223,22 +209,10 @@ def test_the_last_flow_of_a_permutation_waits_for_the_most_loaded_link():
 def test_spraying_is_no_worse_than_a_single_path_on_average():
     fabric = leaf_spine(96, 8, LINK, 2)
     for load in (0.1, 0.5, 1.0):
-        single, several, ideal = (
-            np.mean([run.slowdown.mean() for run in each])
-            for each in zip(*(
-                (fair_sharing(fabric, flows, ecmp_paths(fabric, flows, seed)),
-                 fair_sharing(fabric, flows, entropy_paths(fabric, flows, 8, seed)), ideal_spraying(fabric, flows))
-                for seed in range(4) for flows in [permutation(96, 1e6, load, seed)]
-            ), strict=True)
-        )  # fmt: skip
-        assert 1 <= ideal <= several <= single
-
-
-def test_links_of_unequal_speed_hold_even_spraying_back_and_not_spraying_that_adapts():
-    fabric = leaf_spine(64, 8, LINK, 2).degraded(0.1, 2, 0.25)
-    flows = permutation(64, 1e6)
-    adapts, even = ideal_spraying(fabric, flows).slowdown, ideal_spraying(fabric, flows, even=True).slowdown
-    assert adapts.max() < even.max() and adapts.mean() < even.mean()
+        every = [permutation(96, 1e6, load, seed) for seed in range(4)]
+        single = [fair_sharing(fabric, flows, ecmp_paths(fabric, flows, seed)) for seed, flows in enumerate(every)]
+        ideal = [ideal_spraying(fabric, flows) for flows in every]
+        assert 1 <= np.mean([run.slowdown for run in ideal]) <= np.mean([run.slowdown for run in single])
 
 
 def test_a_flow_over_a_dead_link_never_ends_and_the_others_do():
@@ -262,14 +236,6 @@ def test_the_acknowledgement_counts_where_it_is_asked_for():
         assert there_and_back.slowdown == pytest.approx(1)
 
 
-def test_bad_paths_are_refused_by_name():
-    fabric, flows = leaf_spine(64, 8, LINK), permutation(64, 1e6)
-    for path, words in ((np.full(64, 8), "path"), (np.full(64, -1), "path"), (np.zeros(63), "path has shape"),
-                        (np.zeros((3, 64)), "path has shape"), (0, "path has shape")):  # fmt: skip
-        with pytest.raises(ValueError, match=words):
-            fair_sharing(fabric, flows, path)
-
-
 # --- compiled code
 
 
@@ -286,7 +252,7 @@ def test_numba_is_imported_where_a_loop_runs_and_its_code_is_kept(tmp_path):
     code = """
 from railcore.engines.transport import SharedLinks
 print("numba" in sys.modules)
-links = SharedLinks(np.zeros((2, 1), int), np.ones((2, 1)), np.ones(1), np.ones(2), np.zeros(2))
+links = SharedLinks(np.zeros((2, 1), int), np.ones(1), np.ones(2), np.zeros(2))
 print(links.finish_s().max(), "numba" in sys.modules)
 """
     assert run_python(code, tmp_path, RAILCORE_NO_JIT="1") == ["False", "2.0", "False"]
