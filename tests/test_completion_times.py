@@ -46,9 +46,9 @@ def test_the_tail_over_load_has_a_line_for_each_transport():
 
 def test_draws_and_thresholds_show_what_is_printed():
     loads = pd.DataFrame({"load": [6.0] * 3 + [7.0] * 6 + [8.0]})
-    bounds = pd.DataFrame({"load": [5.0, 6, 7, 8, 9], "product": [0, 0.3, 0.9, 0.98, 1]})
+    chances = pd.DataFrame({"load": [5.0, 6, 7, 8, 9], "chance": [0, 0.3, 0.9, 0.98, 1]})
     settings = pd.DataFrame({"setting": ["3 / 2"] * 2 + ["15 / 12"] * 2, "slowdown": [8.0, 9, 7, 8]})
-    figure = charts.last_flow_chances(loads, bounds, settings, 1e-3, {"single path": 7e-3, "RoCEv2": 9e-3})
+    figure = charts.last_flow_chances(loads, chances, settings, 1e-3, {"single path": 7e-3, "RoCEv2": 9e-3})
     left, right = figure.axes
     assert [bar.get_height() for bar in left.patches] == pytest.approx([0.3, 0.6, 0.1])
     assert any(np.allclose(line.get_xdata(), 7) for line in left.lines)

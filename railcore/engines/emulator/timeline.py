@@ -1,6 +1,6 @@
 """When emulated ranks compute and send: the logged events of a run, each started as early as it can be.
 
-A computation takes a unit of time, a step of a transfer what its slowest link takes. Rules:
+A computation takes a unit of time unless told otherwise, a step of a transfer what its slowest link takes. Rules:
 
 - a rank computes one thing at a time, in the logged order, and a micro-batch's next layer when its inputs are there;
 - a transfer of a micro-batch starts when all its ranks have computed what they send, one without a micro-batch (the
@@ -74,7 +74,6 @@ class RankTimeline:
 @checked
 def rank_timeline(
     ranks: EmulatedRanks,
-    forward_time: float = 1.0,
     backward_time: float = 1.0,
     scale_up_time: float = 0.0,
     scale_out_time: float = 0.0,
@@ -85,8 +84,8 @@ def rank_timeline(
     ----------
     ranks
         After a run.
-    forward_time, backward_time
-        Of one layer of one micro-batch; a recomputed pass takes forward_time [units].
+    backward_time
+        Of one layer of one micro-batch in the backward pass [units]; in the others it takes 1.
     scale_up_time, scale_out_time
         Of one step of a transfer [units].
 
@@ -99,17 +98,14 @@ def rank_timeline(
     ValueError
         For a time that is not a number of at least 0.
     """
-    times = {
-        name: float(checks.at_least(f"{name}_time", value))
-        for name, value in (("forward", forward_time), ("backward", backward_time))
-    }
+    backward = float(checks.at_least("backward_time", backward_time))
     links = {
         SCALE_UP: float(checks.at_least("scale_up_time", scale_up_time)),
         SCALE_OUT: float(checks.at_least("scale_out_time", scale_out_time)),
     }
     logged: list[Any] = [*ranks.computes, *ranks.logged_operations()]
     logged.sort(key=lambda event: event.order)
-    events = [_event(event, times, links) for event in logged]
+    events = [_event(event, backward, links) for event in logged]
     starts, steps = _started(events)
     rows = [
         (*event.place, event.ranks, event.link, event.bytes, start, start + event.duration, step)
@@ -146,10 +142,10 @@ class _Event(NamedTuple):
     duration: float
 
 
-def _event(logged: Any, times: Mapping[str, float], links: Mapping[str, float]) -> _Event:
+def _event(logged: Any, backward_time: float, links: Mapping[str, float]) -> _Event:
     if isinstance(logged, LoggedCompute):
         place = (logged.order, "compute", logged.phase, "compute", logged.layer, logged.microbatch)
-        own, duration = (logged.rank,), times["backward" if logged.phase == "backward" else "forward"]
+        own, duration = (logged.rank,), backward_time if logged.phase == "backward" else 1.0
         return _Event(place, own, own, own, logged.microbatch, "", 0.0, duration)
     place = (logged.order, logged.operation, logged.phase, logged.kind, logged.layer, logged.microbatch)
     group = logged.group

@@ -6,7 +6,7 @@ from railcore.engines.transport.hashing import (
     ecmp_paths,
     entropy_paths,
     flows_per_link,
-    most_loaded_bounds,
+    most_loaded_chances,
     most_loaded_links,
     subflows_needed,
 )

@@ -19,10 +19,10 @@ from railcore.facts.checks import at_least, one_of, positive, share, whole
 from railcore.network.topology import RailFabric
 
 PATTERNS = ("permutation", "incast", "all to all")
-_PERCENTILES = (1, 5, 10, 25, 40, 50, 60, 75, 90, 95, 99, 99.9)
-RANKS = {  # columns with completion times of a run: percentile
+_BETWEEN = (1, 5, 10, 25, 40, 50, 60, 75, 90, 95, 99, 99.9)
+PERCENTILES = {  # columns with completion times of a run: percent of the flows that are complete
     "first_s": 0.0,
-    **{f"p{rank:g}_s".replace(".", ""): rank for rank in _PERCENTILES},
+    **{f"p{percent:g}_s".replace(".", ""): percent for percent in _BETWEEN},
     "last_s": 100.0,
 }
 
@@ -214,12 +214,12 @@ def run_case(case: TransportCase, simulate: Callable[..., Any] | None = None) ->
     )
     ends = sent.start_s - sent.start_s.min() + run.completion_s
     done = ends.reshape(-1, case.subflows).max(1)
-    times = np.percentile(done, list(RANKS.values())).tolist()
+    times = np.percentile(done, list(PERCENTILES.values())).tolist()
     return {
         **asdict(case),
         "settings": case.settings,
         "mean_s": float(done.mean()),
-        **dict(zip(RANKS, times, strict=True)),
+        **dict(zip(PERCENTILES, times, strict=True)),
         "flows": len(flows),
         "packets": len(flows) * case.packets,
         **run.tallies,

@@ -117,11 +117,6 @@ class PathFabric:
         return 3 if self.cores else 2 if self.uplinks else 1
 
     @property
-    def nic_Bps(self) -> float:
-        """All ports of a NIC together, one direction [bytes/s]."""
-        return self.planes * float(self.link_Bps)
-
-    @property
     def paths_per_plane(self) -> int:
         """Paths between two hosts that are as far apart as can be, in one plane."""
         return max(1, self.uplinks) * max(1, self.cores)

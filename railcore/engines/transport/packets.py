@@ -10,7 +10,7 @@ import numpy as np
 
 from railcore.engines.transport.fabric import SKIPPED, PathFabric
 from railcore.engines.transport.flows import Flows, FlowTimes
-from railcore.engines.transport.hashing import ecmp_paths, entropy_paths, live_paths, mixed
+from railcore.engines.transport.hashing import ecmp_paths, entropy_paths, hash64, live_paths
 from railcore.engines.transport.kernel import layout, slots
 from railcore.engines.transport.optimum import Framing, single_flow_s
 from railcore.engines.transport.transports import BALANCINGS, CONTROLS, OVERFLOWS, RECOVERIES, Transport
@@ -263,7 +263,7 @@ def _prepare(fabric, flows, transport, framing, seed, loss, converged, room):
         credit_at=np.zeros(hosts),
         passed=np.zeros(fabric.ports, np.int64),
         rate=rate,
-        random=mixed(seed),
+        random=hash64(seed),
         tally=np.zeros(layout.COUNTS, np.int64),
     )
     state.tally[layout.UNFINISHED] = count

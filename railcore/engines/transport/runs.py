@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from railcore.engines.transport.cases import RANKS, TransportCase, run_case
+from railcore.engines.transport.cases import PERCENTILES, TransportCase, run_case
 from railcore.engines.transport.fabric import PathFabric
 from railcore.engines.transport.flows import Flows
 from railcore.engines.transport.hashing import ecmp_paths
@@ -103,8 +103,10 @@ def _optima_s(cases: Sequence[TransportCase]) -> Floats:
 
 def completed_shares(runs: pd.DataFrame) -> pd.DataFrame:
     """Share of the flows that are complete over time: columns transport, seed, share, time_s."""
-    long = runs.melt(["transport", "seed"], list(RANKS), "share", "time_s")
-    return long.assign(share=long["share"].map(RANKS) / 100).sort_values(["transport", "seed", "share"], kind="stable")
+    long = runs.melt(["transport", "seed"], list(PERCENTILES), "share", "time_s")
+    return long.assign(share=long["share"].map(PERCENTILES) / 100).sort_values(
+        ["transport", "seed", "share"], kind="stable"
+    )
 
 
 def flow_level(

@@ -226,14 +226,14 @@ def errors_beside_baselines(data: pd.DataFrame, names: Mapping[str, str], allowe
 
 
 def last_flow_chances(
-    loads: pd.DataFrame, bounds: pd.DataFrame, settings: pd.DataFrame, unit_s: float, printed_s: Mapping[str, float]
+    loads: pd.DataFrame, chances: pd.DataFrame, settings: pd.DataFrame, unit_s: float, printed_s: Mapping[str, float]
 ) -> plt.Figure:
     """(a) How often the most loaded link has so many flows; (b) last flow of each seed by pause thresholds.
 
     Parameters
     ----------
-    loads, bounds
-        A column load with a row for each draw of the hash; columns load and product (chance of at most this load).
+    loads, chances
+        A column load with a row for each draw of the hash; columns load and chance (of at most this load).
     settings
         Columns setting (in the order of the axis), slowdown (a row for each seed).
     unit_s
@@ -248,9 +248,9 @@ def last_flow_chances(
     figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.2))
     counts = loads["load"].value_counts(normalize=True).sort_index()
     left.bar(counts.index, counts, width=0.8, color=COLOURS[0], label=f"{number(len(loads))} draws of the hash")
-    chance = bounds.assign(chance=bounds["product"].diff().fillna(bounds["product"]))
-    chance = chance[chance["load"].between(counts.index.min() - 1, counts.index.max() + 1)]
-    left.plot(chance["load"], chance["chance"], **plotting.line_style(1, "none", label="links as if independent"))
+    exactly = chances.assign(chance=chances["chance"].diff().fillna(chances["chance"]))
+    exactly = exactly[exactly["load"].between(counts.index.min() - 1, counts.index.max() + 1)]
+    left.plot(exactly["load"], exactly["chance"], **plotting.line_style(1, "none", label="links as if independent"))
     (first, first_s), *_, (last, last_s) = printed_s.items()
     left.axvline(first_s / unit_s, color="black", linestyle="--", linewidth=1.2, label=f"{first}, printed")
     left.set_xlabel(f"flows on the most loaded link; each keeps it busy for {units.show(unit_s, 's', 3)}")
