@@ -1,11 +1,10 @@
 """Feedforward networks on emulated ranks: equal to one rank, bytes equal to the closed forms, times by their rules."""
 
 from collections import Counter
-from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore.engines.emulator.comparison import emulated_run
@@ -215,19 +214,3 @@ def test_a_replica_computes_with_its_own_weights_alone(tensor, pipeline):
     for name in ("outputs", "deltas"):
         for found, first, second in zip(*(getattr(run, name) for run in (step, *alone)), strict=True):
             np.testing.assert_allclose(found, np.hstack([first[:, :2], second[:, 2:]]), rtol=0, atol=1e-12)
-
-
-@given(case=cases())
-@settings(max_examples=20)
-def test_ranks_share_no_memory(case):
-    network, strategy, samples = case
-    ranks, weights = EmulatedRanks(strategy.gpus, 2), network.initial_weights()
-    sharded = ShardedFeedForward(network, strategy, ranks, weights)
-    sharded.train(*network.samples(samples), 0.5)
-    held = [
-        ranks.held(rank, f"weights {layer}")
-        for layer in range(1, network.layers + 1)
-        for d in range(strategy.data)
-        for rank in sharded.group(layer, d)
-    ]
-    assert not any(np.may_share_memory(one, other) for one, other in combinations((*held, *weights), 2))

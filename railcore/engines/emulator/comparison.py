@@ -26,9 +26,14 @@ from railcore.training.parallelism import DIMENSIONS, Strategy
 
 @dataclass(frozen=True)
 class EmulatedRun:
-    """A network and its weights before the run, the samples, and what the run computed, sent and held.
+    """A run of a network, and what it computed, sent and held.
 
-    learning_rate and step: None after a forward pass alone.
+    network, strategy: the network, and how it was split.
+    weights: before the run, a matrix for each layer.
+    inputs, targets: [width, samples].
+    ranks: with the logs of the run.
+    sharded: the network on its ranks, after the run.
+    learning_rate, step: None after a forward pass alone.
     """
 
     network: FeedForward

@@ -38,7 +38,10 @@ MOST_SIZES = {"elements": 3 * 10**7, "multiplications": 10**10, "sends": 3 * 10*
 @checked
 @dataclass(frozen=True)
 class FeedForward:
-    """A feedforward network: widths [inputs, neurons of layer 1, ..., outputs]; output: one of OUTPUTS, last layer's.
+    """A feedforward network.
+
+    widths: inputs, then neurons of each layer.
+    output: activation of the last layer, one of OUTPUTS; the others have "relu".
 
     Raises ValueError for fewer than two widths, and values out of range.
     """
@@ -94,8 +97,10 @@ class FeedForward:
 class TrainingStep:
     """What one training step computed. Lists have an entry for each layer.
 
-    outputs and deltas [neurons, samples]; gradients and weights (after the update) [neurons, inputs]; replicas: weights
-    of each data-parallel replica.
+    loss: before the update.
+    outputs, deltas: [neurons, samples].
+    gradients, weights: [neurons, inputs]; weights are those after the update.
+    replicas: weights of each data-parallel replica.
     """
 
     loss: float

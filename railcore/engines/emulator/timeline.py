@@ -28,8 +28,9 @@ class RankTimeline:
     """Events of a run with their times [units].
 
     table: columns order, what ("compute" or an operation), phase, kind ("compute" or the transfer's), layer,
-    microbatch, ranks (that take part), link ("" of a computation), bytes, start, end, step (of a computation: how many
-    computations, one after the other, end with it). ranks: number of ranks.
+        microbatch, ranks (that take part), link ("" of a computation), bytes, start, end, step (of a computation: how
+        many computations, one after the other, end with it).
+    ranks: number of ranks.
     """
 
     table: pd.DataFrame

@@ -32,16 +32,28 @@ PERCENTILES = {  # columns with completion times of a run: percent of the flows 
 class TransportCase:
     """One run, as a row of plain numbers and names.
 
-    hosts, hosts_per_leaf, link_Bps [bytes/s], tiers, oversubscription (of the top tier), planes: the fabric; rails: as
-    many separate ones of such switches, a permutation in each, 0 for none. Latencies: `hop_latencies`, or the defaults,
-    which are those of the published runs in data/measured.
-    degraded, degraded_rate: share of the cables over the leaves that are slow, and their speed as a share; 0 is dead.
-    converged: 1 where routing has withdrawn dead paths, 0 where it has not yet. loss: of a packet on a link.
-    pattern: one of `PATTERNS`; flow_bytes: payload of each transfer; subflows: that it is split into; load: share of
-    the hosts in a permutation; members: senders of an incast, hosts of a group of an all to all (hosts beyond whole
-    groups stay idle); start_spread_s: of the starts of an incast.
-    transport, options: a preset of `transports`, and what differs from it, as in "entropies=32 queue_packets=50".
-    payload_bytes, header_bytes: of a packet; 64 is the smallest Ethernet frame. seed: of flows, paths and draws.
+    transport: a preset of `transports`.
+    hosts, hosts_per_leaf: of the fabric.
+    link_Bps: of every link, one direction [bytes/s].
+    flow_bytes: payload of each transfer [bytes].
+    options: what differs from the preset, as in "entropies=32 queue_packets=50".
+    pattern: one of `PATTERNS`.
+    members: senders of an incast; hosts of a group of an all to all, where hosts beyond whole groups stay idle.
+    load: share of the hosts that send, in a permutation.
+    start_spread_s: starts of an incast are uniform from 0 to this [s].
+    subflows: flows that a transfer is split into.
+    tiers: 2 or 3.
+    oversubscription: of the top tier.
+    planes: separate networks, all alike.
+    rails: so many separate fabrics of such switches, a permutation in each; 0 for none.
+    degraded: share of the cables over the leaves that are slow.
+    degraded_rate: their speed as a share; 0 is dead.
+    converged: 1 where routing has withdrawn dead paths, 0 where it has not yet.
+    loss: probability that a packet is lost on a link.
+    payload_bytes, header_bytes: of a packet [bytes]; 64 is the smallest Ethernet frame.
+    link_latency_s, switch_latency_s, nic_latency_s: of `hop_latencies` [s]; the defaults are those of the published
+        runs in data/measured.
+    seed: of flows, paths and draws.
 
     Raises ValueError naming what is out of range.
     """

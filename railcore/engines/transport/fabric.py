@@ -52,13 +52,16 @@ class PathFabric:
     leaf up, aggregation up, core down, aggregation down, leaf down. The port that flow f passes at stage s on path q
     is base[f, s] + offset[q, s], with the ports of all stages numbered in one row; `tables` gives both.
 
-    leaf [hosts]: leaf of every host. group [leaves]: leaves of one group reach each other (a rail is a group).
+    leaf [hosts]: leaf of every host.
     uplinks: cables of a leaf to the switches above it, of one plane; 0 where the leaf is all there is.
     link_Bps: of one port, one direction [bytes/s]; a NIC has `planes` of them.
-    pod [leaves]: pod of every leaf, for three tiers; cores: uplinks of an aggregation switch, 0 for two tiers.
+    group [leaves]: leaves of one group reach each other; a rail is a group.
+    pod [leaves]: pod of every leaf, for three tiers.
+    cores: uplinks of an aggregation switch; 0 for two tiers.
     planes: separate networks, all alike; every NIC has one port in each.
-    link_latency_s, switch_latency_s, nic_latency_s: one cable with its error correction, forwarding of one switch, and
-    between memory and wire at each end [s]; the defaults, 1 us a cable and no more, are those of public simulators.
+    link_latency_s: of one cable with its error correction [s]; the default is that of public simulators.
+    switch_latency_s: of one switch that forwards [s].
+    nic_latency_s: between memory and wire, at each end [s].
     rates [ports]: speed of every port as a share of link_Bps; 0 is a dead port; empty for all at full speed.
 
     Raises ValueError naming the argument that is out of range.

@@ -15,8 +15,9 @@ from railcore.facts.checks import Floats, Ints, at_least, positive, share, whole
 class Flows:
     """Transfers over a fabric, one a row.
 
-    source, destination [flows]: hosts. size_bytes: payload of each [bytes]; start_s: when it starts [s]; one number
-    stands for all.
+    source, destination [flows]: hosts.
+    size_bytes [flows]: payload of each, or one number for all [bytes].
+    start_s [flows]: when each starts, or one number for all [s].
 
     Raises ValueError for flows of no bytes, starts before 0 and shapes that do not match.
     """

@@ -19,9 +19,9 @@ _AT_ONCE = 2**21  # pairs of flow and path that are looked at together
 class Framing:
     """How bytes become packets, and when a flow counts as complete.
 
-    mtu_bytes: payload of a packet; header_bytes: of every packet, and all of an acknowledgement [bytes].
-    acknowledged: a flow is complete when the last acknowledgement is back at its sender, not when it is received.
-    Every packet is a full one, also the last.
+    mtu_bytes: payload of a packet [bytes]; every packet is a full one, also the last.
+    header_bytes: of every packet, and all of an acknowledgement [bytes].
+    acknowledged: whether a flow is complete when its last acknowledgement is back, not when its last byte is received.
     """
 
     mtu_bytes: Quantity = 4096.0

@@ -35,8 +35,10 @@ _TALLIES = {  # column of a run: place in the kernel's counts
 class PacketRun(FlowTimes):
     """Completion times of a run, and what happened in it.
 
-    packets [flows]: of each flow, sent once. tallies: packets sent, sent again, trimmed, lost, marked, pauses, arrivals
-    discarded, the deepest queue. port_packets [ports]: what each port sent. slot_s: time of one packet on a link.
+    packets [flows]: of each flow, sent once.
+    tallies: packets sent, sent again, trimmed, lost, marked, pauses, arrivals discarded, the deepest queue.
+    port_packets [ports]: what each port sent.
+    slot_s: time of one packet on a link [s].
     slots: how long the run lasted.
     """
 
