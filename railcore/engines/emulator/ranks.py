@@ -5,7 +5,6 @@ counted as it would be sent in FP32 or BF16. Collectives run their schedule (`co
 rings, and all_to_all direct.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -50,7 +49,6 @@ class LoggedSend(NamedTuple):
 
     order: of the operation among all events of the run.
     step: of the collective's schedule, 0 for a send of its own.
-    message_bytes: of the whole operation, as `collectives` defines it.
     bytes: of this send.
     """
 
@@ -66,16 +64,13 @@ class LoggedSend(NamedTuple):
     target: int
     link: str
     bytes: float
-    message_bytes: float
 
 
 class LoggedOperation(NamedTuple):
     """One collective, or one send of its own.
 
-    ranks: of the group.
     link: "scale-out" where any send is.
     bytes: of all sends.
-    rank_bytes: sent or received by the busiest rank.
     """
 
     order: int
@@ -85,12 +80,9 @@ class LoggedOperation(NamedTuple):
     layer: int | None
     microbatch: int | None
     group: tuple[int, ...]
-    ranks: int
     link: str
     steps: int
-    message_bytes: float
     bytes: float
-    rank_bytes: float
 
 
 class LoggedCompute(NamedTuple):
@@ -152,19 +144,11 @@ class EmulatedRanks:
     @property
     def log(self) -> pd.DataFrame:
         """Every send, a row each, with the columns of `LoggedSend`. Rows of a collective share `order`."""
-        kinds = {"layer": "Int64", "microbatch": "Int64", "bytes": "float64", "message_bytes": "float64"}
+        kinds = {"layer": "Int64", "microbatch": "Int64", "bytes": "float64"}
         return pd.DataFrame(self.sends, columns=LoggedSend._fields).astype(kinds)
 
-    @property
-    def operations(self) -> pd.DataFrame:
-        """Every collective and every send of its own, a row each, with the columns of `LoggedOperation`."""
-        kinds = {"layer": "Int64", "microbatch": "Int64"} | dict.fromkeys(
-            ("message_bytes", "bytes", "rank_bytes"), float
-        )
-        return pd.DataFrame(self.logged_operations(), columns=LoggedOperation._fields).astype(kinds)
-
     def logged_operations(self) -> list[LoggedOperation]:
-        """The rows of `operations`."""
+        """Every collective and every send of its own, in order."""
         return [_operation(list(call)) for _, call in groupby(self.sends, key=lambda send: send.order)]
 
     @property
@@ -257,7 +241,7 @@ class EmulatedRanks:
         """
         group = self._check_group([source, target])
         size = array.size * (label.element_bytes or self.element_bytes)
-        self._log(self._next(), 0, label, "send_receive", group, source, target, size, size)
+        self._log(self._next(), 0, label, "send_receive", group, source, target, size)
         return array.copy()
 
     def all_gather(self, group: Sequence[int], arrays: Sequence[np.ndarray], label: TransferLabel) -> list[np.ndarray]:
@@ -364,8 +348,8 @@ class EmulatedRanks:
                 # A block of an all-to-all counts on beyond the message: there all blocks are whole.
                 real = [min(max(elements - block % schedule.blocks * size, 0), size) for block in send.blocks]
                 source, target = (members[node] for node in send[:2] if isinstance(node, int))
-                sent, message = sum(real) * element_bytes, elements * element_bytes
-                self._log(order, number, label, schedule.operation, members, source, target, sent, message)
+                sent = sum(real) * element_bytes
+                self._log(order, number, label, schedule.operation, members, source, target, sent)
         return run_schedule(schedule, arrays) if len(schedule) else arrays
 
     def _log(
@@ -378,20 +362,14 @@ class EmulatedRanks:
         source: int,
         target: int,
         sent: float,
-        message: float,
     ) -> None:
         link = self.link((source, target))
         why = (label.phase, label.kind, operation, label.layer, label.microbatch)
-        self.sends.append(LoggedSend(order, step, *why, group, source, target, link, sent, message))
+        self.sends.append(LoggedSend(order, step, *why, group, source, target, link, sent))
 
 
 def _operation(sends: Sequence[LoggedSend]) -> LoggedOperation:
-    first, ports = sends[0], defaultdict[tuple[str, int], float](float)
-    for send in sends:
-        ports["sent", send.source] += send.bytes
-        ports["received", send.target] += send.bytes
+    first = sends[0]
     link = SCALE_OUT if any(send.link == SCALE_OUT for send in sends) else SCALE_UP
     why = (first.order, first.phase, first.kind, first.operation, first.layer, first.microbatch, first.group)
-    total = sum(send.bytes for send in sends)
-    steps, busiest = sends[-1].step + 1, max(ports.values())
-    return LoggedOperation(*why, len(first.group), link, steps, first.message_bytes, total, busiest)
+    return LoggedOperation(*why, link, sends[-1].step + 1, sum(send.bytes for send in sends))
