@@ -102,9 +102,11 @@ def test_no_port_is_above_its_capacity_and_every_flow_has_a_full_one_where_none_
 @given(cases())
 def test_none_is_faster_than_alone_and_the_last_not_before_the_optimum(case):
     fabric, flows = case
-    for run in runs(*case):
+    later = Flows(flows.source, flows.destination, flows.size_bytes, flows.start_s + 1)
+    for run, same in zip(runs(*case), runs(fabric, later), strict=True):
         assert np.all(run.slowdown >= 1)
         assert (flows.start_s + run.completion_s).max() >= optimum_s(fabric, flows) * (1 - 1e-9)
+        assert same.completion_s == pytest.approx(run.completion_s, abs=1e-12)
 
 
 def test_compiled_loops_give_what_plain_ones_give(monkeypatch):
