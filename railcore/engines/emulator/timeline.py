@@ -52,11 +52,6 @@ class RankTimeline:
         return self.table.assign(rank=members).explode("rank", ignore_index=True).astype({"rank": int})
 
     @property
-    def total(self) -> float:
-        """Time from the first event to the end of the last [units]."""
-        return float(self.table["end"].max()) if len(self.table) else 0.0
-
-    @property
     def idle_share(self) -> float:
         """Share of ranks x time, up to the end of the last computation, in which ranks do not compute."""
         found = self.computations
