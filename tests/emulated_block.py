@@ -48,19 +48,7 @@ _COMPARED = ("kind", "phase", "operation", "link")
 
 
 class ShardedTransformer:
-    """A transformer on simulated ranks; `step` trains it, `ranks` logs what is sent and held.
-
-    Parameters
-    ----------
-    model, strategy, global_batch
-        The model, how it is split, and sequences of a step.
-    weights
-        What it starts with, by default `starting_weights`.
-    options
-        Bytes of what is sent, and variants.
-    hb_domain_size
-        Ranks of an HB domain (scale-up or NVLink domain).
-    """
+    """A transformer on simulated ranks; `step` trains it, `ranks` logs what is sent and held."""
 
     def __init__(
         self,

@@ -15,13 +15,7 @@ from railcore.engines.emulator.ranks import TransferLabel
 
 
 class ShardedMixture:
-    """Passes of the mixture layers of a model over all ranks of a stage.
-
-    Parameters
-    ----------
-    parameters
-        The model's, with its strategy and options.
-    """
+    """Passes of the mixture layers of a model over all ranks of a stage."""
 
     def __init__(self, parameters: ShardedParameters) -> None:
         self.parameters, self.model = parameters, parameters.model
@@ -59,21 +53,7 @@ class ShardedMixture:
         return y
 
     def backward(self, dy: Values, n: Values, kept: dict[int, Tensors], label: TransferLabel) -> Values:
-        """Gradients of the normed inputs, whole or in parts as `forward` gives; those of weights are added up.
-
-        Parameters
-        ----------
-        dy, n
-            Gradients of the output, in slices or whole; the normed inputs.
-        kept
-            From the forward pass.
-        label
-            Of the collectives of tensor ranks.
-
-        Returns
-        -------
-        By rank.
-        """
+        """Gradients of the normed inputs n, whole or in parts as `forward` gives; those of weights are added up."""
         places, dn, by_given = self._places(n), {}, {}
         (w, experts), (g, by_experts) = self._tensors(label, "weights"), self._tensors(label, "gradients")
         for rank in dy:

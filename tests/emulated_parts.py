@@ -1,7 +1,7 @@
 """Parts of a transformer in float64, each with its backward pass by hand: norm, attention, feed-forward, experts.
 
-They take slices of weights as well: a rank of `emulated_block` calls them with its heads, its columns and its rows of
-the vocabulary.
+A backward pass takes weights w and adds to their gradients g. The parts take slices of weights as well: a rank of
+`emulated_block` calls them with its heads, its columns and its rows of the vocabulary.
 
 Activations are [sequence, batch, ...]: s positions, b sequences. Weights are named by unit ("embedding", "positions",
 "layer 0" ..., "last norm", "output") and then by tensor: q [h, a, d], k and v [h, k, d], o [a, d, h]; up and, where
@@ -92,21 +92,7 @@ def normalise(x: Floats, w: Tensors, i: int = 0) -> Floats:
 
 
 def normalise_backward(dn: Floats, x: Floats, w: Tensors, g: Tensors, i: int = 0) -> Floats:
-    """Gradient of the norm's input.
-
-    Parameters
-    ----------
-    dn, x
-        Gradient of the output; the input.
-    w, g
-        Weights of the unit, and their gradients, which are added to.
-    i
-        Number of the norm in the unit.
-
-    Returns
-    -------
-    Of the shape of x.
-    """
+    """Gradient of the input x of norm i of a unit, from that of its output, dn."""
     standard, size = _standard(x, w, i)
     g[f"scale{i}"] += (dn * standard).sum(axis=(0, 1))
     dn_scaled = dn * w[f"scale{i}"]
@@ -138,19 +124,7 @@ def project(n: Floats, w: Tensors) -> Projected:
 
 
 def project_backward(n: Floats, gradients: Projected, w: Tensors, g: Tensors) -> Floats:
-    """Gradient of the input of `project`.
-
-    Parameters
-    ----------
-    n, gradients
-        The input; gradients of queries, keys and values.
-    w, g
-        Weights of the layer, and their gradients, which are added to.
-
-    Returns
-    -------
-    Of the shape of n.
-    """
+    """Gradient of the input n of `project`, from those of queries, keys and values."""
     dn = np.zeros_like(n)
     for name, each in zip(Projected._fields, gradients, strict=True):
         g[name] += np.tensordot(n, each, ((0, 1), (0, 1)))
@@ -196,19 +170,7 @@ def _by_query_head(qkv: Projected) -> Projected:
 
 
 def output_backward(dy: Floats, of_heads: Floats, w: Tensors, g: Tensors) -> Floats:
-    """Gradient of what attention gives to its output projection.
-
-    Parameters
-    ----------
-    dy, of_heads
-        Gradient of the projection's output; its input.
-    w, g
-        Weights of the layer, and their gradients, which are added to.
-
-    Returns
-    -------
-    Of the shape of of_heads.
-    """
+    """Gradient of what attention gives to its output projection, from that of the projection, dy."""
     g["o"] += np.tensordot(of_heads, dy, ((0, 1), (0, 1)))
     return np.tensordot(dy, w["o"], (2, 2))
 
@@ -221,19 +183,7 @@ def widened(n: Floats, w: Tensors) -> Tensors:
 
 
 def widened_backward(dy: Floats, n: Floats, kept: Tensors, w: Tensors, g: Tensors) -> Floats:
-    """Gradient of the input of a feed-forward.
-
-    Parameters
-    ----------
-    dy, n, kept
-        Gradient of its output; its input; what `widened` gave.
-    w, g
-        Weights of the layer, and their gradients, which are added to.
-
-    Returns
-    -------
-    Of the shape of n.
-    """
+    """Gradient of the input n of a feed-forward, from that of its output, dy; kept: what `widened` gave."""
     g["down"] += np.tensordot(kept["wide"], dy, ((0, 1), (0, 1)))
     wide, dn = dy @ w["down"].T, np.zeros_like(n)
     slopes: Tensors = _activated(kept)[1]
@@ -267,19 +217,7 @@ def expert_chances(n: Floats, w: Tensors) -> Floats:
 
 
 def expert_chances_backward(by_chance: Floats, chances: Floats, n: Floats, w: Tensors, g: Tensors) -> Floats:
-    """Gradient of the router's input.
-
-    Parameters
-    ----------
-    by_chance, chances, n
-        Gradient of the chances; the chances; the router's input.
-    w, g
-        Weights of the layer, and their gradients, which are added to.
-
-    Returns
-    -------
-    Of the shape of n.
-    """
+    """Gradient of the router's input n, from that of its chances."""
     by_logit = chances * (by_chance - (by_chance * chances).sum(axis=-1, keepdims=True))
     g["router"] += np.tensordot(n, by_logit, ((0, 1), (0, 1)))
     return by_logit @ w["router"].T
@@ -308,19 +246,7 @@ def table_rows(table: Floats, index: Ints, first: int = 0) -> Floats:
 
 
 def add_table_rows(table: Floats, index: Ints, gradient: Floats, first: int = 0) -> None:
-    """Add a gradient to the rows that `table_rows` gave.
-
-    Parameters
-    ----------
-    table, index, first
-        As in `table_rows`, of the gradients.
-    gradient
-        Of what it gave.
-
-    Returns
-    -------
-    Nothing.
-    """
+    """Add a gradient of what `table_rows` gave to the rows of a table of gradients."""
     local = index - first
     here = (local >= 0) & (local < len(table))
     np.add.at(table, local[here], gradient[here])

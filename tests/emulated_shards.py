@@ -51,17 +51,7 @@ class _Layout(NamedTuple):
 
 
 class ShardedParameters:
-    """Weights and gradients of a model on the ranks of a strategy.
-
-    Parameters
-    ----------
-    model, strategy, options
-        The model, how it is split, and the bytes of what is exchanged.
-    ranks
-        Where they are held, and what logs the exchanges.
-    weights
-        What the model starts with.
-    """
+    """Weights and gradients of a model on the ranks of a strategy."""
 
     def __init__(
         self,
@@ -104,20 +94,7 @@ class ShardedParameters:
     ) -> Values:
         """A collective of every group of a kind that the ranks of `arrays` are in.
 
-        Parameters
-        ----------
-        operation, kind
-            "all_gather", "reduce_scatter", "all_reduce" or "all_to_all"; a kind of group of `Strategy`.
-        arrays
-            By rank.
-        label
-            Why.
-        ranks
-            Others than those of the training, whose log does not count.
-
-        Returns
-        -------
-        What each rank has after it.
+        ranks: others than those of the training, whose log does not count.
         """
         return self._among(self.groups[kind], operation, arrays, label, ranks)
 
