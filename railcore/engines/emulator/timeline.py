@@ -55,8 +55,6 @@ class RankTimeline:
     def idle_share(self) -> float:
         """Share of ranks x time, up to the end of the last computation, in which ranks do not compute."""
         found = self.computations
-        if found.empty:
-            return 0.0
         return float(1 - (found["end"] - found["start"]).sum() / (self.ranks * found["end"].max()))
 
     def peak_active(self, phase: str | None = None) -> int:
