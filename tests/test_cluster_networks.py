@@ -48,9 +48,7 @@ small = st.builds(
     nodes=st.integers(2, 9),
     gpus_per_node=st.integers(1, 6),
     oversubscription=st.sampled_from([1.0, math.inf]),
-    storage_ports=st.integers(1, 2),
     storage_servers=st.integers(1, 4),
-    storage_server_ports=st.integers(1, 3),
     management_servers=st.integers(1, 3),
     hb_switches=st.integers(0, 3),
 )

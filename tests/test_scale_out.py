@@ -258,25 +258,7 @@ def test_thinner_leaves_cost_less_and_fit_where_flows_do():
     assert np.all(away.most_leaving == away.leaf_gpus) and np.array_equal(away.fits, away.oversubscription == 1)
 
 
-# Faults
-
-
-def without(graph, fault):
-    gpu, nodes = "D1.GPU1", graph.nodes(data=True)
-    leaves = [node for node in graph[gpu] if graph.nodes[node]["kind"] == "switch"]
-    gone = {
-        "GPU": [gpu],
-        "plane": [node for node, at in nodes if at["kind"] == "switch" and at["plane"] == 1],
-        "leaf chip": [leaf for leaf in leaves if graph.nodes[leaf]["plane"] == 1],
-        "leaf box": leaves,
-        "rail": [node for node, at in nodes if at["kind"] == "switch" and at["rail"] in (None, 1)],
-    }[fault]
-    left = graph.copy()
-    left.remove_nodes_from(gone)
-    return left
-
-
-# Reach
+# Lengths
 
 
 def test_lengths_of_a_small_hall():
@@ -355,24 +337,31 @@ def test_whiskers_reach_the_totals_at_the_ends_of_the_price():
     plt.close("all")
 
 
-def test_the_medium_is_the_cheapest_that_reaches():
-    media = cabling.link_media(NIC, 1000.0)
-    some = np.array([0.5, 2.0, 2.1, 5.0, 6.9, 7.1, 50.0, 50.1, 499])
-    for length, row in zip(some, cabling.cheapest_media(some, media), strict=True):
-        fitting = media[media.reach_m >= length]
-        assert media.price_usd[row] == fitting.price_usd.min() and media.reach_m[row] >= length
+def test_links_cost_what_the_cheapest_medium_that_reaches_does():
+    hall, media, blocks = cabling.catalog_floor("GPU hall"), cabling.link_media(NIC, 1000.0), {"a": (4, (8, 64))}
+    found = cabling.cheapest_link_costs(hall, 100, blocks, 400, media)
+    for tier, lengths in enumerate(cabling.rail_link_lengths(hall, 100, *blocks["a"]), start=1):
+        each = [media.price_usd[media.reach_m >= length].min() for length in lengths]
+        assert found["a", tier] == pytest.approx(sum(each) * 400 / len(each))
+    assert (found <= 400 * media.price_usd[~media.copper].min()).all()
     assert not media.copper[media.reach_m > 10].any()
-    lengths = cabling.lengths_by_network(cabling.catalog_floor("GPU hall"), 100, {"a": (4, (8, 64))})
-    found = cabling.media_by_tier(lengths, 400, media)
-    assert (found.cost_usd <= found.optics_cost_usd).all() and (found.power_w <= found.optics_power_w).all()
-    assert (found["800G DAC"] <= found["800G ACC"]).all() and (found["800G DR8"] == 1).all()
+
+
+def test_cost_by_part_is_that_of_the_network_with_optics_and_of_the_links_with_the_cheapest_media():
+    drawn = scale_out.compare_shapes([1000], {"4 rails": (4, 1)}, EQUIPMENT).query("count == 'smooth'")
+    links = pd.Series({("4 rails", 1): 7.0, ("4 rails", 2): 5.0, ("4 rails", 3): 1.0})
+    split = cabling.cost_by_part(drawn, links).pivot(index="links", columns="part", values="cost_usd")
+    optics, row = scale_out.cost_with_optics(drawn).set_index("part")["cost_usd"], drawn.iloc[0]
+    assert split.loc["all optics"].to_dict() == optics.to_dict()
+    cheapest = {"switch chips": row.chips_usd, "switch-to-switch links": 6.0, "host links": 7.0}
+    assert split.loc["cheapest medium that reaches"].to_dict() == cheapest
 
 
 @pytest.mark.parametrize("price", [None, 100.0])
 def test_a_faster_nic_takes_media_side_by_side(price):
     one, two = cabling.link_media(NIC, price), cabling.link_media(2 * NIC, price and 2 * price)
     assert list(two.medium) == [f"2 x {name}" for name in one.medium] and np.array_equal(two.reach_m, one.reach_m)
-    assert np.allclose(two.price_usd, 2 * one.price_usd) and np.allclose(two.power_w, 2 * one.power_w)
+    assert np.allclose(two.price_usd, 2 * one.price_usd)
 
 
 # What is refused
@@ -409,7 +398,6 @@ def test_modes_of_chips():
         (lambda: cabling.catalog_floor("barn"), "barn"),
         (lambda: cabling.catalog_floor("GPU hall").rack_positions(0), "racks is 0"),
         (lambda: cabling.link_media(123.0), "nic_Bps is 123.0"),
-        (lambda: cabling.cheapest_media(np.array([9999.0]), cabling.link_media(NIC)), "no medium"),
         (lambda: cabling.rail_link_lengths(cabling.catalog_floor("GPU hall"), 8, 1, [0]), "blocks"),
         (
             lambda: scale_out.oversubscribed_leaf_costs(8000, 72, 1, 2.0, replace(EQUIPMENT, chip="25.6T")),
@@ -417,7 +405,9 @@ def test_modes_of_chips():
         ),
         (lambda: cabling.cost_over_budget(pd.DataFrame(), 0.0, (1, 1, 1)), "budget_usd is 0.0"),
         (
-            lambda: cabling.cheapest_media(np.array([3.0]), cabling.link_media(NIC).iloc[:1]),
+            lambda: cabling.cheapest_link_costs(
+                cabling.catalog_floor("GPU hall"), 100, {"a": (4, ())}, 400, cabling.link_media(NIC).iloc[:1]
+            ),
             "no medium of the table reaches",
         ),
     ],

@@ -1,4 +1,4 @@
-"""From a segment fabric to what an engineer deploys: profiles, ports, VLANs, subnets, routes, failover and cost."""
+"""From a segment fabric to what an engineer deploys: ports, VLANs, subnets, routes, failover and cost."""
 
 from railcore.engines.deployment.cables import cabling_table, link_medium
 from railcore.engines.deployment.design_build import BuiltDesign, build_design, build_designs
@@ -15,13 +15,7 @@ from railcore.engines.deployment.port_map import (
     rail_switch_ports,
     trunk_port_map,
 )
-from railcore.engines.deployment.resilience import (
-    bundle_units,
-    ethernet_segments,
-    failover,
-    failure_domains,
-    path_diversity,
-)
+from railcore.engines.deployment.resilience import failover, failure_domains
 from railcore.engines.deployment.routing import BgpDesign
 from railcore.engines.deployment.subnets import AddressPlan, address_use
 from railcore.engines.deployment.summaries import SummaryCheck, summary_check

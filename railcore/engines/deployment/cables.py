@@ -34,11 +34,6 @@ class LinkMedium:
     link_usd: float
 
     @property
-    def is_copper(self) -> bool:
-        """Whether it is a copper cable, which has no transceivers."""
-        return is_copper_item(self.ends[0][0])
-
-    @property
     def text(self) -> str:
         """Such as "400G DAC" or "400G DR4 to 800G 2xDR4 for 2"."""
         names = [

@@ -66,7 +66,6 @@ def compare_designs(
     designs: Mapping,
     cost: bool = True,
     lengths_m: Mapping = {},
-    prices: Mapping = {},
 ) -> pd.DataFrame:
     """Designs beside each other, and whether each is comparable to the first, by counting.
 
@@ -76,7 +75,7 @@ def compare_designs(
         SegmentFabric or AddressPlan by name, at least one.
     cost
         Whether CapEx is listed too, of `design_cost`.
-    lengths_m, prices
+    lengths_m
         As of `design_cost`.
 
     Returns
@@ -105,7 +104,7 @@ def compare_designs(
         row |= {"switches": sum(fabric.switches_by_tier), "links": sum(fabric.links_by_tier)}
         row |= {"gpus_lost": int(worst["gpus_lost"]), "gpus_touched": int(worst["gpus_touched"])}
         if cost:
-            table = design_cost(design, lengths_m, prices)
+            table = design_cost(design, lengths_m)
             row |= {column: float(table[column].sum()) for column in ("cost_usd", "low_usd", "high_usd")}
             row["usd_per_gpu"] = row["cost_usd"] / gpus
         rows.append(row)

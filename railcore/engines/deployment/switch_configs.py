@@ -8,7 +8,6 @@ import pandas as pd
 from railcore.engines.deployment.frr import (
     ABOVE,
     BELOW,
-    BfdTimers,
     EthernetSegment,
     EvpnPeer,
     RoutedLink,
@@ -16,40 +15,25 @@ from railcore.engines.deployment.frr import (
     VlanGateway,
 )
 from railcore.engines.deployment.port_map import interface_texts
-from railcore.engines.deployment.resilience import ethernet_segments
 from railcore.engines.deployment.routing import BgpDesign
 from railcore.engines.deployment.subnets import AddressPlan
 from railcore.engines.deployment.summaries import ipv4_network
 from railcore.facts.arguments import checked
 from railcore.facts.catalog import UnknownName
 
-BFD = BfdTimers()  # by default
+LOCAL_MAC = 0x02_00_00_00_00_00  # locally administered, of no maker
 
 
 @checked
-def switch_config(bgp: BgpDesign, switch: str, mtu: int = 9216, bfd: BfdTimers | None = BFD) -> SwitchConfig:
+def switch_config(bgp: BgpDesign, switch: str, mtu: int = 9216) -> SwitchConfig:
     """The configuration of one switch, for `frr.frr_text`.
 
     A rail switch announces its subnets, or their summary, and no other switch's. A spine announces the summary of its
     pod to the super-spines, and to its rail switches all but that, so that each knows when another one is cut off.
 
-    Parameters
-    ----------
-    bgp
-        AS numbers, sessions and summaries over an address plan.
-    switch
-        A name of `bgp.switches`.
-    mtu, bfd
-        Of the interfaces [bytes]; timers of its links, None for none.
-
-    Returns
-    -------
-    The configuration.
-
-    Raises
-    ------
-    UnknownName, ValueError
-        A switch that the plan lacks; iBGP; Ethernet segments without EVPN sessions; a summary that overlaps another's.
+    bgp: over an address plan. switch: a name of `bgp.switches`. mtu: of the interfaces [bytes].
+    Raises UnknownName for a switch that the plan lacks, ValueError for Ethernet segments without EVPN sessions and a
+    summary that overlaps another's.
     """
     plan, switches = bgp.plan, bgp.switches.set_index("switch")
     if switch not in switches.index:
@@ -76,24 +60,16 @@ def switch_config(bgp: BgpDesign, switch: str, mtu: int = 9216, bfd: BfdTimers |
         above_only=above.get(tier, ()) if links else (),
         not_below=own if summary and tier == 2 and many > 1 else (),
         maximum_paths=max(sum(link.group == group for link in links) for group in (ABOVE, BELOW)) or 1,
-        bfd=bfd if links else None,
         evpn_peers=peers,
     )
 
 
 def check_exportable(bgp: BgpDesign) -> None:
     """Refuse what the export has no lines for. Raises ValueError naming what would do."""
-    if bgp.is_internal:
-        raise ValueError("control_plane is 'iBGP': the export has eBGP on every link, give 'eBGP' or 'BGP EVPN'")
     if bgp.plan.bundling == "evpn" and not (bgp.control_plane == "BGP EVPN" and bgp.plan.fabric.spines):
         raise ValueError(
             "bundling is 'evpn', but rail switches have nobody to tell of their Ethernet segments: give control_plane "
             "'BGP EVPN' and spines (rails_apart False when the fabric is sized), or bundling 'mlag'"
-        )
-    if bgp.plan.bundling == "evpn" and bgp.leaf_asns == "unit":
-        raise ValueError(
-            "leaf_asns is 'unit': switches of one AS refuse each other's routes, but those that share Ethernet "
-            "segments need them. Give 'each'"
         )
 
 
@@ -162,12 +138,11 @@ def _vlan_gateways(plan: AddressPlan, subnets: pd.DataFrame, switch: str) -> tup
 
 
 def _segments_of(plan: AddressPlan, switch: str, unit: str) -> tuple[EthernetSegment, ...]:
-    """Port channels of a switch that its unit shares."""
+    """Port channels of a switch that its unit shares; their MAC address is the unit's."""
     members = _bond_members(plan.ports[plan.ports["switch"] == switch], "", "port_channel")
-    table = ethernet_segments(plan)
-    own = table.loc[table["unit"] == unit, ["port_channel", "es_id", "system_mac"]].sort_values("port_channel")
-    rows = own.itertuples(index=False)
-    return tuple(EthernetSegment(f"bond{at}", int(number), mac, members[at]) for at, number, mac in rows)
+    number = plan.unit_names.ravel().tolist().index(unit) + 1
+    mac = (LOCAL_MAC | number).to_bytes(6).hex(":")
+    return tuple(EthernetSegment(f"bond{channel}", channel, mac, members[channel]) for channel in sorted(members))
 
 
 def _summary(bgp: BgpDesign, at: pd.Series) -> str:
