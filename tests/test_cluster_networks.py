@@ -5,6 +5,7 @@ import math
 import matplotlib.pyplot as plt
 import networkx as nx
 import pytest
+from collisions import text_collisions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +18,6 @@ from railcore.facts.units import Gbps
 from railcore.network import price_books
 from railcore.network.switches import SwitchModel
 from railcore.workbench.drawing.clusters import cluster_figure
-from railcore.workbench.drawing.diagram import text_collisions
 
 SHARED = ("frontend", "management", "storage")
 
