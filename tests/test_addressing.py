@@ -3,7 +3,6 @@
 from collections import Counter
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -182,10 +181,7 @@ def test_cables_are_all_links_with_their_medium_where_lengths_are_given():
         "spine": ["800G DR8"],
     }
     assert cables.groupby("kind")["speed_Gbps"].first().to_dict() == {"host": 400, "spine": 800}
-    units = cabling_table(plan, {"host": "2 m", "spine": "0.1 km"})
-    assert units.equals(cables)
-    with pytest.raises(ValueError, match="lengths_m of host is 'far': give a number in m"):
-        cabling_table(plan, {"host": "far"})
+    assert cabling_table(plan, {"host": "2 m", "spine": "0.1 km"}).equals(cables)
     assert "medium" not in cabling_table(plan)
     with pytest.raises(ValueError, match="lengths_m is 'hosts': give one of host, spine"):
         cabling_table(plan, {"hosts": 2})
@@ -215,14 +211,10 @@ def test_what_does_not_fit_is_refused_with_what_would():
     assert not trunk_port_map(fabric, bundling="evpn").empty
     with pytest.raises(ValueError, match="peer_links 1, or bundling 'evpn'"):
         trunk_port_map(SegmentFabric(4, SMALL, nic_ports=2, spines=15), peer_links=2)
-    with pytest.raises(ValueError, match=r"vlan_base is 4090: 8 VLANs end at 4097, above 4094: give 4087 or less"):
-        host_port_map(fabric, vlan_base=4090)
     for rule, message in (
-        ("by host", "give one of by server, by rail"),
         (np.arange(1, 31), "rule gives 30 ports, but a rail switch has 32 NIC ports"),
         (np.arange(20, 52), "rule gives port 51, but small has 48: give 1 to 48"),
         (np.append(np.arange(1, 32), 4), "rule gives port 4 to rail 1 of server 4 and rail 8 of server 4"),
-        (lambda rail, server, port: rail / 3, "whole numbers of at least 1"),
     ):
         with pytest.raises(ValueError, match=message):
             host_port_map(fabric, rule)
@@ -233,8 +225,3 @@ def test_a_rule_that_spreads_over_lanes_leaves_fewer_interfaces():
     with pytest.raises(ValueError, match=r"NIC ports take 32: uplinks take 40, but 32 are left: give a rule"):
         trunk_port_map(fabric, 2 * np.arange(1, 33) - 1)
     assert len(trunk_port_map(fabric)) == 40
-
-
-def test_a_fabric_of_one_switch_has_no_trunks():
-    table = trunk_port_map(SegmentFabric(4, SMALL))
-    assert table.empty and isinstance(table, pd.DataFrame) and "peer_interface" in table

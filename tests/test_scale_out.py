@@ -1,6 +1,5 @@
 """Scale-out networks: limits, whole against smooth, brute force, counted against closed forms, and what is refused."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -13,11 +12,10 @@ from hypothesis import strategies as st
 from railcore.engines.degraded import locality
 from railcore.engines.deployment import cabling, scale_out
 from railcore.engines.deployment.scale_out import Equipment
-from railcore.facts import catalog
 from railcore.facts.units import Gbps
 from railcore.network.bill import bill_total
 from railcore.network.price_books import PriceBook, price_book
-from railcore.network.topology import RailFabric, fat_tree, ideal_clos_parts, rail_only
+from railcore.network.topology import RailFabric, fat_tree, ideal_clos_parts
 from railcore.workbench.charts import bars
 
 NIC = 800 * Gbps
@@ -61,28 +59,12 @@ def test_whole_parts_are_those_of_the_wired_graph(rails, planes, domains):
     assert list(links.values()) == [n for n in parts.links_by_tier if n]
 
 
-def test_a_rail_for_each_gpu_of_a_rack_is_rail_only():
-    ours, theirs = scale_out.network_parts(72 * 1000, 72, 64, 4), rail_only(72 * 1000, 72, 64, planes=4).parts
-    assert np.array_equal(ours.switches_by_tier, theirs.switches_by_tier)
-
-
 def test_planes_share_wires_and_boxes():
     one = table(4096, 8, [1, 2, 4, 8], "smooth")
     two_tiers = one[one.tiers == 2]
     assert len(two_tiers) > 1 and two_tiers.cables.nunique() == 1  # planes add logical links, not cables
     assert np.array_equal(two_tiers.switch_links, two_tiers.cables * two_tiers.planes)
     assert np.allclose(one.boxes * one.planes, one.chips)
-
-
-@pytest.mark.parametrize("times", [1, 2])
-def test_equipment_of_the_catalog_is_in_proportion_to_the_speed(times):
-    found = scale_out.catalog_equipment("51.2T", times * NIC, "flops2024", "800G DR8")
-    assert found.powers.port * found.chip_ports == pytest.approx(catalog.item("switches", "51.2T")["power"])
-    assert found.powers.transceiver == pytest.approx(times * catalog.item("transceivers", "800G DR8")["power"])
-    book = price_book("flops2024")
-    one = book.scaled(times * NIC / book.rate_Bps)
-    assert found.prices.label() == ("flops2024" if times == 1 else "flops2024 (scaled from 800 Gbps to 1.6 Tbps)")
-    assert (found.prices.port, found.prices.transceiver) == pytest.approx((one.port, one.transceiver))
 
 
 def test_equipment_scales_its_books_to_the_nic(monkeypatch, tmp_path):
@@ -175,21 +157,14 @@ def test_counts_beside_each_other_are_those_below_each_other():
         assert (found[f"chips_{row.count}"], found[f"cost_{row.count}_usd"]) == (row.chips, row.cost_usd)
 
 
-@pytest.mark.parametrize("chip", ["25.6T", "51.2T", "QM9700"])
-@pytest.mark.parametrize(("gpus", "rails", "ratio"), [(8_000, 76, 1.0), (1_600_000, 36, 16.0)])
-def test_costs_of_the_panel(chip, gpus, rails, ratio):
-    import matplotlib.pyplot as plt
-
-    found = scale_out.oversubscribed_leaf_costs(gpus, rails, 4, ratio, replace(EQUIPMENT, chip=chip))
+@pytest.mark.parametrize(("chip", "ratio"), [("25.6T", 16.0), ("51.2T", 1.0), ("51.2T", 4.0)])
+def test_costs_of_the_panel(chip, ratio):
+    found = scale_out.oversubscribed_leaf_costs(8000, 76, 4, ratio, replace(EQUIPMENT, chip=chip))
     assert ("fat tree" in set(found.network)) == (1 in scale_out.chip_modes(chip, NIC))
     full, thin = (found[found.network == name].cost_usd.sum() for name in found.network.unique()[-2:])
-    row = table(gpus, rails, 4, chip=chip).iloc[0]
+    row = table(8000, 76, 4, chip=chip).iloc[0]
     assert full == pytest.approx(row.cost_usd + row.host_links_usd)
     assert thin <= full and (ratio > 1 or thin == full)
-    for budget in (full, 1000 * full):  # a budget out of range does not flatten the bars
-        axes = bars.network_costs(found, budget).axes[0]
-        assert axes.get_ylim()[1] < 2.5e-9 * found.groupby("network").cost_usd.sum().max()
-    plt.close("all")
 
 
 def test_racks_on_more_rails_than_gpus():
@@ -367,43 +342,18 @@ def test_a_faster_nic_takes_media_side_by_side(price):
 # What is refused
 
 
-def test_modes_of_chips():
-    assert scale_out.chip_modes("51.2T", NIC) == {1: 64, 2: 128, 4: 256, 8: 512}
-    assert scale_out.chip_modes("25.6T", NIC) == {2: 64, 4: 128, 8: 256}
-    assert scale_out.chip_modes("51.2T", 400 * Gbps) == {1: 128, 2: 256, 4: 512}
-    assert {p * n for n, p in scale_out.chip_modes("51.2T", NIC).items()} == {64, 256, 1024, 4096}
-    capacity = catalog.item("switches", "51.2T")["capacity"]
-    assert all(math.isclose(ports * NIC / p, capacity) for p, ports in scale_out.chip_modes("51.2T", NIC).items())
-
-
 @pytest.mark.parametrize(
     ("ask", "words"),
     [
         (lambda: table(1000, 10, 3), "planes is 3, but with a NIC of 800 Gbps 51.2T has modes for 1, 2, 4, 8"),
         (lambda: table(10, 11, 1), "rails is 11, more than the 10 GPUs"),
-        (lambda: table(0, 1, 1), "gpus is"),
-        (lambda: table(10, 0, 1), "rails is"),
-        (lambda: table(10, 1, 1, "guess"), "count is 'guess'"),
         (lambda: table(10, 1, 1, "smooth", tier_oversubscription=(2.0,)), "counted whole only"),
-        (lambda: table(1000, 1, 1, tier_oversubscription=(0.5,)), "tier_oversubscription is"),
         (lambda: scale_out.chip_modes("51.2T", 150 * Gbps), "nic_Bps is .*150 Gbps.*ports of 100, 200, 400, 800 Gbps"),
-        (lambda: scale_out.chip_modes("99T", NIC), "99T"),
-        (lambda: locality.best_band_count(0, 3, 4), "stages is 0"),
-        (lambda: locality.rack_placements(3, 3, 0), "block is 0"),
         (
             lambda: locality.oversubscribed_leaves(8, 2, 1, [1], 2, 2, EQUIPMENT, outside=1.5),
             "outside is 1.5: give a share",
         ),
-        (lambda: cabling.Floor(0, 1, 4, 1, 1, 1, 0), "rack_pitch_m is 0"),
-        (lambda: cabling.catalog_floor("barn"), "barn"),
-        (lambda: cabling.catalog_floor("GPU hall").rack_positions(0), "racks is 0"),
         (lambda: cabling.link_media(123.0), "nic_Bps is 123.0"),
-        (lambda: cabling.rail_link_lengths(cabling.catalog_floor("GPU hall"), 8, 1, [0]), "blocks"),
-        (
-            lambda: scale_out.oversubscribed_leaf_costs(8000, 72, 1, 2.0, replace(EQUIPMENT, chip="25.6T")),
-            "planes is 1.*2, 4, 8",
-        ),
-        (lambda: cabling.cost_over_budget(pd.DataFrame(), 0.0, (1, 1, 1)), "budget_usd is 0.0"),
         (
             lambda: cabling.cheapest_link_costs(
                 cabling.catalog_floor("GPU hall"), 100, {"a": (4, ())}, 400, cabling.link_media(NIC).iloc[:1]

@@ -68,6 +68,6 @@ def test_ultra_ethernet_shows_each_term_and_refuses_other_than_two_nodes():
     assert text_collisions(figure) == []
     words = "\n".join(texts(figure))
     assert all(each in words for each in ("FEP 111", "FA 222", "PDC 4", "CCC 1", "PASID 2", "PID 1", "E1", "Leaf 102"))
-    one = UltraEthernetSystem(system.endpoints[:1])
+    one = UltraEthernetSystem(system.endpoints[:1], [])
     with pytest.raises(ValueError, match="has 1 nodes"):
         servers.ultra_ethernet_diagram(one.graph(), [["FEP 111"]], one.delivery_contexts(), "terms")
