@@ -9,8 +9,7 @@ from collisions import text_collisions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.documents.nwktimes2025.cluster import FIRST_RAIL, GPUS_PER_NODE, NODES, document_cluster
-from railcore.documents.nwktimes2025.cluster_claims import cluster_claims
+from railcore.documents.nwktimes2025.cluster import GPUS_PER_NODE, NODES, cluster_claims, document_cluster
 from railcore.engines.deployment.cluster import NETWORKS, Cluster, network_table
 from railcore.engines.deployment.cluster_cost import cluster_network_parts
 from railcore.facts import claims
@@ -188,7 +187,7 @@ def test_claims_are_counted_in_the_graph():
 @pytest.mark.parametrize("lit", ["", *NETWORKS])
 def test_pictures_have_no_texts_that_collide(lit):
     for cluster in (document_cluster(), Cluster(20, 8, oversubscription=1.0, storage_servers=9), Cluster(1, 12)):
-        page = cluster_figure(cluster.graph(), network_table(cluster), lit, FIRST_RAIL, "A cluster")
+        page = cluster_figure(cluster.graph(), network_table(cluster), lit, 0, "A cluster")
         assert text_collisions(page) == []
 
 

@@ -15,8 +15,13 @@ from railcore.engines.deployment.design_build import (
     largest_cost_difference,
 )
 from railcore.engines.deployment.design_comparison import design_measures
-from railcore.engines.deployment.design_cost import design_cost
-from railcore.engines.deployment.part_counts import LOSSES, bill_of_parts, expected_losses, parts_that_fail
+from railcore.engines.deployment.part_counts import (
+    LOSSES,
+    bill_of_parts,
+    design_cost,
+    expected_losses,
+    parts_that_fail,
+)
 from railcore.engines.deployment.resilience import failure_domains
 from railcore.engines.deployment.segment_sizing import SegmentDemand, smallest_segment_fabric
 from railcore.engines.deployment.segments import SegmentFabric

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from railcore.engines.deployment.scale_out import COST_PARTS
+from railcore.engines.deployment.scale_out import cost_with_optics
 from railcore.facts import catalog
 from railcore.facts.checks import at_least, positive, whole
 from railcore.facts.units import Gbps, number
@@ -212,20 +212,14 @@ def cheapest_link_costs(
 def cost_by_part(table: pd.DataFrame, link_costs: pd.Series) -> pd.DataFrame:
     """Cost of each network's switch chips, switch-to-switch links and host links: all optics, or cheapest media.
 
-    table: `rail_plane_networks` with a column network; link_costs: `cheapest_link_costs` of some of its networks.
-    Columns links, network, part, cost_usd, price_book.
+    table: `rail_plane_networks` with a column network; link_costs: `cheapest_link_costs` of the same networks.
+    Columns of `cost_with_optics`.
     """
-    optics, rows = table.set_index("network"), []
-    for name, costs in link_costs.groupby(level=0, sort=False):
-        host = costs[name, 1]
-        cheapest = optics.at[name, "chips_usd"], costs.sum() - host, host
-        rows += [("all optics", name, part, optics.at[name, column]) for column, part in COST_PARTS.items()]
-        rows += [
-            ("cheapest medium that reaches", name, *entry) for entry in zip(COST_PARTS.values(), cheapest, strict=True)
-        ]
-    costs = pd.DataFrame(rows, columns=["links", "network", "part", "cost_usd"])
-    costs = costs.sort_values("links", kind="stable", ignore_index=True)
-    return costs.assign(price_book=table["price_book"].iloc[0])
+    optics, host = cost_with_optics(table), link_costs.xs(1, level=1)
+    cheapest = {"host links": host, "switch-to-switch links": link_costs.groupby(level=0).sum() - host}
+    rows = zip(optics["network"], optics["part"], optics["cost_usd"], strict=True)
+    costs = [cheapest[part][name] if part in cheapest else cost for name, part, cost in rows]
+    return pd.concat([optics, optics.assign(links="cheapest medium that reaches", cost_usd=costs)], ignore_index=True)
 
 
 def cost_over_budget(split: pd.DataFrame, budget_usd: float, chip_usd: tuple[float, float, float]) -> pd.DataFrame:

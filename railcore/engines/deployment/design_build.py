@@ -7,8 +7,7 @@ import pandas as pd
 
 from railcore.engines.deployment.cables import CABLE_KINDS
 from railcore.engines.deployment.cabling import Floor, rail_link_lengths
-from railcore.engines.deployment.design_cost import cost_of_parts
-from railcore.engines.deployment.part_counts import bill_of_parts, design_parts
+from railcore.engines.deployment.part_counts import bill_of_parts, cost_of_parts, design_parts
 from railcore.engines.deployment.routing import BgpDesign
 from railcore.engines.deployment.segment_sizing import (
     SegmentDemand,

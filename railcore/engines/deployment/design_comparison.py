@@ -1,19 +1,88 @@
 """Designs of one size beside each other: parts, failures, paths, addresses, routes, ports."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from railcore.engines.deployment.design_build import BuiltDesign
-from railcore.engines.deployment.design_cost import compare_designs
-from railcore.engines.deployment.part_counts import LOSSES, expected_losses, host_interfaces, links_by_kind
+from railcore.engines.deployment.part_counts import (
+    LOSSES,
+    design_cost,
+    expected_losses,
+    host_interfaces,
+    links_by_kind,
+)
+from railcore.engines.deployment.resilience import failure_domains
 from railcore.engines.deployment.segments import SegmentFabric
-from railcore.engines.deployment.subnets import address_use
-from railcore.facts.units import hour, year
+from railcore.engines.deployment.subnets import AddressPlan, address_use
+from railcore.facts.arguments import checked
+from railcore.facts.units import Gbps, hour, year
 
 HOURS_OF_A_YEAR = year / hour
+COUNTED = ("gpus", "gpu_Gbps", "oversubscription", "nic_switches", "reach")  # in which comparable designs are equal
+
+
+@checked
+def compare_designs(
+    designs: Mapping,
+    cost: bool = True,
+    lengths_m: Mapping = {},
+) -> pd.DataFrame:
+    """Designs beside each other, and whether each is comparable to the first, by counting.
+
+    Parameters
+    ----------
+    designs
+        SegmentFabric or AddressPlan by name, at least one.
+    cost
+        Whether CapEx is listed too, of `design_cost`.
+    lengths_m
+        As of `design_cost`.
+
+    Returns
+    -------
+    Columns design; what comparable designs have in common: gpus, gpu_Gbps (NIC bandwidth of a GPU, one direction),
+    oversubscription (of the longest way, the worst product of its tiers), nic_switches (that a NIC is on), reach (all
+    GPUs, or those of the same rail, over the network); differs_in (of these, from the first), comparable; what it
+    takes: switches, links, gpus_lost (by one rail switch), gpus_touched, cost_usd, low_usd, high_usd, usd_per_gpu.
+
+    Raises
+    ------
+    ValueError
+        No design, or one that is neither.
+    """
+    if not designs or not all(isinstance(design, SegmentFabric | AddressPlan) for design in designs.values()):
+        raise ValueError(f"designs is {list(designs)}: give a SegmentFabric or AddressPlan by name, at least one")
+    rows: list[dict] = []
+    for name, design in designs.items():
+        fabric = design if isinstance(design, SegmentFabric) else design.fabric
+        gpus = fabric.gpus if design is fabric else design.gpus
+        row = {"design": name, **_counted(fabric, gpus)}
+        first = rows[0] if rows else row
+        differs = [key for key in COUNTED if row[key] != first[key]]
+        worst = failure_domains(fabric).iloc[0]
+        row |= {"differs_in": ", ".join(differs), "comparable": not differs}
+        row |= {"switches": sum(fabric.switches_by_tier), "links": sum(fabric.links_by_tier)}
+        row |= {"gpus_lost": int(worst["gpus_lost"]), "gpus_touched": int(worst["gpus_touched"])}
+        if cost:
+            table = design_cost(design, lengths_m)
+            row |= {column: float(table[column].sum()) for column in ("cost_usd", "low_usd", "high_usd")}
+            row["usd_per_gpu"] = row["cost_usd"] / gpus
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _counted(fabric: SegmentFabric, gpus: int) -> dict:
+    """What designs must have in common to be comparable."""
+    ratio, worst = 1.0, 1.0
+    for each in fabric.oversubscription:
+        ratio *= each
+        worst = max(worst, ratio)
+    alone = fabric.rails == 1 or (fabric.routed and (bool(fabric.spines) or fabric.rails_per_switch == fabric.rails))
+    values = gpus, round(fabric.nic_Bps / Gbps, 6), round(worst, 9), fabric.homing
+    return dict(zip(COUNTED, [*values, "all GPUs" if alone else "same rail"], strict=True))
 
 
 def design_measures(designs: Sequence[BuiltDesign]) -> pd.DataFrame:
