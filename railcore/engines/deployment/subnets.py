@@ -27,7 +27,7 @@ from railcore.engines.deployment.port_map import (
     trunk_port_map,
 )
 from railcore.engines.deployment.segments import SegmentFabric
-from railcore.engines.deployment.summaries import free_network, ipv4_network, refuse_overlaps
+from railcore.engines.deployment.summaries import first_free, free_network, ipv4_network, refuse_overlaps
 from railcore.facts.arguments import checked
 from railcore.facts.checks import Ints, whole
 from railcore.facts.units import counted, number
@@ -187,23 +187,18 @@ class AddressPlan:
 
     def _region_start(self, pod_prefix: int) -> int:
         """First address of the pods in the pool, beside what is reserved. Raises ValueError where they do not fit."""
-        pool, pods = ipv4_network("pool", self.pool), self.fabric.pods
-        reserved = sorted(ipv4_network("reserved", text) for text in self.reserved)
-        first, end = int(pool.network_address), int(pool.broadcast_address) + 1
-        if pod_prefix >= pool.prefixlen:
-            size = 2 ** (32 - pod_prefix)
-            for network in reserved:
-                if int(network.network_address) < first + pods * size and int(network.broadcast_address) >= first:
-                    first = -(-(int(network.broadcast_address) + 1) // size) * size
-            if first + pods * size <= end:
-                return first
+        pool, pods, size = ipv4_network("pool", self.pool), self.fabric.pods, 2 ** (32 - pod_prefix)
+        reserved = [ipv4_network("reserved", text) for text in self.reserved]
+        first = first_free(size, reserved, pool, pods)
+        if first is not None:
+            return first
         whole_bits = (32 - pod_prefix) + (pods - 1).bit_length()
         would = f"A /{32 - whole_bits} would fit" if whole_bits <= 31 else "No IPv4 pool holds them: give fewer servers"
-        fit = max(0, end - first) >> (32 - pod_prefix)
+        fit = next((n for n in range(pods - 1, 0, -1) if first_free(size, reserved, pool, n) is not None), 0)
         beside = f" beside {counted(len(reserved), 'reserved networks')}" if reserved else ""
         raise ValueError(
             f"pool is {pool} with {number(pool.num_addresses)} addresses{beside}: {counted(pods, 'pods')} of "
-            f"{number(2 ** (32 - pod_prefix))} addresses (a /{pod_prefix} each, of /{self.prefix_length} subnets) "
+            f"{number(size)} addresses (a /{pod_prefix} each, of /{self.prefix_length} subnets) "
             f"do not fit. {would}" + (f", or {counted(fit, 'pods')} in this one" if fit else "")
         )
 

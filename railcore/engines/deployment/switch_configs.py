@@ -88,20 +88,19 @@ def interface_name(interface: int, lane: int, port_channel: int) -> str:
 
 def _routed_links(plan: AddressPlan, switch: str, as_numbers: Mapping) -> tuple[RoutedLink, ...]:
     """Links of a switch to the tiers above and below, a port channel once."""
-    trunks, found = plan.trunks, []
-    for here, there, group in (("", "peer_", ABOVE), ("peer_", "", BELOW)):
-        name, other = ("switch", "peer") if group == ABOVE else ("peer", "switch")
-        every = trunks[(trunks[name] == switch) & (trunks["kind"] == "trunk")]
-        own = every.drop_duplicates("subnet")
+    routed, found = plan.trunks[plan.trunks["kind"] == "trunk"], []
+    for group, own, far in ((ABOVE, ("switch", ""), ("peer", "peer_")), (BELOW, ("peer", "peer_"), ("switch", ""))):
+        (name, here), (other, there) = own, far
+        every = routed[routed[name] == switch]
         bonds = _bond_members(every, here, "subnet")
-        sides = [[own[f"{side}{column}"] for column in ("interface", "lane", "port_channel")] for side in (here, there)]
-        nets = own["subnet"], own[f"{here}address"], own[f"{there}address"]
-        for peer, a, b, c, d, e, f, subnet, address, peer_address in zip(
-            own[other], *sides[0], *sides[1], *nets, strict=True
-        ):
-            interfaces = interface_name(a, b, c), interface_name(d, e, f)
-            to = group, str(peer), interfaces[1], str(peer_address), int(as_numbers[peer])
-            found.append(RoutedLink(interfaces[0], f"{address}/31", *to, bonds.get(subnet, ())))
+        for row in every.drop_duplicates("subnet").to_dict("records"):
+            near_end, far_end = (
+                interface_name(*(row[f"{side}{column}"] for column in ("interface", "lane", "port_channel")))
+                for side in (here, there)
+            )
+            address, peer = f"{row[f'{here}address']}/31", str(row[other])
+            to = group, peer, far_end, str(row[f"{there}address"]), int(as_numbers[peer])
+            found.append(RoutedLink(near_end, address, *to, bonds.get(row["subnet"], ())))
     return tuple(found)
 
 
