@@ -95,13 +95,6 @@ def test_a_nic_is_no_faster_than_its_pcie_link():
     assert Cluster(2, 2, nic_Bps="800 Gbps", pcie_generation=6).warnings == Cluster(2, 2).warnings == ()
 
 
-def test_all_networks_are_the_union_of_the_five():
-    cluster = document_cluster()
-    whole, parts = cluster.graph(), [cluster.graph(name) for name in NETWORKS]
-    assert set(whole) == set().union(*parts) and whole.size() == sum(part.size() for part in parts)
-    assert {at["network"] for *_, at in whole.edges(data=True)} == set(NETWORKS)
-
-
 def test_rails_join_gpus_of_one_rank_and_nothing_else():
     graph = document_cluster().graph("scale-out")
     switches = of_kind(graph, "switch")
@@ -112,13 +105,6 @@ def test_rails_join_gpus_of_one_rank_and_nothing_else():
     assert nx.number_connected_components(graph) == GPUS_PER_NODE
     joined = document_cluster(oversubscription=1.0).graph("scale-out")
     assert nx.is_connected(joined)
-
-
-def test_every_node_reaches_every_server_of_a_shared_network_and_no_other():
-    graph = document_cluster().graph("storage")
-    (part,) = [part for part in nx.connected_components(graph) if "Storage server 1" in part]
-    assert part == set(graph)
-    assert not [node for node in graph if "Gateway" in node]
 
 
 WATTS = price_books.PriceBook(
