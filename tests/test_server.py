@@ -129,6 +129,7 @@ def test_servers_of_the_catalog():
     assert flow_bandwidths(graph, crossing, HB)["bandwidth_Bps"].to_list() == pytest.approx([box.hb_Bps] * 8)
     mesh = server.catalog_server("MI300X full mesh")
     assert mesh.mesh_links == 1 and part_bandwidth(mesh.graph(), "GPU 0", "GPU 5", HB).value_Bps == mesh.hb_link_Bps
+    assert mesh.hb_Bps == 7 * mesh.hb_link_Bps
     assert server.catalog_server("DGX H100", nics=2).nics == 2
     with pytest.raises(ValueError, match="pcie_generation"):
         server.catalog_server("GB200 NVL72")

@@ -142,21 +142,25 @@ def _cable_lengths(
     return np.repeat(lengths[order], links[order])
 
 
+def is_copper_item(item: str) -> bool:
+    """Whether an item of the catalog's transceivers is a copper cable, by the last word of its name."""
+    return item.split()[-1] in COPPER
+
+
 def link_media(nic_Bps: float, optic_price: float | None = None) -> pd.DataFrame:
     """Media of the catalog for links of the NIC's speed, shortest reach first.
 
-    Columns medium, copper, reach_m, price_usd of a whole link with both ends. Of media of one reach the cheapest.
-    optic_price: of what one end needs [USD], in place of the catalog's. Where no medium is of the speed, a link is
-    several of the fastest that divides it, side by side. Raises ValueError where none does.
+    Columns item, side (items side by side), copper, reach_m, price_usd of a whole link with both ends. Of media of one
+    reach the cheapest. optic_price: of what one end needs [USD], in place of the catalog's. Where no medium is of the
+    speed, a link is several of the fastest that divides it. Raises ValueError where none does.
     """
     rows = []
     for name, count in _of_speed(nic_Bps).items():
-        item, copper = catalog.item("transceivers", name), name.split()[-1] in COPPER
+        item, copper = catalog.item("transceivers", name), is_copper_item(name)
         each = count * item["price"]
         price = each if copper else 2 * (each if optic_price is None else optic_price)
-        several = f"{count} x {name}" if count > 1 else name
-        rows.append((several, copper, item["reach"], price))
-    table = pd.DataFrame(rows, columns="medium copper reach_m price_usd".split())
+        rows.append((name, count, copper, item["reach"], price))
+    table = pd.DataFrame(rows, columns="item side copper reach_m price_usd".split())
     return table.sort_values(["reach_m", "price_usd"]).drop_duplicates("reach_m", ignore_index=True)
 
 

@@ -10,10 +10,10 @@ from railcore.engines.deployment.cables import (
     CABLE_KINDS,
     cable_lengths,
     cable_speed,
-    is_copper_item,
     link_medium,
     ports_at_ends,
 )
+from railcore.engines.deployment.cabling import is_copper_item
 from railcore.engines.deployment.port_map import lanes_of, rail_switch_ports
 from railcore.engines.deployment.routing import ROLES
 from railcore.engines.deployment.segments import SegmentFabric
