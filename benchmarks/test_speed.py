@@ -13,7 +13,7 @@ from railcore.documents.flops2024.siting_claims import REGIONS
 from railcore.documents.railonly2023 import two_stage, two_stage_figures
 from railcore.engines import degraded
 from railcore.engines.degraded import faults
-from railcore.engines.deployment import AddressPlan, BgpDesign, ethernet_segments, failover, failure_domains
+from railcore.engines.deployment import AddressPlan, BgpDesign, failover, failure_domains
 from railcore.engines.deployment.scale_out import network_parts
 from railcore.engines.deployment.segments import SegmentFabric
 from railcore.engines.emulator.comparison import emulated_run
@@ -314,11 +314,10 @@ def test_addresses_of_65536_gpus_in_64_pods(benchmark):
         fabric = SegmentFabric(rail_switch=switch, **design, **above)
         routes = BgpDesign(AddressPlan(fabric, bundling="evpn"))
         plan = routes.plan
-        tables = plan.ports, plan.trunks, plan.subnets, plan.summaries, plan.switches, ethernet_segments(plan)
+        tables = plan.ports, plan.trunks, plan.subnets, plan.summaries, plan.switches
         return (
             *tables,
             routes.neighbours,
-            routes.advertised,
             routes.route_counts,
             failover(plan),
             failure_domains(fabric),

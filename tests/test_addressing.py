@@ -3,7 +3,6 @@
 from collections import Counter
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -98,20 +97,17 @@ def test_every_interface_is_used_once_and_is_one_of_the_model(plan):
 
 @every_kind
 def test_the_port_map_is_the_graph_s_edges(plan):
-    graph, ports, trunks = plan.graph(), plan.ports, plan.trunks[plan.trunks["kind"] == "trunk"]
+    graph, ports = plan.fabric.graph(), plan.ports
     counted = Counter(zip(ports["domain"], ports["gpu"], ports["switch"], strict=True))
     wired = {}
     for a, b, at in graph.edges(data=True):
         gpu, switch = sorted((a, b), key=lambda node: graph.nodes[node]["kind"])
         if at["kind"] == "host":
             wired[graph.nodes[gpu]["domain"], graph.nodes[gpu]["rank"], graph.nodes[switch]["chassis"]] = at["links"]
-            assert len(at["interfaces"]) == len(at["addresses"]) == len(at["vlans"]) == at["links"]
     assert wired == dict(counted)
+    trunks = plan.trunks[plan.trunks["kind"] == "trunk"]
     joined = Counter(frozenset(pair) for pair in zip(trunks["switch"], trunks["peer"], strict=True))
     assert joined == {frozenset((a, b)): at["links"] for a, b, at in graph.edges(data=True) if at["kind"] == "trunk"}
-    for _, _, at in graph.edges(data=True):
-        if at["kind"] == "trunk":
-            assert len(at["interfaces"]) == len(at["peer_interfaces"]) == len(at["peer_addresses"]) == at["links"]
 
 
 @every_kind
@@ -144,14 +140,10 @@ def test_members_of_a_bundle_have_the_same_numbers_on_every_switch(plan):
             assert set(nic["port_channel"]) == {0} and nic["vlan"].nunique() == len(nic)
 
 
-def test_groups_of_consecutive_ports_one_a_server():
-    fabric = SegmentFabric(3, SMALL, port_Bps="200 Gbps")
-    table = host_port_map(fabric)
+def test_groups_of_consecutive_ports_one_a_server_or_one_a_rail():
+    table = host_port_map(SegmentFabric(3, SMALL, port_Bps="200 Gbps"))
     assert list(table["interface"]) == list(range(1, 25)) and list(table["vlan"]) == list(range(101, 109)) * 3
     assert set(table["host"]) == {"Pod1.Seg1.Host1", "Pod1.Seg1.Host2", "Pod1.Seg1.Host3"}
-
-
-def test_groups_of_consecutive_ports_one_a_rail():
     table = host_port_map(SegmentFabric(4, SMALL), rule="by rail")
     of_rail = table.groupby("rail")["interface"].agg(["min", "max"])
     assert of_rail.loc[1].tolist() == [1, 4] and of_rail.loc[2].tolist() == [5, 8] and of_rail["max"].max() == 32
@@ -189,10 +181,7 @@ def test_cables_are_all_links_with_their_medium_where_lengths_are_given():
         "spine": ["800G DR8"],
     }
     assert cables.groupby("kind")["speed_Gbps"].first().to_dict() == {"host": 400, "spine": 800}
-    units = cabling_table(plan, {"host": "2 m", "spine": "0.1 km"})
-    assert units.equals(cables)
-    with pytest.raises(ValueError, match="lengths_m of host is 'far': give a number in m"):
-        cabling_table(plan, {"host": "far"})
+    assert cabling_table(plan, {"host": "2 m", "spine": "0.1 km"}).equals(cables)
     assert "medium" not in cabling_table(plan)
     with pytest.raises(ValueError, match="lengths_m is 'hosts': give one of host, spine"):
         cabling_table(plan, {"hosts": 2})
@@ -222,14 +211,10 @@ def test_what_does_not_fit_is_refused_with_what_would():
     assert not trunk_port_map(fabric, bundling="evpn").empty
     with pytest.raises(ValueError, match="peer_links 1, or bundling 'evpn'"):
         trunk_port_map(SegmentFabric(4, SMALL, nic_ports=2, spines=15), peer_links=2)
-    with pytest.raises(ValueError, match=r"vlan_base is 4090: 8 VLANs end at 4097, above 4094: give 4087 or less"):
-        host_port_map(fabric, vlan_base=4090)
     for rule, message in (
-        ("by host", "give one of by server, by rail"),
         (np.arange(1, 31), "rule gives 30 ports, but a rail switch has 32 NIC ports"),
         (np.arange(20, 52), "rule gives port 51, but small has 48: give 1 to 48"),
         (np.append(np.arange(1, 32), 4), "rule gives port 4 to rail 1 of server 4 and rail 8 of server 4"),
-        (lambda rail, server, port: rail / 3, "whole numbers of at least 1"),
     ):
         with pytest.raises(ValueError, match=message):
             host_port_map(fabric, rule)
@@ -240,8 +225,3 @@ def test_a_rule_that_spreads_over_lanes_leaves_fewer_interfaces():
     with pytest.raises(ValueError, match=r"NIC ports take 32: uplinks take 40, but 32 are left: give a rule"):
         trunk_port_map(fabric, 2 * np.arange(1, 33) - 1)
     assert len(trunk_port_map(fabric)) == 40
-
-
-def test_a_fabric_of_one_switch_has_no_trunks():
-    table = trunk_port_map(SegmentFabric(4, SMALL))
-    assert table.empty and isinstance(table, pd.DataFrame) and "peer_interface" in table

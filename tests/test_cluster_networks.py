@@ -5,19 +5,17 @@ import math
 import matplotlib.pyplot as plt
 import networkx as nx
 import pytest
+from collisions import text_collisions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.documents.nwktimes2025.cluster import FIRST_RAIL, GPUS_PER_NODE, NODES, document_cluster
-from railcore.documents.nwktimes2025.cluster_claims import cluster_claims
+from railcore.documents.nwktimes2025.cluster import GPUS_PER_NODE, NODES, cluster_claims, document_cluster
 from railcore.engines.deployment.cluster import NETWORKS, Cluster, network_table
 from railcore.engines.deployment.cluster_cost import cluster_network_parts
-from railcore.facts import catalog, claims
 from railcore.facts.units import Gbps
 from railcore.network import price_books
 from railcore.network.switches import SwitchModel
 from railcore.workbench.drawing.clusters import cluster_figure
-from railcore.workbench.drawing.diagram import text_collisions
 
 SHARED = ("frontend", "management", "storage")
 
@@ -48,9 +46,7 @@ small = st.builds(
     nodes=st.integers(2, 9),
     gpus_per_node=st.integers(1, 6),
     oversubscription=st.sampled_from([1.0, math.inf]),
-    storage_ports=st.integers(1, 2),
     storage_servers=st.integers(1, 4),
-    storage_server_ports=st.integers(1, 3),
     management_servers=st.integers(1, 3),
     hb_switches=st.integers(0, 3),
 )
@@ -99,13 +95,6 @@ def test_a_nic_is_no_faster_than_its_pcie_link():
     assert Cluster(2, 2, nic_Bps="800 Gbps", pcie_generation=6).warnings == Cluster(2, 2).warnings == ()
 
 
-def test_all_networks_are_the_union_of_the_five():
-    cluster = document_cluster()
-    whole, parts = cluster.graph(), [cluster.graph(name) for name in NETWORKS]
-    assert set(whole) == set().union(*parts) and whole.size() == sum(part.size() for part in parts)
-    assert {at["network"] for *_, at in whole.edges(data=True)} == set(NETWORKS)
-
-
 def test_rails_join_gpus_of_one_rank_and_nothing_else():
     graph = document_cluster().graph("scale-out")
     switches = of_kind(graph, "switch")
@@ -116,21 +105,6 @@ def test_rails_join_gpus_of_one_rank_and_nothing_else():
     assert nx.number_connected_components(graph) == GPUS_PER_NODE
     joined = document_cluster(oversubscription=1.0).graph("scale-out")
     assert nx.is_connected(joined)
-
-
-def test_every_node_reaches_every_server_of_a_shared_network_and_no_other():
-    graph = document_cluster().graph("storage")
-    (part,) = [part for part in nx.connected_components(graph) if "Storage server 1" in part]
-    assert part == set(graph)
-    assert not [node for node in graph if "Gateway" in node]
-
-
-def test_table_has_speeds_of_the_catalog_and_shares_of_a_node():
-    table = network_table(document_cluster()).set_index("network")
-    for name in ("scale-out", *SHARED):
-        assert table.loc[name, "port_Bps"] == catalog.item("cluster_networks", name)["bandwidth"]
-    assert table.loc["frontend", "gpu_Bps"] == 100 * Gbps / GPUS_PER_NODE
-    assert (table["node_Bps"] >= table["gpu_Bps"]).all()
 
 
 WATTS = price_books.PriceBook(
@@ -179,31 +153,26 @@ def test_a_port_costs_its_share_of_the_interface():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"nodes": 0}, "nodes is 0"),
-        ({"storage_servers": 0}, "storage_servers is 0"),
         ({"nic_Bps": "2 Tbps"}, "slower port or another switch"),
         ({"switches": {"scale-up": SwitchModel("mine", 4, 1.0)}}, "within the nodes"),
         ({"switches": {"backend": None}}, "nearest"),
-        ({"hb_switches": -1}, "hb_switches is -1"),
     ],
 )
 def test_bad_input_is_refused(change, words):
     with pytest.raises(ValueError, match=words):
         Cluster(**{"nodes": 2, "gpus_per_node": 2, **change})
-    with pytest.raises(ValueError, match="give one of scale-out"):
-        document_cluster().graph("backend")
 
 
-def test_claims_are_counted_in_the_graph():
-    values = cluster_claims(document_cluster()).values
-    assert values == {claim_id: claims.paper_value(claim_id) for claim_id in values}
-    assert cluster_claims(document_cluster(nodes=3)).values["nwktimes2025.fig1_1.gpus_per_rail"] == 3
+def test_gpus_of_a_rail_are_counted_over_all_its_switches():
+    many = document_cluster(nodes=200, switches={"scale-out": SwitchModel("small", 16, 400 * Gbps)})
+    values = cluster_claims(many).values
+    assert (values["nwktimes2025.fig1_1.rails"], values["nwktimes2025.fig1_1.gpus_per_rail"]) == (GPUS_PER_NODE, 200)
 
 
 @pytest.mark.parametrize("lit", ["", *NETWORKS])
 def test_pictures_have_no_texts_that_collide(lit):
     for cluster in (document_cluster(), Cluster(20, 8, oversubscription=1.0, storage_servers=9), Cluster(1, 12)):
-        page = cluster_figure(cluster.graph(), network_table(cluster), lit, FIRST_RAIL, "A cluster")
+        page = cluster_figure(cluster.graph(), network_table(cluster), lit, 0, "A cluster")
         assert text_collisions(page) == []
 
 
@@ -224,9 +193,3 @@ def test_links_of_a_gpu_in_its_node_carry_its_bandwidth_together(switches):
     graph = cluster.graph("scale-up")
     own = sum(at["bandwidth_Bps"] for *_, at in graph.edges("D2.GPU3", data=True))
     assert own == pytest.approx(cluster.hb_Bps) and graph.degree("D2.GPU3") == (switches or 3)
-
-
-def test_gpus_of_a_rail_are_counted_over_all_its_switches():
-    many = document_cluster(nodes=200, switches={"scale-out": SwitchModel("small", 16, 400 * Gbps)})
-    values = cluster_claims(many).values
-    assert (values["nwktimes2025.fig1_1.rails"], values["nwktimes2025.fig1_1.gpus_per_rail"]) == (GPUS_PER_NODE, 200)

@@ -4,9 +4,15 @@ import io
 
 import pandas as pd
 import pytest
-from frr_reader import read_frr
 
-from railcore.engines.deployment import AddressPlan, BgpDesign, cabling_table, switch_config, write_deployment
+from railcore.engines.deployment import (
+    AddressPlan,
+    BgpDesign,
+    cabling_table,
+    frr_text,
+    switch_config,
+    write_deployment,
+)
 from railcore.engines.deployment.segments import SegmentFabric
 from railcore.network.switches import switch_model
 
@@ -27,7 +33,7 @@ def test_all_tables_and_a_configuration_for_each_switch(bgp, tmp_path):
     assert set(written["file"]) == set(found)
     assert written["lines"].tolist() == [found[name].count("\n") for name in written["file"]]
     for name in bgp.switches["switch"]:
-        assert read_frr(found[f"frr/{name}.conf"]) == switch_config(bgp, name, 9000)
+        assert found[f"frr/{name}.conf"] == frr_text(switch_config(bgp, name, 9000))
     assert len(pd.read_csv(io.StringIO(found["port_map.csv"]))) == len(bgp.plan.ports)
     cables = pd.read_csv(io.StringIO(found["cabling.csv"]))
     assert len(cables) == len(cabling_table(bgp.plan)) and (cables.query("kind == 'host'")["length_m"] == 20).all()
@@ -55,8 +61,8 @@ def test_a_folder_with_other_files_is_left_as_it_is(bgp, tmp_path):
 
 
 def test_what_cannot_be_exported_writes_nothing(bgp, tmp_path):
-    with pytest.raises(ValueError, match="control_plane is 'iBGP'"):
-        write_deployment(BgpDesign(AddressPlan(bgp.plan.fabric, bundling="mlag"), "iBGP"), tmp_path / "hall")
+    with pytest.raises(ValueError, match="give control_plane 'BGP EVPN'"):
+        write_deployment(BgpDesign(bgp.plan, "eBGP"), tmp_path / "hall")
     with pytest.raises(ValueError, match="lengths_m is 'hosts'"):
         write_deployment(bgp, tmp_path / "hall", {"hosts": 3})
     assert not (tmp_path / "hall").exists()

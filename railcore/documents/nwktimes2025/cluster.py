@@ -1,9 +1,9 @@
-"""The cluster of Fig. 1-1 to 1-6: six nodes of four GPUs, and how the document numbers its parts."""
+"""The cluster of Fig. 1-1 to 1-6, six nodes of four GPUs, and nwktimes2025's claims about it."""
 
+from railcore.documents.readings import Entries, with_prefix
 from railcore.engines.deployment.cluster import Cluster
 
 NODES, GPUS_PER_NODE = 6, 4
-FIRST_RAIL = 0  # Fig. 1-1 has rails and local ranks from 0, chapter 13 rails from 1
 
 
 def document_cluster(**options) -> Cluster:
@@ -15,3 +15,20 @@ def document_cluster(**options) -> Cluster:
     printed = {"nodes": NODES, "gpus_per_node": GPUS_PER_NODE}
     servers = {"gateways": 2, "management_servers": 2, "storage_servers": 2}
     return Cluster(**{**printed, **servers, **options})
+
+
+def cluster_claims(cluster: Cluster) -> Entries:
+    """GPUs, rails and GPUs of a rail, counted in the graph of the scale-out network: NICs that meet on a rail."""
+    graph = cluster.graph("scale-out")
+    gpus = [node for node, at in graph.nodes(data=True) if at["kind"] == "gpu"]
+    rails: dict[int, set[str]] = {}
+    for switch, at in graph.nodes(data=True):
+        if at["rail"] is not None:
+            nics = {node for node in graph[switch] if graph.nodes[node]["kind"] == "nic"}
+            rails.setdefault(at["rail"], set()).update(nics)
+    values = {
+        "fig1_6.gpus": float(len(gpus)),
+        "fig1_1.rails": float(len(rails)),
+        "fig1_1.gpus_per_rail": float(max(map(len, rails.values()), default=0)),
+    }
+    return with_prefix("nwktimes2025", values, {}, {})

@@ -37,24 +37,23 @@ def model_losses(servers: int, switch: SwitchModel, port_Bps: float) -> pd.DataF
     return pd.DataFrame(rows)
 
 
-def segment_claims(mapping: pd.DataFrame, copies: pd.DataFrame) -> Entries:
+def segment_claims(mapping: pd.DataFrame) -> Entries:
     """Fig. 13-4 to 13-7: ports, rails, what a failure takes, the interfaces printed, and the copy between rails.
 
-    mapping: of `rail_designs.interface_check`; copies: of `rail_designs.cross_rail_copies`.
+    mapping: of `rail_designs.interface_check`.
     """
     single, dual, segment = (designs.rail_design(figure) for figure in ("fig13_4", "fig13_5", "fig13_7"))
     left = failover(designs.rail_plan("fig13_5")).set_index("failure")["gpus_isolated"]
     vlans = designs.rail_plan("fig13_4").ports["vlan"].nunique()
-    source = copies[copies["side"] == "source"]
-    kinds = source["network"].value_counts()
+    copy = designs.cross_rail_copy().set_index("network")["rail"]
     panel = designs.front_panel_table(designs.rail_plan("fig13_7"))
     values = {
         "fig13_4.ports": single.host_ports,
         "fig13_4.vlans": vlans,
         "fig13_4.gpus_lost": rail_losses(single)["gpus_lost"],
-        "fig13_4.cross_rail_scale_up": kinds["scale-up"],
-        "fig13_4.cross_rail_scale_out": kinds["scale-out"],
-        "fig13_4.cross_rail_exit": source.loc[source["network"] == "scale-out", "rail"].iloc[0],
+        "fig13_4.cross_rail_scale_up": (copy.index == "scale-up").sum(),
+        "fig13_4.cross_rail_scale_out": (copy.index == "scale-out").sum(),
+        "fig13_4.cross_rail_exit": copy["scale-out"],
         "fig13_5.switches": dual.switches_by_tier[0],
         "fig13_5.cable_ratio": dual.links_by_tier[0] / single.links_by_tier[0],
         "fig13_5.gpus_isolated": left[["rail switch", "host link", "NIC port"]].max(),
@@ -145,9 +144,9 @@ def switch_claims(order: pd.DataFrame) -> Entries:
     return _entries(values, reasons, readings)
 
 
-def rail_claims(mapping: pd.DataFrame, copies: pd.DataFrame, order: pd.DataFrame) -> Entries:
+def rail_claims(mapping: pd.DataFrame, order: pd.DataFrame) -> Entries:
     """All claims of Fig. 13-4 to 13-12, from the tables that the notebook shows: see the parts above."""
-    return merge_entries(segment_claims(mapping, copies), pod_claims(), switch_claims(order))
+    return merge_entries(segment_claims(mapping), pod_claims(), switch_claims(order))
 
 
 def _entries(values: dict, reasons: dict[str, str], readings: dict[str, str]) -> Entries:

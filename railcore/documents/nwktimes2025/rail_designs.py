@@ -5,15 +5,13 @@ It counts GPUs from 0 and rails, hosts and interfaces from 1; fabrics and their 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from railcore.engines.deployment.forwarding import path_transfers
-from railcore.engines.deployment.mac_tables import mac_tables
 from railcore.engines.deployment.port_map import PEER_LINKS
-from railcore.engines.deployment.rail_packing import rail_switch_order
 from railcore.engines.deployment.resilience import failure_domains
 from railcore.engines.deployment.routing import BgpDesign
 from railcore.engines.deployment.segments import SegmentFabric, leaf_name, rails_name
@@ -72,23 +70,23 @@ def rail_design(figure: str, **changes: Any) -> SegmentFabric:
 _OF_PODS = ("segments", "pods", "spine_links", "super_spines", "super_spine_links")
 
 
-def connections_needed(downlink_Bps: float, connection_Bps: float = CONNECTION_Bps) -> int:
-    """Connections upwards, one to each switch above, that carry as much as comes from below [bytes/s each]."""
-    return int(np.ceil(round(downlink_Bps / connection_Bps, 9)))
+def connections_needed(downlink_Bps: float) -> int:
+    """Connections upwards, one to each switch above, that carry as much as comes from below [bytes/s]."""
+    return int(np.ceil(round(downlink_Bps / CONNECTION_Bps, 9)))
 
 
 def priced_plans() -> dict[str, AddressPlan]:
     """The designs of Fig. 13-4 to 13-9 by name, and the pod of Fig. 13-8 in one segment on the same rail switches."""
     plans = {f"Fig. {name[3:].replace('_', '-')}": rail_plan(name) for name in list(DESIGNS)[:5]}
-    pod = plans["Fig. 13-8"].fabric
-    joined = joined_segments(pod, pod.rails_per_switch // pod.segments)
-    return {**plans, "Fig. 13-8 without spines": AddressPlan(joined, vlan_base=VLAN_OF_RAIL_1)}
+    return {**plans, "Fig. 13-8 without spines": AddressPlan(joined_pod(), vlan_base=VLAN_OF_RAIL_1)}
 
 
-def joined_segments(pod: SegmentFabric, rails_per_switch: int) -> SegmentFabric:
-    """A pod's servers in one segment without spines, with so many rails on a switch."""
-    alone = replace(pod, segments=1, spines=0, spine_links=1, routed=False, rails_per_switch=rails_per_switch)
-    return replace(alone, servers=pod.servers * pod.segments)
+def joined_pod() -> SegmentFabric:
+    """The pod of Fig. 13-8 without spines: its servers in one segment, fewer rails on each of its rail switches."""
+    pod = rail_design("fig13_8")
+    alone = replace(pod, segments=1, spines=0, spine_links=1, routed=False)
+    servers, rails = pod.servers * pod.segments, pod.rails_per_switch // pod.segments
+    return replace(alone, servers=servers, rails_per_switch=rails)
 
 
 @checked
@@ -127,7 +125,7 @@ def own_plan(fabric: SegmentFabric) -> AddressPlan:
     return AddressPlan(fabric, bundling="evpn" if fabric.homing == 2 and free < PEER_LINKS else "")
 
 
-def bundling_warnings(plan: AddressPlan) -> list[str]:
+def own_plan_warnings(plan: AddressPlan) -> list[str]:
     """What is to be known of how `own_plan` joins the ports of a NIC."""
     if plan.bundling != "evpn" or plan.fabric.homing != 2:
         return []
@@ -160,7 +158,7 @@ def printed_interfaces() -> pd.DataFrame:
     return pd.DataFrame(found, columns=["rail", "position", "interface"])
 
 
-def interface_of(rail: Any, server: Any, port: Any = 1) -> Any:
+def interface_of(rail: Any, server: Any, port: Any) -> Any:
     """Interface of a rail's NIC on the switch of Fig. 13-6: 12 ((r - 1) mod 4) + o + 3 i.
 
     o = 1 for rails 1 to 4 and 2 for 5 to 8, i = server - 1. Blocks of four columns of the panel hold two rails each,
@@ -220,32 +218,38 @@ def printed_mapping(check: pd.DataFrame) -> pd.DataFrame:
     return texts.rename(columns={"interface": "interfaces as printed", "by_rule": "by the rule"}).reset_index()
 
 
-def cross_rail_copies(figure: str = "fig13_4") -> pd.DataFrame:
-    """The document's copy between rails, each side forwarding: columns of `path_transfers`, and side, step, path."""
-    graph = rail_design(figure).graph()
+def cross_rail_copy() -> pd.DataFrame:
+    """The document's copy between rails, on the shortest path of its fabric: a row for each transfer.
+
+    Columns network (scale-up within a server, scale-out over switches) and rail over which it leaves, 0 for scale-up.
+    """
+    graph = rail_design("fig13_4").graph()
     source, target = (f"D{host}.GPU{gpu + 1}" for host, gpu in COPY)
-    found = []
-    for side in ("source", "destination"):
-        path = route(graph, source, target, side=side)
-        table = path_transfers(graph, path)
-        found.append(table.assign(side=side, step=range(1, len(table) + 1), path=" > ".join(path)))
-    table = pd.concat(found, ignore_index=True)
-    names = {f"D{host}.GPU{gpu + 1}": f"GPU-{gpu} of Host-{host}" for host in (1, 2) for gpu in range(8)}
-    return table.assign(**{end: table[end].map(names) for end in ("from", "to")})
+    path = route(graph, source, target)
+    stops = [i for i, node in enumerate(path) if graph.nodes[node]["kind"] == "gpu"]
+    rows = []
+    for start, _ in pairwise(stops):
+        inside = graph.edges[path[start], path[start + 1]]["kind"] == "hb"
+        rows.append(("scale-up", 0) if inside else ("scale-out", graph.nodes[path[start]]["rail"]))
+    return pd.DataFrame(rows, columns=["network", "rail"])
 
 
-def model_order(switch: str, link_usd: float) -> pd.DataFrame:
-    """`rail_switch_order` of the three models over the 32 cases, with the column model.
+def model_order(switch: str) -> pd.DataFrame:
+    """Rail switches of the three models by NIC ports a rail, packed over as few switches as hold them.
 
-    switch: of the catalog, with ORDER_PORTS ports; link_usd: of a host link. Raises ValueError for other ports.
+    (R / r) ceil(r n / k): each group of r of R rails has switches of its own; n ports a rail, k ports of a switch.
+    switch: of the catalog, with ORDER_PORTS ports. Columns ports_per_rail, model, switches, and rises: whether of
+    these ports every model takes strictly fewer switches than the next. Raises ValueError for a switch of other ports.
     """
     if (ports := switch_model(switch).ports) != ORDER_PORTS:
         fits = [name for name in catalog.names("switches") if switch_model(name).ports == ORDER_PORTS]
         raise ValueError(f"switch is {switch!r} with {ports} ports: give one with {ORDER_PORTS}, {' or '.join(fits)}")
-    prices_usd = {"switch": catalog.item("switches", switch)["price"], "host_link": link_usd}
-    cases = range(1, ORDER_PORTS + 1)
-    table = rail_switch_order(cases, ORDER_PORTS, ORDER_RAILS, list(MODELS.values()), prices_usd)
-    return table.assign(model=table["rails_per_switch"].map({rails: name for name, rails in MODELS.items()}))
+    rows: list[tuple] = []
+    for n in range(1, ports + 1):
+        counts = [ORDER_RAILS // r * -(-r * n // ports) for r in MODELS.values()]
+        rises = all(fewer < more for fewer, more in pairwise(counts))
+        rows += [(n, model, switches, rises) for model, switches in zip(MODELS, counts, strict=True)]
+    return pd.DataFrame(rows, columns=["ports_per_rail", "model", "switches", "rises"])
 
 
 def advertised_check(figure: str) -> SummaryCheck:
@@ -266,9 +270,20 @@ def switch_contents(figure: str) -> dict[str, pd.DataFrame]:
     vlans = plan.subnets[["vlan", "rail", "subnet", "gateway"]].assign(
         interfaces=[blocks[vlan] for vlan in plan.subnets["vlan"]]
     )
-    macs = mac_tables(plan.ports)
-    macs = macs[macs["switch"] == name][["vlan", "interface", "mac"]].reset_index(drop=True)
-    return {"vlans": vlans, "macs": macs, "routes": _routes(figure, BgpDesign(plan), name)}
+    return {"vlans": vlans, "macs": mac_tables(ports), "routes": _routes(figure, BgpDesign(plan), name)}
+
+
+def mac_tables(ports: pd.DataFrame) -> pd.DataFrame:
+    """What the VLANs of a switch have learned once every NIC has sent: columns vlan, interface, mac.
+
+    ports: of `AddressPlan.ports`. MAC addresses are locally administered: 06, server (3 bytes), GPU, NIC port. Ports of
+    a bundle send with that of its first port.
+    """
+    port = ports["nic_port"].where(ports["port_channel"] == 0, 1)
+    numbers = zip(*(column.tolist() for column in (ports["domain"], ports["gpu"], port)), strict=True)
+    macs = [(6 << 40 | server << 16 | gpu << 8 | nic).to_bytes(6).hex(":") for server, gpu, nic in numbers]
+    table = ports[["vlan", "interface"]].assign(mac=macs)
+    return table.sort_values(["vlan", "interface"], kind="stable", ignore_index=True)
 
 
 def contents_table(contents: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -278,29 +293,31 @@ def contents_table(contents: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def _routes(figure: str, bgp: BgpDesign, switch: str) -> pd.DataFrame:
-    """Routes of a switch on their way to the spines, with the printed summary and with a valid one."""
-    check = advertised_check(figure)
-    summaries = {"as printed": check.summary, "valid": check.cover} if check.misses else {"": ""}
-    rows: list[tuple] = []
-    for variant, summary in summaries.items():
-        tables = bgp.leaf_tables(switch, str(summary))
-        own, out = tables[tables["source"] == "connected"], tables[tables["table"] == "Adj-RIB-Out"]
-        if not rows:
-            inside = own[own["table"] == "RIB"]
-            rows += [("RIB: connected", "", row.prefix, row.out, "", True) for row in inside.itertuples()]
-            rows += [("BGP Loc-RIB: imported", "", row.prefix, "", "", True) for row in inside.itertuples()]
-        first = out.iloc[0]
-        flag, total = "" if first["valid"] else "NOT VALID", len(check.covers) + len(check.misses)
-        text = first["reason"] or "the subnet itself: no summary"
-        if summary == check.cover:
-            more = check.cover.num_addresses - sum(net.num_addresses for net in check.covers + check.misses)
-            text += f", but {number(more)} further addresses. Or keep {check.summary} and renumber: "
-            text += _brief([str(net) for net in check.renumbered])
-        hops = [f"to {spine.partition('.')[2]} {hop}" for spine, hop in zip(out["out"], out["next_hop"], strict=True)]
-        covered = [] if first["valid"] else [f"covers {len(check.covers)} of {counted(total, 'subnets')}"]
-        told = "\n".join([*covered, f"AS path {first['as_path']}, NEXT_HOP", *hops])
-        rows.append(("BGP output policy", variant, first["prefix"], flag, text, first["valid"]))
-        rows.append(("Adj-RIB-Out", variant, first["prefix"], flag, told, first["valid"]))
+    """Routes of the one rail switch on their way to the spines, with the printed summary and with a valid one."""
+    check, subnets = advertised_check(figure), bgp.plan.subnets
+    rows: list[tuple] = [
+        ("RIB: connected", "", subnet, f"VLAN {vlan}", "", True)
+        for subnet, vlan in zip(subnets["subnet"], subnets["vlan"], strict=True)
+    ]
+    rows += [("BGP Loc-RIB: imported", "", subnet, "", "", True) for subnet in subnets["subnet"]]
+    peers = bgp.neighbours.loc[bgp.neighbours["switch"] == switch, ["neighbour", "address"]]
+    hops = [f"to {spine.partition('.')[2]} {address}" for spine, address in peers.itertuples(index=False)]
+    told = "\n".join([f"AS path {bgp.asns[switch]}, NEXT_HOP", *hops])
+
+    def announce(variant: str, prefix: object, reason: str, said: str, valid: bool = True) -> None:
+        flag = "" if valid else "NOT VALID"
+        rows.append(("BGP output policy", variant, str(prefix), flag, reason, valid))
+        rows.append(("Adj-RIB-Out", variant, str(prefix), flag, said, valid))
+
+    if not check.misses:
+        announce("", subnets["subnet"].iloc[0], "the subnet itself: no summary", told)
+    else:
+        covered = f"covers {len(check.covers)} of {counted(len(subnets), 'subnets')}"
+        announce("as printed", check.summary, check.reason, f"{covered}\n{told}", valid=False)
+        more = check.cover.num_addresses - subnets["addresses"].sum()
+        reason = f"{summary_check(check.cover, SUBNETS[figure]).reason}, but {number(more)} further addresses. Or keep "
+        reason += f"{check.summary} and renumber: {_brief([str(net) for net in check.renumbered])}"
+        announce("valid", check.cover, reason, told)
     return pd.DataFrame(rows, columns=["table", "variant", "prefix", "via", "text", "valid"])
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pandas as pd
 
 from railcore.documents.nwktimes2025 import servers
-from railcore.documents.nwktimes2025.ultra_ethernet import UltraEthernetSystem, fabric_planes, parts_of_kind
+from railcore.documents.nwktimes2025.ultra_ethernet import UltraEthernetSystem, fabric_planes
 from railcore.documents.readings import Entries, merge_entries, with_prefix
 from railcore.engines.deployment.server import (
     NETWORK,
@@ -154,7 +154,8 @@ def ultra_ethernet_claims(system: UltraEthernetSystem) -> Entries:
     """Fig. 14-1: fabric interfaces and planes of the two-node system, found on its graph."""
     graph = system.graph()
     planes, together = fabric_planes(graph), fabric_planes(graph, ("leaf", "spine"))
-    values = {"fabric_interfaces": float(len(parts_of_kind(graph, "fi"))), "planes": float(len(planes))}
+    interfaces = sum(at["kind"] == "fi" for _, at in graph.nodes(data=True))
+    values = {"fabric_interfaces": float(interfaces), "planes": float(len(planes))}
     reading = f"endpoints that meet on a leaf switch; over the spines that all leaves share they are {len(together)}"
     return with_prefix("nwktimes2025.fig14_1", values, {}, {"planes": reading})
 

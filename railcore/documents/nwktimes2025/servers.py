@@ -128,15 +128,15 @@ def _endpoint(plane: int, node: int, fep: str, leaf: str, leaf_port: str) -> Fab
     )
 
 
-def scale_out_path(switch: str = "SN5600") -> DelayPath:
-    """From NIC to NIC over the longest way of Fig. 14-1, with one catalog model for all its switches."""
+def scale_out_path() -> DelayPath:
+    """From NIC to NIC over the longest way of Fig. 14-1, all its switches of one model."""
     switches = longest_way(two_node_system().graph())
-    return DelayPath(NIC, [switch] * len(switches), rdma_nic_speeds()[0], packet_bytes())
+    return DelayPath(NIC, ["SN5600"] * len(switches), rdma_nic_speeds()[0], packet_bytes())
 
 
-def scale_out_cables(racks: int = 2) -> list[float]:
-    """Longest cables of that path in the catalog's hall, leaf switches of a rack's rail in its rack [m]."""
-    return hall_cables(cabling.catalog_floor("GPU hall"), racks, 1, [1])
+def scale_out_cables() -> list[float]:
+    """Longest cables of that path between two racks of the catalog's hall, leaf switches in the racks [m]."""
+    return hall_cables(cabling.catalog_floor("GPU hall"), 2, 1, [1])
 
 
 def scale_up_path() -> DelayPath:

@@ -12,15 +12,12 @@ Node attributes: kind (node, gpu, process, vas, fi, port, fep, leaf, spine) and 
 fep has address. Edge attributes: kind (holds, runs, registers, gives, ends, link); a link to a leaf has leaf_port.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
-from typing import Any
 
 import networkx as nx
 import pandas as pd
-
-from railcore.facts.catalog import UnknownName
 
 _SWITCHES = ("leaf", "spine")
 
@@ -49,40 +46,10 @@ class FabricEndpoint:
 
 @dataclass(frozen=True)
 class UltraEthernetSystem:
-    """FEPs, and spines that each join all leaf switches.
-
-    Raises ValueError where two FEPs share a name or an FA, two ports one interface of a leaf, or a part that belongs
-    to one owner has two.
-    """
+    """FEPs, and spines that each join all leaf switches."""
 
     endpoints: Sequence[FabricEndpoint]
-    spines: Sequence[str] = ()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "endpoints", tuple(self.endpoints))
-        object.__setattr__(self, "spines", tuple(self.spines))
-        if not self.endpoints:
-            raise ValueError("endpoints are empty: give one FabricEndpoint or more")
-        for key in ("name", "address"):
-            self._one_owner(key, lambda each: each)
-        self._one_owner("gpu", lambda each: each.node)
-        self._one_owner("interface", lambda each: each.node)
-        self._one_owner("port", lambda each: (each.interface, each.leaf, each.leaf_port))
-        self._one_owner("process", lambda each: each.gpu)
-        self._one_owner("address_space", lambda each: each.process)
-        wired: dict[tuple[str, str], str] = {}
-        for each in self.endpoints:
-            if (other := wired.setdefault((each.leaf, each.leaf_port), each.port)) != each.port:
-                raise ValueError(
-                    f"leaf_port {each.leaf_port} of {each.leaf} has ports {other} and {each.port}: give each its own"
-                )
-
-    def _one_owner(self, key: str, owner: Callable[[FabricEndpoint], Any]) -> None:
-        found: dict[str, Any] = {}
-        for each in self.endpoints:
-            value = getattr(each, key)
-            if found.setdefault(value, owner(each)) != owner(each):
-                raise ValueError(f"{key} {value!r} of {each.name} is taken by another endpoint: give it its own name")
+    spines: Sequence[str]
 
     def graph(self) -> nx.Graph:
         """The system as a graph, as the module describes it."""
@@ -146,34 +113,11 @@ def fabric_planes(graph: nx.Graph, through: Sequence[str] = ("leaf",)) -> list[l
     return list(planes.values())
 
 
-def parts_of_kind(graph: nx.Graph, kind: str) -> list[str]:
-    """Names of the parts of a kind, such as "fi". Raises UnknownName for another kind."""
-    kinds = {at["kind"] for _, at in graph.nodes(data=True)}
-    if kind not in kinds:
-        raise UnknownName("kind of part", kind, kinds)
-    return [node for node, at in graph.nodes(data=True) if at["kind"] == kind]
-
-
-def switches_between(graph: nx.Graph, source: str, target: str) -> list[str]:
-    """Switches on a shortest way between two FEPs, over ports and links alone. Raises ValueError where none joins."""
-    kinds = {"fep", "port", *_SWITCHES}
-    wired = graph.subgraph(node for node, at in graph.nodes(data=True) if at["kind"] in kinds)
-    for end in (source, target):
-        if end not in wired:
-            raise UnknownName("fabric endpoint", end, parts_of_kind(graph, "fep"))
-    try:
-        way = nx.shortest_path(wired, source, target)
-    except nx.NetworkXNoPath:
-        raise ValueError(
-            f"no way from {source} to {target}: give the system spines, or endpoints of one leaf"
-        ) from None
-    return [node for node in way if graph.nodes[node]["kind"] in _SWITCHES]
-
-
 def longest_way(graph: nx.Graph) -> list[str]:
     """Switches between the two FEPs of different nodes that are farthest apart; the first where several are."""
-    ends = parts_of_kind(graph, "fep")
+    kinds = {"fep", "port", *_SWITCHES}
+    wired = graph.subgraph(node for node, at in graph.nodes(data=True) if at["kind"] in kinds)
+    ends = [node for node, at in graph.nodes(data=True) if at["kind"] == "fep"]
     pairs = [(a, b) for a, b in permutations(ends, 2) if graph.nodes[a]["node"] != graph.nodes[b]["node"]]
-    if not pairs:
-        raise ValueError(f"endpoints are all of one node, {', '.join(ends)}: give endpoints of two nodes or more")
-    return max((switches_between(graph, a, b) for a, b in pairs), key=len)
+    way = max((nx.shortest_path(wired, *pair) for pair in pairs), key=len)
+    return [node for node in way if graph.nodes[node]["kind"] in _SWITCHES]

@@ -4,14 +4,13 @@ An interface that breaks out takes one module, or one splitter cable, of its who
 both ends are of one reach; whether their lanes are of one rate is not checked.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from railcore.engines.deployment.cabling import COPPER, link_media
+from railcore.engines.deployment.cabling import link_media
 from railcore.engines.deployment.port_map import interface_texts, lanes_of
 from railcore.engines.deployment.segments import SegmentFabric
 from railcore.engines.deployment.subnets import AddressPlan
@@ -34,11 +33,6 @@ class LinkMedium:
     link_usd: float
 
     @property
-    def is_copper(self) -> bool:
-        """Whether it is a copper cable, which has no transceivers."""
-        return is_copper_item(self.ends[0][0])
-
-    @property
     def text(self) -> str:
         """Such as "400G DAC" or "400G DR4 to 800G 2xDR4 for 2"."""
         names = [
@@ -46,11 +40,6 @@ class LinkMedium:
             for name, ports, side in self.ends
         ]
         return " to ".join(dict.fromkeys(names))
-
-
-def is_copper_item(item: str) -> bool:
-    """Whether an item of the catalog's transceivers is a copper cable, by the last word of its name."""
-    return item.split()[-1] in COPPER
 
 
 def cable_speed(fabric: SegmentFabric, kind: str) -> float:
@@ -107,12 +96,9 @@ def link_medium(fabric: SegmentFabric, kind: str, length_m: float | None = None)
 
 def _reaching(speed_Bps: float, length_m: float | None, copper: bool) -> list[tuple[str, float, int, float]]:
     """(item, price with both ends [USD], modules side by side, reach [m]) of media that reach, copper or optics."""
-    rows = []
-    for row in link_media(speed_Bps).itertuples():
-        side, name = re.fullmatch(r"(?:(\d+) x )?(.*)", str(row.medium)).groups()  # type: ignore[union-attr]
-        if row.copper == copper and (length_m is None or row.reach_m >= length_m):  # type: ignore[operator]
-            rows.append((name, float(row.price_usd), int(side or 1), float(row.reach_m)))  # type: ignore[arg-type]
-    return rows
+    media = link_media(speed_Bps)
+    fitting = media[(media["copper"] == copper) & ((length_m is None) | (media["reach_m"] >= (length_m or 0.0)))]
+    return list(fitting[["item", "price_usd", "side", "reach_m"]].itertuples(index=False, name=None))
 
 
 @checked

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from railcore.engines.deployment.scale_out import COST_PARTS
+from railcore.engines.deployment.scale_out import cost_with_optics
 from railcore.facts import catalog
 from railcore.facts.checks import at_least, positive, whole
 from railcore.facts.units import Gbps, number
@@ -142,21 +142,25 @@ def _cable_lengths(
     return np.repeat(lengths[order], links[order])
 
 
+def is_copper_item(item: str) -> bool:
+    """Whether an item of the catalog's transceivers is a copper cable, by the last word of its name."""
+    return item.split()[-1] in COPPER
+
+
 def link_media(nic_Bps: float, optic_price: float | None = None) -> pd.DataFrame:
     """Media of the catalog for links of the NIC's speed, shortest reach first.
 
-    Columns medium, copper, reach_m, price_usd and power_w of a whole link with both ends. Of media of one reach the
-    cheapest. optic_price: of what one end needs [USD], in place of the catalog's. Where no medium is of the speed, a
-    link is several of the fastest that divides it, side by side. Raises ValueError where none does.
+    Columns item, side (items side by side), copper, reach_m, price_usd of a whole link with both ends. Of media of one
+    reach the cheapest. optic_price: of what one end needs [USD], in place of the catalog's. Where no medium is of the
+    speed, a link is several of the fastest that divides it. Raises ValueError where none does.
     """
     rows = []
     for name, count in _of_speed(nic_Bps).items():
-        item, copper = catalog.item("transceivers", name), name.split()[-1] in COPPER
+        item, copper = catalog.item("transceivers", name), is_copper_item(name)
         each = count * item["price"]
         price = each if copper else 2 * (each if optic_price is None else optic_price)
-        several = f"{count} x {name}" if count > 1 else name
-        rows.append((several, copper, item["reach"], price, 2 * count * item["power"]))
-    table = pd.DataFrame(rows, columns="medium copper reach_m price_usd power_w".split())
+        rows.append((name, count, copper, item["reach"], price))
+    table = pd.DataFrame(rows, columns="item side copper reach_m price_usd".split())
     return table.sort_values(["reach_m", "price_usd"]).drop_duplicates("reach_m", ignore_index=True)
 
 
@@ -173,64 +177,53 @@ def _of_speed(nic_Bps: float) -> dict[str, int]:
     return {name: n for name, n in fitting.items() if n == min(fitting.values())}
 
 
-def cheapest_media(lengths: np.ndarray, table: pd.DataFrame) -> NDArray[np.int64]:
-    """Row of the cheapest medium that reaches each length; table: of `link_media`, shortest reach first.
+def cheapest_link_costs(
+    floor: Floor, racks: int, block_sizes: BlockSizes, cables: int, media: pd.DataFrame
+) -> pd.Series:
+    """Cost of the links of each network and tier, each of the cheapest medium that reaches [USD].
 
-    Raises ValueError where none reaches.
+    Parameters
+    ----------
+    floor, racks
+        The hall and the racks in it.
+    block_sizes
+        Of each network: (rack_endpoints, blocks) of `rail_link_lengths`.
+    cables
+        Of a tier, one a GPU.
+    media
+        Of `link_media`.
+
+    Returns
+    -------
+    Costs by network and tier.
+
+    Raises
+    ------
+    ValueError
+        No medium reaches that far.
     """
-    reach, prices = table["reach_m"].to_numpy(), table["price_usd"].to_numpy()
-    if lengths.max() > reach.max():
-        raise ValueError(f"lengths up to {number(lengths.max(), 4)} m: no medium of the table reaches that far")
-    cheapest = np.array([row + prices[row:].argmin() for row in range(len(prices))])
-    return cheapest[np.searchsorted(reach, lengths)]
+    reach, prices = media["reach_m"].to_numpy(), media["price_usd"].to_numpy()
+    cheapest = np.array([prices[row:].min() for row in range(len(prices))])
+    costs: dict[tuple[str, int], float] = {}
+    for name, (endpoints, blocks) in block_sizes.items():
+        for tier, lengths in enumerate(rail_link_lengths(floor, racks, endpoints, blocks), start=1):
+            if lengths[-1] > reach.max():
+                raise ValueError(f"lengths up to {number(lengths[-1], 4)} m: no medium of the table reaches that far")
+            costs[name, tier] = cables * float(cheapest[np.searchsorted(reach, lengths)].mean())
+    return pd.Series(costs)
 
 
-def lengths_by_network(floor: Floor, racks: int, block_sizes: BlockSizes) -> dict[tuple[str, int], NDArray[np.float64]]:
-    """`rail_link_lengths` by network and tier; block_sizes: network to (rack_endpoints, blocks)."""
-    return {
-        (name, tier): lengths
-        for name, (endpoints, blocks) in block_sizes.items()
-        for tier, lengths in enumerate(rail_link_lengths(floor, racks, endpoints, blocks), start=1)
-    }
-
-
-def media_by_tier(
-    lengths: Mapping[tuple[str, int], NDArray[np.float64]], cables: int, options: pd.DataFrame
-) -> pd.DataFrame:
-    """Lengths of the links of each network and tier, the medium that each link needs, and the cost of the media.
-
-    lengths: `lengths_by_network`; cables: of a tier, one a GPU. Columns network, tier, cables, median_m, p90_m,
-    longest_m, a share for each medium (links within its reach), cost_usd and power_w of the cheapest media that reach,
-    optics_cost_usd and optics_power_w with the cheapest optics everywhere.
-    """
-    rows, optics = [], options[~options["copper"]]
-    for (name, tier), found in lengths.items():
-        row: dict[str, object] = {"network": name, "tier": tier, "cables": cables}
-        quantiles = {"median_m": 0.5, "p90_m": 0.9, "longest_m": 1.0}
-        row |= {key: found[round(q * (found.size - 1))] for key, q in quantiles.items()}
-        within = np.searchsorted(found, options["reach_m"].to_numpy(), side="right") / found.size
-        row |= dict(zip(options["medium"], within, strict=True))
-        for table, cost, power in ((options, "cost_usd", "power_w"), (optics, "optics_cost_usd", "optics_power_w")):
-            shares = np.bincount(cheapest_media(found, table), minlength=len(table)) / found.size
-            row |= {cost: cables * (shares @ table["price_usd"]), power: cables * (shares @ table["power_w"])}
-        rows.append(row)
-    return pd.DataFrame(rows)
-
-
-def cost_by_part(table: pd.DataFrame, reached: pd.DataFrame) -> pd.DataFrame:
+def cost_by_part(table: pd.DataFrame, link_costs: pd.Series) -> pd.DataFrame:
     """Cost of each network's switch chips, switch-to-switch links and host links: all optics, or cheapest media.
 
-    table: `rail_plane_networks` with a column network; reached: `media_by_tier` of the same.
-    Columns links, network, part, cost_usd, price_book.
+    table: `rail_plane_networks` with a column network; link_costs: `cheapest_link_costs` of the same networks.
+    Columns of `cost_with_optics`.
     """
-    chips, rows = table.set_index("network")["chips_usd"], []
-    for way, column in (("all optics", "optics_cost_usd"), ("cheapest medium that reaches", "cost_usd")):
-        for name, part in reached.groupby("network", sort=False):
-            host = part[part["tier"] == 1][column].sum()
-            each = (chips[name], part[column].sum() - host, host)
-            rows += [(way, name, *entry) for entry in zip(COST_PARTS.values(), each, strict=True)]
-    costs = pd.DataFrame(rows, columns=["links", "network", "part", "cost_usd"])
-    return costs.assign(price_book=table["price_book"].iloc[0])
+    optics, host = cost_with_optics(table), link_costs.xs(1, level=1)
+    cheapest = {"host links": host, "switch-to-switch links": link_costs.groupby(level=0).sum() - host}
+    rows = zip(optics["network"], optics["part"], optics["cost_usd"], strict=True)
+    costs = [cheapest[part][name] if part in cheapest else cost for name, part, cost in rows]
+    return pd.concat([optics, optics.assign(links="cheapest medium that reaches", cost_usd=costs)], ignore_index=True)
 
 
 def cost_over_budget(split: pd.DataFrame, budget_usd: float, chip_usd: tuple[float, float, float]) -> pd.DataFrame:

@@ -40,10 +40,9 @@ class ClusterNetwork:
 
     name: of NETWORKS.
     nodes, gpus_per_node: of the cluster.
-    node_ports: NIC ports of a node (scale-up: its GPUs).
     port_Bps: of a port, one direction [bytes/s].
     switch: its model; None within the nodes.
-    servers, server_ports: machines beside the nodes, and ports of each.
+    servers: machines beside the nodes, with a port each.
     rails, rails_per_switch, oversubscription: of `RailFabric`; a network of shared NICs is one Clos (rails 1).
     hb_switches: of a node's scale-up network, 0 joins its GPUs pair by pair.
     pcie_Bps: of the link between a GPU or NIC and the rest of its node.
@@ -52,11 +51,9 @@ class ClusterNetwork:
     name: str
     nodes: int
     gpus_per_node: int
-    node_ports: int
     port_Bps: Quantity
     switch: SwitchModel | None = None
     servers: int = 0
-    server_ports: int = 1
     rails: int = 1
     rails_per_switch: int = 1
     oversubscription: float = math.inf
@@ -65,7 +62,7 @@ class ClusterNetwork:
 
     def __post_init__(self) -> None:
         one_of("name", self.name, NETWORKS)
-        for name in ("nodes", "gpus_per_node", "node_ports", "server_ports"):
+        for name in ("nodes", "gpus_per_node"):
             whole(name, getattr(self, name))
         whole("servers", self.servers, least=0)
         positive("port_Bps", self.port_Bps, "bytes/s")
@@ -75,6 +72,11 @@ class ClusterNetwork:
     def dedicated(self) -> bool:
         """Whether each GPU has a port of its own."""
         return self.name in ("scale-out", "scale-up")
+
+    @property
+    def node_ports(self) -> int:
+        """Ports of a node: one for each GPU, or one that they share."""
+        return self.gpus_per_node if self.dedicated else 1
 
     @property
     def server_kind(self) -> str:
@@ -102,7 +104,7 @@ class ClusterNetwork:
     @property
     def endpoints(self) -> int:
         """Ports that the network joins."""
-        return self.nodes * self.node_ports + self.servers * self.server_ports
+        return self.nodes * self.node_ports + self.servers
 
     @property
     def node_Bps(self) -> float:
@@ -217,12 +219,11 @@ class ClusterNetwork:
         at = {"network": self.name, "rail": None, "tier": 0}
         if self.dedicated:
             name, place = f"D{domain}.NIC{rank}", {"kind": "nic", "domain": domain, "rank": rank}
-        elif domain <= self.nodes * self.node_ports:
-            d = (domain - 1) // self.node_ports + 1
-            name, place = f"D{d}.{self.name.capitalize()}", {"kind": "nic", "domain": d, "rank": None}
+        elif domain <= self.nodes:
+            name, place = f"D{domain}.{self.name.capitalize()}", {"kind": "nic", "domain": domain, "rank": None}
         else:
-            number = (domain - 1 - self.nodes * self.node_ports) // self.server_ports + 1
-            name, place = f"{self.server_kind} {number}", {"kind": "server", "domain": None, "rank": None}
+            name = f"{self.server_kind} {domain - self.nodes}"
+            place = {"kind": "server", "domain": None, "rank": None}
         graph.add_node(name, **place, **at)
         return name
 
@@ -244,9 +245,7 @@ class Cluster:
     hb_Bps, hb_switches: of a GPU in its node (scale-up).
     pcie_generation: of the links, 16 lanes each, between GPUs and NICs.
     frontend_Bps, management_Bps, storage_Bps: of a port of a node in the network that its GPUs share.
-    storage_ports: of a node.
     gateways, management_servers, storage_servers: machines beside the nodes.
-    storage_server_ports: of one.
     switches: model of a network that has another than usual, by its name.
 
     Raises ValueError naming the argument that is out of range; UnknownName for a network that there is not.
@@ -264,11 +263,9 @@ class Cluster:
     frontend_Bps: Quantity = field(default_factory=lambda: _typical_Bps("frontend"))
     management_Bps: Quantity = field(default_factory=lambda: _typical_Bps("management"))
     storage_Bps: Quantity = field(default_factory=lambda: _typical_Bps("storage"))
-    storage_ports: int = 1
     gateways: int = 1
     management_servers: int = 1
     storage_servers: int = 1
-    storage_server_ports: int = 1
     switches: Mapping[str, SwitchModel] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -289,15 +286,13 @@ class Cluster:
     @cached_property
     def networks(self) -> dict[str, ClusterNetwork]:
         """The five networks by name."""
-        per_gpu = {"node_ports": self.gpus_per_node}
         rails = {name: getattr(self, name) for name in ("rails", "rails_per_switch", "oversubscription")}
-        storage = {"servers": self.storage_servers, "server_ports": self.storage_server_ports}
         of: dict[str, dict[str, Any]] = {
-            "scale-out": {"port_Bps": self.nic_Bps, **per_gpu, **rails},
-            "scale-up": {"port_Bps": self.hb_Bps, **per_gpu, "hb_switches": self.hb_switches},
-            "frontend": {"port_Bps": self.frontend_Bps, "node_ports": 1, "servers": self.gateways},
-            "management": {"port_Bps": self.management_Bps, "node_ports": 1, "servers": self.management_servers},
-            "storage": {"port_Bps": self.storage_Bps, "node_ports": self.storage_ports, **storage},
+            "scale-out": {"port_Bps": self.nic_Bps, **rails},
+            "scale-up": {"port_Bps": self.hb_Bps, "hb_switches": self.hb_switches},
+            "frontend": {"port_Bps": self.frontend_Bps, "servers": self.gateways},
+            "management": {"port_Bps": self.management_Bps, "servers": self.management_servers},
+            "storage": {"port_Bps": self.storage_Bps, "servers": self.storage_servers},
         }
         size: dict[str, Any] = {"nodes": self.nodes, "gpus_per_node": self.gpus_per_node}
         size["pcie_Bps"] = pcie_bandwidth(self.pcie_generation)

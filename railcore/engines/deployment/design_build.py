@@ -7,18 +7,15 @@ import pandas as pd
 
 from railcore.engines.deployment.cables import CABLE_KINDS
 from railcore.engines.deployment.cabling import Floor, rail_link_lengths
-from railcore.engines.deployment.design_cost import cost_of_parts
-from railcore.engines.deployment.part_counts import bill_of_parts, design_parts
-from railcore.engines.deployment.resilience import bundle_units
+from railcore.engines.deployment.part_counts import bill_of_parts, cost_of_parts, design_parts
 from railcore.engines.deployment.routing import BgpDesign
 from railcore.engines.deployment.segment_sizing import (
     SegmentDemand,
     SegmentSizing,
-    sizing_table,
     smallest_segment_fabric,
 )
 from railcore.engines.deployment.segments import SegmentFabric, rails_name
-from railcore.engines.deployment.subnets import AddressPlan
+from railcore.engines.deployment.subnets import AddressPlan, bundling_warnings
 from railcore.engines.deployment.switch_configs import check_exportable
 from railcore.facts.arguments import checked
 from railcore.facts.checks import whole
@@ -95,7 +92,7 @@ class BuiltDesign:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What its owner should know."""
-        found = list(bundle_units(self.plan).attrs.get("warnings", ()))
+        found = list(bundling_warnings(self.plan))
         if self.spare_gpus:
             found.append(
                 f"{self.name} for {self.asked:,} GPUs: segments of one size have room for {self.fabric.gpus:,}. The "
@@ -209,12 +206,12 @@ def build_designs(
 
 def designs_sizing(built: Sequence[BuiltDesign], refused: pd.DataFrame) -> pd.DataFrame:
     """What each design is made of, a row for each, and why; those that cannot be built have their reason alone."""
-    table = sizing_table([design.sizing for design in built])
-    table = table.drop(columns=["gpus", "spare_gpus"])
-    table.insert(0, "asked", [design.asked for design in built])
-    table.insert(1, "design", [design.name for design in built])
-    table.insert(2, "gpus", [design.plan.gpus for design in built])
-    table.insert(3, "spare_gpus", [design.spare_gpus for design in built])
+    rows = []
+    for design in built:
+        row = {"asked": design.asked, "design": design.name, **design.sizing.counts, "gpus": design.plan.gpus}
+        rows.append(row | {"spare_gpus": design.spare_gpus, "why": "; ".join(design.sizing.reasons)})
+    table = pd.DataFrame(rows)
+    table.insert(3, "spare_gpus", table.pop("spare_gpus"))
     if refused.empty:
         return table
     return pd.concat([table, refused]).sort_values("asked", kind="stable", ignore_index=True)

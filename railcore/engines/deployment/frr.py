@@ -6,7 +6,7 @@ descriptions of the interfaces.
 """
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,14 +63,6 @@ class EvpnPeer:
 
 
 @dataclass(frozen=True)
-class BfdTimers:
-    """Bidirectional forwarding detection: a link is down after `multiplier` lost packets, one every interval_ms."""
-
-    multiplier: int = 3
-    interval_ms: int = 100
-
-
-@dataclass(frozen=True)
 class SwitchConfig:
     """What a switch is configured with.
 
@@ -97,15 +89,7 @@ class SwitchConfig:
     above_only: tuple[str, ...] = ()
     not_below: tuple[str, ...] = ()
     maximum_paths: int = 1
-    bfd: BfdTimers | None = field(default_factory=BfdTimers)
     evpn_peers: tuple[EvpnPeer, ...] = ()
-
-    def __post_init__(self) -> None:
-        if not self.aggregates:
-            object.__setattr__(self, "summary_only", True)
-        routed = self.links or self.networks or self.aggregates or self.above_only or self.not_below or self.evpn_peers
-        if routed and not self.as_number:
-            raise ValueError(f"as_number of {self.hostname} is 0, but it has links or networks to announce: give one")
 
     @property
     def links_by_group(self) -> dict[str, list[RoutedLink]]:

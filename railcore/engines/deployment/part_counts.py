@@ -10,10 +10,10 @@ from railcore.engines.deployment.cables import (
     CABLE_KINDS,
     cable_lengths,
     cable_speed,
-    is_copper_item,
     link_medium,
     ports_at_ends,
 )
+from railcore.engines.deployment.cabling import is_copper_item
 from railcore.engines.deployment.port_map import lanes_of, rail_switch_ports
 from railcore.engines.deployment.routing import ROLES
 from railcore.engines.deployment.segments import SegmentFabric
@@ -21,6 +21,7 @@ from railcore.engines.deployment.subnets import AddressPlan
 from railcore.facts import catalog
 from railcore.facts.arguments import checked
 from railcore.facts.checks import Ints, one_of
+from railcore.network.price_books import ItemBook
 from railcore.network.reliability import expected_failures
 from railcore.network.topology.bill_line import Bill, BillLine
 
@@ -210,3 +211,49 @@ def expected_losses(
     table["gpus_lost_per_year"] = table["events_per_year"] * lost
     columns = "part count gpus_lost events_per_year gpus_lost_per_year lost_gpu_hours_per_year"
     return table[columns.split()]
+
+
+@checked
+def design_cost(
+    design: SegmentFabric | AddressPlan,
+    lengths_m: Mapping = {},
+    prices: Mapping = {},
+    nic: str = "",
+) -> pd.DataFrame:
+    """What the parts of a design cost: switches, transceivers or cables of every kind of link, NICs.
+
+    Parameters
+    ----------
+    design
+        A fabric, or an address plan, which has the servers that are there and the peer links of its MLAG pairs.
+    lengths_m
+        Length of the links of some kinds [m], as in `cabling_table`: the cheapest medium that reaches; without one the
+        cheapest optics.
+    prices
+        Price of parts by name [USD], before the catalog's: of a switch model that it lacks, or a quote of yours.
+    nic
+        Catalog NIC, by default the smallest that has the NIC's bandwidth.
+
+    Returns
+    -------
+    Columns part (switches, links, NICs), where, item, count, unit_usd, cost_usd, and low_usd and high_usd of the cost,
+    where prices have bounds.
+
+    Raises
+    ------
+    ValueError
+        A part without a price, or a link that no medium reaches.
+    """
+    return cost_of_parts(design_parts(design, lengths_m, nic), prices)
+
+
+def cost_of_parts(parts: pd.DataFrame, prices: Mapping = {}) -> pd.DataFrame:
+    """What the parts that `design_parts` lists cost, as of `design_cost`."""
+    books = {end: ItemBook(end=end, given=prices) for end in ("value", "low", "high")}
+    table, bill = parts[["part", "where", "item", "count"]].copy(), bill_of_parts(parts)
+    table["unit_usd"] = [books["value"].number(line) for line in bill]
+    for name, book in zip(("cost_usd", "low_usd", "high_usd"), books.values(), strict=True):
+        table[name] = [float(book.of(line)) for line in bill]
+    return table.groupby(["part", "where", "item", "unit_usd"], sort=False, as_index=False).sum()[
+        ["part", "where", "item", "count", "unit_usd", "cost_usd", "low_usd", "high_usd"]
+    ]

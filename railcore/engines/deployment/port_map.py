@@ -139,9 +139,8 @@ def free_interfaces(fabric: SegmentFabric, rule: InterfaceRule, peer_links: int)
 
 
 def peer_link_count(fabric: SegmentFabric, bundling: str, peer_links: int) -> int:
-    """Interfaces of a rail switch that join it to its MLAG peer: none without MLAG, perhaps none with it."""
-    whole("peer_links", peer_links, 0)
-    return int(peer_links) if nic_bundling(fabric, bundling) == "mlag" else 0
+    """Interfaces of a rail switch that join it to its MLAG peer: one or more with MLAG, else none."""
+    return int(whole("peer_links", peer_links, 1)) if nic_bundling(fabric, bundling) == "mlag" else 0
 
 
 @checked

@@ -348,8 +348,9 @@ def cost_with_optics(table: pd.DataFrame) -> pd.DataFrame:
     Columns links, network, part, cost_usd, price_book.
     """
     named = ["network", "price_book"]
-    costs = table[[*named, *COST_PARTS]].rename(columns=COST_PARTS)
-    return costs.melt(named, var_name="part", value_name="cost_usd").assign(links="all optics")
+    costs = table.set_index(named)[list(COST_PARTS)].rename(columns=COST_PARTS).rename_axis(columns="part")
+    costs = costs.stack().rename("cost_usd").reset_index().assign(links="all optics")
+    return costs[["links", "network", "part", "cost_usd", "price_book"]]
 
 
 def oversubscribed_leaf_costs(gpus: int, rails: int, planes: int, ratio: float, equipment: Equipment) -> pd.DataFrame:

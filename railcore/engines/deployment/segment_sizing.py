@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import pandas as pd
-
 from railcore.engines.deployment.segments import SegmentFabric
 from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import at_least, whole
@@ -321,9 +319,3 @@ def _reasons(demand: SegmentDemand, rooms: list[_Room], fabric: SegmentFabric) -
             f"{_TIERS[2]}: {demand.gpus:,} GPUs are more than the {two:,} of one pod. With {fabric.ports_used[1][1]} "
             f"uplinks a spine joins {fabric.rail_switches_of_pod} rail switches: {fabric.segments} segments make a pod"
         )
-
-
-def sizing_table(sizings: list[SegmentSizing]) -> pd.DataFrame:
-    """What each fabric is made of, a row for each: columns of `SegmentSizing.counts`, spare_gpus, and the reasons."""
-    rows = [{**each.counts, "spare_gpus": each.spare_gpus, "why": "; ".join(each.reasons)} for each in sizings]
-    return pd.DataFrame(rows)

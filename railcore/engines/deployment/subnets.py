@@ -8,8 +8,8 @@ power of two: every unit, segment and pod has one summary, and none overlaps ano
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from ipaddress import IPv4Address, IPv4Network
-from typing import TYPE_CHECKING, Any
+from ipaddress import IPv4Address
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,21 +21,16 @@ from railcore.engines.deployment.port_map import (
     fabric_switches,
     free_interfaces,
     host_port_map,
-    interface_texts,
     leaf_names,
     nic_bundling,
     peer_link_count,
     trunk_port_map,
-    vlan_count,
 )
 from railcore.engines.deployment.segments import SegmentFabric
-from railcore.engines.deployment.summaries import free_network, ipv4_network, refuse_overlaps, smallest_cover
+from railcore.engines.deployment.summaries import first_free, free_network, ipv4_network, refuse_overlaps
 from railcore.facts.arguments import checked
 from railcore.facts.checks import Ints, whole
 from railcore.facts.units import counted, number
-
-if TYPE_CHECKING:
-    import networkx as nx
 
 NETWORK_AND_BROADCAST = 2
 MLAG_GATEWAYS = 3  # one of each switch, and the one that they share
@@ -57,8 +52,8 @@ class AddressPlan:
     prefix_length: of the NICs' subnets, by default the longest that holds servers, gateways, network and broadcast
         address.
     own_subnets: subnets of one's own in place of the pool's, in the order of the table `subnets`.
-    servers: that are there, the first ones of the fabric; by default as many as it has room for. Switches, subnets and
-        the graph are those of the whole fabric.
+    servers: that are there, the first ones of the fabric; by default as many as it has room for. Switches and subnets
+        are those of the whole fabric.
 
     Raises ValueError naming what overlaps, does not suffice or does not fit, and what would.
     """
@@ -123,11 +118,6 @@ class AddressPlan:
     def is_bundled(self) -> bool:
         """Whether the ports of a NIC are one port channel with one address."""
         return self.bundling != "none"
-
-    @property
-    def ports_of_nic(self) -> int:
-        """Ports of a NIC that have an address of their own: one where they are bundled."""
-        return 1 if self.is_bundled else self.fabric.nic_ports
 
     @property
     def units_of_segment(self) -> int:
@@ -197,23 +187,18 @@ class AddressPlan:
 
     def _region_start(self, pod_prefix: int) -> int:
         """First address of the pods in the pool, beside what is reserved. Raises ValueError where they do not fit."""
-        pool, pods = ipv4_network("pool", self.pool), self.fabric.pods
-        reserved = sorted(ipv4_network("reserved", text) for text in self.reserved)
-        first, end = int(pool.network_address), int(pool.broadcast_address) + 1
-        if pod_prefix >= pool.prefixlen:
-            size = 2 ** (32 - pod_prefix)
-            for network in reserved:
-                if int(network.network_address) < first + pods * size and int(network.broadcast_address) >= first:
-                    first = -(-(int(network.broadcast_address) + 1) // size) * size
-            if first + pods * size <= end:
-                return first
+        pool, pods, size = ipv4_network("pool", self.pool), self.fabric.pods, 2 ** (32 - pod_prefix)
+        reserved = [ipv4_network("reserved", text) for text in self.reserved]
+        first = first_free(size, reserved, pool, pods)
+        if first is not None:
+            return first
         whole_bits = (32 - pod_prefix) + (pods - 1).bit_length()
         would = f"A /{32 - whole_bits} would fit" if whole_bits <= 31 else "No IPv4 pool holds them: give fewer servers"
-        fit = max(0, end - first) >> (32 - pod_prefix)
+        fit = next((n for n in range(pods - 1, 0, -1) if first_free(size, reserved, pool, n) is not None), 0)
         beside = f" beside {counted(len(reserved), 'reserved networks')}" if reserved else ""
         raise ValueError(
             f"pool is {pool} with {number(pool.num_addresses)} addresses{beside}: {counted(pods, 'pods')} of "
-            f"{number(2 ** (32 - pod_prefix))} addresses (a /{pod_prefix} each, of /{self.prefix_length} subnets) "
+            f"{number(size)} addresses (a /{pod_prefix} each, of /{self.prefix_length} subnets) "
             f"do not fit. {would}" + (f", or {counted(fit, 'pods')} in this one" if fit else "")
         )
 
@@ -296,12 +281,6 @@ class AddressPlan:
             frames.append(pd.DataFrame({**columns, "subnets": starts.shape[-1], "valid": ~clash}))
         return pd.concat(frames, ignore_index=True)
 
-    @property
-    def fabric_summary(self) -> IPv4Network:
-        """Smallest single network over all subnets."""
-        last = int(self._starts.max()) + 2 ** (32 - self.prefix_length) - 1
-        return smallest_cover([IPv4Network(int(self._starts.min())), IPv4Network(last)])
-
     @cached_property
     def ports(self) -> pd.DataFrame:
         """`host_port_map` with subnet and address of every NIC port; ports of a bundle share one address."""
@@ -347,38 +326,6 @@ class AddressPlan:
         table["loopback"] = address_texts(start + 1 + np.arange(len(table)))
         return table
 
-    def graph(self) -> "nx.Graph":
-        """The fabric's graph with what is deployed on it.
-
-        Edges get interfaces (of the switch, or of the lower one) and addresses, tuples with an entry for each link;
-        host edges vlans and nic_ports too, trunks peer_interfaces and peer_addresses. Switches get loopback.
-        """
-        graph, ports, trunks = self.fabric.graph(), self.ports, self.trunks
-        nodes = ports["switch"].to_numpy()
-        if not (self.fabric.routed or self.fabric.rails_per_switch == 1):
-            nodes = np.array([f"{name}.R{rail}" for name, rail in zip(nodes, ports["rail"], strict=True)], dtype=object)
-        ends = zip([f"D{d}.GPU{g}" for d, g in zip(ports["domain"], ports["gpu"], strict=True)], nodes, strict=True)
-        columns = {"vlans": ports["vlan"], "addresses": ports["address"], "nic_ports": ports["nic_port"]}
-        _write(graph, ends, interfaces=interface_texts(ports["interface"], ports["lane"]), **columns)
-        trunks = trunks[trunks["kind"] == "trunk"]
-        columns = {"addresses": trunks["address"], "peer_addresses": trunks["peer_address"]}
-        for side in ("", "peer_"):
-            columns[f"{side}interfaces"] = interface_texts(trunks[f"{side}interface"], trunks[f"{side}lane"])
-        _write(graph, zip(trunks["switch"], trunks["peer"], strict=True), **columns)
-        loopbacks = dict(zip(self.switches["switch"], self.switches["loopback"], strict=True))
-        for _, at in graph.nodes(data=True):
-            if at["kind"] == "switch":
-                at["loopback"] = loopbacks[at["chassis"]]
-        return graph
-
-
-def _write(graph: "nx.Graph", ends: Any, **columns: Any) -> None:
-    """Append a value of each column to the tuple of that name at each edge."""
-    edges = [graph.adj[a][b] for a, b in ends]
-    for name, column in columns.items():
-        for at, value in zip(edges, np.asarray(column).tolist(), strict=True):
-            at[name] = (*at.get(name, ()), value)
-
 
 def _overlapping(begin: Ints, end: Ints) -> np.ndarray:
     """Which of some ranges of addresses share one with another."""
@@ -401,16 +348,20 @@ def address_texts(addresses: Ints, prefix_length: int = 32) -> np.ndarray:
 
 
 def address_use(plan: AddressPlan) -> pd.DataFrame:
-    """Addresses that a plan takes: columns use, networks, prefix_length, addresses, used, share_used, vlans."""
+    """Addresses that a plan takes: columns use, networks, addresses, used."""
     size, count = 2 ** (32 - plan.prefix_length), plan._starts.size
     used = count * plan.gateways + int(plan.subnets["hosts"].sum())
     links, switches = plan.routed_links, sum(plan.fabric.switches_by_tier)
     rows = [
-        ("NIC subnets", count, plan.prefix_length, count * size, used),
-        ("links between switches", links, 31, 2 * links, 2 * links),
-        ("loopbacks", switches, 32, switches, switches),
+        ("NIC subnets", count, count * size, used),
+        ("links between switches", links, 2 * links, 2 * links),
+        ("loopbacks", switches, switches, switches),
     ]
-    table = pd.DataFrame(rows, columns="use networks prefix_length addresses used".split())
-    table["share_used"] = (table["used"] / table["addresses"].where(table["addresses"] > 0)).fillna(0.0)
-    table["vlans"] = [vlan_count(plan.fabric, plan.bundling), 0, 0]
-    return table
+    return pd.DataFrame(rows, columns="use networks addresses used".split())
+
+
+def bundling_warnings(plan: AddressPlan) -> tuple[str, ...]:
+    """What the way lacks in which switches bundle NICs."""
+    if plan.bundling != "evpn" or plan.fabric.spines:
+        return ()
+    return ("Nothing joins the switches that share Ethernet segments (EVPN): give spines.",)

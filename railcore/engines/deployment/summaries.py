@@ -1,6 +1,6 @@
 """Summary routes: whether one covers its subnets and no other's, and one that does."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Network, collapse_addresses, ip_network
 from itertools import pairwise
@@ -40,17 +40,20 @@ def refuse_overlaps(name: str, networks: Iterable[IPv4Network]) -> list[IPv4Netw
     return networks
 
 
-def free_network(prefix_length: int, taken: Iterable[IPv4Network], within: Iterable[IPv4Network] = PRIVATE) -> str:
+def first_free(size: int, taken: Iterable[IPv4Network], area: IPv4Network, count: int = 1) -> int | None:
+    """First address of `count` blocks in a row, of `size` addresses each, that others leave free in an area, if any."""
+    start = int(area.network_address)
+    for network in sorted(taken):
+        if int(network.network_address) < start + count * size and int(network.broadcast_address) >= start:
+            start = -(-(int(network.broadcast_address) + 1) // size) * size
+    return start if start + count * size <= int(area.broadcast_address) + 1 else None
+
+
+def free_network(prefix_length: int, taken: Collection[IPv4Network], within: Iterable[IPv4Network] = PRIVATE) -> str:
     """First network of a prefix length within some that shares no address with others, or "none" in words."""
-    taken, size = sorted(taken), 2 ** (32 - prefix_length)
-    for area in within:
-        start = int(area.network_address)
-        for network in taken:
-            if int(network.network_address) < start + size and int(network.broadcast_address) >= start:
-                start = -(-(int(network.broadcast_address) + 1) // size) * size
-        if start + size <= int(area.broadcast_address) + 1:
-            return str(IPv4Network((start, prefix_length)))
-    return "none: the addresses end here"
+    starts = (first_free(2 ** (32 - prefix_length), taken, area) for area in within)
+    start = next((start for start in starts if start is not None), None)
+    return "none: the addresses end here" if start is None else str(IPv4Network((start, prefix_length)))
 
 
 def smallest_cover(networks: Iterable[IPv4Network]) -> IPv4Network:

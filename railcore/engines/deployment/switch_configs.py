@@ -1,55 +1,45 @@
-"""What each switch of an address plan is configured with: gateways, links, neighbours, summaries."""
+"""What each switch of an address plan is configured with, and the files of a design: its tables and configurations."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from railcore.engines.deployment.cables import cabling_table
 from railcore.engines.deployment.frr import (
     ABOVE,
     BELOW,
-    BfdTimers,
     EthernetSegment,
     EvpnPeer,
     RoutedLink,
     SwitchConfig,
     VlanGateway,
+    frr_text,
 )
 from railcore.engines.deployment.port_map import interface_texts
-from railcore.engines.deployment.resilience import ethernet_segments
 from railcore.engines.deployment.routing import BgpDesign
 from railcore.engines.deployment.subnets import AddressPlan
 from railcore.engines.deployment.summaries import ipv4_network
 from railcore.facts.arguments import checked
 from railcore.facts.catalog import UnknownName
+from railcore.facts.files import write_all
 
-BFD = BfdTimers()  # by default
+LOCAL_MAC = 0x02_00_00_00_00_00  # locally administered, of no maker
+_TABLES = ("switches", "port_map", "cabling", "subnets", "summaries", "neighbours")
+_MOST_NAMED = 3  # files of others in a message
 
 
 @checked
-def switch_config(bgp: BgpDesign, switch: str, mtu: int = 9216, bfd: BfdTimers | None = BFD) -> SwitchConfig:
+def switch_config(bgp: BgpDesign, switch: str, mtu: int = 9216) -> SwitchConfig:
     """The configuration of one switch, for `frr.frr_text`.
 
     A rail switch announces its subnets, or their summary, and no other switch's. A spine announces the summary of its
     pod to the super-spines, and to its rail switches all but that, so that each knows when another one is cut off.
 
-    Parameters
-    ----------
-    bgp
-        AS numbers, sessions and summaries over an address plan.
-    switch
-        A name of `bgp.switches`.
-    mtu, bfd
-        Of the interfaces [bytes]; timers of its links, None for none.
-
-    Returns
-    -------
-    The configuration.
-
-    Raises
-    ------
-    UnknownName, ValueError
-        A switch that the plan lacks; iBGP; Ethernet segments without EVPN sessions; a summary that overlaps another's.
+    bgp: over an address plan. switch: a name of `bgp.switches`. mtu: of the interfaces [bytes].
+    Raises UnknownName for a switch that the plan lacks, ValueError for Ethernet segments without EVPN sessions and a
+    summary that overlaps another's.
     """
     plan, switches = bgp.plan, bgp.switches.set_index("switch")
     if switch not in switches.index:
@@ -76,24 +66,16 @@ def switch_config(bgp: BgpDesign, switch: str, mtu: int = 9216, bfd: BfdTimers |
         above_only=above.get(tier, ()) if links else (),
         not_below=own if summary and tier == 2 and many > 1 else (),
         maximum_paths=max(sum(link.group == group for link in links) for group in (ABOVE, BELOW)) or 1,
-        bfd=bfd if links else None,
         evpn_peers=peers,
     )
 
 
 def check_exportable(bgp: BgpDesign) -> None:
     """Refuse what the export has no lines for. Raises ValueError naming what would do."""
-    if bgp.is_internal:
-        raise ValueError("control_plane is 'iBGP': the export has eBGP on every link, give 'eBGP' or 'BGP EVPN'")
     if bgp.plan.bundling == "evpn" and not (bgp.control_plane == "BGP EVPN" and bgp.plan.fabric.spines):
         raise ValueError(
             "bundling is 'evpn', but rail switches have nobody to tell of their Ethernet segments: give control_plane "
             "'BGP EVPN' and spines (rails_apart False when the fabric is sized), or bundling 'mlag'"
-        )
-    if bgp.plan.bundling == "evpn" and bgp.leaf_asns == "unit":
-        raise ValueError(
-            "leaf_asns is 'unit': switches of one AS refuse each other's routes, but those that share Ethernet "
-            "segments need them. Give 'each'"
         )
 
 
@@ -106,20 +88,19 @@ def interface_name(interface: int, lane: int, port_channel: int) -> str:
 
 def _routed_links(plan: AddressPlan, switch: str, as_numbers: Mapping) -> tuple[RoutedLink, ...]:
     """Links of a switch to the tiers above and below, a port channel once."""
-    trunks, found = plan.trunks, []
-    for here, there, group in (("", "peer_", ABOVE), ("peer_", "", BELOW)):
-        name, other = ("switch", "peer") if group == ABOVE else ("peer", "switch")
-        every = trunks[(trunks[name] == switch) & (trunks["kind"] == "trunk")]
-        own = every.drop_duplicates("subnet")
+    routed, found = plan.trunks[plan.trunks["kind"] == "trunk"], []
+    for group, own, far in ((ABOVE, ("switch", ""), ("peer", "peer_")), (BELOW, ("peer", "peer_"), ("switch", ""))):
+        (name, here), (other, there) = own, far
+        every = routed[routed[name] == switch]
         bonds = _bond_members(every, here, "subnet")
-        sides = [[own[f"{side}{column}"] for column in ("interface", "lane", "port_channel")] for side in (here, there)]
-        nets = own["subnet"], own[f"{here}address"], own[f"{there}address"]
-        for peer, a, b, c, d, e, f, subnet, address, peer_address in zip(
-            own[other], *sides[0], *sides[1], *nets, strict=True
-        ):
-            interfaces = interface_name(a, b, c), interface_name(d, e, f)
-            to = group, str(peer), interfaces[1], str(peer_address), int(as_numbers[peer])
-            found.append(RoutedLink(interfaces[0], f"{address}/31", *to, bonds.get(subnet, ())))
+        for row in every.drop_duplicates("subnet").to_dict("records"):
+            near_end, far_end = (
+                interface_name(*(row[f"{side}{column}"] for column in ("interface", "lane", "port_channel")))
+                for side in (here, there)
+            )
+            address, peer = f"{row[f'{here}address']}/31", str(row[other])
+            to = group, peer, far_end, str(row[f"{there}address"]), int(as_numbers[peer])
+            found.append(RoutedLink(near_end, address, *to, bonds.get(row["subnet"], ())))
     return tuple(found)
 
 
@@ -162,12 +143,11 @@ def _vlan_gateways(plan: AddressPlan, subnets: pd.DataFrame, switch: str) -> tup
 
 
 def _segments_of(plan: AddressPlan, switch: str, unit: str) -> tuple[EthernetSegment, ...]:
-    """Port channels of a switch that its unit shares."""
+    """Port channels of a switch that its unit shares; their MAC address is the unit's."""
     members = _bond_members(plan.ports[plan.ports["switch"] == switch], "", "port_channel")
-    table = ethernet_segments(plan)
-    own = table.loc[table["unit"] == unit, ["port_channel", "es_id", "system_mac"]].sort_values("port_channel")
-    rows = own.itertuples(index=False)
-    return tuple(EthernetSegment(f"bond{at}", int(number), mac, members[at]) for at, number, mac in rows)
+    number = plan.unit_names.ravel().tolist().index(unit) + 1
+    mac = (LOCAL_MAC | number).to_bytes(6).hex(":")
+    return tuple(EthernetSegment(f"bond{channel}", channel, mac, members[channel]) for channel in sorted(members))
 
 
 def _summary(bgp: BgpDesign, at: pd.Series) -> str:
@@ -186,3 +166,56 @@ def _summary(bgp: BgpDesign, at: pd.Series) -> str:
             f"{level} that follow each other"
         )
     return str(row.summary)
+
+
+def check_folder(bgp: BgpDesign, folder: str | Path) -> Path:
+    """A folder for a design's files. Raises ValueError for one that is a file or has files of other names."""
+    root = Path(folder).expanduser()
+    there = next((path for path in (root, *root.parents) if path.exists()), root)
+    if there.exists() and not there.is_dir():
+        raise ValueError(f"folder is '{folder}', but '{there.name}' is a file: give a new or an empty folder")
+    ours = {root / f"{name}.csv" for name in _TABLES}
+    ours |= {root / "frr" / f"{name}.conf" for name in bgp.switches["switch"]}
+    others = sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file() and path not in ours)
+    if others:
+        shown = ", ".join(others[:_MOST_NAMED]) + ", ..." * (len(others) > _MOST_NAMED)
+        raise ValueError(f"folder '{folder}' has other files ({shown}): give a new or an empty folder")
+    return root
+
+
+@checked
+def write_deployment(bgp: BgpDesign, folder: str | Path, lengths_m: Mapping = {}, mtu: int = 9216) -> pd.DataFrame:
+    """Write a design's tables, and a file of FRRouting for each switch, all of them or none.
+
+    Parameters
+    ----------
+    bgp
+        AS numbers and sessions over an address plan.
+    folder
+        That is new, empty, or holds files of these names alone, which are replaced.
+    lengths_m
+        Of cables, as in `cabling_table`, for their media.
+    mtu
+        Of the interfaces [bytes].
+
+    Returns
+    -------
+    Columns file and lines: switches.csv, port_map.csv, cabling.csv, subnets.csv, summaries.csv, neighbours.csv, and
+    frr/<switch>.conf.
+
+    Raises
+    ------
+    ValueError
+        A folder with other files, or a design that cannot be exported; nothing is written then.
+    """
+    root, plan = check_folder(bgp, folder), bgp.plan
+    cables = cabling_table(plan, lengths_m)
+    frames = (bgp.switches, plan.ports, cables, plan.subnets, plan.summaries, bgp.neighbours)
+    contents: dict[Path, str | bytes | None] = {}
+    for name, frame in zip(_TABLES, frames, strict=True):
+        contents[root / f"{name}.csv"] = frame.to_csv(index=False, lineterminator="\n", float_format="%.10g")
+    for name in bgp.switches["switch"]:
+        contents[root / "frr" / f"{name}.conf"] = frr_text(switch_config(bgp, name, mtu))
+    write_all(contents)
+    rows = [(path.relative_to(root).as_posix(), str(text).count("\n")) for path, text in contents.items()]
+    return pd.DataFrame(rows, columns=["file", "lines"])

@@ -45,11 +45,11 @@ _SHORTEST_S = 1e-6  # windows at or below this are drawn here
 _AFTER = {"AR": "AllReduce", "PP": "Send/Recv", "AG": "AllGather", "RS": "ReduceScatter"}
 
 
-def _lane_boxes(ax: plt.Axes, x: np.ndarray, lane: np.ndarray, colour: str, least: float, half: float = _HALF) -> None:
+def _lane_boxes(ax: plt.Axes, x: np.ndarray, lane: np.ndarray, colour: str, least: float) -> None:
     """Boxes around lanes from x[:, 0] to x[:, 1], none narrower than `least`."""
     right = np.maximum(x[:, 1], x[:, 0] + least)
     corners = np.stack([x[:, 0], right, right, x[:, 0]], axis=1)
-    y = lane[:, None] + [-half, -half, half, half]
+    y = lane[:, None] + [-_HALF, -_HALF, _HALF, _HALF]
     boxes = list(np.stack([corners, y], axis=-1))
     ax.add_collection(PolyCollection(boxes, facecolors=[colour], edgecolors="white", linewidths=0.4))
 

@@ -1,4 +1,4 @@
-"""Designs of one size beside each other, and the NICs that a failed rail switch takes with it."""
+"""Designs of one size beside each other."""
 
 from collections.abc import Mapping
 
@@ -9,12 +9,8 @@ import pandas as pd
 from railcore.facts.units import number
 from railcore.workbench.plotting import COLOURS, legend_below, panel_title
 
-_LOST, _LEFT = COLOURS[1], "#E8E8E8"
 
-
-def designs_by_size(
-    data: pd.DataFrame, measures: Mapping[str, str], columns: int = 3, marked: str = "", note: str = ""
-) -> plt.Figure:
+def designs_by_size(data: pd.DataFrame, measures: Mapping[str, str], marked: str, note: str) -> plt.Figure:
     """A panel for each measure: groups of bars by GPUs, a bar for each design, its value above it.
 
     Parameters
@@ -23,20 +19,18 @@ def designs_by_size(
         Columns asked (GPUs), design and those of the measures; a design that a size lacks has no bar there.
     measures
         Column to title. An axis is logarithmic where its values differ by more than 30 times.
-    columns
-        Panels in a row.
     marked, note
-        Name of a column that is true where values get a star, and what the star says; "" for none.
+        Name of a column that is true where values get a star, and what the star says.
 
     Returns
     -------
     The figure.
     """
-    rows = -(-len(measures) // columns)
-    figure, axes = plt.subplots(rows, columns, figsize=(11, 2.7 * rows), squeeze=False)
+    rows = -(-len(measures) // 3)
+    figure, axes = plt.subplots(rows, 3, figsize=(11, 2.7 * rows), squeeze=False)
     sizes, designs = data["asked"].unique(), data["design"].unique()
     at, width = np.arange(len(sizes)), 0.84 / len(designs)
-    stars = data.assign(star=data[marked] if marked else False).pivot(index="asked", columns="design", values="star")
+    stars = data.pivot(index="asked", columns="design", values=marked)
     stars = stars.reindex(index=sizes, columns=designs).eq(True)
     for ax, (column, title) in zip(axes.flat, measures.items(), strict=False):
         values = data.pivot(index="asked", columns="design", values=column).reindex(index=sizes, columns=designs)

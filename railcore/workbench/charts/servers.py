@@ -1,4 +1,4 @@
-"""Servers and what they are joined by: bandwidth inside, one-way delay over cables, GPUs that hold a model."""
+"""Bandwidth inside of servers and to the network."""
 
 import matplotlib.pyplot as plt
 import pandas as pd

@@ -1,6 +1,6 @@
 """A cluster as one picture of five networks, one of them lit or all; and the profiles of a fabric beside its layers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ _BAR, _PITCH = 0.13, 0.27  # a bar's height, and from bar to bar [inches]
 _MOST_NODES, _MOST_GPUS, _MOST_CELLS, _MOST_SERVERS = 6, 8, 32, 4  # drawn: nodes, GPUs of one and of all, servers
 _NODE = 1.6  # height of a node [inches]
 _ABOVE = _NODE + 0.2  # from a node's bottom to the first rail [inches]
+_FIELD = 0.172  # height of a field of a profile [inches]
 _SECOND_INK = "#6A6A6A"
 _LAYER_KINDS = {"Segment": "nic", "Pod": "gpu", "Multi-Pod": "hb", "Global": "pcie"}
 
@@ -285,71 +286,56 @@ def _rows_of_switches(graph: "nx.Graph", nics: set[str]) -> dict[str, list[str]]
     return found
 
 
-def profiles_figure(graph: "nx.Graph", table: pd.DataFrame, title: str = "") -> plt.Figure:
+def profiles_figure(graph: "nx.Graph", table: pd.DataFrame, title: str) -> plt.Figure:
     """A fabric's layers on the left, each with its profile's fields and values beside it, the global profile over all.
 
-    Parameters
-    ----------
-    graph
-        Of a fabric: switches with tier, pod, segment and chassis, GPUs with domain.
-    table
-        Of its profiles: layer, profile, field, value; where it has a column document, the values named there too.
-    title
-        Above the picture.
-
-    Returns
-    -------
-    The figure. Of many pods, segments or hosts the first ones are drawn, and each says of how many.
+    graph: of a fabric of three tiers: switches with tier, pod and segment, GPUs with domain.
+    table: of its profiles: layer, profile, field, value, document (the values named there).
     """
-    profiles = {name: rows for name, rows in table.groupby("profile", sort=False)}
-    layers = {name: str(rows["layer"].iloc[0]) for name, rows in profiles.items()}
-    wide, gap, line = 4.2, 0.1, 0.172
+    wide, gap = 4.2, 0.1
     left = 10.0 - wide - _EDGE
-    lists = [name for name in profiles if layers[name] != "Global"]
-    heights = {name: 0.34 + line * len(profiles[name]) for name in lists}
-    body = sum(heights.values()) + gap * (len(lists) - 1)
-    over = [name for name in profiles if layers[name] == "Global"]
-    options = [_options(row) for name in over for row in profiles[name].itertuples()]
-    top = 0.68 + 0.12 * max(map(len, options)) if over else 0.0
+    overall = table[table["layer"] == "Global"]
+    others = dict(list(table[table["layer"] != "Global"].groupby("profile", sort=False)))
+    body = sum(0.34 + _FIELD * len(rows) for rows in others.values()) + gap * (len(others) - 1)
+    top = 0.68 + 0.12 * max(len(_options(row)) for row in overall.itertuples())
     page = Diagram(10.0, body + top + 3 * _EDGE, title)
-    for name in over:
-        _global_profile(page, Box(_EDGE, body + 2 * _EDGE, 10.0 - 2 * _EDGE, top), name, profiles[name])
+    _global_profile(page, Box(_EDGE, body + 2 * _EDGE, 10.0 - 2 * _EDGE, top), overall)
     y, bands = _EDGE, dict[str, tuple[float, float]]()
-    for name in lists:
-        box = Box(left, y, wide, heights[name])
-        _profile_list(page, box, name, layers[name], profiles[name])
-        low, _ = bands.get(layers[name], (y, 0.0))
-        bands[layers[name]] = (low, box.top)
+    for name, rows in others.items():
+        box, layer = Box(left, y, wide, 0.34 + _FIELD * len(rows)), str(rows["layer"].iloc[0])
+        _profile_list(page, box, f"{layer}: {name}", _LAYER_KINDS[layer], rows)
+        bands[layer] = (bands.get(layer, (y, y))[0], box.top)
         y = box.top + gap
     _Layers(page, graph, Box(_EDGE, _EDGE, left - 3 * _EDGE, body), bands)
     return page.figure
 
 
-def _profile_list(page: Diagram, box: Box, name: str, layer: str, rows: pd.DataFrame) -> None:
-    """A profile's name, and its fields and values in two columns of text."""
+def _profile_list(page: Diagram, box: Box, name: str, kind: str, rows: pd.DataFrame) -> None:
+    """A profile's name, and its fields and values in columns of text."""
     page.box(*box.place, kind="note")
     head = Box(box.left, box.top - 0.27, box.width, 0.27)
-    page.box(*head.place, f"{layer}: {name}", kind=_LAYER_KINDS[layer], font=8, weight="bold")
+    page.box(*head.place, name, kind=kind, font=8, weight="bold")
     plain, bold = [], []
     for i, row in enumerate(rows.itertuples()):
-        y = head.bottom - 0.1 - 0.172 * i
+        y = head.bottom - 0.1 - _FIELD * i
         plain.append((box.left + 0.1, y, _field_name(row.field), 7.5, INK))
-        bold.append((box.left + 1.5, y, str(row.value), 7.5, INK))
-        plain.append((box.left + 2.72, y, getattr(row, "document", ""), 7.0, _SECOND_INK))
+        bold.append((box.left + 1.5, y, row.value, 7.5, INK))
+        plain.append((box.left + 2.72, y, row.document, 7.0, _SECOND_INK))
     page.lines(plain, left=True)
     page.lines(bold, left=True, bold=True)
 
 
-def _global_profile(page: Diagram, box: Box, name: str, rows: pd.DataFrame) -> None:
+def _global_profile(page: Diagram, box: Box, rows: pd.DataFrame) -> None:
     """The profile over all, a cell for each field."""
     page.box(*box.place, kind="note")
     head = Box(box.left, box.top - 0.25, box.width, 0.25)
+    name = rows["profile"].iloc[0]
     page.box(*head.place, f"Over all: {name}", kind=_LAYER_KINDS["Global"], font=8, weight="bold")
     plain, bold = [], []
     for row, cell in zip(rows.itertuples(), box.cells(len(rows), gap=0.02), strict=True):
         x, y = cell.middle[0], head.bottom
         plain.append((x, y - 0.12, _field_name(row.field), 7.0, INK))
-        bold.append((x, y - 0.28, str(row.value), 7.5, INK))
+        bold.append((x, y - 0.28, row.value, 7.5, INK))
         plain += [(x, y - 0.44 - 0.12 * i, line, 6.5, _SECOND_INK) for i, line in enumerate(_options(row))]
     page.lines(plain)
     page.lines(bold, bold=True)
@@ -357,7 +343,7 @@ def _global_profile(page: Diagram, box: Box, name: str, rows: pd.DataFrame) -> N
 
 def _options(row: Any) -> list[str]:
     """Values that are named for a field of the global profile, in lines."""
-    return wrap(getattr(row, "document", ""), 27, break_on_hyphens=False)
+    return wrap(row.document, 27, break_on_hyphens=False)
 
 
 def _field_name(field: str) -> str:
@@ -367,26 +353,27 @@ def _field_name(field: str) -> str:
 class _Layers:
     """Super-spines over pods over segments of hosts, in the bands of their profiles."""
 
-    most: Mapping[str, int] = {"Pod": 2, "Segment": 2, "Host": 4, "Switch": 4}
-
     def __init__(self, page: Diagram, graph: "nx.Graph", box: Box, bands: Mapping[str, tuple[float, float]]):
-        self.page, self.graph, self.at = page, graph, dict[str, Box]()
+        self.page, self.graph, self.at, self.band = page, graph, dict[str, Box](), bands["Pod"]
         self.boxes: list[tuple[Box, str, str]] = []
         self.words: list[tuple[float, float, str, float, str]] = []
-        switches = [(at, node) for node, at in graph.nodes(data=True) if at["kind"] == "switch"]
-        self.switches = {tier: [pair for pair in switches if pair[0]["tier"] == tier] for tier in (1, 2, 3)}
-        self.bands = bands
-        if top := self.switches[3]:
-            low, high = bands["Multi-Pod"]
-            whole = page.enclosure(box.left, box.bottom, box.width, high - box.bottom, f"Multi-Pod: {_tiers(3)}")
-            place = Box(whole.left, low + 0.3 * (high - low), whole.width, 0.34)
-            self._row(place, [node for _, node in top], "Super-spine", "hb")
-            box = Box(box.left + 0.08, box.bottom + 0.08, box.width - 0.16, low - box.bottom - 0.14)
-        pods = [(pod, [pair for pair in group]) for pod, group in groupby(switches_by(self.switches[1], "pod"), _pod)]
-        self._inside(box, pods, "Pod", self._pod)
+        low, high = bands["Multi-Pod"]
+        whole = page.enclosure(box.left, box.bottom, box.width, high - box.bottom, "Multi-Pod: 3 tiers, 5 stages")
+        self._row(Box(whole.left, low + 0.3 * (high - low), whole.width, 0.34), self._tier(3), "Super-spine", "hb")
+        box = Box(box.left + 0.08, box.bottom + 0.08, box.width - 0.16, low - box.bottom - 0.14)
+        self._inside(box, self._grouped(self._tier(1), "pod"), "Pod", self._pod)
         self._links()
         page.boxes(*zip(*self.boxes, strict=True))
         page.lines(self.words)
+
+    def _tier(self, tier: int) -> list[str]:
+        return [node for node, at in self.graph.nodes(data=True) if at["kind"] == "switch" and at["tier"] == tier]
+
+    def _grouped(self, switches: list[str], key: str) -> dict[int, list[str]]:
+        found: dict[int, list[str]] = {}
+        for node in switches:
+            found.setdefault(self.graph.nodes[node][key], []).append(node)
+        return found
 
     def _box(self, box: Box, text: str, kind: str) -> Box:
         """A box with its text, drawn with the others at the end."""
@@ -394,78 +381,49 @@ class _Layers:
         self.words.append((*box.middle, text, self.page.fitted(text, 7.0, box), INK))
         return box
 
-    def _inside(self, box: Box, parts: Sequence[tuple[int, list]], name: str, draw) -> None:
-        """The first of some parts side by side."""
-        shown = parts[: self.most[name]]
-        for (number_, members), cell in zip(shown, box.cells(len(shown), gap=0.05), strict=True):
-            more = f" of {number(len(parts))}" if len(parts) > 1 else ""
-            draw(cell, number_, members, f"{name} {number_}{more}")
+    def _inside(self, box: Box, parts: Mapping[int, list[str]], name: str, draw: Callable) -> None:
+        """Some parts side by side."""
+        for (number_, leaves), cell in zip(parts.items(), box.cells(len(parts), gap=0.05), strict=True):
+            draw(cell, leaves, f"{name} {number_} of {len(parts)}")
 
-    def _pod(self, box: Box, pod: int, leaves: list, name: str) -> None:
-        if spines := [node for at, node in self.switches[2] if at["pod"] == pod]:
-            low, high = self.bands["Pod"]
-            tier = f": {_tiers(2)}" if not self.switches[3] else ""
-            self.page.enclosure(*box.place, facecolor="#EDEDED")
-            self.page.text(box.middle[0], box.bottom + 0.1, f"{name}{tier}", font=7.5)  # below, clear of links
-            self._row(Box(box.left, low + 0.35 * (high - low), box.width, 0.32), spines, "Spine", "gpu")
-            box = Box(box.left + 0.03, box.bottom + 0.2, box.width - 0.06, low - box.bottom - 0.25)
-        segments = [(seg, list(group)) for seg, group in groupby(switches_by(leaves, "segment"), _segment)]
-        self._inside(box, segments, "Segment", self._segment)
+    def _pod(self, box: Box, leaves: list[str], name: str) -> None:
+        (low, high), pod = self.band, self.graph.nodes[leaves[0]]["pod"]
+        self.page.enclosure(*box.place, facecolor="#EDEDED")
+        self.page.text(box.middle[0], box.bottom + 0.1, name, font=7.5)  # below, clear of links
+        spines = self._grouped(self._tier(2), "pod")[pod]
+        self._row(Box(box.left, low + 0.35 * (high - low), box.width, 0.32), spines, "Spine", "gpu")
+        box = Box(box.left + 0.03, box.bottom + 0.2, box.width - 0.06, low - box.bottom - 0.25)
+        self._inside(box, self._grouped(leaves, "segment"), "Segment", self._segment)
 
-    def _segment(self, box: Box, segment: int, leaves: list, name: str) -> None:
+    def _segment(self, box: Box, leaves: list[str], name: str) -> None:
         self.page.enclosure(*box.place)
-        nodes = [node for _, node in leaves]
-        self._row(Box(box.left, box.bottom + 0.58 * box.height, box.width, 0.34), nodes, "Leaf", "nic")
-        gpus = {n for node in nodes for n in self.graph[node] if self.graph.nodes[n]["kind"] == "gpu"}
-        hosts = sorted({self.graph.nodes[gpu]["domain"] for gpu in gpus})
-        shown = hosts[: self.most["Host"]]
+        self._row(Box(box.left, box.bottom + 0.58 * box.height, box.width, 0.34), leaves, "Leaf", "nic")
+        gpus = [
+            self.graph.nodes[n] for leaf in leaves for n in self.graph[leaf] if self.graph.nodes[n]["kind"] == "gpu"
+        ]
+        hosts, rails = sorted({at["domain"] for at in gpus}), len({at["rank"] for at in gpus})
         place = Box(box.left, box.bottom + 0.42, box.width, 0.36)
-        for i, (host, cell) in enumerate(zip(shown, place.cells(len(shown), gap=0.04), strict=True), start=1):
+        for i, (host, cell) in enumerate(zip(hosts, place.cells(len(hosts), gap=0.04), strict=True), start=1):
             self.at[f"D{host}"] = self._box(cell, f"H{i}", "user")
-        rails = len({self.graph.nodes[gpu]["rank"] for gpu in gpus})
-        more = f"first {len(shown)} of " if len(shown) < len(hosts) else ""
-        text = f"{more}{counted(len(hosts), 'hosts')} of {counted(rails, 'NICs')}"
+        text = f"{counted(len(hosts), 'hosts')} of {counted(rails, 'NICs')}"
         self.page.text(box.middle[0], box.bottom + 0.29, text, font=6.5)
         self.page.text(box.middle[0], box.bottom + 0.11, name, font=7.5)  # below, clear of links
 
     def _row(self, box: Box, nodes: list[str], name: str, kind: str) -> None:
-        """The first of some switches side by side; further ones are counted in the last box."""
-        shown = nodes if len(nodes) <= self.most["Switch"] else nodes[: self.most["Switch"] - 1]
-        texts = [f"{name} {i}" for i in range(1, len(shown) + 1)]
-        rest = [f"{number(len(nodes) - len(shown))} more"] if len(shown) < len(nodes) else []
-        for text, cell in zip(texts + rest, box.cells(len(texts + rest), gap=0.05), strict=True):
-            long = cell.width > 0.07 * len(text)
-            label = text if long else text.replace(name, {"Spine": "S", "Leaf": "L"}.get(name, "T")).replace(" ", "", 1)
-            drawn = self._box(cell, label, kind)
-            if text in texts:
-                self.at[shown[texts.index(text)]] = drawn
+        """Switches side by side, with their names where these fit, else with a letter."""
+        for i, (node, cell) in enumerate(zip(nodes, box.cells(len(nodes), gap=0.05), strict=True), start=1):
+            text = f"{name} {i}" if cell.width > 0.07 * len(f"{name} {i}") else f"{name[0]}{i}"
+            self.at[node] = self._box(cell, text, kind)
 
     def _links(self) -> None:
-        """Lines between what is drawn; a host for all its GPUs."""
+        """Lines between switches and hosts; a host for all its GPUs."""
         done, lines = set(), []
         for a, b, at in self.graph.edges(data=True):
             if at["kind"] == "hb":
                 continue
             ends = [f"D{self.graph.nodes[n]['domain']}" if self.graph.nodes[n]["kind"] == "gpu" else n for n in (a, b)]
-            if all(end in self.at for end in ends) and frozenset(ends) not in done:
+            if frozenset(ends) not in done:
                 done.add(frozenset(ends))
                 lower, upper = sorted((self.at[end] for end in ends), key=lambda box: box.bottom)
                 lines.append([lower.edge("top"), upper.edge("bottom")])
         self.page.links(lines, FAINT, 0.7)
-
-
-def _tiers(tiers: int) -> str:
-    return f"{counted(tiers, 'tiers')}, {counted(2 * tiers - 1, 'stages')}"
-
-
-def switches_by(pairs: Sequence[tuple[Mapping, str]], key: str) -> list[tuple[Mapping, str]]:
-    """Switches (attributes and name) in the order of an attribute."""
-    return sorted(pairs, key=lambda pair: pair[0][key])
-
-
-def _pod(pair: tuple[Mapping, str]) -> int:
-    return pair[0]["pod"]
-
-
-def _segment(pair: tuple[Mapping, str]) -> int:
-    return pair[0]["segment"]

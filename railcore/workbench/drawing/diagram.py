@@ -12,11 +12,11 @@ Text never leaves its box: it shrinks down to `LEAST_FONT`, and what does not fi
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations, pairwise
+from itertools import pairwise
 from typing import Any
 
 import matplotlib.pyplot as plt
-from matplotlib.collections import LineCollection, PatchCollection, PathCollection
+from matplotlib.collections import LineCollection, PatchCollection
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Patch
 
@@ -210,7 +210,7 @@ class Diagram:
             places.append((x + left * wide / 144, y))
             inks.append(ink)
         if outlines:
-            words = "\n".join(row[2] for row in rows)  # for `text_collisions`, and for whoever reads the artists
+            words = "\n".join(row[2] for row in rows)  # for whoever reads the artists
             draw_marks(self.ax, outlines, places, facecolors=inks, linewidths=0, zorder=6, label=words)
 
     def links(
@@ -334,29 +334,15 @@ class Diagram:
             x, y = _along(points, at)
             self.text(x, y, label, font, bbox=ground, zorder=max(5, look["zorder"] + 1))
 
-    def legend(self, entries: Iterable[tuple[str, str]], left: float, bottom: float, columns: int = 0) -> None:
-        """Names and colours, side by side.
-
-        Parameters
-        ----------
-        entries
-            Name and colour of each.
-        left, bottom
-            Where the first one stands [inches].
-        columns
-            Entries in a row, by default all.
-
-        Returns
-        -------
-        Nothing.
-        """
+    def legend(self, entries: Iterable[tuple[str, str]], left: float, bottom: float) -> None:
+        """Names and colours, side by side: entries from a place on the page [inches]."""
         handles = [Patch(facecolor=colour, edgecolor=EDGE, linewidth=0.6, label=name) for name, colour in entries]
         place = (left / self.width, bottom / self._page_height)
         self.ax.legend(
             handles=handles,
             loc="lower left",
             bbox_to_anchor=place,
-            ncols=columns or len(handles),
+            ncols=len(handles),
             fontsize=7,
             handlelength=1.2,
             columnspacing=1.2,
@@ -412,34 +398,3 @@ def _along(points: Sequence[tuple[float, float]], share: float) -> tuple[float, 
             return a[0] + (b[0] - a[0]) * left / step, a[1] + (b[1] - a[1]) * left / step
         left -= step
     return points[-1]
-
-
-def text_collisions(figure: plt.Figure) -> list[tuple[str, str]]:
-    """Pairs of texts of a figure that overlap, and texts that leave the page (the second is "page")."""
-    renderer, page = figure.canvas.get_renderer(), figure.bbox  # type: ignore[attr-defined]
-    texts = [text for ax in figure.axes for text in ax.texts if text.get_visible() and text.get_text().strip()]
-    boxes = [(text.get_text(), text.get_window_extent(renderer)) for text in texts]
-    boxes += [each for ax in figure.axes for marks in ax.collections for each in _line_extents(marks)]
-    found = [(a, b) for (a, one), (b, other) in combinations(boxes, 2) if _overlap(one, other)]
-    return found + [
-        (a, "page") for a, one in boxes if not (page.contains(one.x0, one.y0) and page.contains(one.x1, one.y1))
-    ]
-
-
-def _line_extents(marks: Any) -> list[tuple[str, Any]]:
-    """Texts that `Diagram.lines` drew as one artist, with their extents; none for another artist."""
-    texts, paths = marks.get_label().split("\n"), marks.get_paths()
-    if not isinstance(marks, PathCollection) or len(texts) != len(paths):
-        return []
-    shifts = marks.get_offset_transform().transform(marks.get_offsets())
-    return [
-        (text, path.get_extents(marks.get_transform()).translated(*shift))
-        for text, path, shift in zip(texts, paths, shifts, strict=True)
-    ]
-
-
-def _overlap(one: Any, other: Any) -> bool:
-    """Whether two extents share more than a pixel each way."""
-    wide = min(one.x1, other.x1) - max(one.x0, other.x0)
-    high = min(one.y1, other.y1) - max(one.y0, other.y0)
-    return wide > 1 and high > 1

@@ -28,11 +28,7 @@ _SEGMENT, _RISE, _SWITCH = 2.1, 0.8, 0.68  # heights of a segment, of the links 
 
 
 def nic_wiring(
-    ports: pd.DataFrame,
-    title: str = "",
-    switches: Mapping[str, str] | None = None,
-    by: str = "interface",
-    trunks: pd.DataFrame | None = None,
+    ports: pd.DataFrame, trunks: pd.DataFrame, switches: Mapping[str, str], title: str, by: str = "interface"
 ) -> plt.Figure:
     """Every NIC port and where it goes: hosts in the middle, the first switch above them, the second below.
 
@@ -40,15 +36,15 @@ def nic_wiring(
     ----------
     ports
         Port map of one or two switches, with the numbers to show.
-    title
-        Over the picture.
-    switches
-        Text for each switch, by its name in the map.
-    by
-        "interface" draws every interface with its number, in the order of the hosts; "rail" one box for each rail.
     trunks
         Links between switches: columns kind, switch, interface, peer and peer_interface. Those of kind peer between
         the two switches are drawn, at the left.
+    switches
+        Text for each switch, by its name in the map.
+    title
+        Over the picture.
+    by
+        "interface" draws every interface with its number, in the order of the hosts; "rail" one box for each rail.
 
     Returns
     -------
@@ -75,10 +71,9 @@ def nic_wiring(
     for i, name in enumerate(names):
         of_switch, above = ports[ports["switch"] == name], i == 0
         bottom = low + host_high + links if above else low - side
-        text = (switches or {}).get(name, f"{name}: {len(of_switch)} interfaces")
         frame = page.enclosure(_MARGIN, bottom, _PAGE - 2 * _MARGIN, _NAME + _CELL + 0.14, facecolor="#E9E9E9")
         level = frame.top - _NAME / 2 if above else frame.bottom + _NAME / 2
-        page.text(_PAGE / 2, level, text, font=8, weight="bold")
+        page.text(_PAGE / 2, level, switches[name], font=8, weight="bold")
         cells = frame.bottom + 0.1 if above else frame.top - 0.1 - _CELL
         side_of_hosts = "bottom" if above else "top"
         if by == "interface":
@@ -93,11 +88,9 @@ def nic_wiring(
     return page.figure
 
 
-def _peer_interfaces(trunks: pd.DataFrame | None, names: list[str]) -> list[tuple[int, int]]:
+def _peer_interfaces(trunks: pd.DataFrame, names: list[str]) -> list[tuple[int, int]]:
     """Interfaces of the first and the second switch that peer links between them take."""
-    if trunks is None or len(names) < 2:
-        return []
-    mine = trunks[(trunks["kind"] == "peer") & (trunks["switch"] == names[0]) & (trunks["peer"] == names[1])]
+    mine = trunks[(trunks["kind"] == "peer") & trunks["switch"].isin(names)]
     return list(zip(mine["interface"], mine["peer_interface"], strict=True))
 
 
@@ -188,16 +181,13 @@ def _rails(page: Diagram, ports: pd.DataFrame, nics: Mapping, row: Box, side: st
 
 
 def _rail_legend(page: Diagram, ports: pd.DataFrame) -> None:
-    """Colours of the rails, with their VLANs where the map has them."""
-    vlans = ports.groupby("rail")["vlan"].unique() if "vlan" in ports else {}
-    entries = []
-    for rail in sorted(set(ports["rail"])):
-        vlan = " and ".join(map(str, sorted(vlans[rail]))) if "vlan" in ports else ""
-        entries.append((f"Rail {rail}" + (f", VLAN {vlan}" if vlan else ""), rail_colour(rail)))
-    page.legend(entries, _MARGIN, 0.04)
+    """Colours of the rails, with their VLANs."""
+    vlans = ports.groupby("rail")["vlan"].unique()
+    names = [f"Rail {rail}, VLAN {' and '.join(map(str, sorted(found)))}" for rail, found in vlans.items()]
+    page.legend(zip(names, map(rail_colour, vlans.index), strict=True), _MARGIN, 0.04)
 
 
-def front_panel(panel: pd.DataFrame, rows: int, title: str = "", note: str = "") -> plt.Figure:
+def front_panel(panel: pd.DataFrame, rows: int, title: str, note: str) -> plt.Figure:
     """Interfaces of a switch as on its front, coloured by rail; numbers run down the columns.
 
     Parameters
@@ -212,46 +202,31 @@ def front_panel(panel: pd.DataFrame, rows: int, title: str = "", note: str = "")
     Returns
     -------
     The figure.
-
-    Raises
-    ------
-    ValueError
-        Interfaces that do not fill the rows.
     """
-    count = len(panel)
-    if count % rows:
-        raise ValueError(f"rows is {rows}: the {count} interfaces do not fill so many, give a divisor of {count}")
-    page = Diagram(_PAGE, 0.62 + 0.46 * rows + 0.3 * bool(note), title)
-    base = 0.36 + 0.3 * bool(note)
-    frame = page.enclosure(_MARGIN, base, _PAGE - 2 * _MARGIN, 0.46 * rows + 0.16, facecolor="#E9E9E9")
-    cells = frame.cells(count // rows, rows, 0.07)
+    note_high = 0.3
+    page = Diagram(_PAGE, 0.62 + 0.46 * rows + note_high, title)
+    frame = page.enclosure(_MARGIN, 0.36 + note_high, _PAGE - 2 * _MARGIN, 0.46 * rows + 0.16, facecolor="#E9E9E9")
+    columns = len(panel) // rows
+    cells = frame.cells(columns, rows, 0.07)
     drawn = []
     for interface, rail in zip(panel["interface"], panel["rail"], strict=True):
         column, line = divmod(interface - 1, rows)
         face = rail_colour(rail) if rail else KINDS["plain"]
-        drawn.append((cells[line * (count // rows) + column], face, f"{interface}"))
+        drawn.append((cells[line * columns + column], face, f"{interface}"))
     _draw_cells(page, drawn, 9.0)
     entries = [(f"Rail {rail}", rail_colour(rail)) for rail in sorted(set(panel["rail"]) - {0})]
-    if (panel["rail"] == 0).any():
-        entries.append(("free", KINDS["plain"]))
-    page.legend(entries, _MARGIN, 0.04 + 0.3 * bool(note))
-    if note:
-        page.text(_MARGIN, 0.17, note, ha="left", font=8)
+    page.legend([*entries, ("free", KINDS["plain"])], _MARGIN, 0.04 + note_high)
+    page.text(_MARGIN, 0.17, note, ha="left", font=8)
     return page.figure
 
 
-def pod_figure(graph: "nx.Graph", title: str = "") -> plt.Figure:
+def pod_figure(graph: "nx.Graph", title: str) -> plt.Figure:
     """A pod or several: hosts, rail switches by segment, spines by pod, super-spines, with what each switch carries.
 
-    graph: of a SegmentFabric, with its hosts as HB domains. Raises ValueError for a graph without rail switches.
+    graph: of a SegmentFabric with spines, its hosts as HB domains.
     """
-    import networkx as nx
-
-    if not _tier(graph, 1):
-        raise ValueError("the graph has no rail switches: give that of a SegmentFabric")
-    graph = nx.relabel_nodes(graph, nx.get_node_attributes(graph, "chassis"))  # VLANs of a switch as one box
     supers, pods = _tier(graph, 3), sorted({graph.nodes[name]["pod"] for name in _tier(graph, 1)})
-    pod_high = _SEGMENT + 0.24 + (_RISE + _SWITCH + 0.12 if _tier(graph, 2) else 0.08)
+    pod_high = _SEGMENT + 0.24 + _RISE + _SWITCH + 0.12
     page = Diagram(_PAGE, 0.34 + pod_high + (_RISE - 0.05 + _SWITCH if supers else 0.08), title)
     wide, boxes = (_PAGE - 2 * _MARGIN - (len(pods) - 1) * 0.2) / len(pods), dict[str, Box]()
     for i, pod in enumerate(pods):
@@ -307,7 +282,7 @@ def _pod(page: Diagram, graph: "nx.Graph", pod: int, frame: Box, boxes: dict[str
         _segment_hosts(page, graph, mine, Box(box.left, box.bottom + 0.2, wide, 0.5), boxes)
     spines = [name for name in _tier(graph, 2) if graph.nodes[name]["pod"] == pod]
     row = Box(frame.left + 0.03 * frame.width, frame.top - 0.08 - _SWITCH, 0.94 * frame.width, _SWITCH)
-    for cell, name in zip(row.cells(len(spines), gap=0.08) if spines else [], spines, strict=True):
+    for cell, name in zip(row.cells(len(spines), gap=0.08), spines, strict=True):
         boxes[name] = _switch(page, graph, name, cell, f"Spine {name.rpartition('Spine')[2]}")
 
 
@@ -367,16 +342,13 @@ def _links_text(graph: "nx.Graph") -> str:
     return f"Lines, in one direction: {'; '.join(parts)}. Strips: rails of a switch."
 
 
-def rail_switch_strips(ports: pd.DataFrame, notes: Mapping[str, str], title: str = "") -> plt.Figure:
+def rail_switch_strips(ports: pd.DataFrame, notes: Mapping[str, str], title: str) -> plt.Figure:
     """The interfaces of every rail switch of a segment that NIC ports take, coloured by rail, a line a switch.
 
     An interface that breaks out has its lanes above each other, lane 1 uppermost. ports: port map of one segment.
-    notes: text beside each switch, by its name. Of many switches the first are drawn, and it says of how many. Raises
-    ValueError for more than 16 switches.
+    notes: text beside each switch, by its name. Of many switches the first are drawn, and it says of how many.
     """
     every = list(dict.fromkeys(ports["switch"]))
-    if len(every) > 16:
-        raise ValueError(f"ports has {len(every)} switches: give those of a segment, 16 or fewer")
     names = every[: max(1, _MOST_PORTS * len(every) // len(ports))]
     if len(names) < len(every):
         title += f" ({len(names)} of {len(every)} switches)"
@@ -395,7 +367,7 @@ def rail_switch_strips(ports: pd.DataFrame, notes: Mapping[str, str], title: str
             place = Box(left + (interface - 1) * step, y + 0.04 + (lanes - max(lane, 1)) * cell, 0.94 * step, cell)
             fits = 72 * place.width > 4 + 6.5 * 0.6 * len(text)
             cells.append((place, rail_colour(rail), text if fits else ""))
-        page.text(left + step * most + 0.1, y + high / 2, notes.get(name, ""), ha="left", font=7, linespacing=1.15)
+        page.text(left + step * most + 0.1, y + high / 2, notes[name], ha="left", font=7, linespacing=1.15)
     _draw_cells(page, cells, 6.5)
     page.legend([(f"Rail {rail}", rail_colour(rail)) for rail in sorted(set(drawn["rail"]))], _MARGIN, 0.06)
     return page.figure

@@ -4,7 +4,6 @@ Graphs are those of `deployment.server` and `nwktimes2025.ultra_ethernet`: of no
 node; of edges kind, links and bandwidth_Bps (one direction).
 """
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -36,16 +35,16 @@ _GPU_WIDTH, _NIC_WIDTH = 1.2, 2.1  # of Ultra Ethernet's nodes [inches]
 def server_diagram(
     graph: "nx.Graph",
     title: str,
-    notes: Mapping[str, str] | None = None,
-    alert: Collection[tuple[str, str] | str] = (),
-    lines: Sequence[str] = (),
+    notes: Mapping[str, str],
+    alert: Collection[tuple[str, str] | str],
+    lines: Sequence[str],
 ) -> "Figure":
     """A server: switch chips, GPUs, PCIe switches, NICs and the network, row by row, with links and bandwidths.
 
     Parameters
     ----------
     graph
-        Of a server; its host is left out.
+        Of a server whose switch chips join its GPUs; its host is left out.
     title
         Of the page.
     notes
@@ -62,11 +61,11 @@ def server_diagram(
     names = {kind: nodes_of_kind(graph, kind) for kind in _ROWS}
     boards = list(dict.fromkeys(graph.nodes[gpu]["board"] for gpu in names["gpu"]))
     across = [(a, b) for a, b in graph.edges if graph.nodes[a]["kind"] == graph.nodes[b]["kind"]]
-    paired, low = bool(names["hb"] and across), _LINE * len(lines)
-    top = low + (_ROWS["hb"][0] + 0.85 if names["hb"] else _ROWS["gpu"][0] + 1.5)
-    page = Diagram(_WIDTH, top + (_STEP * len(across) + 0.2 if paired else 0.1), title)
+    low = _LINE * len(lines)
+    top = low + _ROWS["hb"][0] + 0.85
+    page = Diagram(_WIDTH, top + (_STEP * len(across) + 0.2 if across else 0.1), title)
     room, red = (_WIDTH - _MARGIN - 0.1) / len(boards), {each for each in alert if isinstance(each, str)}
-    place, at = _Row(page, low, notes or {}, red), dict[str, Box]()
+    place, at = _Row(page, low, notes, red), dict[str, Box]()
     for i, board in enumerate(boards):
         left = _MARGIN + i * room
         wide = room - 0.1 * (i + 1 < len(boards))
@@ -74,8 +73,8 @@ def server_diagram(
         for kind in ("gpu", "hb"):
             mine = [node for node in names[kind] if graph.nodes[node]["board"] == board]
             at |= place.boxes(mine, kind, left, room - 0.1)
-            if mine:  # the name stands between two parts, clear of the links that leave the upper row
-                x, name = left + (room - 0.1) / len(mine), f"baseboard {board}" if len(boards) > 1 else "baseboard"
+        # the name stands between two chips, clear of the links that leave them
+        x, name = left + (room - 0.1) / len(mine), f"baseboard {board}" if len(boards) > 1 else "baseboard"
         page.text(x, top - 0.13, name, font=8)
     for kind in ("pcie", "nic", "network"):
         at |= place.boxes(names[kind], kind, _MARGIN, _WIDTH - _MARGIN - 0.1)
@@ -89,15 +88,10 @@ def server_diagram(
     ways, colours, widths = zip(*drawn, strict=True)
     page.links(ways, colours, widths)
     for i, (a, b) in enumerate(across):
-        colour = ALERT if {a, b} in limits else rail_colour(i + 1) if paired else EDGE
-        if paired:
-            last = max(
-                at[chip].middle[0] for chip in names["hb"] if graph.nodes[chip]["board"] == graph.nodes[a]["board"]
-            )
-            clear = (last + at[b].middle[0]) / 2  # links of further pairs go up before, those of earlier ones end below
-            _over(page, at[a], at[b], graph.edges[a, b], colour, (clear, top + 0.18 + _STEP * i))
-        else:
-            _arc(page, at[a], at[b], colour)
+        colour = ALERT if {a, b} in limits else rail_colour(i + 1)
+        last = max(at[chip].middle[0] for chip in names["hb"] if graph.nodes[chip]["board"] == graph.nodes[a]["board"])
+        clear = (last + at[b].middle[0]) / 2  # links of further pairs go up before, those of earlier ones end below
+        _over(page, at[a], at[b], graph.edges[a, b], colour, (clear, top + 0.18 + _STEP * i))
     _captions(page, graph, names, low)
     for i, line in enumerate(lines):
         page.text(0.08, low - 0.06 - _LINE * i, line, font=7.5, ha="left")
@@ -155,14 +149,6 @@ def _over(page: Diagram, a: Box, b: Box, edge: Mapping, colour: str, place: tupl
     page.text(x, height, f"{counted(edge['links'], 'links')}, {_speed(edge['bandwidth_Bps'])}", font=6.5, bbox=ground)
 
 
-def _arc(page: Diagram, a: Box, b: Box, colour: str) -> None:
-    """A link between parts of one row, above them."""
-    (xa, _), (xb, _) = a.middle, b.middle
-    deep = 0.12 * abs(xb - xa)
-    points = [(xa + (xb - xa) * i / 16, a.top + deep * math.sin(math.pi * i / 16)) for i in range(17)]
-    page.link(points, colour=colour, linewidth=2.0 if colour == ALERT else 0.7)
-
-
 def _captions(page: Diagram, graph: "nx.Graph", names: Mapping[str, Sequence[str]], low: float) -> None:
     """What the links of each layer carry, in the left margin."""
     of_gpu = [edge for *_, edge in graph.edges(names["gpu"][0], data=True)]
@@ -171,14 +157,11 @@ def _captions(page: Diagram, graph: "nx.Graph", names: Mapping[str, Sequence[str
     nics = [edge for *_, edge in graph.edges(data=True) if edge["kind"] == "ethernet"]
     lane = f"PCIe x{pcie['links']}"
     layers = [(2.6, f"{lane} of a GPU:\n{_speed(pcie['bandwidth_Bps'])}")]
-    if hb:
-        links = " + ".join(str(edge["links"]) for edge in hb) + " links" if names["hb"] else "to each other GPU"
-        y = 3.85 if names["hb"] else 3.7
-        layers.append((y, f"HB links of a GPU:\n{links},\n{_speed(sum(edge['bandwidth_Bps'] for edge in hb))}"))
-    if nics:
-        each = " each" if len(nics) > 1 else ""
-        layers.append((1.57, f"{lane} of a NIC:\n{_speed(pcie['bandwidth_Bps'])}"))
-        layers.append((0.67, f"{counted(len(nics), 'NICs')}:\n{_speed(nics[0]['bandwidth_Bps'])}{each}"))
+    links = " + ".join(str(edge["links"]) for edge in hb)
+    layers.append((3.85, f"HB links of a GPU:\n{links} links,\n{_speed(sum(edge['bandwidth_Bps'] for edge in hb))}"))
+    each = " each" if len(nics) > 1 else ""
+    layers.append((1.57, f"{lane} of a NIC:\n{_speed(pcie['bandwidth_Bps'])}"))
+    layers.append((0.67, f"{counted(len(nics), 'NICs')}:\n{_speed(nics[0]['bandwidth_Bps'])}{each}"))
     for y, text in layers:
         page.text(0.08, low + y, text, font=7, ha="left")
     page.text(0.08, low + 0.25, "all in one direction", font=6.5, ha="left", color=EDGE)

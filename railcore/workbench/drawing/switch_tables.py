@@ -17,9 +17,7 @@ _STRETCH, _MOST_FONT = 1.7, 8.5  # most that lines of MAC tables grow where the 
 _ROUTES = 4.0  # width of the routes' side [inches]
 
 
-def switch_tables(
-    vlans: pd.DataFrame, macs: pd.DataFrame, routes: pd.DataFrame, title: str = "", name: str = "Rail switch"
-) -> plt.Figure:
+def switch_tables(vlans: pd.DataFrame, macs: pd.DataFrame, routes: pd.DataFrame, title: str) -> plt.Figure:
     """A rail switch from its interfaces to what it tells the spines.
 
     Parameters
@@ -31,20 +29,13 @@ def switch_tables(
     routes
         Columns table ("RIB", "Loc-RIB", "output policy" and "Adj-RIB-Out"), variant (such as "as printed"), prefix,
         via (beside it), text (lines below it), valid. A prefix that is not valid is red.
-    title, name
-        Of the picture and of the switch.
+    title
+        Of the picture.
 
     Returns
     -------
     The figure.
-
-    Raises
-    ------
-    ValueError
-        No VLAN, or a VLAN without MAC table.
     """
-    if vlans.empty or not set(vlans["vlan"]) <= set(macs["vlan"]):
-        raise ValueError("vlans is empty, or macs lacks a table of one of them: give both of a switch")
     tables = {vlan: part for vlan, part in macs.groupby("vlan")}
     longest = max(len(part) for part in tables.values())
     across = 2 if len(vlans) > 1 else 1
@@ -60,7 +51,7 @@ def switch_tables(
     page = Diagram(_PAGE, high + 0.15, title)
     wide = _PAGE - _ROUTES - 2 * _MARGIN - 0.15
     frame = page.enclosure(_MARGIN, 0.08 + high - inside - 0.28, wide, inside + 0.28, facecolor="#E9E9E9")
-    page.text(frame.middle[0], frame.top - 0.14, f"{name}: VLANs, and the MAC address table of each", weight="bold")
+    page.text(frame.middle[0], frame.top - 0.14, "Rail switch: VLANs, and the MAC address table of each", weight="bold")
     cells = Box(frame.left, frame.bottom, wide, inside)
     for cell, row in zip(cells.cells(across, deep, 0.07), vlans.itertuples(), strict=False):
         _vlan(page, cell, row, tables[row.vlan], columns, stretch)
