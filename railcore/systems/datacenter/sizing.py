@@ -234,14 +234,6 @@ def narrowest_format(gpu: str) -> str:
     return next((name for name in _NUMBER_FORMATS if f"{name}_dense_rate" in rates), _NUMBER_FORMATS[-1])
 
 
-def number_format(rate: str) -> str:
-    """Number format of a row of a GPU's rates: "fp8" of "fp8_sparse_rate". Raises ValueError for another row."""
-    name, _, kind = rate.partition("_")
-    if name not in _NUMBER_FORMATS or kind not in ("dense_rate", "sparse_rate"):
-        raise ValueError(f"rate is {rate!r}: give {', '.join(_NUMBER_FORMATS)} with _dense_rate or _sparse_rate")
-    return name
-
-
 @checked
 def datacenter_size(
     budget_usd: ArrayLike | None = None,

@@ -25,7 +25,7 @@ from railcore.facts.catalog import UnknownName
 from railcore.facts.globe import chord_length, degrees_of, unit_vectors
 from railcore.systems.siting.geometry import within_radius
 from railcore.systems.siting.grid import PowerGrid
-from railcore.systems.siting.supply import Supply, average_intensity, supply_of_groups
+from railcore.systems.siting.supply import Supply, supply_of_groups
 
 Grouping = tuple[np.ndarray, np.ndarray]  # node of each site (n,), centre of each node as a vector (nodes, 3)
 Method = Callable[[np.ndarray, np.ndarray, float], Grouping]
@@ -64,8 +64,7 @@ class PowerNodes:
         return self.grid.largest_label(column, self.plants, self.grid.power_w)
 
     def table(self) -> pd.DataFrame:
-        """One row for each node: name (its largest site, with state), place, plants, fuels by share, `supply` [W],
-        kg_per_kWh: carbon of what it sells in an average year.
+        """One row for each node: name (its largest site, with state), place, plants, fuels by share, `supply` [W].
 
         state, interconnect and authority are those of most power, so the state may be another than the largest site's.
         """
@@ -81,7 +80,6 @@ class PowerNodes:
             longitude=self.longitude,
             plants=plants["node"].value_counts().reindex(range(len(self))),
             fuels=_mix(plants).reindex(range(len(self)), fill_value=""),
-            kg_per_kWh=average_intensity(self.grid, self.plants) * units.kWh,
         )
 
 
