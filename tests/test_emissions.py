@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from railcore.systems.siting.placement import carbon_and_cost, even_shares
 from scipy.sparse import csr_array
 
 from railcore.facts import catalog, units
 from railcore.systems.siting.candidates import candidates
 from railcore.systems.siting.grid import PowerGrid, electricity_prices, load_grid
 from railcore.systems.siting.nodes import power_nodes
-from railcore.systems.siting.placement import carbon_and_cost, even_shares
 from railcore.systems.siting.supply import average_intensity, marginal_intensity
 
 

@@ -17,13 +17,13 @@ Region = Callable[[Candidates], np.ndarray]  # True for the candidates that lie 
 _MOST_EXACT_ROWS = 110  # up to which the most disjoint rows are counted exactly
 
 
-def most_disjoint(plants: csr_array, exact: int = _MOST_EXACT_ROWS) -> tuple[int, bool]:
+def most_disjoint(plants: csr_array) -> tuple[int, bool]:
     """How many rows can be taken at once so that no two share a plant, and whether that is exact.
 
     Set packing, max sum y with sum over the rows that hold a plant of y <= 1, y in {0, 1}, solved by HiGHS for at most
-    `exact` rows, of which `_undominated` leaves few. More rows: a lower bound, rows with fewer plants taken first.
+    110 rows, of which `_undominated` leaves few. More rows: a lower bound, rows with fewer plants taken first.
     """
-    if plants.shape[0] > exact:
+    if plants.shape[0] > _MOST_EXACT_ROWS:
         return _taken_in_turn(plants), False
     plants = plants[_undominated(plants)]
     holders = plants.T.tocsr()
