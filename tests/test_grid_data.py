@@ -42,7 +42,7 @@ def reduction(scripts):
 
 @pytest.fixture(scope="module")
 def table():
-    names = ("plants.csv.gz", "lines.csv.gz", "substations.csv.gz", "loads.csv.gz", "zones.csv", "cities.csv.gz")
+    names = ("plants.csv.gz", "lines.csv.gz", "substations.csv.gz", "loads.csv.gz", "cities.csv.gz")
     return {name.partition(".")[0]: pd.read_csv(GRID / name) for name in names}
 
 
@@ -108,16 +108,6 @@ def test_a_plant_at_a_substation_of_the_lines_is_at_its_place(table):
     assert 0.3 < len(both) / len(table["plants"]) < 0.5
     for name in ("name", "state", "interconnect", "lat", "lon"):
         assert (both[name] == both[f"{name}_sub"]).all(), name
-
-
-def test_zones_sum_to_plants_and_loads(table):
-    plants, zones = table["plants"], table["zones"].set_index(["interconnect", "zone"])
-    by_fuel = plants.pivot_table(index=["interconnect", "zone"], columns="fuel", values="mw", aggfunc="sum")
-    for fuel in FUELS:
-        assert (zones[f"{fuel}_mw"] - by_fuel[fuel].reindex(zones.index).fillna(0)).abs().max() < 1.5, fuel
-        assert zones[f"{fuel}_mw"].sum() == pytest.approx(plants.loc[plants["fuel"] == fuel, "mw"].sum(), abs=10)
-    assert table["loads"]["load_mw"].sum() == pytest.approx(zones["base_load_mw"].sum(), rel=1e-4)
-    assert table["substations"]["load_mw"].sum() < zones["base_load_mw"].sum()
 
 
 def test_places_are_in_the_country(table):
@@ -224,14 +214,6 @@ def test_cells_keep_the_load(reduction, places):
     )
     assert abs(made["load_mw"].sum() - load.sum()) <= 0.5 * len(made) + 1e-6
     assert made["lat"].between(lat.min() - 0.005, lat.max() + 0.005).all()
-
-
-def test_zones_sum_units_by_fuel(reduction):
-    zone = pd.DataFrame({"zone_id": [1, 2], "zone_name": ["A", "B"], "state": "Iowa", "interconnect": "Eastern"})
-    bus = pd.DataFrame({"zone_id": [1, 1, 2], "Pd": [1.2, 1.2, 5]})
-    units = pd.DataFrame({"zone_id": [1, 1, 2], "fuel": ["gas", "gas", "coal"], "Pmax": [0.4, 0.4, 8]})
-    made = reduction.zones(zone, bus, units)
-    assert made[["zone", "base_load_mw", "coal_mw", "gas_mw"]].to_numpy().tolist() == [["A", 2, 0, 1], ["B", 5, 8, 0]]
 
 
 # outlines

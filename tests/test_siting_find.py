@@ -1,7 +1,5 @@
 """The one-call search for places, ways to place a demand by name, and the values of the claims on siting."""
 
-import ast
-import json
 from dataclasses import replace
 from itertools import combinations
 
@@ -14,13 +12,14 @@ from hypothesis import strategies as st
 from railcore.documents.flops2024 import siting_claims, specification
 from railcore.documents.flops2024.siting_claims import EAST_AND_WEST, sitings_with_pair
 from railcore.engines.siting.authorities import authority_caps
-from railcore.engines.siting.split import Survey, find_places, nearest_to_anchors, sitings_by_objective
+from railcore.engines.siting.counting import room_for
+from railcore.engines.siting.split import Survey, find_places
 from railcore.engines.siting.split_problem import OBJECTIVES, site_options
-from railcore.facts import catalog, claims, files, units
+from railcore.facts import catalog, claims
 from railcore.facts.catalog import UnknownName
 from railcore.facts.globe import great_circle_distance
 from railcore.facts.units import GW, km
-from railcore.systems.siting.candidates import candidates, candidates_by_radius, room_for
+from railcore.systems.siting.candidates import candidates, candidates_by_radius
 from railcore.systems.siting.grid import PowerGrid, load_grid
 from railcore.systems.siting.supply import AFTER_LOAD, RULES, feeds_demand
 
@@ -59,13 +58,6 @@ def small() -> PowerGrid:
 SMALL = small()
 NEAR = candidates(SMALL, 30 * km, 2.0)
 OFFER = site_options(NEAR, "idle fuelled")
-
-
-def test_one_place_for_all_is_the_largest():
-    found = find_places(SMALL, 4 * GW, 30 * km, "idle fuelled", survey=WIDE)
-    assert list(found.places["authority"]) == ["PJM"] and found.places["usable_w"][0] == pytest.approx(9 * GW * IDLE)
-    assert found.places["power_w"][0] == pytest.approx(4 * GW) and found.places["radius_m"][0] == 30 * km
-    assert found.ways.empty and found.split.longest_m == 0
 
 
 @given(st.integers(1, 4), st.floats(0.05, 1.7), st.sampled_from(["shortest", "spare"]))
@@ -145,16 +137,6 @@ def test_sitings_by_name():
     )
     assert NEAR.most_of("authority")[list(found[EAST_AND_WEST])].tolist() == ["PJM", "BPAT"]
     assert found["roomiest 1"] == found["nearest 1"] == (int(OFFER.power_w.argmax()),)
-
-
-def test_sitings_of_the_two_objectives_are_those_without_the_pair():
-    found, table = sitings_by_objective(OFFER, 4 * GW, [1, 2, 5], least_separation_m=500 * km)
-    whole, rows = sitings_with_pair(NEAR, OFFER, 4 * GW, [1, 2, 5], 60 * km, least_separation_m=500 * km)
-    assert found == {name: places for name, places in whole.items() if name != EAST_AND_WEST}
-    assert whole[EAST_AND_WEST] == tuple(
-        nearest_to_anchors(NEAR, OFFER.power_w, 4 * GW, 60 * km, (siting_claims.WASHINGTON, siting_claims.CELILO))
-    )
-    assert table["siting"].tolist() == rows["siting"].tolist()[1:] and list(table) == list(rows)
 
 
 def test_a_pair_that_does_not_exist_is_left_out_and_says_why():
@@ -350,10 +332,3 @@ def test_training_is_told_only_where_the_racks_hold_the_model():
     alone = sited[sited["datacenters"] == 1]
     assert siting_claims.training_words(alone, 55, "1 Gbps").endswith(" 55 racks cannot hold c in even one place.")
     assert siting_claims.training_words(alone[alone["model"] != "c"], 55, "1 Gbps") == ""
-
-
-def test_the_panel_s_slider_goes_down_to_10_mw():
-    notebook = json.loads(next(files.NOTEBOOKS.glob("12_*.ipynb")).read_text())
-    calls = ast.walk(ast.parse("".join(notebook["cells"][-1]["source"])))
-    slider = next(each.value for each in calls if isinstance(each, ast.keyword) and each.arg == "demand_GW")
-    assert min(ast.literal_eval(slider.elts[1])) * GW == pytest.approx(units.parse("10 MW", "W"))
