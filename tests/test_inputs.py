@@ -13,9 +13,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from railcore.engines.siting.cities import cities
 from railcore.facts import catalog, claims, files, units
 from railcore.facts.units import GB, Gbps, GiB, MiB, day, ms
-from railcore.systems.siting.grid import cities, load_grid
+from railcore.systems.siting.grid import load_grid
 
 T = 1e12
 
