@@ -112,7 +112,7 @@ def counts_by_rule(found: Candidates, demand_w: float, around_m: float = math.in
 
     Returns
     -------
-    Counts by rule, lower bounds where `candidates.most_disjoint` gives one.
+    Counts by rule, lower bounds where `counting.most_disjoint` gives one.
     """
     near = distance_to_place(found, WASHINGTON) <= around_m
     feeding = {name: near & feeds_demand(found.supply, demand_w, name, **asked) for name in RULES}

@@ -198,7 +198,7 @@ def training_by_siting(
     Returns
     -------
     A row for each siting and model: siting, meets (powers sum to the demand), power_w, spare_w (over the demand),
-    least_share (of `placement.even_shares`; 1 / k where powers allow an even split), longest_m, delay_low_s and
+    least_share (of `sitings.even_shares`; 1 / k where powers allow an even split), longest_m, delay_low_s and
     delay_high_s (of the route factor's bounds), those of `multisite_times`, best (most spare power of the sitings that
     meet the demand and are within the tolerance of the least slowdown), pareto (no other is ahead in spare power or
     slowdown and not behind in the other). Columns of training are NaN where the demand is not met.
@@ -206,7 +206,7 @@ def training_by_siting(
     Raises
     ------
     ValueError
-        As in `placement.siting_indices`.
+        As in `sitings.siting_indices`.
     """
     power, rows, rack_shares = np.asarray(power_w, float), [], []
     for name, at in siting_indices(places, power, sitings).items():

@@ -201,7 +201,7 @@ class FoundPlaces:
     split: which of them, as `Split`.
     places: one row each with name (nearest city), latitude, longitude, authority, radius_m, power_w (that it carries),
         usable_w (that it could).
-    ways: one row for every two, as `geometry.pairwise_links`, with name and name_to.
+    ways: one row for every two, as `distances.pairwise_links`, with name and name_to.
     warnings: what is odd.
     """
 
