@@ -132,14 +132,6 @@ def test_more_demand_is_never_easier_and_more_parts_never_harder(demand, more):
     assert (siting_claims.feeders_by_region(PRINTED, demand * more, most=8)["count"] <= counts).all()
 
 
-def test_regions_are_counted_beside_the_parts_that_authorities_feed():
-    parts, rows = (
-        count(PRINTED, 4.3 * GW) for count in (authorities.feeders_of_parts, siting_claims.feeders_by_region)
-    )
-    pd.testing.assert_frame_equal(rows[list(parts)], parts)
-    assert [*rows][len([*parts]) :] == ["east", "northwest"] and list(rows["east"]) == [1, 1, 1, 1]
-
-
 def test_room_counts_the_parts_that_fit_together():
     found = siting_claims.feeders_by_region({"PJM": 3.5 * GW, "BPAT": 1 * GW}, 4 * GW).set_index("parts")
     assert list(found["room"]) == [0, 1, 2, 4] and list(found["feasible"]) == [False, False, False, True]

@@ -11,7 +11,7 @@ from railcore.facts import catalog, units
 from railcore.systems import datacenter as dc
 from railcore.systems.datacenter.exposed import LayerTimes, wide_area_exchange
 from railcore.training.collectives import hierarchical_phase_times
-from railcore.training.transformer import Transformer, catalog_model
+from railcore.training.transformer import catalog_model
 
 DENSE, MIXTURE = catalog_model("flops2024 dense"), catalog_model("flops2024 MoE")
 FP4, BF16 = dc.catalog_precision("flops2024"), dc.catalog_precision("bf16")
@@ -300,12 +300,3 @@ def test_a_parallel_block_has_one_exchange_in_place_of_two():
     models = (replace(palm, parallel_block=False), palm)
     both, one = (laid(model, bytes_of=BF16, tensor=18)[2].tensor_s for model in models)
     assert palm.parallel_block and one == pytest.approx(both / 2) and one > 0
-
-
-def test_any_transformer_can_be_laid_out():
-    small = Transformer("mine", 12, 768, 12, 12, 3072, 50257, 1024)
-    site = dc.datacenter_site(24, "DGX H100", "bf16_dense_rate")
-    layer = dc.model_layer(small, BF16)
-    layout = dc.rack_layout(layer, site)
-    assert layout.tensor == 1 and layout.layers_per_rack == 8 and layout.replicas == 16
-    assert 0 < dc.layer_times(layer, layout, site).share() < 1

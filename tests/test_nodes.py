@@ -205,15 +205,6 @@ def test_what_the_docstring_says_of_the_embedded_grid(embedded):
         )
 
 
-def test_one_plant_is_one_node():
-    power_grid = small(5)
-    for method in METHODS:
-        found = power_nodes(power_grid.with_plants(power_grid.plants.head(1)), 50 * KM, method)
-        assert len(found) == 1
-        place = power_grid.plants.loc[0, ["latitude", "longitude"]]
-        assert great_circle_distance(found.latitude, found.longitude, *place) == pytest.approx(0, abs=0.1)
-
-
 def test_errors_name_argument_value_and_remedy(embedded):
     for radius in (0, -1.0, np.nan, np.inf):
         with pytest.raises(ValueError, match=f"radius_m is {radius!r}: give a positive number"):

@@ -198,14 +198,6 @@ def test_coal_has_no_say_in_what_a_candidate_belongs_to():
     assert made.name == "tiny, plants of your own"
 
 
-def test_embedded_grid_is_whole():
-    assert EMBEDDED.plants["authority"].notna().all()
-    assert set(EMBEDDED.plants["interconnect"]) == {"Eastern", "Western", "Texas"}
-    assert EMBEDDED.plants["power_w"].sum() == pytest.approx(1.2e12, rel=0.01)
-    assert len(state_outlines()) == 49 and "District of Columbia" in state_outlines()
-    assert cities()["population"].min() >= 50_000
-
-
 def test_state_of_a_lattice_with_borders_along_it_is_what_another_library_finds():
     east, north = (axis.ravel() for axis in np.meshgrid(np.arange(-125, -66, 0.5), np.arange(24, 50, 0.5)))
     inside = np.full(len(east), "", object)

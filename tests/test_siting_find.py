@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from railcore.documents.flops2024 import siting_claims, specification
 from railcore.documents.flops2024.siting_claims import EAST_AND_WEST, sitings_with_pair
-from railcore.engines.siting.authorities import authority_caps
 from railcore.engines.siting.counting import room_for
 from railcore.engines.siting.split import Survey, find_places
 from railcore.engines.siting.split_problem import OBJECTIVES, site_options
@@ -157,14 +156,6 @@ def test_a_demand_for_no_siting_says_what_each_number_of_places_has():
         sitings_with_pair(NEAR, OFFER, 4 * GW, [], 60 * km)
     with pytest.raises(ValueError, match="authority_caps has"):
         sitings_with_pair(NEAR, OFFER, 4 * GW, [1], 60 * km, authority_caps={"XXX": 1.0})
-
-
-def test_caps_of_the_authorities_go_in_as_they_come():
-    caps = authority_caps(OFFER.authority)
-    found, _ = sitings_with_pair(NEAR, OFFER, 4 * GW, [1, 2], 60 * km, authority_caps=caps)
-    assert set(caps) == {"PJM", "BPAT", "SRP", "ERCO"} and {EAST_AND_WEST, "nearest 1", "nearest 2"} <= set(found)
-    found, table = sitings_with_pair(NEAR, OFFER, 4 * GW, [1, 2], 60 * km, authority_caps=caps | {"BPAT": 1.9 * GW})
-    assert EAST_AND_WEST not in found and "west has 1.9 GW" in table.set_index("siting").loc[EAST_AND_WEST, "problem"]
 
 
 # Values of the claims
