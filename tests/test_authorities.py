@@ -170,6 +170,8 @@ def test_real_hours_give_raw_and_clean_side_by_side():
     table = authorities.authority_table().set_index("authority")
     known = table.index[table["peak_demand_clean_w"].notna()]
     assert (found.loc[known, "demand_raw_w"] == table.loc[known, "peak_demand_raw_w"]).all()
+    cleaned = window.groupby("authority", observed=True)["demand_clean_w"].max()
+    assert (cleaned[known] == table.loc[known, "peak_demand_clean_w"]).all()
     # Generation is at hand to 3 January 2023 alone: 87 days, in which the six have no spike.
     few = rows[rows["hour_utc"].between("2022-10-08 01:00", "2023-01-03")]
     short = authorities.disposable_power(few).set_index("authority")

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.documents import readings
 from railcore.documents.flops2024 import exposed_claims, specification
 from railcore.documents.flops2024.specification import communication_quantities, document_site
 from railcore.documents.readings import solve_for_target
@@ -198,13 +197,6 @@ def test_points_are_read_from_the_claims_and_every_rule_judges_them():
     assert of["one direction of the scale-up", "flops2024.fig3a.moe_800g"] == pytest.approx(halved)
 
 
-def test_reasons_name_what_would_meet():
-    ours = exposed_claims.exposed_values(CASES, 1.0)
-    found = exposed_claims.point_reasons(CASES, ours, exposed_claims.shares_under_rules(CASES, WAYS))
-    assert "'one recomputed pass of the scores' gives 0.198" in found["flops2024.fig3.exposed_moe"]
-    assert "flops2024.fig3.exposed_dense" not in found
-
-
 def test_reduce_scatter_and_gather_carry_what_the_documents_all_reduce_does():
     late = {"options": {"reduce": "reduce_scatter"}, "rule": "busiest network"}
     for case in CASES.values():
@@ -294,21 +286,6 @@ def test_the_capacity_that_hides_tail_loss_hides_the_late_bytes_too(lost_rtts):
     exposed = max(0.0, float(times.steps_s[2] + later - times.backward_s))
     assert ours["flops2024.fig3c.tail_loss_moe_exposed"] == pytest.approx(exposed)
     assert ours["flops2024.fig3c.lossless_20g_exposed"] == pytest.approx(lossless["wan_exposed"])
-
-
-def test_the_answer_spans_rules_and_readings():
-    table = exposed_claims.shares_under_rules(CASES, WAYS)
-    answer = exposed_claims.exposed_answer(CASES, table)
-    every = {rule: CASES["moe"].changed(rule=rule).share for rule in dc.OVERLAP_RULES}
-    low, high = min(every, key=every.get), max(every, key=every.get)
-    text = f"{every[low]:.1%} ({low}) to {every[high]:.1%} ({high})"
-    times = CASES["moe"].times
-    drawn = [timeline.timeline(times, SITE, 64, **options).share for options in timeline.TIMELINE_ASSUMPTIONS]
-    assert f"it is {text}; on timelines of chunks it is {min(drawn):.1%} to {max(drawn):.1%}." in answer
-    assert f"flops2024 MoE spends {CASES['moe'].share:.1%} of its time" in answer and "rule 'each network'" in answer
-    assert f"It is {CASES['dense'].share:.1%} under every rule of overlap; on timelines" in answer
-    reasons = exposed_claims.assumption_reasons(CASES, table)
-    assert reasons["flops2024.fig3.exposed_moe"].startswith(f"over the rules {text}, over other readings")
 
 
 def test_quantities_of_a_case_agree_with_each_other_and_with_the_transformer():
@@ -409,15 +386,6 @@ def test_a_placement_names_what_cannot_be(change, text):
         placed(**change)
     with pytest.raises(ValueError, match="experts"):
         expert_placement.expert_placement(CASES["dense"])
-
-
-def test_entries_for_the_ledger_are_values_reasons_and_readings_of_the_same_claims():
-    rules = exposed_claims.shares_under_rules(CASES, WAYS)
-    ours, reasons, taken = exposed_claims.exposed_entries(CASES, CASES["dense"], 1.0, rules, SITE.gpu_rate / 2, 32_768)
-    assert ours == exposed_claims.exposed_values(CASES, 1.0)
-    assert set(reasons) | set(taken) <= set(ours) and set(ours) <= set(claims.claims())
-    unmet = {key for key, verdict in readings.claim_verdicts(ours).items() if verdict != "reproduced"}
-    assert unmet <= set(reasons)
 
 
 def test_a_case_under_settings_as_a_person_gives_them():

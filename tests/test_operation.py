@@ -77,21 +77,19 @@ def test_runs_from_the_ideal_to_the_measured():
 
 
 @pytest.mark.parametrize(
-    "field", [{"utilization": 0}, {"utilization": 1.2}, {"exposed": 1}, {"exposed": -0.1}, {"goodput": math.nan}]
+    ("name", "value"),
+    [("utilization", 0), ("utilization", 1.2), ("goodput", math.nan), ("exposed", 1), ("exposed", -0.1), ("tokens", 0)],
 )
-def test_shares_out_of_range(field):
-    with pytest.raises(ValueError, match=f"{next(iter(field))} is"):
-        operation.training_run(1e12, 1e13, BOX, operation.operating_prices(), **field)
+def test_a_run_names_what_is_out_of_range(name, value):
+    given = {"parameters": 1e12, "tokens": 1e13, "machine": BOX, "costs": operation.operating_prices()}
+    with pytest.raises(ValueError, match=f"{name} is"):
+        operation.training_run(**given | {name: value})
 
 
-def test_prices_out_of_range():
-    for field in ({"electricity_price": -1}, {"useful_life": 0}, {"mean_load": 1.5}):
-        with pytest.raises(ValueError, match=next(iter(field))):
-            replace(operation.operating_prices(), **field)
-    with pytest.raises(ValueError, match="bound is 'most'"):
-        operation.operating_prices("most")
-    with pytest.raises(ValueError, match="tokens is 0"):
-        operation.training_run(1e12, 0, BOX, operation.operating_prices())
+@pytest.mark.parametrize(("name", "value"), [("electricity_price", -1), ("useful_life", 0), ("mean_load", 1.5)])
+def test_prices_out_of_range(name, value):
+    with pytest.raises(ValueError, match=f"{name} is"):
+        replace(operation.operating_prices(), **{name: value})
 
 
 # Failures

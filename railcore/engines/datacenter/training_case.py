@@ -54,8 +54,7 @@ class TrainingCase:
     @cached_property
     def times(self) -> LayerTimes:
         """Compute and communication of the layer. Raises ValueError where it does not fit."""
-        one = self.layer
-        return layer_times(one, rack_layout(one, self.site), self.site, **self.options)
+        return layer_times(self.layer, self.layout, self.site, **self.options)
 
     @property
     def share(self) -> Any:
