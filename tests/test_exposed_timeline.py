@@ -111,17 +111,6 @@ def test_the_order_of_events_does_not_hang_on_the_last_bit(case, chunks, spread)
     assert len(orders) == 1
 
 
-@given(steps, delays)
-@settings(max_examples=20)
-def test_many_chunks_come_to_the_closed_form_where_the_scale_out_has_most_work(x, delay):
-    one, two, wide, four, five = x
-    two, four = two + one + wide, four + five + delay
-    times = made((one, two, wide, four, five), delay)
-    seen = timeline.timeline(times, SITE, 100, due=5)
-    fill = (one + two + wide + four + five) / 100
-    assert two + four <= after_start(seen, times) <= two + four + 3 * fill + 1e-9
-
-
 @given(steps)
 @settings(max_examples=20)
 def test_without_delay_the_rules_are_limits_of_the_timeline(x):

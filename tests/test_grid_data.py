@@ -96,36 +96,6 @@ def test_every_line_end_is_a_substation_and_every_substation_a_line_end(table):
     assert (substations.set_index("sub_id")["max_kv"].reindex(highest.index) >= highest).all()
 
 
-def test_lines_are_as_long_as_their_ends_are_apart(table):
-    lines, place = table["lines"], np.radians(table["substations"].set_index("sub_id")[["lat", "lon"]])
-    (phi, lam), (psi, mu) = (place.loc[lines[end]].to_numpy().T for end in ("from_sub", "to_sub"))
-    cosine = np.sin(phi) * np.sin(psi) + np.cos(phi) * np.cos(psi) * np.cos(mu - lam)
-    assert np.abs(6371 * np.arccos(np.minimum(cosine, 1)) - lines["km"]).max() < 0.03  # places to 0.0001 degree
-
-
-def test_a_plant_at_a_substation_of_the_lines_is_at_its_place(table):
-    both = table["plants"].merge(table["substations"], on="sub_id", suffixes=("", "_sub"))
-    assert 0.3 < len(both) / len(table["plants"]) < 0.5
-    for name in ("name", "state", "interconnect", "lat", "lon"):
-        assert (both[name] == both[f"{name}_sub"]).all(), name
-
-
-def test_places_are_in_the_country(table):
-    for name in ("plants", "substations", "loads", "cities"):
-        frame = table[name]
-        assert frame["lat"].between(24, 49.5).all() and frame["lon"].between(-125.1, -66.9).all(), name
-    assert table["loads"]["load_mw"].ge(0).all() and table["loads"]["load_mw"].eq(0).sum() == 2
-    assert table["cities"]["population"].is_monotonic_decreasing and table["cities"]["population"].min() >= 50_000
-
-
-def test_outlines_are_closed_rings_of_49_areas():
-    features = json.loads(gzip.decompress((GRID / "states.geojson.gz").read_bytes()))["features"]
-    assert len(features) == 49
-    for feature in features:
-        for polygon in feature["geometry"]["coordinates"]:
-            assert len(polygon) == 1 and len(polygon[0]) >= 4 and polygon[0][0] == polygon[0][-1]
-
-
 def test_authorities_demand_less_when_cleaned_but_for_three():
     frame = pd.read_csv(GRID / "balancing_authorities.csv")
     assert frame["ba"].is_unique and len(frame) == 54

@@ -141,18 +141,6 @@ def test_a_link_is_the_shortest_way(latitude, longitude, to, east):
     assert np.allclose([way[0][0], way[1][0], way[0][-1], way[1][-1]], [latitude, longitude, to, east], atol=1e-6)
 
 
-def test_the_map_has_one_scale_and_shows_every_state():
-    figure = plt.figure(figsize=(8, 4))
-    ax = maps.state_map(figure, (0.5, 0.5, 7, 3), SQUARE)
-    maps.draw_scale_bar(ax)
-    box, (x, y) = ax.get_window_extent(), maps.albers(SQUARE["Square"][0][:, 1], SQUARE["Square"][0][:, 0])
-    across, up = np.diff(ax.get_xlim())[0], np.diff(ax.get_ylim())[0]
-    assert across / box.width == pytest.approx(up / box.height)
-    assert maps.within_axes(ax, x, y).all()
-    bar = ax.get_lines()[0].get_xdata()
-    assert bar[1] - bar[0] == pytest.approx(500e3) and ax.texts[0].get_text() == "500 km"
-
-
 def test_circles_have_the_radius_of_the_map():
     figure = plt.figure(figsize=(8, 4))
     ax = maps.state_map(figure, (0.5, 0.5, 7, 3), SQUARE)
@@ -205,10 +193,6 @@ def test_a_grid_map_draws_each_plant_line_node_place_and_link():
     assert [*plotting.FUELS] == [text for text in legend if text in plotting.FUELS]
     assert {"plants ≥ 10 MW", "lines", "nodes", "passes", "fails", "chosen place"} < set(legend)
     apart(figure)
-
-
-def test_areas_of_marks_are_in_proportion_to_power():
-    assert maps._mark_area(2e9) == pytest.approx(2 * maps._mark_area(1e9)) and maps._mark_area(1e6) > 0
 
 
 def test_among_many_links_the_longest_is_named():

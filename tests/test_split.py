@@ -149,24 +149,31 @@ def test_shortest_is_the_programme_s_answer():
     assert not feasible(found.longest_m * (1 - 1e-9))
 
 
-@settings(max_examples=10)
-@given(seed=st.integers(0, 10**6), within=st.sampled_from([0.0, 30 * km, 80 * km]), caps=st.booleans())
-def test_the_dominated_cost_at_most_the_resolution(seed, within, caps):
-    """L(s) <= L_kept(s) <= L(s + 2 w) + 2 w; at w = 0 nothing changes."""
-    options = make(seed, n=40, plants=14, span=3.0)
-    terms = dict(demand=8e8, k=3, separation=70 * km, place_cap=np.inf, share=1.0)
-    terms["caps"] = {"A": 6e8} if caps else {}
+def circles(seed: int) -> SiteOptions:
+    """Candidates with all plants within 50 km: those 120 km apart share none."""
+    random = np.random.default_rng(seed)
+    at = 38 + random.uniform(0, 8, 60), -100 + random.uniform(0, 8, 60)
+    sites = 38 + random.uniform(0, 8, 90), -100 + random.uniform(0, 8, 90)
+    near = great_circle_distance(at[0][:, None], at[1][:, None], *sites) <= 50 * km
+    return SiteOptions(*at, near.sum(axis=1) * 1e9, csr_array(near.astype(float)), ["A"] * 60, radius_m=50 * km)
 
-    def longest(terms, within):
+
+@settings(max_examples=10)
+@given(st.integers(0, 10**6), st.sampled_from([0.0, 30 * km, 80 * km]), st.sampled_from([{}, {"A": 6e8}, None]))
+def test_the_dominated_cost_at_most_the_resolution(seed, within, caps):
+    """L(s) <= L_kept(s) <= L(s + 2 w) + 2 w; at w = 0 nothing changes. None for circles."""
+    options, separation = (circles(seed), 120 * km) if caps is None else (make(seed, 40, 14, 3.0), 70 * km)
+    terms = dict(demand=8e8, k=3, place_cap=np.inf, caps=caps or {}, share=1.0)
+
+    def longest(separation, within):
         try:
-            return solve(options, terms, "shortest", within).longest_m
+            return solve(options, terms | {"separation": separation}, "shortest", within).longest_m
         except ValueError:
             return np.inf
 
-    kept = longest(terms, within)
-    wider = longest(terms | {"separation": 70 * km + 2 * within}, 0)
-    assert longest(terms, 0) <= kept * (1 + 1e-9)
-    assert kept <= (wider + 2 * within) * (1 + 1e-9)
+    kept = longest(separation, within)
+    assert longest(separation, 0) <= kept * (1 + 1e-9)
+    assert kept <= (longest(separation + 2 * within, 0) + 2 * within) * (1 + 1e-9)
 
 
 def test_what_dominates():
@@ -190,26 +197,6 @@ def test_circles_too_far_apart_to_share_a_plant_dominate_without_a_subset():
     assert undominated_sites(circles, 20 * km, separation_m=101 * km).tolist() == [2, 3]
     assert undominated_sites(replace(circles, radius_m=np.inf), 20 * km, separation_m=1e9).tolist() == [1, 2, 3]
     assert best_split(circles, 8e0, 2, least_separation_m=300 * km).terms.resolution_m == 50 * km
-
-
-@given(seed=st.integers(0, 10**6), within=st.sampled_from([20 * km, 60 * km]))
-def test_resolution_bounds_the_distance_of_circles_far_apart(seed, within):
-    random = np.random.default_rng(seed)
-    at = 38 + random.uniform(0, 8, 60), -100 + random.uniform(0, 8, 60)
-    sites = 38 + random.uniform(0, 8, 90), -100 + random.uniform(0, 8, 90)
-    near = great_circle_distance(at[0][:, None], at[1][:, None], *sites) <= 50 * km
-    circles = SiteOptions(*at, near.sum(axis=1) * 1e9, csr_array(near.astype(float)), ["A"] * 60, radius_m=50 * km)
-    terms = {"demand_w": 3e9, "k": 3}
-
-    def longest(separation, resolution):
-        try:
-            return best_split(circles, **terms, least_separation_m=separation, resolution_m=resolution).longest_m
-        except ValueError:
-            return np.inf
-
-    exact, kept = longest(120 * km, 0), longest(120 * km, within)
-    assert exact <= kept * (1 + 1e-9)
-    assert kept <= (longest(120 * km + 2 * within, 0) + 2 * within) * (1 + 1e-9)
 
 
 @settings(max_examples=5)
