@@ -8,6 +8,7 @@ Symbols: F forward and B backward time, T tensor-parallel and P pipeline time of
 micro-batches of an iteration, t tensor-parallel degree, G gradient bytes of a layer.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -54,7 +55,8 @@ class LayerTimes:
         Each network alone is the default: what its reduction takes beyond the last backward pass, summed. Of the rules
         for reductions it exposes the most.
         """
-        return OVERLAP_RULES[checks.one_of("rule", rule, OVERLAP_RULES)](self)
+        exposed = OVERLAP_RULES[checks.one_of("rule", rule, OVERLAP_RULES)]
+        return exposed(self.steps_s, self.forward_s, self.backward_s, self.tensor_s, self.pipeline_s)
 
     def exposed_s(self, rule: str = "each network", micro_batches: ArrayLike = 1) -> Any:
         """Communication that is not hidden [s]: 2 m `waits_s` + `gradients_s`."""
@@ -71,36 +73,25 @@ class LayerTimes:
 
 
 def _over(time: Any, cover: Any) -> Any:
+    """(time - cover)+: what of a time its cover does not hide."""
     return np.maximum(0.0, time - cover)
 
 
-def _slowest_reduce(x: LayerTimes) -> Any:
-    return _over(np.maximum(np.maximum(x.steps_s[0], x.steps_s[1]), x.steps_s[2]), x.backward_s)
+def _max(*times: Any) -> Any:
+    return functools.reduce(np.maximum, times)
 
 
-def _busiest_network(x: LayerTimes, traffic_s: Any, cover: Any) -> Any:
-    """traffic_s: how long the passes' own traffic keeps the scale-up and the scale-out network."""
-    one, two, three, four, five = x.steps_s
-    return _over(np.maximum(np.maximum(one + five + traffic_s[0], two + four + traffic_s[1]), three), cover)
-
-
-def _whole_period(x: LayerTimes) -> Any:
-    up, out = 2 * x.tensor_s, 2 * x.pipeline_s  # experts_s keeps a network busy all the while
-    return _busiest_network(x, (up, out), x.forward_s + x.backward_s + up + out)
-
-
-# What of the five steps stays exposed. The exchange runs under the last backward pass B.
-OVERLAP_RULES: dict[str, Callable[[LayerTimes], Any]] = {
-    "scale-out reduce": lambda x: _over(x.steps_s[1], x.backward_s),  # (x2 - B)+
-    "slowest reduce": _slowest_reduce,  # (max(x1, x2, x3) - B)+
-    # (x1 - B)+ + (x2 - B)+ + (x3 - B)+
-    "each network": lambda x: sum(_over(step, x.backward_s) for step in x.steps_s[:3]),
-    # (max(x1, x2, x3) - B)+ + (max(x4, x5) - F)+
-    "gathers under forward": lambda x: _slowest_reduce(x) + _over(np.maximum(*x.steps_s[3:]), x.forward_s),
-    # (max(x1 + x5, x2 + x4, x3) - B)+
-    "busiest network": lambda x: _busiest_network(x, (0, 0), x.backward_s),
-    # (max(x1 + x5 + 2 T, x2 + x4 + 2 P, x3) - (F + B + 2 T + 2 P))+: late gradients
-    "whole period": _whole_period,
+# What of the five steps x stays exposed, by rule. The exchange runs under the last backward pass B, in "whole period"
+# under all of a period: gradients may be late. Traffic to experts keeps a network busy, so it hides nothing.
+OVERLAP_RULES: dict[str, Callable[..., Any]] = {
+    "scale-out reduce": lambda x, F, B, T, P: _over(x[1], B),
+    "slowest reduce": lambda x, F, B, T, P: _over(_max(x[0], x[1], x[2]), B),
+    "each network": lambda x, F, B, T, P: _over(x[0], B) + _over(x[1], B) + _over(x[2], B),
+    "gathers under forward": lambda x, F, B, T, P: _over(_max(x[0], x[1], x[2]), B) + _over(_max(x[3], x[4]), F),
+    "busiest network": lambda x, F, B, T, P: _over(_max(x[0] + x[4], x[1] + x[3], x[2]), B),
+    "whole period": lambda x, F, B, T, P: _over(
+        _max(x[0] + x[4] + 2 * T, x[1] + x[3] + 2 * P, x[2]), F + B + 2 * T + 2 * P
+    ),
 }
 
 
