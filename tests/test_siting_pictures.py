@@ -154,13 +154,13 @@ def test_a_label_between_two_sides_takes_the_first(last_bits):
     figure = plt.figure(figsize=(8, 4))
     ax = maps.state_map(figure, (0.5, 0.5, 7, 3), SQUARE)
     middle = (np.mean(ax.get_xlim()), np.mean(ax.get_ylim()))
-    assert maps.map_label(ax, "a name", [middle], [], away=(1e3, 1e3 + last_bits * 1e3), steps=(1.0,))
-    assert maps.map_label(ax, "a name", [middle], [], away=(1e3, last_bits * 1e3), steps=(1.0,), reach=9)
+    assert maps.map_label(ax, "a name", [middle], [], away=(1e3, 1e3 + last_bits * 1e3))
+    assert maps.map_label(ax, "a name", [middle], [], away=(1e3, last_bits * 1e3), reach=9)
     first, second = (text.xyann for text in ax.texts)
     assert first == pytest.approx((5.6, 5.6)) and second == (9, 0)
     taken = [maps.mark_box(ax, middle, 1)]
     taken[0].x1 = ax.get_window_extent().x1  # the right is not free
-    assert maps.map_label(ax, "a name", [middle], taken, away=(1e3, last_bits * 1e3), steps=(1.0,), reach=9)
+    assert maps.map_label(ax, "a name", [middle], taken, away=(1e3, last_bits * 1e3), reach=9)
     assert ax.texts[2].xyann == pytest.approx((7.2, 7.2))
 
 

@@ -46,6 +46,7 @@ _LINES: dict[str, tuple[str, float, Any]] = {  # lines: colour, width and dashes
 _PASS, _FAIL, _PLACE, _NAME, _FOUND = "#111111", "#B5AFA4", COLOURS[1], "#8A3500", "#DDD6F2"
 _LEAST_W = 10e6  # smaller plants are hardly seen: 0.4% of the power of the embedded grid
 _MOST_LINKS = 3  # that all have their length written on; of more, only the longest has
+_STEPS = (1.0, 1.7, 2.6, 4.0)  # distances from a point that are tried for its label, in its reach
 _FAR_LABEL = 14  # distance from which a line leads to a label [typographic points]
 _LINK_TEXT = 58  # width of a link's text [typographic points]
 
@@ -117,17 +118,16 @@ def state_map(
     return ax
 
 
-def draw_scale_bar(ax: plt.Axes) -> Bbox:
-    """A bar of 500 km in the lower left; gives the box that it takes."""
+def draw_scale_bar(ax: plt.Axes) -> None:
+    """A bar of 500 km in the lower left."""
     length_m = 500e3
     (x, right), (y, top) = ax.get_xlim(), ax.get_ylim()
     x, y = x + 0.02 * (right - x), y + 0.03 * (top - y)
     halo = [effects.withStroke(linewidth=4, foreground="white"), effects.Normal()]
     style: dict = {"zorder": 9, "path_effects": halo}
-    (bar,) = ax.plot([x, x + length_m], [y, y], color=INK, linewidth=2, solid_capstyle="butt", **style)
+    ax.plot([x, x + length_m], [y, y], color=INK, linewidth=2, solid_capstyle="butt", **style)
     place: dict = {"textcoords": "offset points", "ha": "center", "fontsize": _TEXT}
-    text = ax.annotate(f"{number(length_m / units.km)} km", (x + length_m / 2, y), (0, 3), **place, **style)
-    return Bbox.union([bar.get_window_extent(), text.get_window_extent()]).padded(2)
+    ax.annotate(f"{number(length_m / units.km)} km", (x + length_m / 2, y), (0, 3), **place, **style)
 
 
 def draw_circles(ax: plt.Axes, data: pd.DataFrame, **style) -> None:
@@ -151,7 +151,6 @@ def map_label(
     reach: float = 7,
     must: bool = True,
     away: ArrayLike = (1, 0),
-    steps: Sequence[float] = (1.0, 1.7, 2.6, 4.0),
     **style,
 ) -> bool:
     """Write a text beside the first of some points where it covers nothing, with a line to the point from farther off.
@@ -168,8 +167,8 @@ def map_label(
         Distance from the point [typographic points]; a reach of 0 writes on the point.
     must
         Where nothing is free, write at the last place tried; else not at all.
-    away, steps
-        Direction to try first; distances to try, in `reach`.
+    away
+        Direction to try first.
     **style
         Of the text.
 
@@ -184,7 +183,7 @@ def map_label(
     towards = np.round(_SIDES @ way, 9)  # of sides that are as good the first
     sides = _SIDES[np.argsort(-towards, kind="stable")] * reach
     for point in at:
-        for x, y in np.concatenate([step * sides for step in steps]) if reach else [(0, 0)]:
+        for x, y in np.concatenate([step * sides for step in _STEPS]) if reach else [(0, 0)]:
             shown.xy, shown.xyann = point, (x, y)
             shown.set(ha=("center", "left", "right")[int(np.sign(x))], va=("center", "bottom", "top")[int(np.sign(y))])
             box = shown.get_window_extent().padded(1)
