@@ -20,7 +20,6 @@ from railcore.engines.siting.split import nearest_to_anchors
 from railcore.facts import catalog, claims
 from railcore.facts.catalog import UnknownName
 from railcore.facts.units import GW, MW, Gbps, km, ms
-from railcore.systems import datacenter as dc
 from railcore.systems.siting.candidates import Candidates
 from railcore.systems.siting.grid import PowerGrid, load_grid
 from railcore.systems.siting.supply import Supply
@@ -107,20 +106,6 @@ def even(cases, places, delay, **site) -> pd.DataFrame:
     changed = {name: case.changed(site=site) for name, case in cases.items()}
     k, delay = np.broadcast_arrays(np.atleast_1d(places), delay)
     return multisite_times(changed, delay, [np.full(count, 1 / count) for count in k])
-
-
-def test_the_document_s_case_is_that_of_the_datacenter_model():
-    site = catalog.item("sites", "flops2024")
-    table = even(CASES, int(site["datacenters"]), site["one_way_delay"]).set_index("model")
-    for name in NAMES:
-        layer = dc.model_layer(catalog_model(name), dc.catalog_precision("flops2024"))
-        machine = specification.document_site(23333, document="flops2024", rate="fp4_sparse_rate")
-        t = dc.layer_times(layer, dc.rack_layout(layer, machine), machine, recomputed=3.0)
-        assert table.exposed_share[name] == pytest.approx(t.share(), rel=1e-13)
-        assert table.time_s[name] == pytest.approx(t.forward_s + t.backward_s + t.exposed_s(), rel=1e-13)
-        assert table.wide_area_s[name] == pytest.approx(t.steps_s[2], rel=1e-13)
-    assert table.least_wan_Bps.max() == pytest.approx(7.7 * Gbps, rel=0.01)
-    assert table.least_wan_Bps.max() <= claims.paper_value("flops2024.fig3c.wan_masked") / 8
 
 
 def test_over_datacenters_it_is_the_table_of_the_datacenter_model():
