@@ -19,7 +19,7 @@ from railcore.facts import catalog
 from railcore.facts.globe import great_circle_distance, unit_vectors
 from railcore.systems.siting import grid as siting_grid
 from railcore.systems.siting.candidates import candidate_centres, candidates, candidates_by_radius
-from railcore.systems.siting.geometry import within_radii, within_radius
+from railcore.systems.siting.geometry import within_radius
 from railcore.systems.siting.grid import PowerGrid, load_grid, state_of, state_outlines
 from railcore.systems.siting.supply import (
     RULES,
@@ -64,14 +64,6 @@ def test_members_are_those_within_the_great_circle(a, b, radius):
     clear = np.abs(distance - radius) > 1  # [m]
     assert (found == (distance <= radius))[clear].all()
     assert np.allclose(np.linalg.norm(unit_vectors(lat_a, lon_a), axis=1), 1)
-
-
-@given(places, places, st.lists(st.floats(1e3, 1.9e7), min_size=1, max_size=4))
-def test_several_radii_at_once_are_each_radius_alone(a, b, radii):
-    one, other = (unit_vectors(*np.array(points).T) for points in (a, b))
-    for radius, found in zip(radii, within_radii(one, other, radii), strict=True):
-        alone = within_radius(one, other, radius)
-        assert (found != alone).nnz == 0
 
 
 def test_a_point_is_a_member_of_its_own_circle_and_largest_member_is_0_without_members():
