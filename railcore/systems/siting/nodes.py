@@ -12,7 +12,6 @@ apart makes one node of a quarter of the country's power, from Alabama to Maine,
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -113,16 +112,10 @@ def complete_linkage(sites: np.ndarray, power_w: np.ndarray, radius_m: float) ->
     """
     node = np.zeros(len(sites), int)
     if len(sites) > 1:
-        groups = fcluster(_tree(sites.tobytes()), chord_length(2 * radius_m), "distance")
+        groups = fcluster(linkage(sites, "complete"), chord_length(2 * radius_m), "distance")
         _, node = np.unique(groups, return_inverse=True)
     weight = power_w + 1.0  # a watt each, for nodes of plants without power
     return node, np.stack([np.bincount(node, weights=weight * axis) for axis in sites.T], axis=1)
-
-
-@lru_cache(maxsize=1)
-def _tree(sites: bytes) -> np.ndarray:
-    """Complete linkage of unit vectors, the same for every radius at which it is cut."""
-    return linkage(np.frombuffer(sites).reshape(-1, 3), "complete")
 
 
 METHODS: dict[str, Method] = {"densest first": densest_first, "complete linkage": complete_linkage}
