@@ -22,7 +22,7 @@ from railcore.engines.photonics import circuits
 from railcore.engines.photonics.estimate import overhead_estimate
 from railcore.engines.photonics.photonic_cost import photonic_network_costs
 from railcore.engines.search import divisors, search, strategy_blocks
-from railcore.engines.siting import areas, split
+from railcore.engines.siting import areas, counting, split
 from railcore.engines.steps import simulation, stage_program, workload
 from railcore.engines.steps.stage_program import fsdp_options
 from railcore.engines.transport import (
@@ -214,7 +214,8 @@ def test_exposed_share_of_a_million_points(benchmark):
     model, precision, layers, hidden, site = exposed_of_a_million()
 
     def sweep():
-        return datacenter.exposed_share(datacenter.model_layer(model, precision, layers=layers, hidden=hidden), site)
+        layer = datacenter.model_layer(model, precision, layers=layers, hidden=hidden)
+        return datacenter.layer_times(layer, datacenter.rack_layout(layer, site, strict=False), site).share()
 
     share = benchmark.pedantic(sweep, rounds=5, warmup_rounds=1)
     assert share.shape == (10**6,)
@@ -258,7 +259,7 @@ def test_siting_swept_over_radius_rule_region_and_oil(benchmark):
     radii, demand = (5e3, 25e3, 50e3, 75e3, 100e3, 150e3), siting_options()[1]
 
     def sweep():
-        return candidates.siting_sensitivity(candidates.candidates_by_radius(grid.load_grid(), radii), demand, REGIONS)
+        return counting.siting_sensitivity(candidates.candidates_by_radius(grid.load_grid(), radii), demand, REGIONS)
 
     table = benchmark.pedantic(sweep, rounds=5, warmup_rounds=1)
     assert len(table) == len(radii) * len(supply.RULES) * len(REGIONS) * 2

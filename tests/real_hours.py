@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from railcore.engines.siting import eia
 from railcore.facts.units import MW
 
 FOLDER = Path(os.environ.get("RAILCORE_EIA_DIR") or "none")
@@ -21,11 +20,10 @@ def demand_hours() -> pd.DataFrame:
 
 
 def generation_hours() -> pd.DataFrame:
-    """Net generation, and its part of each source."""
+    """Net generation."""
     read = pd.read_parquet(FOLDER / "ba_netgen_hourly_2019_2022.parquet")
-    names = {"net_gen_mw": "net_generation"} | dict(eia.code_meanings("hourly column"))
-    columns = {f"{ours}_w": read[name].astype("Float64").astype(float) * MW for name, ours in names.items()}
-    return _series(read["ba"], read["utc"], **columns)
+    made = read["net_gen_mw"].astype("Float64").astype(float)
+    return _series(read["ba"], read["utc"], net_generation_w=made * MW)
 
 
 def _series(code: pd.Series, hour: pd.Series, **columns: pd.Series) -> pd.DataFrame:

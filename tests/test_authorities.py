@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from railcore.documents.flops2024 import siting_claims
 from railcore.engines.siting import authorities
-from railcore.facts import catalog, claims
+from railcore.facts import claims
 from railcore.facts.catalog import UnknownName
 from railcore.facts.units import GW, MW
 
@@ -44,15 +44,6 @@ def test_an_unknown_authority_is_refused_with_the_nearest():
             use({"XYZ": 1e9})
 
 
-def test_regions_are_the_papers_and_agree_with_eias():
-    printed = siting_claims.printed_regions()
-    assert tuple(printed) == CODES and {catalog.item("authorities", code).row("region").kind for code in CODES} == {
-        "paper"
-    }
-    table = authorities.authority_table().set_index("authority")["region"]
-    assert printed == {code: table[code] for code in CODES}
-
-
 def frame(authority, generation, demand, start="2023-01-01"):
     at = pd.date_range(start, periods=len(generation), freq="h")
     columns = {"demand_w": demand, "net_generation_w": generation}
@@ -71,8 +62,9 @@ def series(hours=24 * 30, spike=0.0):
 def test_disposable_power_is_the_difference_of_the_two_maxima():
     row = authorities.disposable_power(series()).iloc[0]
     assert row["disposable_raw_w"] == row["disposable_clean_w"] == pytest.approx(1000 * MW)
-    assert (row["generation_raw_at"] - row["demand_raw_at"]) == pd.Timedelta(hours=2)
-    assert row["demand_raw_at"] == pd.Timestamp("2023-01-01 06:00") and row["demand_spikes"] == 0
+    assert (row["generation_raw_w"], row["demand_raw_w"], row["demand_spikes"]) == (4500 * MW, 3500 * MW, 0)
+    with pytest.raises(ValueError, match=r"no column 'net_generation_w'.*pandas\.concat"):
+        authorities.disposable_power(series().drop(columns="net_generation_w"))
 
 
 @settings(max_examples=15)
@@ -96,34 +88,6 @@ def test_demand_and_generation_may_come_on_rows_of_their_own_and_in_any_order():
     found = authorities.disposable_power(apart)
     pd.testing.assert_frame_equal(found, authorities.disposable_power(whole), check_dtype=False)
     assert np.isnan(found.set_index("authority").loc["AEC", "disposable_raw_w"])
-
-
-def test_a_window_takes_the_hours_between_two_midnights():
-    rows = series()
-    rows.loc[rows["hour_utc"] == "2023-01-10", "net_generation_w"] *= 1.5
-    for window, inside in ((("2023-01-09", "2023-01-10"), True), (("2023-01-10", "2023-01-11"), False)):
-        found = authorities.disposable_power(rows, *window).iloc[0]
-        assert (found["generation_raw_at"] == pd.Timestamp("2023-01-10")) == inside
-        assert window[0] < str(found["demand_raw_at"]) <= f"{window[1]} 00:00:00"
-    with pytest.raises(ValueError, match="start '2030' and end '' leave no hour of 2023-01-01"):
-        authorities.disposable_power(rows, "2030")
-    for end in ("soon", "2023-01-10 00:00Z"):
-        with pytest.raises(ValueError, match=f"end is '{end}': give a date"):
-            authorities.disposable_power(rows, end=end)
-
-
-def test_the_publishers_columns_stand_in_where_asked_for():
-    rows = series(spike=9e4).assign(demand_adjusted_w=2e9, net_generation_adjusted_w=2.5e9, demand_clean_w=2.2e9)
-    adjusted = authorities.disposable_power(rows, clean="adjusted").iloc[0]
-    assert adjusted["disposable_clean_w"] == 0.5e9
-    half = authorities.disposable_power(rows, clean="clean").iloc[0]
-    assert half["disposable_clean_w"] == pytest.approx(4.5e9 - 2.2e9)
-    with pytest.raises(ValueError, match="clean is 'nice'"):
-        authorities.disposable_power(rows, clean="nice")
-    with pytest.raises(ValueError, match="no column 'demand_clean_w'"):
-        authorities.disposable_power(series(), clean="clean")
-    with pytest.raises(ValueError, match=r"no column 'net_generation_w'.*pandas\.concat"):
-        authorities.disposable_power(rows.drop(columns="net_generation_w"))
 
 
 def test_what_the_printed_values_imply():
@@ -168,14 +132,6 @@ def test_more_demand_is_never_easier_and_more_parts_never_harder(demand, more):
     assert (siting_claims.feeders_by_region(PRINTED, demand * more, most=8)["count"] <= counts).all()
 
 
-def test_regions_are_counted_beside_the_parts_that_authorities_feed():
-    parts, rows = (
-        count(PRINTED, 4.3 * GW) for count in (authorities.feeders_of_parts, siting_claims.feeders_by_region)
-    )
-    pd.testing.assert_frame_equal(rows[list(parts)], parts)
-    assert [*rows][len([*parts]) :] == ["east", "northwest"] and list(rows["east"]) == [1, 1, 1, 1]
-
-
 def test_room_counts_the_parts_that_fit_together():
     found = siting_claims.feeders_by_region({"PJM": 3.5 * GW, "BPAT": 1 * GW}, 4 * GW).set_index("parts")
     assert list(found["room"]) == [0, 1, 2, 4] and list(found["feasible"]) == [False, False, False, True]
@@ -208,16 +164,17 @@ def test_a_demand_that_nobody_meets_and_bad_numbers_are_refused():
 
 @pytest.mark.skipif(not FOLDER.is_dir(), reason="RAILCORE_EIA_DIR names no folder with EIA's files")
 def test_real_hours_give_raw_and_clean_side_by_side():
-    rows = pd.concat([real_hours.demand_hours(), real_hours.generation_hours()]).query("hour_utc > '2022-09'")
-    found = authorities.disposable_power(rows, "2022-10-08", "2024-10-08").set_index("authority")
+    rows = pd.concat([real_hours.demand_hours(), real_hours.generation_hours()])
+    window = rows[rows["hour_utc"].between("2022-10-08 01:00", "2024-10-08")]
+    found = authorities.disposable_power(window).set_index("authority")
     table = authorities.authority_table().set_index("authority")
     known = table.index[table["peak_demand_clean_w"].notna()]
     assert (found.loc[known, "demand_raw_w"] == table.loc[known, "peak_demand_raw_w"]).all()
-    published = authorities.disposable_power(rows, "2022-10-08", "2024-10-08", clean="clean").set_index("authority")
-    assert (published.loc[known, "demand_clean_w"] == table.loc[known, "peak_demand_clean_w"]).all()
-    # Generation is at hand to 3 January 2023 alone: 87 days of the window, in which the six have no spike.
-    few = rows.query("hour_utc < '2023-02'")
-    short = authorities.disposable_power(few, "2022-10-08", "2023-01-03").set_index("authority")
+    cleaned = window.groupby("authority", observed=True)["demand_clean_w"].max()
+    assert (cleaned[known] == table.loc[known, "peak_demand_clean_w"]).all()
+    # Generation is at hand to 3 January 2023 alone: 87 days, in which the six have no spike.
+    few = rows[rows["hour_utc"].between("2022-10-08 01:00", "2023-01-03")]
+    short = authorities.disposable_power(few).set_index("authority")
     six = short[short["generation_raw_w"].notna()]
     assert set(six.index) == {"PJM", "MISO", "ERCO", "ISNE", "CISO", "EPE"}
     assert (six["disposable_raw_w"] == six["disposable_clean_w"]).all()

@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
+from railcore.engines.siting.reasons import carbon_and_cost, electricity_prices, marginal_intensity
+from railcore.engines.siting.sitings import even_shares
 from railcore.facts import catalog, units
 from railcore.systems.siting.candidates import candidates
-from railcore.systems.siting.grid import PowerGrid, electricity_prices, load_grid
+from railcore.systems.siting.grid import PowerGrid, load_grid
 from railcore.systems.siting.nodes import power_nodes
-from railcore.systems.siting.placement import carbon_and_cost, even_shares
-from railcore.systems.siting.supply import average_intensity, marginal_intensity
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,6 @@ def test_one_fuel_has_its_own_intensity(embedded):
     for fuel in catalog.names("fuels"):
         mine = group_of(embedded.plants["fuel"] == fuel)
         row = catalog.item("fuels", fuel)
-        assert average_intensity(embedded, mine) == pytest.approx(row["carbon_intensity"])
         idle = marginal_intensity(embedded, mine)
         if fuel == "coal" or row["firm"] * row["fuelled"] == 0:
             assert np.isnan(idle).all()
@@ -46,19 +45,16 @@ def test_oil_can_be_left_out(embedded):
 
 def test_a_loop_over_the_plants_of_nodes(embedded):
     found = power_nodes(embedded, 100e3)
-    average, marginal = average_intensity(embedded, found.plants), marginal_intensity(embedded, found.plants)
-    assert average.shape == marginal.shape == (len(found),)
+    marginal = marginal_intensity(embedded, found.plants)
+    assert marginal.shape == (len(found),)
     fuels = {name: catalog.item("fuels", name) for name in catalog.names("fuels")}
     for node in (0, 1, 10, len(found) // 2):
-        sold = idle = sold_kg = idle_kg = 0.0
+        idle = idle_kg = 0.0
         for plant in embedded.plants[found.of_plant == node].itertuples():
             fuel = fuels[plant.fuel]
-            sold += plant.power_w * fuel["capacity_factor"]
-            sold_kg += plant.power_w * fuel["capacity_factor"] * fuel["carbon_intensity"]
             if plant.fuel != "coal" and fuel["firm"] and fuel["fuelled"]:
                 idle += plant.power_w * (1 - fuel["capacity_factor"])
                 idle_kg += plant.power_w * (1 - fuel["capacity_factor"]) * fuel["carbon_intensity"]
-        assert average[node] == pytest.approx(sold_kg / sold)
         assert marginal[node] == pytest.approx(idle_kg / idle if idle else np.nan, nan_ok=True)
         assert idle == pytest.approx(found.supply.idle_fuelled_w[node])
 
@@ -68,15 +64,14 @@ def test_a_loop_over_the_plants_of_nodes(embedded):
 def test_union_of_two_groups_lies_between(embedded, seed):
     pick = np.random.default_rng(seed).integers(0, 40, len(embedded.plants))
     groups = group_of(np.stack([pick == 0, pick == 1, pick <= 1]))
-    for intensity in (average_intensity, marginal_intensity):
-        one, other, both = intensity(embedded, groups)
-        assert min(one, other) <= both <= max(one, other)
+    one, other, both = marginal_intensity(embedded, groups)
+    assert min(one, other) <= both <= max(one, other)
 
 
 def test_country_in_a_year_is_near_what_eia_counts(embedded):
     """EIA: 1,532 million t over 4,183 TWh in 2023; the embedded grid has half as much coal again."""
-    everyone = group_of(np.ones(len(embedded.plants)))
-    mean = units.convert(average_intensity(embedded, everyone)[0], "kg/kWh")
+    sold_w = embedded.power_w * embedded.fuel("capacity_factor")
+    mean = units.convert(sold_w @ embedded.fuel("carbon_intensity") / sold_w.sum(), "kg/kWh")
     assert 1532 / 4183 < mean < 1.3 * 1532 / 4183
 
 

@@ -8,13 +8,17 @@ from hypothesis import strategies as st
 
 from railcore.documents.flops2024.specification import document_site, document_size
 from railcore.engines.datacenter import operation, recovery
-from railcore.engines.datacenter.operation import CANDIDATE_PARAMETERS, largest_parameters, models_by_budget
+from railcore.engines.datacenter.operation import (
+    largest_parameters,
+    layer_of_size,
+    models_by_budget,
+    precision_for_format,
+)
 from railcore.facts import catalog
 from railcore.facts.units import day, show, year
 from railcore.network import reliability
 from railcore.network.cost import total_cost
 from railcore.systems import datacenter as dc
-from railcore.systems.datacenter.layouts import precision_for_format
 from railcore.systems.datacenter.sizing import datacenter_size
 from railcore.training.scaling_laws import scaling_law
 from railcore.training.transformer import catalog_model
@@ -73,21 +77,19 @@ def test_runs_from_the_ideal_to_the_measured():
 
 
 @pytest.mark.parametrize(
-    "field", [{"utilization": 0}, {"utilization": 1.2}, {"exposed": 1}, {"exposed": -0.1}, {"goodput": math.nan}]
+    ("name", "value"),
+    [("utilization", 0), ("utilization", 1.2), ("goodput", math.nan), ("exposed", 1), ("exposed", -0.1), ("tokens", 0)],
 )
-def test_shares_out_of_range(field):
-    with pytest.raises(ValueError, match=f"{next(iter(field))} is"):
-        operation.training_run(1e12, 1e13, BOX, operation.operating_prices(), **field)
+def test_a_run_names_what_is_out_of_range(name, value):
+    given = {"parameters": 1e12, "tokens": 1e13, "machine": BOX, "costs": operation.operating_prices()}
+    with pytest.raises(ValueError, match=f"{name} is"):
+        operation.training_run(**given | {name: value})
 
 
-def test_prices_out_of_range():
-    for field in ({"electricity_price": -1}, {"useful_life": 0}, {"mean_load": 1.5}):
-        with pytest.raises(ValueError, match=next(iter(field))):
-            replace(operation.operating_prices(), **field)
-    with pytest.raises(ValueError, match="bound is 'most'"):
-        operation.operating_prices("most")
-    with pytest.raises(ValueError, match="tokens is 0"):
-        operation.training_run(1e12, 0, BOX, operation.operating_prices())
+@pytest.mark.parametrize(("name", "value"), [("electricity_price", -1), ("useful_life", 0), ("mean_load", 1.5)])
+def test_prices_out_of_range(name, value):
+    with pytest.raises(ValueError, match=f"{name} is"):
+        replace(operation.operating_prices(), **{name: value})
 
 
 # Failures
@@ -102,9 +104,8 @@ def test_the_grid_is_that_of_the_layout():
 
 def test_blast_radius_is_confined_to_the_rack():
     table = blast().set_index("part")
-    assert table["replica_gpus"]["GPU"] == 18 * 134 and table["groups"]["HB switch"] == 4
+    assert table["replicas"]["GPU"] == 1 and table["replicas"]["HB switch"] == 4
     assert table["count"]["host"] * 4 == table["count"]["GPU"] == JOB.gpus
-    assert blast(leaf_layers=32).set_index("part")["replicas"]["switch"] == pytest.approx(1, rel=1e-3)
     assert not {"link", "transceiver", "switch"} & set(blast(planes=4)["part"])
 
 
@@ -150,16 +151,12 @@ def test_replicas_of_fixed_groups_against_a_draw_of_every_part():
     assert recovery.replica_availability(table, job) == pytest.approx(whole.mean(), rel=0.01)
 
 
-@pytest.mark.parametrize("leaf_layers", [1, 8])
-def test_paired_groups_against_a_draw(leaf_layers):
+def test_paired_groups_against_a_draw():
     job = recovery.ReplicaGrid(layers=20, tensor=4, groups_per_rack=2, rack_gpus=8, racks=24)
-    table = with_shares(blast(job, radix=16, leaf_layers=leaf_layers), GPU=0.004, switch=0.003)
+    table = with_shares(blast(job, radix=16), GPU=0.004, switch=0.003)
     random, draws = np.random.default_rng(2), 20_000
-    group = 1 - (1 - 0.004) ** 4
-    leaves = job.gpus / 8 * 8 / (job.layers * 2 * 24) * 24 / 8 if leaf_layers == 1 else 0
-    if leaf_layers > 1:
-        group = 1 - (1 - 0.004) ** 4 * (1 - 0.003) ** 4
-    out = random.binomial(24, group, (draws, 20)) + 8 * random.poisson(leaves * 0.003, (draws, 20))
+    leaves = job.gpus / 8 * 8 / (job.layers * 2 * 24) * 24 / 8  # of a pool, each of which takes 8 groups out
+    out = random.binomial(24, 1 - (1 - 0.004) ** 4, (draws, 20)) + 8 * random.poisson(leaves * 0.003, (draws, 20))
     drawn = 1 - np.minimum(out, 24).max(1).mean() / 24
     assert recovery.share_of_paired_groups(table, job) == pytest.approx(drawn, abs=0.004)
 
@@ -179,13 +176,6 @@ def test_pairing_beats_fixed_replicas_and_wider_pools_beat_narrow_ones():
     table = blast(planes=4)
     fixed, rails = recovery.replica_availability(table, JOB), recovery.share_of_paired_groups(table, JOB)
     assert fixed < rails < recovery.share_of_paired_groups(table, JOB, same_rail=False) < 1
-    assert recovery.share_of_paired_groups(blast(), JOB) < recovery.share_of_paired_groups(blast(leaf_layers=32), JOB)
-
-
-def test_a_replica_depends_on_fewer_leaves_where_they_hold_its_own_layers():
-    apart, together = (with_shares(blast(leaf_layers=layers), switch=1e-4) for layers in (1, 32))
-    logs = [math.log(recovery.replica_availability(table, JOB)) for table in (apart, together)]
-    assert logs[0] == pytest.approx(32 * logs[1]) == pytest.approx(134 * 18 * math.log1p(-1e-4), rel=1e-4)
 
 
 def test_groups_of_a_rack_with_spares_against_a_draw():
@@ -256,9 +246,7 @@ def test_checkpoints_move_the_whole_state():
         (lambda: recovery.ReplicaGrid(0, 18, 4, 72, 87), "layers is 0"),
         (lambda: recovery.ReplicaGrid(134, 18, 5, 72, 87), "groups_per_rack is 5"),
         (lambda: blast(planes=0), "planes is 0"),
-        (lambda: blast(leaf_layers=33), "leaf_layers is 33"),
         (lambda: blast(rates="worst"), "rates is 'worst'"),
-        (lambda: recovery.recovery_goodput(LAID, NVL72, {"storage": 2.8}, target=1.0), "target is 1.0"),
         (lambda: recovery.spares_needed(10, 1.0, 0.9), "out_of_service is 1.0"),
         (lambda: recovery.checkpoint_and_load_times(LAYER, LAID, SITE, 0), "storage_Bps is 0"),
         (lambda: recovery.restart_curves(JOB, 100.0, 110.0, 0, {}, 1e9, 1.0), "published_gpus is 0"),
@@ -309,12 +297,22 @@ def test_budgets_train_the_optimum_or_the_largest_that_fits():
     assert (timed["time_days"] * (1 - timed["exposed_share"])).to_numpy() == pytest.approx(365)
 
 
-def test_largest_model_fits_and_the_next_does_not():
-    machine = dc.datacenter_site(np.array([300, 3000]), "DGX H100", "fp8_dense_rate")
-    found = largest_parameters(DENSE, dc.catalog_precision("fp8"), machine)
-    for racks, most in zip((300, 3000), found, strict=True):
-        alone = replace(machine, racks=racks)
-        assert largest_parameters(DENSE, dc.catalog_precision("fp8"), alone) == most
-        assert most in CANDIDATE_PARAMETERS
-    assert found[0] <= found[1]
-    assert largest_parameters(DENSE, dc.catalog_precision("fp8"), replace(machine, racks=1)) == 0
+@pytest.mark.parametrize("racks", [40, 100, 3000])  # held back by layers, layers, and by memory
+@pytest.mark.parametrize(
+    ("platform", "rate", "kept"),
+    [("DGX H100", "fp8_dense_rate", "fp8"), (None, None, "flops2024")],
+)
+def test_the_largest_model_is_within_a_step_of_what_a_rack_holds(racks, platform, rate, kept):
+    """A model fits where a rack holds a layer and there are racks for all layers; 3% more parameters do not."""
+    machine = replace(SITE, racks=racks, datacenters=1)
+    if platform:
+        machine = dc.datacenter_site(racks, platform, rate)
+    kept = dc.catalog_precision(kept)
+    largest = float(largest_parameters(DENSE, kept, machine))
+    each = layer_of_size(DENSE, kept, largest * np.array([1, 1.03, 2, 4, 8]))
+    fits = (each.layer_state_bytes + each.activation_bytes <= machine.memory_bytes * machine.rack_gpus) & (
+        each.layers <= racks
+    )
+    assert fits.tolist() == [True, False, False, False, False]
+    many = replace(machine, racks=np.array([1, racks]))
+    assert largest_parameters(DENSE, kept, many).tolist() == [0, largest]

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 from railcore.facts import catalog
 from railcore.facts.units import day, year
 from railcore.training import scaling_laws
-from railcore.training.scaling_laws import SCALING_LAWS, ScalingLaw, fit_power_law, scaling_law
+from railcore.training.scaling_laws import SCALING_LAWS, fit_power_law, scaling_law
 
 GOPHER = 5.76e23
 COMPUTE, SIZE = st.floats(1e18, 1e32), st.floats(1e6, 1e16)
@@ -49,19 +50,6 @@ def test_a_table_becomes_a_law_by_least_squares_in_logs(approach, exponent):
     found = scaling_law(f"Hoffmann {approach}")
     assert np.allclose(found.parameters(table["compute_flop"]), table["parameters"], rtol=0.035)  # 67B of approach 2
     assert np.allclose(found.tokens(table["compute_flop"]), table["tokens"], rtol=0.06)  # 67B has 1.5T for 1.43T
-
-
-def test_printed_tables_keep_6_n_d_but_for_one_misprint():
-    tables = {n: scaling_laws.hoffmann_table(n) for n in (1, 2, 3)}
-    off = {n: 6 * t["parameters"] * t["tokens"] / t["compute_flop"] for n, t in tables.items()}
-    wrong = [
-        (n, size)
-        for n, ratio in off.items()
-        for size, value in zip(tables[n]["parameters"], ratio, strict=True)
-        if abs(value - 1) > 0.05
-    ]
-    assert wrong == [(3, 175e9)]
-    assert off[3][4] == pytest.approx(10, rel=0.01)
 
 
 def test_unrounded_coefficients_give_the_printed_table_and_rounded_ones_do_not():
@@ -117,13 +105,6 @@ def test_loss_falls_with_parameters_and_tokens_to_its_limits(name, n, d):
         assert float(found.loss(1e200, 1e200)) == pytest.approx(item["E"])
 
 
-@pytest.mark.parametrize("name", SCALING_LAWS)
-def test_arrays_equal_the_scalar_loop(name):
-    found, computes = scaling_law(name), np.geomspace(1e19, 1e31, 7)
-    for method in (found.parameters, found.tokens, found.compute):
-        assert method(computes) == pytest.approx([float(method(c)) for c in computes], rel=1e-12)
-
-
 def test_readings_of_approach_2_differ_by_less_than_a_hundredth():
     table, printed = scaling_law("Hoffmann 2"), scaling_law("Hoffmann 2", "printed")
     assert float(printed.parameters(GOPHER)) == 63e9 and printed.exponent == 0.49
@@ -149,8 +130,6 @@ def test_times_for_gives_back_the_sizes_and_the_laws_part_widely():
     assert np.allclose(table["parameters"].to_numpy().reshape(-1, 2), [50e12, 103.8e12])
     assert table.loc["Kaplan", "training_days"].max() < 1 < 30 * 365 < table.loc["Hoffmann 3", "training_days"].max()
     assert table.loc["Hoffmann 1", "loss"].isna().all()
-    half = scaling_laws.optimal_training_times(["Kaplan"], [50e12], 16.8e21, 0.5)
-    assert half["training_days"][0] == pytest.approx(2 * table.loc["Kaplan", "training_days"].iloc[0])
 
 
 @pytest.mark.parametrize(
@@ -158,14 +137,12 @@ def test_times_for_gives_back_the_sizes_and_the_laws_part_widely():
     [
         (lambda: scaling_law("Hoffmann 1", "guessed"), "reading is 'guessed'"),
         (lambda: scaling_law("Levine"), "name is 'Levine'"),
-        (lambda: scaling_law("Hofman"), "name is 'Hofman'"),
-        (lambda: scaling_law("Kaplan", "guessed"), "reading is 'guessed'"),
         (lambda: scaling_law("Hoffmann 1").loss(1e9, 1e9), "gives no loss"),
         (lambda: scaling_law("Kaplan").parameters(0), "compute is 0"),
         (lambda: scaling_law("Kaplan").training_time(1e9, 1e18, 1.5), "utilization is 1.5"),
         (lambda: scaling_law("Kaplan").training_time(1e9, 0), "flops is 0"),
         (lambda: scaling_law("Kaplan").parameters_after(-day, 1e18), "time is"),
-        (lambda: ScalingLaw("mine", "none", 1e9, 1e20, 1.2), "exponent is 1.2"),
+        (lambda: replace(scaling_law("Kaplan"), exponent=1.2), "exponent is 1.2"),
         (lambda: fit_power_law([1, 0], [1, 2]), "x is"),
         (lambda: scaling_laws.hoffmann_table(4), "approach is 4"),
         (lambda: scaling_laws.depth_and_width([1e9, -1]), "parameters is"),
@@ -206,11 +183,3 @@ def test_whole_shapes_are_whole_and_near(parameters, multiple):
     if shape.hidden > multiple:
         most = math.sqrt(parameters / (12 * shape.layers))
         assert most - multiple < shape.hidden <= most
-
-
-def test_shapes_enclose_the_rule_within_the_errors_of_its_fit():
-    table = scaling_laws.model_shapes({"small": 1e8, "large": 1e14})
-    for key in ("layers", "hidden"):
-        assert (table[f"{key}_low"] < table[key]).all() and (table[key] < table[f"{key}_high"]).all()
-    assert np.allclose(table["whole_parameters"], 12 * table["whole_layers"] * table["whole_hidden"] ** 2)
-    assert list(table["warning"].astype(bool)) == [False, True]

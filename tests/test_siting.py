@@ -12,20 +12,15 @@ from matplotlib.path import Path
 from scipy.sparse import csr_array
 
 from railcore.documents.flops2024.siting_claims import REGIONS
+from railcore.engines.siting import counting
+from railcore.engines.siting.cities import cities, nearest_city
+from railcore.engines.siting.counting import best_by_rule, most_disjoint, siting_sensitivity
 from railcore.facts import catalog
-from railcore.facts.catalog import UnknownName
 from railcore.facts.globe import great_circle_distance, unit_vectors
 from railcore.systems.siting import grid as siting_grid
-from railcore.systems.siting.candidates import (
-    best_by_rule,
-    candidate_centres,
-    candidates,
-    candidates_by_radius,
-    most_disjoint,
-    siting_sensitivity,
-)
-from railcore.systems.siting.geometry import within_radii, within_radius
-from railcore.systems.siting.grid import PowerGrid, cities, load_grid, nearest_city, state_of, state_outlines
+from railcore.systems.siting.candidates import candidate_centres, candidates, candidates_by_radius
+from railcore.systems.siting.geometry import within_radius
+from railcore.systems.siting.grid import PowerGrid, load_grid, state_of, state_outlines
 from railcore.systems.siting.supply import (
     RULES,
     Supply,
@@ -69,14 +64,6 @@ def test_members_are_those_within_the_great_circle(a, b, radius):
     clear = np.abs(distance - radius) > 1  # [m]
     assert (found == (distance <= radius))[clear].all()
     assert np.allclose(np.linalg.norm(unit_vectors(lat_a, lon_a), axis=1), 1)
-
-
-@given(places, places, st.lists(st.floats(1e3, 1.9e7), min_size=1, max_size=4))
-def test_several_radii_at_once_are_each_radius_alone(a, b, radii):
-    one, other = (unit_vectors(*np.array(points).T) for points in (a, b))
-    for radius, found in zip(radii, within_radii(one, other, radii), strict=True):
-        alone = within_radius(one, other, radius)
-        assert (found != alone).nnz == 0
 
 
 def test_a_point_is_a_member_of_its_own_circle_and_largest_member_is_0_without_members():
@@ -184,14 +171,16 @@ def test_most_disjoint_against_all_subsets(sets):
         if sum(map(len, chosen)) == len(set.union(*chosen))
     )
     assert most_disjoint(matrix) == (best, True)
-    bound, exact = most_disjoint(matrix, exact=0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counting, "_MOST_EXACT_ROWS", 0)
+        bound, exact = most_disjoint(matrix)
     assert 1 <= bound <= best and not exact
 
 
 def test_no_candidates_no_places_and_empty_ones_share_nothing():
     assert most_disjoint(csr_array(np.zeros((0, 4)))) == (0, True)
     assert most_disjoint(csr_array(np.zeros((3, 4)))) == (3, True)
-    assert most_disjoint(csr_array(np.zeros((3, 4))), exact=0) == (3, False)
+    assert most_disjoint(csr_array(np.zeros((200, 4)))) == (200, False)
 
 
 def test_coal_has_no_say_in_what_a_candidate_belongs_to():
@@ -199,14 +188,6 @@ def test_coal_has_no_say_in_what_a_candidate_belongs_to():
     made = made.with_plants(made.plants.assign(authority=["PJM", "MISO"]))
     assert around(made).most_of("authority").tolist() == ["PJM"]
     assert made.name == "tiny, plants of your own"
-
-
-def test_embedded_grid_is_whole():
-    assert EMBEDDED.plants["authority"].notna().all()
-    assert set(EMBEDDED.plants["interconnect"]) == {"Eastern", "Western", "Texas"}
-    assert EMBEDDED.plants["power_w"].sum() == pytest.approx(1.2e12, rel=0.01)
-    assert len(state_outlines()) == 49 and "District of Columbia" in state_outlines()
-    assert cities()["population"].min() >= 50_000
 
 
 def test_state_of_a_lattice_with_borders_along_it_is_what_another_library_finds():
@@ -218,23 +199,6 @@ def test_state_of_a_lattice_with_borders_along_it_is_what_another_library_finds(
     assert (state_of(north, east) == inside).all()
 
 
-def test_state_of_places_and_of_the_sea():
-    known = {
-        "Washington": (47.5, -120.5),
-        "Texas": (31.0, -99.0),
-        "District of Columbia": (38.9, -77.02),
-        "": (35, -70),
-    }
-    latitude, longitude = np.array(list(known.values())).T
-    assert state_of(latitude, longitude).tolist() == list(known)
-
-
-def test_states_of_most_plants_are_the_files_own():
-    some = EMBEDDED.plants.iloc[::20]
-    own = state_of(some["latitude"], some["longitude"]) == some["state"].to_numpy(object)
-    assert own.mean() > 0.95  # the rest stand in border rivers, at coasts, or where outlines are simplified
-
-
 def test_candidates_grow_with_the_radius():
     at = candidate_centres(EMBEDDED, 2.0)
     small, large = (candidates(EMBEDDED, radius, at=at) for radius in (25e3, 75e3))
@@ -244,8 +208,6 @@ def test_candidates_grow_with_the_radius():
     assert np.all(large.supply.installed_w[same] >= small.supply.installed_w - 1)
     assert np.all(large.supply.load_w[same] >= small.supply.load_w - 1)
     assert set(small.most_of("interconnect")) <= {"Eastern", "Western", "Texas"}
-    table = small.table("installed")
-    assert (table["available_w"] <= table["installed_w"]).all() and len(table) == len(small)
     chosen = small[feeds_demand(small.supply, 2e9, "installed")]
     assert len(chosen) and (chosen.supply.installed_w >= 2e9).all()
 
@@ -348,7 +310,9 @@ def test_own_grid_from_a_folder(tmp_path):
         (lambda: candidates(EMBEDDED, 0.0), "radius_m is 0.0: give 5000 to 150000 m"),
         (lambda: candidates(EMBEDDED, 200e3), "5 to 150 km"),
         (lambda: within_radius(HERE, HERE, 0.0), "radius_m is 0.0"),
-        (lambda: unit_vectors([95.0], [0.0]), "latitude"),
+        (lambda: unit_vectors(90.1, 0), "latitude is .*: give degrees from"),
+        (lambda: unit_vectors(0, -180.1), "longitude is .*: give degrees from"),
+        (lambda: tiny([(1, 40, -80, "gaz", 1e9, 1e9)]), "gas"),
         (lambda: candidate_centres(EMBEDDED, 0.0), "step_deg"),
         (lambda: feeds_demand(offer(), 0.0, "installed"), "demand_w"),
         (lambda: feeds_demand(offer(), 1.0, "instaled"), "did you mean|nearest|installed"),
@@ -364,14 +328,3 @@ def test_own_grid_from_a_folder(tmp_path):
 def test_bad_input_names_itself(wrong, words):
     with pytest.raises(ValueError, match=words):
         wrong()
-
-
-def test_unknown_fuel_lists_the_nearest():
-    with pytest.raises(UnknownName, match="gas"):
-        tiny([(1, 40, -80, "gaz", 1e9, 1e9)])
-
-
-@pytest.mark.parametrize(("latitude", "longitude", "name"), [(90.1, 0, "latitude"), (0, -180.1, "longitude")])
-def test_degrees_end_at_the_poles_and_the_date_line(latitude, longitude, name):
-    with pytest.raises(ValueError, match=f"{name} is .*: give degrees from"):
-        unit_vectors(latitude, longitude)

@@ -1,7 +1,5 @@
 """The one-call search for places, ways to place a demand by name, and the values of the claims on siting."""
 
-import ast
-import json
 from dataclasses import replace
 from itertools import combinations
 
@@ -14,13 +12,14 @@ from hypothesis import strategies as st
 from railcore.documents.flops2024 import siting_claims, specification
 from railcore.documents.flops2024.siting_claims import EAST_AND_WEST, sitings_with_pair
 from railcore.engines.siting.authorities import authority_caps
-from railcore.engines.siting.split import Survey, find_places, nearest_to_anchors, sitings_by_objective
+from railcore.engines.siting.counting import room_for
+from railcore.engines.siting.split import Survey, find_places
 from railcore.engines.siting.split_problem import OBJECTIVES, site_options
-from railcore.facts import catalog, claims, files, units
+from railcore.facts import catalog
 from railcore.facts.catalog import UnknownName
 from railcore.facts.globe import great_circle_distance
 from railcore.facts.units import GW, km
-from railcore.systems.siting.candidates import candidates, candidates_by_radius, room_for
+from railcore.systems.siting.candidates import candidates, candidates_by_radius
 from railcore.systems.siting.grid import PowerGrid, load_grid
 from railcore.systems.siting.supply import AFTER_LOAD, RULES, feeds_demand
 
@@ -59,13 +58,6 @@ def small() -> PowerGrid:
 SMALL = small()
 NEAR = candidates(SMALL, 30 * km, 2.0)
 OFFER = site_options(NEAR, "idle fuelled")
-
-
-def test_one_place_for_all_is_the_largest():
-    found = find_places(SMALL, 4 * GW, 30 * km, "idle fuelled", survey=WIDE)
-    assert list(found.places["authority"]) == ["PJM"] and found.places["usable_w"][0] == pytest.approx(9 * GW * IDLE)
-    assert found.places["power_w"][0] == pytest.approx(4 * GW) and found.places["radius_m"][0] == 30 * km
-    assert found.ways.empty and found.split.longest_m == 0
 
 
 @given(st.integers(1, 4), st.floats(0.05, 1.7), st.sampled_from(["shortest", "spare"]))
@@ -147,16 +139,6 @@ def test_sitings_by_name():
     assert found["roomiest 1"] == found["nearest 1"] == (int(OFFER.power_w.argmax()),)
 
 
-def test_sitings_of_the_two_objectives_are_those_without_the_pair():
-    found, table = sitings_by_objective(OFFER, 4 * GW, [1, 2, 5], least_separation_m=500 * km)
-    whole, rows = sitings_with_pair(NEAR, OFFER, 4 * GW, [1, 2, 5], 60 * km, least_separation_m=500 * km)
-    assert found == {name: places for name, places in whole.items() if name != EAST_AND_WEST}
-    assert whole[EAST_AND_WEST] == tuple(
-        nearest_to_anchors(NEAR, OFFER.power_w, 4 * GW, 60 * km, (siting_claims.WASHINGTON, siting_claims.CELILO))
-    )
-    assert table["siting"].tolist() == rows["siting"].tolist()[1:] and list(table) == list(rows)
-
-
 def test_a_pair_that_does_not_exist_is_left_out_and_says_why():
     found, table = sitings_with_pair(NEAR, OFFER, 5 * GW, [1, 2], 60 * km)
     assert set(found) == {"nearest 1", "nearest 2", "roomiest 1", "roomiest 2"}
@@ -165,6 +147,9 @@ def test_a_pair_that_does_not_exist_is_left_out_and_says_why():
     found, table = sitings_with_pair(NEAR, OFFER, 3.0 * GW, [2, 3], 60 * km, place_cap_w=1.4 * GW)
     assert set(found) == {"nearest 3", "roomiest 3"}  # a half is over the cap of a place
     assert "east has 1.4 GW" in table.set_index("siting").loc[EAST_AND_WEST, "problem"]
+    caps = authority_caps(OFFER.authority) | {"BPAT": 1.9 * GW}
+    found, table = sitings_with_pair(NEAR, OFFER, 4 * GW, [1, 2], 60 * km, authority_caps=caps)
+    assert EAST_AND_WEST not in found and "west has 1.9 GW" in table.set_index("siting").loc[EAST_AND_WEST, "problem"]
 
 
 def test_a_demand_for_no_siting_says_what_each_number_of_places_has():
@@ -175,14 +160,6 @@ def test_a_demand_for_no_siting_says_what_each_number_of_places_has():
         sitings_with_pair(NEAR, OFFER, 4 * GW, [], 60 * km)
     with pytest.raises(ValueError, match="authority_caps has"):
         sitings_with_pair(NEAR, OFFER, 4 * GW, [1], 60 * km, authority_caps={"XXX": 1.0})
-
-
-def test_caps_of_the_authorities_go_in_as_they_come():
-    caps = authority_caps(OFFER.authority)
-    found, _ = sitings_with_pair(NEAR, OFFER, 4 * GW, [1, 2], 60 * km, authority_caps=caps)
-    assert set(caps) == {"PJM", "BPAT", "SRP", "ERCO"} and {EAST_AND_WEST, "nearest 1", "nearest 2"} <= set(found)
-    found, table = sitings_with_pair(NEAR, OFFER, 4 * GW, [1, 2], 60 * km, authority_caps=caps | {"BPAT": 1.9 * GW})
-    assert EAST_AND_WEST not in found and "west has 1.9 GW" in table.set_index("siting").loc[EAST_AND_WEST, "problem"]
 
 
 # Values of the claims
@@ -201,24 +178,16 @@ def account(single=0, city=2, **others) -> pd.DataFrame:
 REAL = account(range(10, 15), range(30, 35), western_candidates=range(50, 55), plants="a user")
 
 
-def sensitivity_rows(exact=(True, False)) -> pd.DataFrame:
+def sensitivity_rows() -> pd.DataFrame:
     return pd.DataFrame(
         {
             "radius_m": [5 * km, 100 * km, 100 * km],
             "rule": [RULE, RULE, "installed"],
             "region": "whole country",
             "places": [0, 31, 97],
-            "exact": [*exact, False],
+            "exact": [True, False, False],
         }
     )
-
-
-def test_values_are_those_of_every_claim_of_the_ledger_s_notebook():
-    found = siting_claims.siting_values(LOW, HIGH, RULE, account())
-    assert set(found) == {name for name, row in claims.claims().items() if row.notebook == "12_power_siting"}
-    assert all(found[name] is None for name in claims.ids("flops2024.table1"))
-    reasons = siting_claims.siting_reasons(RULE, account(), sensitivity_rows(), REAL)
-    assert set(reasons) <= set(found) and {name for name, value in found.items() if value is None} <= set(reasons)
 
 
 def test_values_by_hand():
@@ -245,24 +214,15 @@ def test_values_by_hand():
         assert found[siting_claims.SINGLE_SITE] == i and found[siting_claims.NEAR_WASHINGTON] == 9 - i
 
 
-def test_reasons_say_what_other_rules_and_real_plants_give_and_what_is_implied():
-    reasons = siting_claims.siting_reasons(RULE, account(), sensitivity_rows(), REAL)
-    single, near = reasons[siting_claims.SINGLE_SITE], reasons[siting_claims.NEAR_WASHINGTON]
-    assert single.startswith("places at that radius by rule: installed 0, ") and "by rule: installed 2, " in near
-    for text, column in ((single, "single_places"), (near, "washington_places")):
-        assert "0 at 5 km, at least 31 at 100 km" in text and "97" not in text
-        assert f"on the plants of a user installed {REAL[column][0]}, " in text
-    bare = siting_claims.siting_reasons(RULE, account(), sensitivity_rows(), REAL[:0])
-    assert bare.keys() == reasons.keys() and not any("a user" in text for text in bare.values())
-    exact = siting_claims.siting_reasons(RULE, account(), sensitivity_rows((True, True)), REAL)
-    assert "0 at 5 km, 31 at 100 km" in exact[siting_claims.SINGLE_SITE]
-    implied = siting_claims.demand_side(siting_claims.printed_powers()).set_index("authority")["implied_over_capacity"]
-    for code in ("PJM", "NEVP"):
-        assert f"{implied[code]:.0%} of the capacity" in reasons[f"flops2024.table1.{code.lower()}"]
-    assert (
-        "idle fuelled 3, " in reasons[siting_claims.NORTHWEST_HALF]
-        and "idle fuelled 53, " in reasons[siting_claims.NORTHWEST_HALF]
+def test_reasons_name_real_plants_only_where_they_are_stored():
+    with_real, bare = (
+        siting_claims.siting_reasons(RULE, account(), sensitivity_rows(), real) for real in (REAL, REAL[:0])
     )
+    columns = {siting_claims.SINGLE_SITE: "single_places", siting_claims.NEAR_WASHINGTON: "washington_places"}
+    for name, column in columns.items():
+        assert "0 at 5 km, at least 31 at 100 km" in bare[name] and "97" not in bare[name]
+        assert f"on the plants of a user installed {REAL[column][0]}, " in with_real[name]
+    assert bare.keys() == with_real.keys() and not any("a user" in text for text in bare.values())
 
 
 def test_counts_of_places_near_a_city():
@@ -350,10 +310,3 @@ def test_training_is_told_only_where_the_racks_hold_the_model():
     alone = sited[sited["datacenters"] == 1]
     assert siting_claims.training_words(alone, 55, "1 Gbps").endswith(" 55 racks cannot hold c in even one place.")
     assert siting_claims.training_words(alone[alone["model"] != "c"], 55, "1 Gbps") == ""
-
-
-def test_the_panel_s_slider_goes_down_to_10_mw():
-    notebook = json.loads(next(files.NOTEBOOKS.glob("12_*.ipynb")).read_text())
-    calls = ast.walk(ast.parse("".join(notebook["cells"][-1]["source"])))
-    slider = next(each.value for each in calls if isinstance(each, ast.keyword) and each.arg == "demand_GW")
-    assert min(ast.literal_eval(slider.elts[1])) * GW == pytest.approx(units.parse("10 MW", "W"))

@@ -1,5 +1,6 @@
 import warnings
 from dataclasses import fields, replace
+from functools import partial
 from itertools import combinations
 from typing import NamedTuple
 
@@ -11,14 +12,14 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from railcore.documents.flops2024 import siting_claims, specification
+from railcore.engines.datacenter import training_case
+from railcore.engines.siting import direct_lines, distances, reasons, sitings
+from railcore.engines.siting.cities import cities
 from railcore.engines.siting.multisite import multisite_times, training_by_siting, training_cases
 from railcore.engines.siting.split import nearest_to_anchors
 from railcore.facts import catalog, claims
 from railcore.facts.catalog import UnknownName
-from railcore.facts.units import GW, MW, Gbps, Tbps, km, ms
-from railcore.systems import datacenter as dc
-from railcore.systems.datacenter import exposed
-from railcore.systems.siting import geometry, placement
+from railcore.facts.units import GW, MW, Gbps, km, ms
 from railcore.systems.siting.candidates import Candidates
 from railcore.systems.siting.grid import PowerGrid, load_grid
 from railcore.systems.siting.supply import Supply
@@ -38,7 +39,7 @@ class Points(NamedTuple):
 
 
 def longest(latitude, longitude) -> float:
-    return geometry.diameter_m(Points(np.array(latitude, float), np.array(longitude, float)), range(len(latitude)))
+    return distances.diameter_m(Points(np.array(latitude, float), np.array(longitude, float)), range(len(latitude)))
 
 
 # Delay
@@ -47,10 +48,10 @@ def longest(latitude, longitude) -> float:
 def test_delay_is_distance_times_route_factor_times_fibre():
     far = longest(*zip(WASHINGTON, CELILO, strict=True))
     assert far == pytest.approx(3654 * km, rel=1e-3)
-    delay = geometry.fibre_delays_s(far)
+    delay = distances.fibre_delays_s(far)
     assert delay["middle"] == pytest.approx(3654e3 * 1.7 * 4.8974e-9, rel=1e-3)
     assert delay["low"] < claims.paper_value("flops2024.fig3c.one_way_delay") < delay["high"]
-    assert geometry.fibre_delays_s(0.0) == {"low": 0, "middle": 0, "high": 0}
+    assert distances.fibre_delays_s(0.0) == {"low": 0, "middle": 0, "high": 0}
 
 
 def test_the_longest_of_several_is_that_of_a_pair():
@@ -68,7 +69,7 @@ def test_shares_are_as_even_as_powers_allow(power, part):
     total = sum(power)
     if total < 1e-3:
         return
-    share = placement.even_shares(power, demand := part * total)
+    share = sitings.even_shares(power, demand := part * total)
     fed = share * demand
     assert share.sum() == pytest.approx(1) and np.all(fed <= np.array(power) * (1 + 1e-9))
     free = fed < np.array(power) * (1 - 1e-6)
@@ -77,10 +78,10 @@ def test_shares_are_as_even_as_powers_allow(power, part):
 
 
 def test_shares_by_hand():
-    assert placement.even_shares([9.0, 5.0], 4.0) == pytest.approx([0.5, 0.5])
-    assert placement.even_shares([9.0, 1.0], 4.0) == pytest.approx([0.75, 0.25])
-    assert placement.even_shares([1.0, 9.0, 2.0], 12.0) == pytest.approx([1 / 12, 0.75, 1 / 6])
-    assert np.isnan(placement.shares_or_nan(np.array([1.0, 2.0]), 4.0)).all()
+    assert sitings.even_shares([9.0, 5.0], 4.0) == pytest.approx([0.5, 0.5])
+    assert sitings.even_shares([9.0, 1.0], 4.0) == pytest.approx([0.75, 0.25])
+    assert sitings.even_shares([1.0, 9.0, 2.0], 12.0) == pytest.approx([1 / 12, 0.75, 1 / 6])
+    assert np.isnan(sitings.shares_or_nan(np.array([1.0, 2.0]), 4.0)).all()
 
 
 @pytest.mark.parametrize(
@@ -94,29 +95,22 @@ def test_shares_by_hand():
 )
 def test_powers_that_do_not_suffice_are_refused(power, demand, what):
     with pytest.raises(ValueError, match=what):
-        placement.even_shares(power, demand)
+        sitings.even_shares(power, demand)
 
 
 # Training over several datacenters
 
 
-def test_the_document_s_case_is_that_of_the_datacenter_model():
-    site = catalog.item("sites", "flops2024")
-    table = multisite_times(CASES, int(site["datacenters"]), site["one_way_delay"]).set_index("model")
-    for name in NAMES:
-        layer = dc.model_layer(catalog_model(name), dc.catalog_precision("flops2024"))
-        machine = specification.document_site(23333, document="flops2024", rate="fp4_sparse_rate")
-        assert table.exposed_share[name] == pytest.approx(dc.exposed_share(layer, machine, recomputed=3.0), rel=1e-13)
-        t = dc.layer_times(layer, dc.rack_layout(layer, machine), machine, recomputed=3.0)
-        assert table.time_s[name] == pytest.approx(t.forward_s + t.backward_s + t.exposed_s(), rel=1e-13)
-        assert table.wide_area_s[name] == pytest.approx(t.steps_s[2], rel=1e-13)
-    assert table.least_wan_Bps.max() == pytest.approx(7.7 * Gbps, rel=0.01)
-    assert table.least_wan_Bps.max() <= claims.paper_value("flops2024.fig3c.wan_masked") / 8
+def even(cases, places, delay, **site) -> pd.DataFrame:
+    """`multisite_times` with equal racks in each place, on a site with some other fields."""
+    changed = {name: case.changed(site=site) for name, case in cases.items()}
+    k, delay = np.broadcast_arrays(np.atleast_1d(places), delay)
+    return multisite_times(changed, delay, [np.full(count, 1 / count) for count in k])
 
 
 def test_over_datacenters_it_is_the_table_of_the_datacenter_model():
-    ours = multisite_times(CASES, [1, 2, 3, 4], 30 * ms).sort_values(["datacenters", "model"], ignore_index=True)
-    known = exposed.share_by_datacenters(CASES, [1, 2, 3, 4]).sort_values(["datacenters", "model"], ignore_index=True)
+    tables = even(CASES, [1, 2, 3, 4], 30 * ms), training_case.share_by_datacenters(CASES, [1, 2, 3, 4])
+    ours, known = (table.sort_values(["datacenters", "model"], ignore_index=True) for table in tables)
     for mine, theirs in {
         "exposed_share": "exposed_share",
         "tokens": "tokens",
@@ -129,15 +123,15 @@ def test_over_datacenters_it_is_the_table_of_the_datacenter_model():
 
 
 def test_one_datacenter_has_no_wide_area():
-    table = multisite_times(CASES, 1, [0.0, 30 * ms, 1.0], [1 * Gbps, 2 * Gbps, 3 * Tbps])
+    table = even(CASES, 1, [0.0, 30 * ms, 1.0])
     assert (table[["wide_area_s", "unhidden_s", "least_wan_Bps", "fibre_pairs", "one_way_delay_s"]] == 0).all(axis=None)
     assert np.isinf(table.hidden_m).all() and table.slowdown.to_numpy() == pytest.approx(1)
 
 
 @given(st.integers(2, 6), st.floats(0, 0.2), st.floats(0, 0.2), st.floats(0.5, 500), st.sampled_from([0.0, 1.0]))
 def test_farther_is_never_faster_and_more_capacity_never_slower(places, near, more, gbps, lost):
-    cases = {name: case.changed(site={"tail_loss_rtts": lost}) for name, case in CASES.items()}
-    table = multisite_times(cases, places, [near, near + more, near], [gbps * Gbps, gbps * Gbps, 2 * gbps * Gbps])
+    wan_Bps = gbps * Gbps * np.array([1, 1, 2])
+    table = even(CASES, places, [near, near + more, near], tail_loss_rtts=lost, wan_Bps=wan_Bps)
     for _, of_one in table.groupby("model"):
         for column in ("exposed_share", "wide_area_s", "time_s", "iteration_s", "slowdown"):
             here, farther, wider = of_one[column]
@@ -146,7 +140,7 @@ def test_farther_is_never_faster_and_more_capacity_never_slower(places, near, mo
 
 
 def test_more_places_exchange_for_longer_and_need_more():
-    for _, of_one in multisite_times(CASES, [1, 2, 3, 4, 5, 6], 20 * ms).groupby("model"):
+    for _, of_one in even(CASES, [1, 2, 3, 4, 5, 6], 20 * ms).groupby("model"):
         for column in ("wide_area_s", "least_wan_Bps", "least_site_Bps"):
             assert (np.diff(of_one[column]) > 0).all(), column
         assert (np.diff(of_one.hidden_m.fillna(0)) <= 0)[1:].all()
@@ -155,20 +149,21 @@ def test_more_places_exchange_for_longer_and_need_more():
 @pytest.mark.parametrize("lost", [0.0, 1.0])
 def test_at_the_hidden_distance_the_exchange_takes_the_backward_pass(lost):
     for name, case in CASES.items():
-        lossy = {name: case.changed(site={"tail_loss_rtts": lost})}
-        flat = multisite_times(lossy, [2, 3, 4, 6], 0.0, 100 * Gbps)
-        at = multisite_times(lossy, [2, 3, 4, 6], geometry.fibre_delays_s(flat.hidden_m)["middle"], 100 * Gbps)
+        lossy = {"tail_loss_rtts": lost, "wan_Bps": 100 * Gbps}
+        flat = even({name: case}, [2, 3, 4, 6], 0.0, **lossy)
+        at = even({name: case}, [2, 3, 4, 6], distances.fibre_delays_s(flat.hidden_m)["middle"], **lossy)
         assert at.wide_area_s.to_numpy() == pytest.approx(case.times.backward_s, rel=1e-9)
         assert (at.unhidden_s < 1e-9).all()
-        enough = multisite_times(lossy, 3, 10 * ms, float(multisite_times(lossy, 3, 10 * ms).least_wan_Bps.iloc[0]))
+        least = float(even({name: case}, 3, 10 * ms, **lossy).least_wan_Bps.iloc[0])
+        enough = even({name: case}, 3, 10 * ms, **lossy | {"wan_Bps": least})
         assert enough.wide_area_s.to_numpy() == pytest.approx(case.times.backward_s, rel=1e-9)
-    short = multisite_times(CASES, 2, 0.0, 0.1 * Gbps)
+    short = even(CASES, 2, 0.0, wan_Bps=0.1 * Gbps)
     assert short.hidden_m.isna().all() and (short.unhidden_s > 0).all()
 
 
 def test_unequal_places_wait_for_the_smallest():
     name, case = NAMES[1], MIXTURE
-    uneven = multisite_times({name: case}, 2, 10 * ms, rack_shares=[[0.3, 0.7]]).iloc[0]
+    uneven = multisite_times({name: case}, 10 * ms, [np.array([0.3, 0.7])]).iloc[0]
     small, large = (np.floor(part * 23333 / case.model.layers) for part in (0.3, 0.7))
     laid, site, chunk = (
         case.layout,
@@ -181,18 +176,14 @@ def test_unequal_places_wait_for_the_smallest():
     exposed = 2 * case.times.waits_s + scale_out - case.times.backward_s
     assert uneven.time_s == pytest.approx(1.5 * case.times.backward_s + exposed)
     assert uneven.tokens == pytest.approx(32_000 * laid.layers_per_rack * (small + large))
-    even = multisite_times({name: case}, 2, 10 * ms).iloc[0]
-    assert uneven.wide_area_s > even.wide_area_s and uneven.least_wan_Bps > even.least_wan_Bps
-    assert uneven.least_site_Bps == pytest.approx(even.least_site_Bps)  # as many gradients, in the same pass
-    same = multisite_times({name: case}, 2, 10 * ms, rack_shares=[[0.5, 0.5]]).iloc[0]
-    assert same.equals(even)
+    halves = even({name: case}, 2, 10 * ms).iloc[0]
+    assert uneven.wide_area_s > halves.wide_area_s and uneven.least_wan_Bps > halves.least_wan_Bps
+    assert uneven.least_site_Bps == pytest.approx(halves.least_site_Bps)  # as many gradients, in the same pass
 
 
 def test_a_place_without_a_replica_is_not_a_number():
-    table = multisite_times(CASES, 2, 10 * ms, rack_shares=[[0.001, 0.999]])
+    table = multisite_times(CASES, 10 * ms, [np.array([0.001, 0.999])])
     assert table.drop(columns=["model", "datacenters", "one_way_delay_s", "wan_Bps"]).isna().all(axis=None)
-    with pytest.raises(ValueError, match="rack_shares has"):
-        multisite_times(CASES, 2, 10 * ms, rack_shares=[[1.0]])
 
 
 def test_racks_that_hold_no_model_are_not_a_number():
@@ -200,29 +191,18 @@ def test_racks_that_hold_no_model_are_not_a_number():
     few = training_cases(NAMES, replace(MACHINE, racks=55), **DOCUMENT)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        table = multisite_times(few, [1, 2], 10 * ms)
+        table = even(few, [1, 2], 10 * ms)
     assert table[["slowdown", "time_s", "exposed_share"]].isna().all(axis=None) and len(table) == 4
     best = training_by_siting(few, PLACES, POWER, SITINGS, 4.19 * GW)
     assert not best["best"].any() and best["slowdown"].isna().all()
 
 
-def test_more_micro_batches_hide_the_exchange_in_more_work():
-    table = [multisite_times({NAMES[1]: MIXTURE}, 4, 30 * ms, micro_batches=m).iloc[0] for m in (1, 10, 100)]
-    assert table[0].exposed_share > table[1].exposed_share > table[2].exposed_share
-    assert table[1].tokens == pytest.approx(10 * table[0].tokens)
-    assert table[0].slowdown > table[2].slowdown
-
-
 def test_models_of_ones_own_and_unknown_ones():
     own = replace(catalog_model("GPT-3"), name="ours")
-    table = multisite_times(training_cases([own, "GPT-3"], replace(MACHINE, racks=2000)), 2, 5 * ms)
+    table = even(training_cases([own, "GPT-3"], replace(MACHINE, racks=2000)), 2, 5 * ms)
     assert list(table.model) == ["ours", "GPT-3"] and table.time_s[0] == table.time_s[1]
     with pytest.raises(UnknownName, match="GPT-33"):
         training_cases(["GPT-33"], MACHINE)
-    with pytest.raises(ValueError, match="wan_Bps"):
-        multisite_times(CASES, 2, 5 * ms, 0.0)
-    with pytest.raises(ValueError, match="one_way_delay_s"):
-        multisite_times(CASES, 2, -5 * ms)
 
 
 # Sitings
@@ -299,35 +279,34 @@ def test_a_tolerance_gives_power_the_choice():
 def test_a_siting_is_its_places_joined(table):
     row = table[(table.siting == "four") & (table.model == NAMES[1])].iloc[0]
     assert row.longest_m == longest(PLACES.latitude, PLACES.longitude)
-    delay = geometry.fibre_delays_s(row.longest_m)
+    delay = distances.fibre_delays_s(row.longest_m)
     assert (row.delay_low_s, row.one_way_delay_s, row.delay_high_s) == tuple(delay.values())
-    alone = multisite_times(
-        {NAMES[1]: MIXTURE}, 4, delay["middle"], rack_shares=[placement.even_shares(POWER, 4.19 * GW)]
-    ).iloc[0]
+    shares = sitings.even_shares(POWER, 4.19 * GW)
+    alone = multisite_times({NAMES[1]: MIXTURE}, delay["middle"], [shares]).iloc[0]
     assert alone.exposed_share == row.exposed_share and alone.slowdown == row.slowdown
 
 
 @pytest.mark.parametrize(
-    ("sitings", "what"),
-    [({}, "sitings is empty"), ({"no": []}, "'no' is"), ({"x": [0, 4]}, "below 4"), ({"x": [0, 0]}, "different")],
+    ("asked", "power", "what"),
+    [
+        ({}, POWER, "sitings is empty"),
+        ({"no": []}, POWER, "'no' is"),
+        ({"x": [0, 4]}, POWER, "below 4"),
+        ({"x": [0, 0]}, POWER, "different"),
+        ({"one": [0]}, POWER[:2], "power_w has shape"),
+    ],
 )
-def test_sitings_of_nothing_are_refused(sitings, what):
-    for call in (
-        lambda: training_by_siting(CASES, PLACES, POWER, sitings, 4 * GW),
-        lambda: placement.siting_traits(PLACES, sitings, POWER, 4 * GW),
-        lambda: placement.places_of_sitings(PLACES, sitings, POWER, 4 * GW),
-    ):
+def test_sitings_of_nothing_are_refused(asked, power, what):
+    for call in (partial(training_by_siting, CASES), reasons.siting_traits, sitings.places_of_sitings):
         with pytest.raises(ValueError, match=what):
-            call()
-    with pytest.raises(ValueError, match="power_w has shape"):
-        training_by_siting(CASES, PLACES, POWER[:2], {"one": [0]}, 4 * GW)
+            call(PLACES, **{"sitings": asked, "power_w": power, "demand_w": 4 * GW})
 
 
 # Reasons for east and west
 
 
 def test_traits_by_hand():
-    rows = placement.siting_traits(PLACES, SITINGS, POWER, 4 * GW, nearby_m=2000e3).set_index("siting")
+    rows = reasons.siting_traits(PLACES, SITINGS, POWER, 4 * GW).set_index("siting")
     assert rows.interconnects.to_dict() == {
         "one": "Eastern",
         "east-west": "Eastern, Western",
@@ -348,14 +327,16 @@ def test_traits_by_hand():
     assert np.isnan(rows.renewable_diversity["east-west"])  # one has none
     assert rows.sun_hours["east-west"] == pytest.approx((121.1125 - 77.0369) / 15)
     assert rows.lost_place["four"] == pytest.approx(0.25) and rows.lost_place["one"] == 1
-    assert rows.lost_nearby["four"] == pytest.approx(0.75) and rows.lost_nearby["west"] == 1
+    assert (rows.lost_nearby.drop("none") == rows.lost_place.drop("none")).all()
+    close = replace(PLACES, latitude=PLACES.latitude + [0, 0, 9, 0], longitude=PLACES.longitude + [0, 0, -6, 0])
+    assert reasons.siting_traits(close, {"west": [1, 2]}, POWER, 4 * GW).lost_nearby[0] == 1
     assert rows.lost_interconnect["four"] == pytest.approx(0.5)
     assert rows.lost_authority["west"] == pytest.approx(0.5)
     assert np.isnan(rows.lost_place["none"])
 
 
 def test_places_of_a_siting():
-    rows = placement.places_of_sitings(PLACES, {"ew": [0, 1]}, POWER, 5 * GW)
+    rows = sitings.places_of_sitings(PLACES, {"ew": [0, 1]}, POWER, 5 * GW)
     assert list(rows.authority) == ["PJM", "BPAT"] and list(rows.interconnect) == ["Eastern", "Western"]
     assert list(rows.fed_w) == pytest.approx([3e9, 2e9]) and rows.renewable_capacity[1] == pytest.approx(0.75)
 
@@ -363,49 +344,40 @@ def test_places_of_a_siting():
 def test_coal_has_no_say_in_the_authority_of_a_place():
     burnt = PLACES.grid.plants.assign(fuel=["gas", "coal", "nuclear", "wind", "gas"])
     coal = replace(PLACES, grid=PLACES.grid.with_plants(burnt))
-    assert list(placement.places_of_sitings(coal, {"ew": [0, 1]}, POWER, 5 * GW).authority) == ["PJM", "NEVP"]
+    assert list(sitings.places_of_sitings(coal, {"ew": [0, 1]}, POWER, 5 * GW).authority) == ["PJM", "NEVP"]
 
 
 @given(st.lists(st.lists(st.floats(0.01, 1), min_size=4, max_size=4), min_size=2, max_size=5))
 def test_diversity_is_none_of_equals_and_all_of_strangers(rows):
     mixes = np.array(rows)
-    assert -1e-12 <= placement.mix_diversity(mixes) < 1
-    assert placement.mix_diversity(np.tile(mixes[:1], (3, 1)) * [[1], [2], [5]]) == pytest.approx(0, abs=1e-12)
-    assert placement.mix_diversity(np.eye(4)) == 1 and placement.mix_diversity(mixes[:1]) == 0
+    assert -1e-12 <= reasons.mix_diversity(mixes) < 1
+    assert reasons.mix_diversity(np.tile(mixes[:1], (3, 1)) * [[1], [2], [5]]) == pytest.approx(0, abs=1e-12)
+    assert reasons.mix_diversity(np.eye(4)) == 1 and reasons.mix_diversity(mixes[:1]) == 0
     bare = np.vstack([mixes[:2], np.zeros(4)])
-    assert placement.mix_diversity(bare) == placement.mix_diversity(mixes[:2]) and np.isnan(
-        placement.mix_diversity(bare[1:])
-    )
+    assert reasons.mix_diversity(bare) == reasons.mix_diversity(mixes[:2]) and np.isnan(reasons.mix_diversity(bare[1:]))
     a, b = mixes[:2] / mixes[:2].sum(axis=1, keepdims=True)  # the other way round: half of what differs
-    assert placement.mix_diversity(mixes[:2]) == pytest.approx(np.abs(a - b).sum() / 2)
+    assert reasons.mix_diversity(mixes[:2]) == pytest.approx(np.abs(a - b).sum() / 2)
 
 
 def test_parts_of_an_unknown_column():
     for options, what in (({"column": "colour"}, "column is"), ({"column": "fuel", "basis": "mood"}, "basis is")):
         with pytest.raises(ValueError, match=what):
-            placement.power_mix(PLACES, **options)
+            sitings.power_mix(PLACES, **options)
 
 
 def test_latency_falls_with_places():
-    people = pd.DataFrame({"latitude": [38.9072, 45.5938], "longitude": [-77.0369, -121.1125], "population": [3, 1]})
-    way = geometry.fibre_delays_s(longest(*zip(WASHINGTON, CELILO, strict=True)))["middle"]
-    one = placement.user_latency(*WASHINGTON, [5 * ms, 2 * way], people)
-    assert one == pytest.approx(
-        {
-            "mean_delay_s": way / 4,
-            "farthest_delay_s": way,
-            "people_within_5_ms": 0.75,
-            f"people_within_{2e3 * way:g}_ms": 1,
-        }
-    )
-    both = placement.user_latency(*zip(WASHINGTON, CELILO, strict=True), [5 * ms], people)
-    assert both["mean_delay_s"] == pytest.approx(0, abs=1e-9) and both["people_within_5_ms"] == 1
-    nobody_nearer = [placement.user_latency(PLACES.latitude[:n], PLACES.longitude[:n], [10 * ms]) for n in (1, 2, 3, 4)]
-    assert (np.diff([each["mean_delay_s"] for each in nobody_nearer]) < 0).all()
-    assert (np.diff([each["people_within_10_ms"] for each in nobody_nearer]) >= 0).all()
-    assert all(each["mean_delay_s"] <= each["farthest_delay_s"] for each in nobody_nearer)
-    with pytest.raises(ValueError, match="latitude is empty"):
-        placement.user_latency([], [])
+    """One place: from every city to it, weighted by people; more places are never farther."""
+    table = cities()
+    far = [longest(*zip(WASHINGTON, there, strict=True)) for there in zip(table.latitude, table.longitude, strict=True)]
+    delay = distances.fibre_delays_s(np.array(far))["middle"]
+    one = reasons.user_latency(*np.array(WASHINGTON)[:, None])
+    assert one["mean_delay_s"] == pytest.approx((delay * table.population).sum() / table.population.sum())
+    assert one["farthest_delay_s"] == pytest.approx(delay.max())
+    near = table.population[delay <= 10 * ms].sum() / table.population.sum()
+    assert one["people_within_10_ms"] == pytest.approx(near)
+    several = [reasons.user_latency(PLACES.latitude[:n], PLACES.longitude[:n]) for n in (1, 2, 3, 4)]
+    assert (np.diff([each["mean_delay_s"] for each in several]) < 0).all()
+    assert (np.diff([each["people_within_10_ms"] for each in several]) >= 0).all()
 
 
 # The direct-current line
@@ -415,15 +387,15 @@ def test_the_intertie_of_the_embedded_grid():
     line = siting_claims.intertie(load_grid())
     assert line.power_w == pytest.approx(3100 * MW) and line.length_m == pytest.approx(1281 * km, rel=0.01)
     assert (line.from_state, line.to_state) == ("Oregon", "California") and line.off_m < 5 * km
-    assert line.power_w == placement.direct_lines(load_grid()).power_w.max()
+    assert line.power_w == direct_lines.direct_lines(load_grid()).power_w.max()
 
 
 def test_places_near_the_line():
     line = siting_claims.intertie(PLACES.grid)
     assert line.power_w == 1e9 and line.off_m == pytest.approx(0, abs=1) and line.from_name == "b"
-    ends = placement.distances_to_ends(line, PLACES.latitude, PLACES.longitude)
+    ends = direct_lines.distances_to_ends(line, PLACES.latitude, PLACES.longitude)
     assert ends[1, 0] == 0 and ends[2, 1] == 0 and ends.shape == (4, 2)
-    rows = placement.places_near_line(PLACES, line, 2 * GW, 10 * km).set_index(["rule", "end"])
+    rows = direct_lines.places_near_line(PLACES, line, 2 * GW, 10 * km).set_index(["rule", "end"])
     assert rows.loc[("installed", "b")].tolist() == ["Oregon", 1, 1, 2e9, 0]
     assert rows.loc[("idle firm", "b")].tolist()[:4] == ["Oregon", 1, 0, 1e9]
     assert rows.loc[("idle firm", "b"), "nearest_m"] == pytest.approx(longest(*zip(CELILO, AUSTIN, strict=True)))

@@ -15,12 +15,12 @@ from railcore.documents import readings
 from railcore.documents.flops2024 import exposed_claims, sizing_claims, specification, transport_claims
 from railcore.documents.flops2024 import scale_out_claims as networks
 from railcore.documents.flops2024 import siting_claims as siting
+from railcore.engines.datacenter.training_case import TrainingCase
 from railcore.engines.deployment import scale_out
 from railcore.engines.siting import eia
 from railcore.facts import claims, files, units
 from railcore.facts.units import km
 from railcore.systems import datacenter as dc
-from railcore.systems.datacenter.exposed import TrainingCase
 from railcore.systems.siting import candidates, nodes
 from railcore.systems.siting.grid import load_grid
 from railcore.systems.siting.supply import RULES
@@ -200,10 +200,8 @@ def test_the_stored_account_of_real_plants_has_the_form_of_ours(accounts):
     ours, real = accounts[5 * km], siting.real_account(counted())
     assert [*real] == ["plants", *ours, "source", "as_of"] and list(real["rule"]) == list(RULES)
     assert real["demand_w"].tolist() == pytest.approx(ours["demand_w"].tolist())
-    both = siting.beside_real(ours, "own", real)
-    assert len(both) == 2 * len(RULES) and list(both["plants"].unique()) == ["own", *real["plants"].unique()]
-    own = both[both["plants"] == "own"].set_index("rule").western_candidates
-    assert own["idle fuelled"] == 3 and real.set_index("rule").western_candidates["idle fuelled"] == 0
+    ours, real = (table.set_index("rule").western_candidates["idle fuelled"] for table in (ours, real))
+    assert (ours, real) == (3, 0)
 
 
 @pytest.mark.parametrize(
@@ -223,12 +221,10 @@ def test_the_stored_account_of_real_plants_has_the_form_of_ours(accounts):
         {"reserve": "site"},
     ],
 )
-def test_stored_counts_stand_only_beside_those_of_the_same_parameters(accounts, change):
+def test_stored_counts_stand_only_beside_those_of_the_same_parameters(change):
     assert set(counted()) == set(siting.COUNTED_WITH) >= set(change)
     same, other = siting.real_account(counted()), siting.real_account(counted(**change))
     assert len(same) == len(RULES) and other.empty
-    ours = accounts[5 * km]
-    assert siting.beside_real(ours, "own", other)["plants"].tolist() == ["own"] * len(RULES)
     shown, left_out = (siting.counts_on_real(real, "installed") for real in (same, other))
     assert shown["single_places"] == " (3 on the plants of EIA-860M of May 2023)"
     assert shown.keys() == left_out.keys() and set(left_out.values()) == {""}
@@ -303,15 +299,15 @@ def test_readings_of_time_and_bytes_are_those_whose_verdict_turns():
 def test_readings_of_size_and_layout():
     models = {name: transformer.catalog_model(name) for name in MODELS.values()}
     where = specification.document_site(int(SIZED.racks), document="flops2024", rate="fp4_sparse_rate")
-    shapes = scaling_laws.model_shapes({"103.8T": 103.8e12, "96T": 96e12}).set_index("model")
+    rule = scaling_laws.depth_and_width(103.8e12)
     cases = {name: TrainingCase(model, KEPT, where) for name, model in models.items()}
     ours = sizing_claims.layout_values(cases) | specification.values_by_id(
         {
             "infra": specification.machine_quantities(SIZED),
-            "model": shapes.loc["103.8T", ["layers", "hidden"]].to_dict(),
+            "model": {"layers": float(rule.layers), "hidden": float(rule.hidden)},
         }
     )
-    found = sizing_claims.sizing_readings(ours, cases, SIZED, shapes)
+    found = sizing_claims.sizing_readings(ours, cases, SIZED)
     degree, memory = "flops2024.layout.tensor_parallel", "flops2024.moe.device_memory"
     assert ours[degree] == 16 and "divides a rack: 18 GPUs" in found[degree]
     assert found[memory].endswith("(state alone: 181.517 GB)") and "flops2024.layout.device_memory" not in found
@@ -321,7 +317,7 @@ def test_readings_of_size_and_layout():
     power = {"flops2024.infra.total_power_low"}
     assert named(found, "23,333 racks") == {key for key in turned if key in ours} | power
     assert "39.0758 GB" in found["flops2024.memory.residual"] and "244,224" in found["flops2024.model.hidden"]
-    texts = sizing_claims.sizing_reasons(SIZED, "Hoffmann 2", cases[MODELS["dense"]], shapes, 256)
+    texts = sizing_claims.sizing_reasons(SIZED, "Hoffmann 2", cases[MODELS["dense"]], 256)
     low, high = (texts[f"flops2024.infra.total_power_{end}"] for end in ("low", "high"))
     assert low == "the printed 1.67 million GPUs draw 3.015 GW, x 1.2 = 3.618, x 1.15 = 4.161 GW, as printed"
     assert high.endswith("x 1.3 = 4.704 GW, which misses the printed value too")

@@ -41,8 +41,6 @@ COLUMNS = {
     "lines.csv.gz": "from_sub to_sub kv circuits unrated mw km type",
     "substations.csv.gz": "sub_id name state interconnect lat lon max_kv load_mw",
     "loads.csv.gz": "lat lon load_mw",
-    "zones.csv": "zone_id zone state interconnect base_load_mw coal_mw gas_mw geothermal_mw hydro_mw nuclear_mw oil_mw "
-    "other_mw solar_mw wind_mw wind_offshore_mw",
     "cities.csv.gz": "city state lat lon population",
 }
 KEYS = {
@@ -50,7 +48,6 @@ KEYS = {
     "lines.csv.gz": ["from_sub", "to_sub", "kv", "type"],
     "substations.csv.gz": ["sub_id"],
     "loads.csv.gz": ["lat", "lon"],
-    "zones.csv": ["zone_id"],
     "states.geojson.gz": ["state", "ring", "point"],
     "cities.csv.gz": ["city", "state"],
 }
@@ -100,7 +97,7 @@ def csv_text(frame: DataFrame, columns: Sequence[str]) -> str:
 
 
 def grid_files(network: zipfile.ZipFile, ipm: Mapping) -> dict[str, str]:
-    """Contents of plants, lines, substations, loads and zones, from the grid's tables and the regions' outlines."""
+    """Contents of plants, lines, substations and loads, from the grid's tables and the regions' outlines."""
     names = ("bus", "branch", "bus2sub", "sub", "zone", "dcline", "plant")
     table = {name: pd.read_csv(network.open(f"{NETWORK}/{name}.csv")) for name in names}
     reeds = pd.read_csv(network.open(f"{INVESTMENT}/buses_ReEDS_region.csv"), index_col="bus_id")["rs"]
@@ -117,7 +114,6 @@ def grid_files(network: zipfile.ZipFile, ipm: Mapping) -> dict[str, str]:
         "lines.csv.gz": line,
         "substations.csv.gz": reduction.line_ends(line, bus, substations),
         "loads.csv.gz": reduction.loads(bus, substations),
-        "zones.csv": reduction.zones(table["zone"], bus, units),
     }
     return {name: csv_text(frame, COLUMNS[name].split()) for name, frame in made.items()}
 

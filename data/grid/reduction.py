@@ -125,16 +125,6 @@ def loads(bus: DataFrame, substations: DataFrame) -> DataFrame:
     return rounded(centred, {"lat": 2, "lon": 2, "load_mw": 0})
 
 
-def zones(zone: DataFrame, bus: DataFrame, units: DataFrame) -> DataFrame:
-    """Load and capacity by fuel of each zone, in whole MW."""
-    made = zone.rename(columns={"zone_name": "zone"})[["zone_id", "zone", "state", "interconnect"]]
-    made = made.merge(merged(bus, ["zone_id"], base_load_mw=("Pd", "sum")), on="zone_id")
-    capacity = merged(units, ["zone_id", "fuel"], mw=("Pmax", "sum"))
-    capacity = capacity.pivot(index="zone_id", columns="fuel", values="mw").fillna(0).add_suffix("_mw")
-    made = made.join(capacity, on="zone_id")
-    return rounded(made, {name: 0 for name in made if name.endswith("_mw")})
-
-
 def albers(latitude: np.ndarray, longitude: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """California Albers (EPSG:3310, ellipsoid of GRS80) x and y [m] of degrees; the plane of the regions' outlines.
 

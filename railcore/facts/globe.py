@@ -75,14 +75,12 @@ def chord_distance(chord: ArrayLike) -> np.ndarray:
     return 2 * np.arcsin(np.asarray(chord) / 2) * earth_radius_m()
 
 
-def great_circle_way(
-    start: tuple[float, float], end: tuple[float, float], points: int = 41
-) -> tuple[np.ndarray, np.ndarray]:
-    """Latitude and longitude [degrees] of points along the shortest way between two places, (latitude, longitude) each.
+def great_circle_way(start: tuple[float, float], end: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
+    """Latitude and longitude [degrees] of 41 points along the shortest way between two places, given likewise.
 
     (start sin (1 - t) d + end sin t d) / sin d of their unit vectors, d the angle between them, t from 0 to 1.
     """
     one, other = unit_vectors(*np.array([start, end]).T)
     d = np.arccos(np.clip(one @ other, -1, 1)) or 1e-9
-    t = np.linspace(0, 1, points)[:, None]
+    t = np.linspace(0, 1, 41)[:, None]
     return degrees_of((one * np.sin((1 - t) * d) + other * np.sin(t * d)) / np.sin(d))

@@ -47,9 +47,9 @@ class ScalingLaw:
     parameters_scale: float
     compute_scale: float
     exponent: float
-    parameters_range: tuple[float, float] = _UNBOUNDED
-    tokens_range: tuple[float, float] = _UNBOUNDED
-    compute_range: tuple[float, float] = _UNBOUNDED
+    parameters_range: tuple[float, float]
+    tokens_range: tuple[float, float]
+    compute_range: tuple[float, float]
     loss_of: Callable[[ArrayLike, ArrayLike], np.ndarray] | None = None
 
     def __post_init__(self) -> None:
@@ -224,8 +224,8 @@ def hoffmann_table(approach: int) -> pd.DataFrame:
 
 
 @checked
-def optimal_models(names: Sequence[str], days: ArrayLike, flops: float, utilization: float = 1.0) -> pd.DataFrame:
-    """Loss-optimal model of each law after each training time on a machine.
+def optimal_models(names: Sequence[str], days: ArrayLike, flops: float) -> pd.DataFrame:
+    """Loss-optimal model of each law after each training time on a machine at full use.
 
     Parameters
     ----------
@@ -233,8 +233,8 @@ def optimal_models(names: Sequence[str], days: ArrayLike, flops: float, utilizat
         Of SCALING_LAWS.
     days
         Training times [days].
-    flops, utilization
-        Rate of the machine [FLOP/s], and the share of it that is used.
+    flops
+        Rate of the machine [FLOP/s].
 
     Returns
     -------
@@ -243,7 +243,7 @@ def optimal_models(names: Sequence[str], days: ArrayLike, flops: float, utilizat
     """
     tables = []
     for found in map(scaling_law, names):
-        compute = np.asarray(days, float) * day * _rate(flops, utilization)
+        compute = np.asarray(days, float) * day * positive("flops", flops, "FLOP/s")
         size, tokens = found.parameters(compute), found.tokens(compute)
         columns = {"training_days": days, "compute_flop": compute, "parameters": size, "tokens": tokens}
         loss = found.loss(size, tokens) if found.loss_of else np.nan
@@ -254,39 +254,23 @@ def optimal_models(names: Sequence[str], days: ArrayLike, flops: float, utilizat
 
 
 @checked
-def optimal_training_times(
-    names: Sequence[str], sizes: Sequence[float], flops: float, utilization: float = 1.0
-) -> pd.DataFrame:
-    """Training time for which each size is optimal by each law.
-
-    Parameters
-    ----------
-    names, flops, utilization
-        As in `optimal_models`.
-    sizes
-        Parameters of the models.
-
-    Returns
-    -------
-    The rows of `optimal_models` at those times.
-    """
+def optimal_training_times(names: Sequence[str], sizes: Sequence[float], flops: float) -> pd.DataFrame:
+    """The rows of `optimal_models` at the training times for which each size [parameters] is optimal by each law."""
     tables = []
     for name in names:
-        days = scaling_law(name).training_time(sizes, flops, utilization) / day
-        tables.append(optimal_models([name], days, flops, utilization))
+        days = scaling_law(name).training_time(sizes, flops) / day
+        tables.append(optimal_models([name], days, flops))
     return pd.concat(tables, ignore_index=True)
 
 
-def depth_and_width(parameters: ArrayLike, a: ArrayLike | None = None, b: ArrayLike | None = None) -> Shape:
+def depth_and_width(parameters: ArrayLike) -> Shape:
     """Layers L and hidden size d, both real, of N = 12 L d^2 parameters under log d = a + b L.
 
     With u = 2 b L the two are u + log u = log(b N / 6) - 2 a, which is Wright's omega function.
-    a, b: by default the published fit. Source: Levine et al. 2020, arXiv:2006.12467, Section 5.1.
+    Source of a and b: Levine et al. 2020, arXiv:2006.12467, Section 5.1.
     """
-    item = catalog.item("scaling_laws", _DEPTH_LAW)
-    intercept, slope = np.asarray(item["a"] if a is None else a, float), positive("b", item["b"] if b is None else b)
-    n = positive("parameters", parameters)
-    layers = wrightomega(np.log(slope * n / 6) - 2 * intercept) / (2 * slope)
+    item, n = catalog.item("scaling_laws", _DEPTH_LAW), positive("parameters", parameters)
+    layers = wrightomega(np.log(item["b"] * n / 6) - 2 * item["a"]) / (2 * item["b"])
     found = (("parameters", n), ("layers", layers))
     warnings = _extrapolated(_DEPTH_LAW, {kind: (value, _span(item, kind)) for kind, value in found})
     return Shape(layers, np.sqrt(n / (12 * layers)), warnings)
@@ -308,25 +292,6 @@ def whole_shape(parameters: ArrayLike, multiple: int = 256, layers: ArrayLike | 
     whole = np.maximum(np.rint(rule.layers if layers is None else positive("layers", layers)), 1)
     width = np.sqrt(np.asarray(parameters, float) / (12 * whole)) // positive("multiple", multiple)
     return Shape(whole, np.maximum(width, 1) * multiple, rule.warnings)
-
-
-def model_shapes(cases: Mapping[str, float], multiple: int = 256) -> pd.DataFrame:
-    """`depth_and_width` and `whole_shape` of several models.
-
-    Rows model, parameters, layers and hidden (real), their low and high over the errors of a and b, whole_layers,
-    whole_hidden, whole_parameters (12 L d^2), warning.
-    """
-    item, sizes = catalog.item("scaling_laws", _DEPTH_LAW), np.array(list(cases.values()), float)
-    rule, whole = depth_and_width(sizes), whole_shape(sizes, multiple)
-    a, b = (np.array([item.row(name).low, item.row(name).high]) for name in ("a", "b"))
-    corners = depth_and_width(sizes, a[:, None, None], b[:, None])  # [a, b, model]
-    table = pd.DataFrame({"model": list(cases), "parameters": sizes, "layers": rule.layers, "hidden": rule.hidden})
-    for name, ends in (("layers", corners.layers), ("hidden", corners.hidden)):
-        table[f"{name}_low"], table[f"{name}_high"] = ends.min(axis=(0, 1)), ends.max(axis=(0, 1))
-    table["whole_layers"], table["whole_hidden"] = whole.layers.astype(int), whole.hidden.astype(int)
-    table["whole_parameters"] = 12.0 * whole.layers * whole.hidden**2
-    table["warning"] = ["; ".join(depth_and_width(size).warnings) for size in sizes]
-    return table
 
 
 def _span(item: catalog.Item, kind: str) -> tuple[float, float]:

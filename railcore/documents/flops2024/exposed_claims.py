@@ -13,10 +13,12 @@ import pandas as pd
 
 from railcore.documents.flops2024.specification import Cases, communication_quantities, document_site, values_by_id
 from railcore.documents.readings import Entries, claim_verdicts, joined_texts, solve_for_target, verdict_readings
+from railcore.engines.datacenter.timeline import TIMELINE_ASSUMPTIONS, timeline
+from railcore.engines.datacenter.training_case import NETWORK_NAMES, TrainingCase
 from railcore.facts import catalog, claims, files
-from railcore.facts.units import Gbps, km, show, significant
+from railcore.facts.units import Gbps, km, show
 from railcore.network.wide_area import Route, fibre_route
-from railcore.systems.datacenter.exposed import NETWORK_NAMES, OVERLAP_RULES, TrainingCase
+from railcore.systems.datacenter.exposed import OVERLAP_RULES
 
 BYTES_PER_NODE, FLOW_RATE = "flops2024.wan.bytes_per_node", "flops2024.wan.flow_rate"
 ONE_WAY_DELAY, ROUND_TRIP = "flops2024.fig3c.one_way_delay", "flops2024.dense.wan_rtt"
@@ -85,19 +87,6 @@ def shares_under_rules(cases: Cases, ways: Mapping[str, CaseChange]) -> pd.DataF
         for key, value in shares_at_points(cases, way).items():
             rows.append((reading, key, claims.paper_value(key), value, claim_verdicts({key: value})[key]))
     return pd.DataFrame(rows, columns=["reading", "claim", "paper_value", "value", "verdict"])
-
-
-def rules_side_by_side(table: pd.DataFrame) -> pd.DataFrame:
-    """`shares_under_rules` for people: a row a reading, a column a point, and how many claims it meets."""
-    marks = {"reproduced": "✓", "close": "~", "differs": "✗"}
-    text = table.value.map(significant).map("{:.1%} ".format) + table.verdict.map(marks)
-    short = table.claim.str.split(".", n=1).str[1]
-    wide = table.assign(text=text, point=short).pivot(index="reading", columns="point", values="text")
-    wide = wide.loc[table.reading.unique(), short.unique()]
-    met = table.verdict.eq("reproduced").groupby(table.reading).sum()
-    wide["met"] = met.astype(str)
-    wide.loc["printed"] = [*map(_printed, table.claim.unique()), ""]
-    return wide.loc[["printed", *table.reading.unique()]].reset_index()
 
 
 def exposed_entries(
@@ -279,10 +268,10 @@ def assumption_reasons(cases: Cases, rules: pd.DataFrame) -> dict[str, str]:
     return {EXPOSED_SHARE + name: words.format(*_ranges(rules, name)) for name in cases}
 
 
-def exposed_answer(cases: Cases, rules: pd.DataFrame, timed: pd.DataFrame) -> str:
-    """The exposed share of each model in a sentence: by the rule chosen, and over all that the tables assume.
+def exposed_answer(cases: Cases, rules: pd.DataFrame) -> str:
+    """The exposed share of each model in a sentence: by the rule chosen, over all rules, and on timelines of chunks.
 
-    rules: of `shares_under_rules`. timed: of `timeline.exposed_by_assumption`.
+    rules: of `shares_under_rules`.
     """
     texts = []
     for name, case in cases.items():
@@ -290,11 +279,11 @@ def exposed_answer(cases: Cases, rules: pd.DataFrame, timed: pd.DataFrame) -> st
         by_rule = f"Over all rules of overlap it is {ruled}"
         if ruled.endswith(_SAME):
             by_rule = f"It is {ruled.removesuffix(_SAME)} under every rule of overlap"
-        on_timelines = timed[timed.model == name].exposed_share
+        on_timelines = [timeline(case.times, case.site, 64, **options).share for options in TIMELINE_ASSUMPTIONS]
         texts.append(
             f"{case.model.name} spends {float(case.share):.1%} of its time on communication that nothing hides, by the "
-            f"rule '{case.rule}'. {by_rule}; on timelines of chunks it is {on_timelines.min():.1%} to "
-            f"{on_timelines.max():.1%}."
+            f"rule '{case.rule}'. {by_rule}; on timelines of chunks it is {min(on_timelines):.1%} to "
+            f"{max(on_timelines):.1%}."
         )
     return " ".join(texts)
 
@@ -346,8 +335,3 @@ def _least_and_most(rows: pd.DataFrame) -> str:
 
 def _with(**fields: Any) -> CaseChange:
     return lambda case: case.changed(**fields)
-
-
-def _printed(key: str) -> str:
-    entry = claims.claim(key)
-    return f"{claims.RELATIONS[entry.relation]} {show(entry.paper_value * 100)}%"

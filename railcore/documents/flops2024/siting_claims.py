@@ -9,15 +9,16 @@ import pandas as pd
 
 from railcore.documents.readings import Entries, verdict_readings
 from railcore.engines.siting.authorities import MAX_PARTS, authority_row, authority_table, feeders_of_parts
+from railcore.engines.siting.counting import Region, Room, most_disjoint
+from railcore.engines.siting.direct_lines import nearest_direct_line, places_near_line
+from railcore.engines.siting.distances import distance_to_place
 from railcore.engines.siting.split import nearest_to_anchors, sitings_by_objective
 from railcore.engines.siting.split_problem import SiteOptions
 from railcore.facts import catalog, claims, files, units
 from railcore.facts.catalog import UnknownName
-from railcore.systems.siting.candidates import Candidates, Region, Room, most_disjoint
-from railcore.systems.siting.geometry import distance_to_place
+from railcore.systems.siting.candidates import Candidates
 from railcore.systems.siting.grid import PowerGrid
 from railcore.systems.siting.nodes import PowerNodes
-from railcore.systems.siting.placement import nearest_direct_line, places_near_line
 from railcore.systems.siting.supply import AFTER_LOAD, RULES, feeds_demand
 
 WASHINGTON, CELILO = "flops2024 east", "flops2024 west"  # of the catalog's wide_area
@@ -111,7 +112,7 @@ def counts_by_rule(found: Candidates, demand_w: float, around_m: float = math.in
 
     Returns
     -------
-    Counts by rule, lower bounds where `candidates.most_disjoint` gives one.
+    Counts by rule, lower bounds where `counting.most_disjoint` gives one.
     """
     near = distance_to_place(found, WASHINGTON) <= around_m
     feeding = {name: near & feeds_demand(found.supply, demand_w, name, **asked) for name in RULES}
@@ -173,11 +174,6 @@ def real_account(counted: Mapping[str, Any]) -> pd.DataFrame:
         given, was = counted[name], stored[name]
         same &= np.isclose(was, given, rtol=1e-9, atol=0) if isinstance(given, int | float) else was == given
     return stored[same].drop(columns=[name for name in COUNTED_WITH if name != "demand_w"])
-
-
-def beside_real(found: pd.DataFrame, name: str, real: pd.DataFrame) -> pd.DataFrame:
-    """`siting_account` on plants of this name above `real_account`."""
-    return pd.concat([found.assign(plants=name, source="", as_of=""), real], ignore_index=True)[list(real)]
 
 
 def counts_on_real(real: pd.DataFrame, rule: str) -> dict[str, str]:

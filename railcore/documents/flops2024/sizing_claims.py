@@ -4,20 +4,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 
 from railcore.documents.flops2024 import specification
 from railcore.documents.flops2024.specification import Cases
 from railcore.documents.readings import Entries, claim_verdicts, verdict_readings
+from railcore.engines.datacenter.training_case import TrainingCase
 from railcore.facts import claims, files
 from railcore.facts.units import GB, GW, day, year
-from railcore.systems.datacenter.exposed import TrainingCase
 from railcore.systems.datacenter.layouts import Layer
 from railcore.systems.datacenter.sizing import Sizing
 from railcore.training import scaling_laws
 from railcore.training.transformer import Transformer
 
 RACKS, GPUS, SIZE = "flops2024.infra.racks", "flops2024.infra.gpus", "flops2024.scaling.params"
+MODEL_SIZE = "flops2024.model.params"  # of the text's 96T in 134 layers
 DEGREE, HIDDEN = "flops2024.layout.tensor_parallel", "flops2024.model.hidden"
 MEMORY, RESIDUAL = "flops2024.memory", "flops2024.memory.residual"
 
@@ -27,7 +27,6 @@ def sizing_entries(
     chosen_law: str,
     training_s: float,
     cases: Cases,
-    shapes: pd.DataFrame,
     width_multiple: int,
     checked_batches: Sequence[int],
 ) -> Entries:
@@ -41,8 +40,6 @@ def sizing_entries(
         Scaling law, and the training time that gives the printed size [s].
     cases
         The dense model and the mixture, in this order, on the racks.
-    shapes
-        Of `scaling_laws.model_shapes`: the depth-to-width rule for the sizes of `named_sizes`.
     width_multiple
         That divides a hidden size.
     checked_batches
@@ -52,33 +49,27 @@ def sizing_entries(
     -------
     Three tables by claim id.
     """
-    dense, rule, law = next(iter(cases.values())), shapes.set_index("model"), scaling_laws.scaling_law(chosen_law)
+    dense, law = next(iter(cases.values())), scaling_laws.scaling_law(chosen_law)
+    chosen, mixed = (_rule_shape(key) for key in (SIZE, "flops2024.moe.expert_model_params"))
     values = layout_values(cases) | specification.values_by_id(
         {
             "infra": specification.machine_quantities(machine) | {"fp4_dense": float(machine.dense_flops)},
             "scaling": {"params": float(law.parameters_after(training_s, machine.dense_flops))},
-            "model": rule.loc["103.8T", ["layers", "hidden"]].to_dict(),
+            "model": chosen,
             "layout": {
                 "activations": specification.activation_formula_error(dense.model, dense.precision, checked_batches)
             },
-            "moe": rule.loc["8 x 17T", ["layers", "hidden"]].to_dict(),
+            "moe": mixed,
         }
     )
-    sizes = rule.loc[["103.8T", "96T"]]
-    reasons = sizing_reasons(machine, chosen_law, dense, sizes, width_multiple)
-    return Entries(values, reasons, sizing_readings(values, cases, machine, sizes))
+    reasons = sizing_reasons(machine, chosen_law, dense, width_multiple)
+    return Entries(values, reasons, sizing_readings(values, cases, machine))
 
 
-def named_sizes(smaller: float, others: Sequence[float]) -> dict[str, float]:
-    """Parameters of the models for the depth-to-width rule, by name: the document's, `smaller` and `others`."""
-    paper = claims.paper_value
-    return {
-        "103.8T": paper(SIZE),
-        "96T": paper("flops2024.model.params"),
-        "50T": smaller,
-        "8 x 17T": paper("flops2024.moe.expert_model_params"),
-        **dict(zip(("GPT-3", "1T"), others, strict=True)),
-    }
+def _rule_shape(key: str) -> dict[str, float]:
+    """Layers and hidden size of the depth-to-width rule for the size of a claim."""
+    rule = scaling_laws.depth_and_width(claims.paper_value(key))
+    return {"layers": float(rule.layers), "hidden": float(rule.hidden)}
 
 
 def layout_values(cases: Cases) -> dict[str, float]:
@@ -87,7 +78,7 @@ def layout_values(cases: Cases) -> dict[str, float]:
     return specification.values_by_id({"model": dense, "memory": dense, "layout": dense, "moe": mixture})
 
 
-def sizing_readings(ours: Mapping[str, float], cases: Cases, machine: Sizing, shapes: pd.DataFrame) -> dict[str, str]:
+def sizing_readings(ours: Mapping[str, float], cases: Cases, machine: Sizing) -> dict[str, str]:
     """Claims whose verdict depends on how the text is read: what was read, and what the other readings give.
 
     Parameters
@@ -96,8 +87,6 @@ def sizing_readings(ours: Mapping[str, float], cases: Cases, machine: Sizing, sh
         Values of all claims.
     cases, machine
         As in `sizing_entries`.
-    shapes
-        The depth-to-width rule by model, for the sizes that the text names: 103.8T, which it chooses, and 96T.
 
     Returns
     -------
@@ -136,16 +125,14 @@ def sizing_readings(ours: Mapping[str, float], cases: Cases, machine: Sizing, sh
                 "what training state leaves of the printed total": {RESIDUAL: left},
             },
             "the rule's width at 103.8T": {
-                "the rule at 96T": {HIDDEN: shapes.hidden["96T"]},
+                "the rule at 96T": {HIDDEN: _rule_shape(MODEL_SIZE)["hidden"]},
                 "96T in 134 layers": {HIDDEN: float(dense.model.hidden)},
             },
         },
     )
 
 
-def sizing_reasons(
-    machine: Sizing, chosen_law: str, dense: TrainingCase, shapes: pd.DataFrame, width_multiple: int
-) -> dict[str, str]:
+def sizing_reasons(machine: Sizing, chosen_law: str, dense: TrainingCase, width_multiple: int) -> dict[str, str]:
     """Why a claim comes out as it does.
 
     Parameters
@@ -154,8 +141,6 @@ def sizing_reasons(
         As in `sizing_entries`.
     dense
         The dense model on the racks.
-    shapes
-        As in `sizing_readings`.
     width_multiple
         That divides a hidden size.
 
@@ -167,8 +152,8 @@ def sizing_reasons(
     model, one, memory_bytes = dense.model, dense.layer, dense.site.memory_bytes
     laws = [scaling_laws.scaling_law(chosen_law, reading) for reading in ("table", "printed")]
     after = [float(each.parameters_after(4 * year, flops)) / 1e12 for each in laws]
-    chosen = shapes.loc["103.8T"]
-    narrow = scaling_laws.whole_shape(paper("flops2024.model.params"), width_multiple, model.layers).hidden
+    layers = _rule_shape(SIZE)["layers"]
+    narrow = scaling_laws.whole_shape(paper(MODEL_SIZE), width_multiple, model.layers).hidden
     left = paper(f"{MEMORY}.total") - sum(one.state_bytes.values())
     needed = one.layer_state_bytes + one.activation_bytes
     least = np.ceil(needed / memory_bytes)
@@ -178,7 +163,7 @@ def sizing_reasons(
         SIZE: f"{float(laws[0].training_time(paper(SIZE), flops)) / day:,.1f} days at the dense rate give the printed "
         f"value, four years of 365 days {after[0]:.2f}e12 by least squares of the table and {after[1]:.2f}e12 by the "
         "printed exponent",
-        "flops2024.model.layers": f"the rule's {chosen.layers:.2f} rounds to {chosen.whole_layers:.0f}; 134 is nearest "
+        "flops2024.model.layers": f"the rule's {layers:.2f} rounds to {layers:.0f}; 134 is nearest "
         f"from {float(scaling_laws.parameters_at_depth(133.5)) / 1e12:.1f}e12 parameters up",
         HIDDEN: f"96e12 in {model.layers} layers, down to a multiple of {width_multiple}, have {narrow:,.0f}",
         RESIDUAL: f"{one.precision.state:g} B of every parameter leave {left / GB:.1f} GB of the printed total",

@@ -8,20 +8,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
+from railcore.engines.datacenter.training_case import TrainingCase
 from railcore.facts import catalog, claims
-from railcore.facts.units import Gbps
+from railcore.facts.units import Gbps, show
 from railcore.network.price_books import DEFAULT_BOOK
-from railcore.systems.datacenter.exposed import TrainingCase, least_wan_Bps
-from railcore.systems.datacenter.layouts import (
-    Layer,
-    Precision,
-    layout_summary,
-    model_layer,
-    rack_layout,
-    tensor_degree_memory,
-)
+from railcore.systems.datacenter.exposed import least_wan_Bps
+from railcore.systems.datacenter.layouts import Layer, Precision, model_layer, rack_layout
 from railcore.systems.datacenter.layouts import catalog_precision as precision_of
 from railcore.systems.datacenter.sizing import Site, Sizing, datacenter_site, datacenter_size
 from railcore.training.transformer import Transformer
@@ -120,10 +115,20 @@ def memory_chart_arguments(
     """
     machine = document_size(budget_usd, platform, "", price_book)
     where = document_site(int(machine.racks), platform, "", datacenters=datacenters)
+    plan = rack_layout(one, where, strict=False)
+    if plan.tensor:
+        trains = f"{plan.replicas_here:,.0f} replicas in each datacenter"
+    elif np.isnan(plan.device_bytes):
+        trains = "does not fit: a layer needs more memory than a rack has"
+    else:
+        trains = f"does not fit: {plan.layers * plan.datacenters:,.0f} racks needed"
+    degrees = np.array([t for t in range(1, where.rack_gpus + 1) if where.rack_gpus % t == 0])
+    parts = {"state_bytes": one.layer_state_bytes / degrees, "activation_bytes": one.activation_bytes / degrees}
+    power = show(float(np.max(machine.total_w)), "W", 3)
     return {
-        "data": tensor_degree_memory({model: one}, where.rack_gpus),
+        "data": pd.DataFrame({"model": model, "tensor": degrees, **parts, "bytes": sum(parts.values())}),
         "limit_bytes": where.memory_bytes,
-        "title": layout_summary(machine, rack_layout(one, where, strict=False)),
+        "title": f"{machine.racks:,.0f} racks, {machine.gpus:,.0f} GPUs, {power}; {trains}",
     }
 
 

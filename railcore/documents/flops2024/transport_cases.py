@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from railcore.documents.flops2024.specification import DOCUMENT, document_site, document_size
+from railcore.engines.datacenter.training_case import TrainingCase
 from railcore.engines.transport.cases import TransportCase, with_options
 from railcore.engines.transport.fabric import hop_latencies
 from railcore.engines.transport.studies import case_grid
 from railcore.facts import catalog
-from railcore.systems.datacenter.exposed import TrainingCase
 from railcore.systems.datacenter.layouts import catalog_precision
 from railcore.training import transformer
 

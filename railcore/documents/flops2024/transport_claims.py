@@ -12,9 +12,9 @@ import pandas as pd
 from railcore.documents.flops2024.specification import Cases
 from railcore.documents.flops2024.transport_cases import SPRAYED, pipeline_send_bytes
 from railcore.documents.readings import Entries, verdict_readings
+from railcore.engines.datacenter.training_case import TrainingCase
 from railcore.facts import claims
 from railcore.facts.units import number, show
-from railcore.systems.datacenter.exposed import TrainingCase
 
 FIG5 = {  # completion time of the last flow, by transport
     "optimum": "flops2024.fig5.fct_optimal",

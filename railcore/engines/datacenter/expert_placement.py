@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from railcore.engines.datacenter.training_case import TrainingCase
 from railcore.facts import checks
 from railcore.systems.datacenter import exposed
-from railcore.systems.datacenter.exposed import TrainingCase
 from railcore.systems.datacenter.layouts import Layer, Layout, model_layer, rack_layout
 from railcore.systems.datacenter.sizing import Site
 from railcore.training import collectives

@@ -24,7 +24,6 @@ from railcore.systems.datacenter.layouts import (
     Precision,
     catalog_precision,
     model_layer,
-    precision_for_format,
     rack_layout,
 )
 from railcore.systems.datacenter.sizing import Site, Sizing, datacenter_site, datacenter_size, narrowest_format
@@ -106,11 +105,12 @@ def models_by_budget(
     return pd.concat(tables, ignore_index=True)
 
 
-def columns_in_trillions(table: pd.DataFrame, *columns: str) -> pd.DataFrame:
-    """A table for people with some columns in trillions, which their names then say."""
-    return table.assign(**{each: table[each] / 1e12 for each in columns}).rename(
-        columns={each: f"{each} [trillion]" for each in columns}
-    )
+def precision_for_format(number_format: str) -> str:
+    """The catalog's first precision whose products are in a number format. Raises ValueError for another."""
+    for name in catalog.names("precisions"):
+        if catalog.item("precisions", name)["rate_format"] == number_format:
+            return name
+    raise ValueError(f"number_format is {number_format!r}: give a rate_format of the catalog's precisions")
 
 
 def layer_of_size(like: Transformer, bytes_of: Precision, parameters: np.ndarray) -> Layer:

@@ -27,7 +27,9 @@ from railcore.systems.datacenter.layouts import Layer, Layout
 from railcore.systems.datacenter.sizing import Site
 
 _BLAST_COLUMNS = ["part", "count", "failures_per_year", "repair_h", "events_per_day", "out_of_service"]
-_BLAST_COLUMNS += ["gpus", "groups", "replicas", "replica_gpus"]
+_BLAST_COLUMNS += ["gpus", "replicas"]
+_SPARES_SUFFICE = 0.999  # probability with which spare racks complete every layer
+_STALL_GOODPUT = 0.9  # that `longest_stall_s` leaves
 
 
 @dataclass(frozen=True)
@@ -90,14 +92,14 @@ def replica_grid(laid: Layout, tensor: int = 0) -> ReplicaGrid:
 
 
 def blast_radius(
-    job: ReplicaGrid, platform: str, radix: int = 64, planes: int = 1, leaf_layers: int = 1, rates: str = "value"
+    job: ReplicaGrid, platform: str, radix: int = 64, planes: int = 1, rates: str = "value"
 ) -> pd.DataFrame:
     """What one failed part of each kind stops, and how often; spare GPUs are not counted.
 
     The parts of `reliability.parts_at_risk` of a rail-optimized network that stop GPUs. A GPU stops its group, a group
     its replica. A host stops the groups of its GPUs, an HB switch its rack, which is taken to stand still until repair,
-    a leaf switch one GPU in each of radix / 2 racks. With several planes, links, transceivers and leaf switches take
-    bandwidth only and are not listed.
+    a leaf switch one GPU in each of radix / 2 racks of one layer. With several planes, links, transceivers and leaf
+    switches take bandwidth only and are not listed.
 
     Parameters
     ----------
@@ -107,15 +109,13 @@ def blast_radius(
         Of the catalog.
     radix, planes
         Of the scale-out network.
-    leaf_layers
-        Layers among the racks below a leaf: 1 where all hold the same one, up to radix / 2.
     rates
         "low", "value" or "high" of failure and repair.
 
     Returns
     -------
     Columns part (a kind of part), count, failures_per_year (of one), repair_h, events_per_day, out_of_service (share
-    u), gpus (that fail at once), groups, replicas (that stop), replica_gpus (theirs).
+    u), gpus (that fail at once), replicas (that stop, one for each of their groups).
 
     Raises
     ------
@@ -123,20 +123,17 @@ def blast_radius(
         For numbers out of range.
     """
     checks.whole("radix", radix, 2)
-    checks.whole("leaf_layers", leaf_layers, 1, radix // 2)
     fabric = rail_optimized(job.gpus, job.groups_per_rack * job.tensor, radix, planes=planes)
     parts = reliability.parts_at_risk(fabric, platform)
     table = reliability.expected_failures(parts, rates).join(parts["gpus_stopped"])
     table = table[table["gpus_stopped"] > 0].drop(columns="part").rename(columns={"kind": "part"}).set_index("part")
     table = table.rename(columns={"gpus_stopped": "gpus"})
-    table["groups"] = table["gpus"]
-    table.loc["host", "groups"] = job.groups_per_block(reliability.host_gpus(platform))
-    table.loc["HB switch", "groups"] = job.groups_per_rack
-    table["replicas"] = table["groups"] / np.where(table.index == "switch", leaf_layers, 1)
+    table["replicas"] = table["gpus"]
+    table.loc["host", "replicas"] = job.groups_per_block(reliability.host_gpus(platform))
+    table.loc["HB switch", "replicas"] = job.groups_per_rack
     down = table["failures_per_year"] * table["repair_h"] * hour / year
     table["events_per_day"] = table["count"] * table["failures_per_year"] * day / year
     table["out_of_service"] = down / (1 + down)
-    table["replica_gpus"] = table["replicas"] * job.tensor * job.layers
     return table.reset_index()[_BLAST_COLUMNS]
 
 
@@ -166,7 +163,7 @@ def share_of_paired_groups(blast: pd.DataFrame, job: ReplicaGrid, same_rail: boo
     n = job.racks * (1 if same_rail else job.groups_per_rack)
     wide = {"switch"} if same_rail else {"switch", "HB switch"}
     several = (blast["part"].isin(wide) & (blast["replicas"] > 1)).to_numpy()
-    each = blast["count"] * blast["groups"] / (job.replicas * job.layers)  # of a kind that a group depends on
+    each = blast["count"] * blast["replicas"] / (job.replicas * job.layers)  # of a kind that a group depends on
     alone = -np.expm1(np.sum(each[~several] * np.log1p(-blast["out_of_service"][~several])))
     out = binomial_probabilities(n, alone)
     for row, parts in zip(blast[several].itertuples(), each[several], strict=True):
@@ -323,8 +320,6 @@ def recovery_goodput(
     checkpoints: Mapping[str, float],
     iteration_s: float = 0.0,
     reload_s: float = 0.0,
-    probability: float = 0.999,
-    target: float = 0.9,
     **network: int,
 ) -> pd.DataFrame:
     """Goodput by way of recovery, at the catalog's low, middle and high rates, repair, restart and regrouping times.
@@ -339,7 +334,7 @@ def recovery_goodput(
     - leave the replica out until it is repaired;
     - pair groups anew (`share_of_paired_groups`);
     - keep spare GPUs in racks, with groups of one or two GPUs fewer, assumed to fit and to be slower in proportion;
-    - keep spare racks, so that every layer is complete with `probability`.
+    - keep spare racks, so that every layer is complete with a probability of 99.9%.
 
     Parameters
     ----------
@@ -351,24 +346,14 @@ def recovery_goodput(
         Time of an iteration [s].
     reload_s
         Loading of a spare's state, on top of c [s].
-    probability
-        That every layer is complete with spare racks.
-    target
-        Goodput that longest_stall_s leaves.
     **network
-        radix, planes, leaf_layers of `blast_radius`.
+        radix, planes of `blast_radius`.
 
     Returns
     -------
     Columns way, rates, interruption_s (M), in_use_share, working_share, stall_s (c), goodput, and longest_stall_s that
-    leaves the goodput `target`, M log(w / target), not a number where none does.
-
-    Raises
-    ------
-    ValueError
-        For a target or a probability that is no share.
+    leaves a goodput of 0.9, M log(w / 0.9), not a number where none does.
     """
-    checks.share("target", target, above_0=True, below_1=True)
     rows = []
     for rates in ("low", "value", "high"):
         job, times = replica_grid(laid), catalog.item("failure_rates", "job")
@@ -390,12 +375,12 @@ def recovery_goodput(
             other = blast_radius(less, platform, rates=rates, **network)
             for way, used, works in _spare_gpus(less, other):
                 rows.append((way, rates, mean_time_between_interruptions(other), used, works, regroup + reload_s))
-        for way, used in _spare_racks(job, blast, probability).items():
+        for way, used in _spare_racks(job, blast).items():
             rows.append((way, rates, m, used, 1.0, regroup + reload_s))
     columns = ["way", "rates", "interruption_s", "in_use_share", "working_share", "stall_s"]
     table = pd.DataFrame(rows, columns=columns)
     m, left = table["interruption_s"], table["in_use_share"] * table["working_share"]
-    longest = m * np.log(left / target)
+    longest = m * np.log(left / _STALL_GOODPUT)
     return table.assign(goodput=left * np.exp(-table["stall_s"] / m), longest_stall_s=longest.where(longest >= 0))
 
 
@@ -413,10 +398,10 @@ def _spare_gpus(job: ReplicaGrid, blast: pd.DataFrame) -> list[tuple[str, float,
     return [(name, used, works**job.layers), (f"{name}, and pair anew", used, paired)]
 
 
-def _spare_racks(job: ReplicaGrid, blast: pd.DataFrame, probability: float) -> dict[str, float]:
+def _spare_racks(job: ReplicaGrid, blast: pd.DataFrame) -> dict[str, float]:
     """Share of the racks in use, by way; the others stand in for those that fail."""
     parts = blast["count"] / job.all_racks * np.where(blast["part"] == "switch", blast["gpus"], 1)
     u = float(-np.expm1(np.sum(parts * np.log1p(-blast["out_of_service"]))))
     pools = {"each layer": (job.racks, job.layers), "a datacenter": (job.racks * job.layers, 1)}
-    spares = {name: spares_needed(racks, u, probability, n * job.datacenters) for name, (racks, n) in pools.items()}
+    spares = {name: spares_needed(racks, u, _SPARES_SUFFICE, n * job.datacenters) for name, (racks, n) in pools.items()}
     return {f"spare racks of {name}": racks / (racks + spares[name]) for name, (racks, _) in pools.items()}

@@ -16,26 +16,22 @@ from functools import cached_property, partial
 import numpy as np
 import pandas as pd
 
+from railcore.engines.datacenter.training_case import TrainingCase
 from railcore.facts import checks, units
-from railcore.systems.datacenter.exposed import LayerTimes, TrainingCase
+from railcore.systems.datacenter.exposed import LayerTimes
 from railcore.systems.datacenter.sizing import Site
 
 GRADIENT_EXCHANGE_STEPS = ("scale-up reduce", "scale-out reduce", "wide area", "scale-out gather", "scale-up gather")
 _NETWORK_LANES = ("scale-up", "scale-out", "wide area")
 _LANE_OF_STEP = (0, 1, 2, 1, 0)
-LINK_ORDERS = ("first come", "reduce first", "finish first")
 _ROUNDING = 1 + 1e-12  # events so close are at once: sums of the same times in another order differ in the last bit
-# Options of `timeline`, by what they assume, and the rule of overlap that they approach with many chunks and no delay.
-TIMELINE_ASSUMPTIONS: dict[str, tuple[dict, str]] = {
-    "all there at the start; the whole exchange ends with the backward pass": ({"due": 5}, "busiest network"),
-    "all there at the start; AllGathers under the next forward pass": ({"due": 3}, "gathers under forward"),
-    "all there at the start; delay and AllGathers under the next forward pass": ({"due": 2}, ""),
-    "as the backward pass goes on; AllGathers under the next forward pass": ({"due": 3, "spread": 1.0}, ""),
-    "as the backward pass goes on, links shared with T and P; AllGathers under the next forward pass": (
-        {"due": 3, "spread": 1.0, "shared": True},
-        "",
-    ),
-}
+TIMELINE_ASSUMPTIONS: tuple[dict, ...] = (  # options of `timeline` that no source decides
+    {"due": 5},  # gradients all there at the start; the whole exchange ends with the backward pass
+    {"due": 3},  # the same, AllGathers under the next forward pass
+    {"due": 2},  # the same, delay and AllGathers under the next forward pass
+    {"due": 3, "spread": 1.0},  # gradients as the backward pass goes on
+    {"due": 3, "spread": 1.0, "shared": True},  # the same, links shared with T and P
+)
 
 
 @dataclass(frozen=True)
@@ -92,7 +88,6 @@ def timeline(
     chunks: int = 16,
     spread: float = 0.0,
     due: int = 3,
-    order: str = "reduce first",
     shared: bool = False,
 ) -> Timeline:
     """The pipelined exchange of one micro-batch's gradients as timed events, one device in steady state.
@@ -112,8 +107,6 @@ def timeline(
     due
         Last step that must end before the next forward pass: 5 for all, 3 for the reductions, 2 where the delay may
         pass under it as well.
-    order
-        Which waiting step a free link takes: the first that came, reductions before gathers, or the reverse.
     shared
         Tensor and pipeline traffic stops the exchange on its network while it lasts.
 
@@ -129,7 +122,6 @@ def timeline(
     chunks = int(checks.whole("chunks", chunks))
     checks.share("spread", spread)
     checks.one_of("due", due, (2, 3, 5))
-    checks.one_of("order", order, LINK_ORDERS)
     if np.any(times.experts_s):
         raise ValueError(f"times.experts_s is {times.experts_s!r}: give times of experts in the tensor group")
     work, delay_s = _busy_and_delay_s(times, site)
@@ -137,11 +129,11 @@ def timeline(
     backward_end = passes[-1][3]
     (start, middle), (_, end) = ((a, b) for _, event, a, b in passes if event == "backward")
     ready = np.interp(spread * np.arange(1, chunks + 1) / chunks, (0, 0.5, 1), (start, middle, end))
-    done = _served(ready, np.asarray(work) / chunks, delay_s, order, _stops(passes, shared))
+    done = _served(ready, np.asarray(work) / chunks, delay_s, _stops(passes, shared))
     due_s = max(end + delay_s * (step == 2) for _, step, _, end in done if step < due)
     following = _passes(times, max(backward_end, due_s))[:5]
     if shared:  # the next pass cannot start before what is due has ended, so that its traffic moves nothing of that
-        done = _served(ready, np.asarray(work) / chunks, delay_s, order, _stops([*passes, *following], shared))
+        done = _served(ready, np.asarray(work) / chunks, delay_s, _stops([*passes, *following], shared))
     return Timeline(
         passes=[*passes, *following],
         steps=done,
@@ -171,23 +163,6 @@ def titled_timelines(cases: Mapping[str, TrainingCase], **options) -> dict[str, 
     return found
 
 
-def exposed_by_assumption(cases: Mapping[str, TrainingCase], chunks: int = 256) -> pd.DataFrame:
-    """The exchange that is exposed under each of `TIMELINE_ASSUMPTIONS`, beside the rule that ignores delay and chunks.
-
-    Columns model, reading, exchange_exposed_s, exposed_share, rule, exposed_by_rule_s (empty where no rule has it).
-    """
-    rows = []
-    for model, case in cases.items():
-        times = case.times
-        for name, (options, rule) in TIMELINE_ASSUMPTIONS.items():
-            seen = timeline(times, case.site, chunks, **options)
-            by_rule = float(times.gradients_s(rule)) if rule else np.nan
-            rows.append((model, name, seen.exchange_s, seen.share, rule or "none", by_rule))
-    return pd.DataFrame(
-        rows, columns=["model", "reading", "exchange_exposed_s", "exposed_share", "rule", "exposed_by_rule_s"]
-    )
-
-
 def _passes(times: LayerTimes, start: float) -> list[tuple[str, str, float, float]]:
     """Lane, event, start and end of a forward pass (five events) and a backward pass; networks wait for computes."""
     found = []
@@ -204,8 +179,11 @@ def _stops(passes: list, shared: bool) -> list[list[tuple[float, float]]]:
     return [[(a, b) for lane, _, a, b in passes if shared and lane == network] for network in _NETWORK_LANES]
 
 
-def _served(ready, work, delay_s: float, order: str, stops: list) -> list[tuple[int, int, float, float]]:
-    """Chunk, step, start and end of every step, on links that serve one at a time and finish what they began."""
+def _served(ready, work, delay_s: float, stops: list) -> list[tuple[int, int, float, float]]:
+    """Chunk, step, start and end of every step, on links that serve one at a time and finish what they began.
+
+    A free link takes reductions before gathers.
+    """
     coming = [(float(at), chunk, 0) for chunk, at in enumerate(ready)]
     heapq.heapify(coming)
     waiting: list[list] = [[] for _ in _NETWORK_LANES]
@@ -216,11 +194,10 @@ def _served(ready, work, delay_s: float, order: str, stops: list) -> list[tuple[
         while coming and coming[0][0] <= soon:
             _, chunk, step = heapq.heappop(coming)
             if step < len(work):
-                urgency = {"first come": now, "reduce first": step, "finish first": -step}[order]
-                heapq.heappush(waiting[_LANE_OF_STEP[step]], (urgency, now, chunk, step))
+                heapq.heappush(waiting[_LANE_OF_STEP[step]], (step, now, chunk))
         for network, queue in enumerate(waiting):
             if queue and free[network] <= soon:
-                *_, chunk, step = heapq.heappop(queue)
+                step, _, chunk = heapq.heappop(queue)
                 end = _end(now, work[step], stops[network])
                 free[network] = end
                 done.append((chunk, step, now, end))

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.engines.siting import eia
+from railcore.engines.siting.cities import cities
 from railcore.facts import checks
 from railcore.facts.arguments import Quantity, checked
 from railcore.facts.catalog import UnknownName
@@ -15,7 +16,7 @@ from railcore.facts.globe import great_circle_distance, unit_vectors
 from railcore.facts.units import counted, km, number
 from railcore.systems.siting.candidates import Candidates, candidate_centres, candidates
 from railcore.systems.siting.geometry import within_radius
-from railcore.systems.siting.grid import PowerGrid, cities
+from railcore.systems.siting.grid import PowerGrid
 
 Point = tuple[float, float]  # latitude and longitude [degrees]
 _MOST_LISTED = 8  # names that a refusal lists

@@ -8,7 +8,6 @@ Source: flops2024, section 2 and Table 1 (no equation number).
 
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,8 +18,9 @@ from railcore.facts import catalog, checks, files, units
 MAX_PARTS = 12
 _TOTALS = ("demand", "net_generation")
 _SIGMA_PER_MAD = 1.4826  # of a normal distribution over its median absolute deviation
+_LEAST_SPREADS, _LEAST_SHARE = 8.0, 0.25  # of the usual scatter, and of the level, that a spike is off
+_DAY = 24  # hours
 _HOUR = np.timedelta64(1, "h")
-_CLEANINGS = ("screened", "clean", "adjusted")  # by our rule, by the publisher of a file, by EIA
 
 
 @cache
@@ -68,75 +68,26 @@ def authority_caps(codes: Iterable[str]) -> dict[str, float]:
     return {code: max(float(bounds[code]), 0.0) for code in asked if code in bounds}
 
 
-def disposable_power(
-    series: pd.DataFrame, start: str = "", end: str = "", clean: str = "screened", **rule: float
-) -> pd.DataFrame:
-    """Disposable power of each authority over a window, as reported and without spikes, largest clean value first.
+def disposable_power(series: pd.DataFrame) -> pd.DataFrame:
+    """Disposable power of each authority, as reported and without spikes, largest clean value first.
 
-    D = max G - max L [W], the two maxima each in its own hour.
-
-    Parameters
-    ----------
-    series
-        As `eia.balance_series` gives it; generation and demand may be on different rows (pandas.concat).
-    start, end
-        Dates such as "2022-10-08": hours between the two midnights (UTC), by default all.
-    clean
-        "screened" removes spikes by `screen_spikes`. "clean" and "adjusted" take the publisher's columns, and remove
-        spikes of generation by our rule where the publisher cleans demand alone.
-    rule
-        Parameters of `expected_values`.
-
-    Returns
-    -------
-    Columns authority; for kind raw and clean generation_<kind>_w, generation_<kind>_at, demand_<kind>_w,
-    demand_<kind>_at, disposable_<kind>_w; generation_spikes, demand_spikes: hours in the window that `screen_spikes`
-    removes. NaN where there are no values.
-
-    Raises
-    ------
-    ValueError
-        For missing columns, an unknown kind of cleaning and a window without hours.
+    D = max G - max L [W], the two maxima each in its own hour. series: as `eia.balance_series` gives it; generation and
+    demand may be on different rows (pandas.concat). Spikes are those of `screen_spikes`.
+    Columns authority; for kind raw and clean generation_<kind>_w, demand_<kind>_w, disposable_<kind>_w;
+    generation_spikes, demand_spikes: hours that are removed. NaN where there are no values.
+    Raises ValueError for missing columns.
     """
-    checks.one_of("clean", clean, _CLEANINGS)
-    _known_columns(series, ("demand_w", "net_generation_w", *([] if clean == "screened" else [f"demand_{clean}_w"])))
-    kept = _between(screen_spikes(series, **rule), start, end).astype({"authority": str})
-    kept = kept.sort_values("hour_utc", kind="stable", ignore_index=True)
-    published = f"net_generation_{clean}_w"
-    of = {
-        "generation_raw": "net_generation_w",
-        "generation_clean": published if published in kept else "net_generation_screened_w",
-        "demand_raw": "demand_w",
-        "demand_clean": f"demand_{clean}_w",
-    }
-    by = kept.groupby("authority")
-    result = pd.DataFrame(index=pd.Index(sorted(by.groups), name="authority"))
-    for name, column in of.items():
-        given = kept[kept[column].notna()]
-        rows = given.loc[given.groupby("authority")[column].idxmax()].set_index("authority")
-        result[f"{name}_w"], result[f"{name}_at"] = rows[column], rows["hour_utc"]
-    for kind in ("raw", "clean"):
+    _known_columns(series, ("demand_w", "net_generation_w"))
+    by = screen_spikes(series).astype({"authority": str}).groupby("authority")
+    result = pd.DataFrame()
+    for kind, ending in (("raw", ""), ("clean", "_screened")):
+        for name, column in (("generation", "net_generation"), ("demand", "demand")):
+            result[f"{name}_{kind}_w"] = by[f"{column}{ending}_w"].max()
         result[f"disposable_{kind}_w"] = result[f"generation_{kind}_w"] - result[f"demand_{kind}_w"]
     result["generation_spikes"] = by["net_generation_spike"].sum()
     result["demand_spikes"] = by["demand_spike"].sum()
     order = result.reset_index().sort_values(["disposable_clean_w", "authority"], ascending=[False, True])
     return order.reset_index(drop=True)
-
-
-def _between(series: pd.DataFrame, start: str, end: str) -> pd.DataFrame:
-    """Rows whose hour (which ends at hour_utc) lies after start and not after end."""
-    mask = np.ones(len(series), bool)
-    for name, text, after in (("start", start, True), ("end", end, False)):
-        if not text:
-            continue
-        when = pd.to_datetime(text, errors="coerce")
-        if pd.isna(when) or when.tzinfo:
-            raise ValueError(f"{name} is {text!r}: give a date such as 2022-10-08, without a zone")
-        mask &= (series["hour_utc"] > when) == after
-    if not mask.any():
-        span = f"{series['hour_utc'].min()} to {series['hour_utc'].max()}"
-        raise ValueError(f"start {start!r} and end {end!r} leave no hour of {span}: give a window inside it")
-    return series[mask]
 
 
 def feeders_of_parts(disposable_w: Mapping[str, float], demand_w: float, most: int = 4) -> pd.DataFrame:
@@ -160,51 +111,24 @@ def feeders_of_parts(disposable_w: Mapping[str, float], demand_w: float, most: i
     return pd.DataFrame(rows)
 
 
-def expected_values(
-    values: np.ndarray,
-    spreads: float = 8.0,
-    floor: float = 0.25,
-    level_hours: int = 24,
-    profile_days: int = 7,
-    spread_hours: int = 168,
-) -> tuple[np.ndarray, np.ndarray]:
+def expected_values(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """What each hour of consecutive hourly values should be, and how far it may be off.
 
-    m = median of x over t -+ level_hours, h = median of x / m over the same hour of day of t -+ profile_days,
-    e = m h; s = 1.4826 times the median of |x - e| over t -+ spread_hours, limit = max(spreads s, floor |m|).
+    m = median of x over a day to either side, h = median of x / m over the same hour of the week to either side,
+    e = m h; s = 1.4826 times the median of |x - e| over a week to either side, limit = max(8 s, |m| / 4).
     The rule and its numbers are ours: an hour must be both far outside the usual scatter and a large part of the level.
 
-    Parameters
-    ----------
-    values
-        x, shape (hours,); NaN is missing and bridged by a straight line. At both ends the series is
-        mirrored.
-    spreads, floor
-        Factors of s and of |m| in the limit.
-    level_hours, profile_days, spread_hours
-        Reach of the medians to either side [hours, days, hours].
-
-    Returns
-    -------
-    e and limit, in the shape of values.
-
-    Raises
-    ------
-    ValueError
-        For numbers that are not above 0.
+    values: x, shape (hours,); NaN is missing and bridged by a straight line. At both ends the series is mirrored.
+    Gives e and limit, in the shape of values.
     """
-    checks.positive("spreads", spreads)
-    checks.positive("floor", floor)
-    for name, reach in (("level_hours", level_hours), ("profile_days", profile_days), ("spread_hours", spread_hours)):
-        checks.whole(name, reach)
     x = _bridged(np.asarray(values, float))
-    m = _median(x, level_hours)
+    m = _median(x, _DAY)
     part = np.divide(x, m, out=np.ones_like(x), where=m != 0)
-    days = np.pad(part, (0, -len(x) % 24), constant_values=1.0).reshape(-1, 24)
-    h = np.stack([_median(column, profile_days) for column in days.T], axis=1).ravel()[: len(x)]
+    days = np.pad(part, (0, -len(x) % _DAY), constant_values=1.0).reshape(-1, _DAY)
+    h = np.stack([_median(column, 7) for column in days.T], axis=1).ravel()[: len(x)]
     e = m * h
-    s = _SIGMA_PER_MAD * _median(np.abs(x - e), spread_hours)
-    return e, np.maximum(spreads * s, floor * np.abs(m))
+    s = _SIGMA_PER_MAD * _median(np.abs(x - e), 7 * _DAY)
+    return e, np.maximum(_LEAST_SPREADS * s, _LEAST_SHARE * np.abs(m))
 
 
 def _bridged(values: np.ndarray) -> np.ndarray:
@@ -219,11 +143,11 @@ def _median(values: np.ndarray, reach: int) -> np.ndarray:
     return median_filter(np.ascontiguousarray(values), 2 * reach + 1, mode="mirror")
 
 
-def _flags(series: pd.DataFrame, column: str, **rule: Any) -> np.ndarray:
+def _flags(series: pd.DataFrame, column: str) -> np.ndarray:
     """True where a row of a long series is a reporting spike: |x - e| > limit, with e and limit of `expected_values`.
 
-    Absent hours are missing; all rows of a repeated hour are judged; NaN is no spike. An error that lasts longer than
-    level_hours moves the level with it and is not found.
+    Absent hours are missing; all rows of a repeated hour are judged; NaN is no spike. An error that lasts longer than a
+    day moves the level with it and is not found.
     """
     category = series["authority"].astype("category").cat
     code, hours = category.codes.to_numpy(), series["hour_utc"].to_numpy("datetime64[h]")
@@ -232,7 +156,7 @@ def _flags(series: pd.DataFrame, column: str, **rule: Any) -> np.ndarray:
     there = np.flatnonzero(np.isfinite(values))
     matrix = np.full((len(category.categories), at.max() + 1), np.nan)
     matrix[code[there], at[there]] = values[there]
-    e, limit = np.stack([expected_values(row, **rule) for row in matrix], axis=1)
+    e, limit = np.stack([expected_values(row) for row in matrix], axis=1)
     off = np.abs(np.where(np.isfinite(values), values, np.inf) - e[code, at])
     return np.isfinite(values) & (off > limit[code, at])
 
@@ -246,31 +170,30 @@ def _known_columns(series: pd.DataFrame, names: tuple[str, ...]) -> None:
         raise ValueError("series has no rows: give one or more hours")
 
 
-def screen_spikes(series: pd.DataFrame, **rule: Any) -> pd.DataFrame:
+def screen_spikes(series: pd.DataFrame) -> pd.DataFrame:
     """The series with demand_spike (True or False) and demand_screened_w (NaN at a spike), and so for net_generation.
 
-    rule: parameters of `expected_values`. The screened columns are ours; demand_clean_w and demand_adjusted_w are the
-    publisher's, where a file has them. Raises ValueError for a series without authority, hour_utc and either total.
+    Raises ValueError for a series without authority, hour_utc and either total.
     """
     present = [name for name in _TOTALS if f"{name}_w" in series]
     _known_columns(series, ("authority", "hour_utc", *(() if present else ("demand_w",))))
     added = {}
     for name in present:
-        added[f"{name}_spike"] = _flags(series, f"{name}_w", **rule)
+        added[f"{name}_spike"] = _flags(series, f"{name}_w")
         added[f"{name}_screened_w"] = series[f"{name}_w"].where(~added[f"{name}_spike"])
     return series.assign(**added)
 
 
-def data_quality(series: pd.DataFrame, column: str = "demand_w", **rule: Any) -> pd.DataFrame:
-    """What a column of a long series lacks, one row for each authority.
+def data_quality(series: pd.DataFrame) -> pd.DataFrame:
+    """What the demand of a long series lacks, one row for each authority.
 
     Columns authority; hours with a value; first, last: hour in the series; missing: hours between them that are absent
     or blank; duplicated: rows with a value beyond the first of an hour; differing: hours whose rows disagree; spikes:
-    rows that `screen_spikes` marks. rule: parameters of `expected_values`. Raises ValueError for an unknown column.
+    rows that `screen_spikes` marks. Raises ValueError for a missing column.
     """
-    _known_columns(series, ("authority", "hour_utc", column))
+    _known_columns(series, ("authority", "hour_utc", "demand_w"))
     keys = ["authority", "hour_utc"]
-    table = series[keys].assign(value=series[column], spike=_flags(series, column, **rule))
+    table = series[keys].assign(value=series["demand_w"], spike=_flags(series, "demand_w"))
     each = table.groupby(keys, observed=True)["value"].agg(["count", "min", "max"])
     each["hours"] = each["count"] > 0
     each["duplicated"] = each["count"] - each["hours"]

@@ -309,16 +309,13 @@ _HOUR_COLUMNS = {
     "demand_w": ("Demand (MW)",),
     "net_generation_w": ("Net Generation (MW)",),
 }
-_TOTAL_NAMES = {"demand": "demand", "net generation": "net_generation", "total interchange": "interchange"}
 _HOUR_FORMATS = ("%m/%d/%Y %I:%M:%S %p", "%m/%d/%Y %H:%M", "ISO8601")  # of an hour; the six-month files write the first
 
 
 def balance_series(*paths: str | Path) -> pd.DataFrame:
     """Hours of EIA-930's six-month BALANCE files (CSV), one row as each file has it, none dropped.
 
-    Columns: authority, hour_utc (end of the hour), demand_w, net_generation_w as reported; where the files have them
-    interchange_w, the same with _imputed and _adjusted before _w (EIA's own repairs), and net generation by source
-    (coal_w, ..., storage_w), sources of one fuel added.
+    Columns: authority, hour_utc (end of the hour), demand_w, net_generation_w as reported.
     Raises ValueError naming the file, the column, what was expected and the remedy.
     """
     if not paths:
@@ -334,16 +331,13 @@ def _balance_table(path: Path) -> pd.DataFrame:
     try:
         names = list(pd.read_csv(path, nrows=0).columns)
         here = find_columns(names, _HOUR_COLUMNS, where)
-        parts = _source_columns(names, where)
-        chosen = [here["authority"], here["hour_utc"], *(name for own in parts.values() for name in own)]
-        read = pd.read_csv(path, usecols=chosen, thousands=",", keep_default_na=False, na_values=[""], low_memory=False)
+        read = pd.read_csv(
+            path, usecols=list(here.values()), thousands=",", keep_default_na=False, na_values=[""], low_memory=False
+        )
     except (UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise ValueError(f"{where}: cannot be read as CSV ({error}): give a BALANCE file of EIA-930") from None
     check_has_rows(read, where)
-    values = {
-        name: pd.concat([as_numbers(read, each, where) for each in own], axis=1).sum(axis=1, min_count=1) * units.MW
-        for name, own in parts.items()
-    }
+    values = {name: as_numbers(read, here[name], where) * units.MW for name in ("demand_w", "net_generation_w")}
     code = read[here["authority"]].astype("category")
     if code.isna().any():
         raise ValueError(f"{where}: column {here['authority']!r} has blank cells: give a code in every row")
@@ -351,25 +345,6 @@ def _balance_table(path: Path) -> pd.DataFrame:
     check_authorities(code.cat.categories, f"{where}, column {here['authority']!r}")
     hours = _utc_hours(read[here["hour_utc"]], where, here["hour_utc"])
     return pd.DataFrame({"authority": code, "hour_utc": hours, **values})
-
-
-def _source_columns(names: list[str], where: str) -> dict[str, list[str]]:
-    """Columns of the file that make up each of ours, in the file's order."""
-    sources = {plain_name(source): fuel for source, fuel in code_meanings("hourly source").items()}
-    parts: dict[str, list[str]] = {}
-    for name in names:
-        stem, of = split_unit(name)
-        match = re.fullmatch(r"(.*?)(?: \((imputed|adjusted)\))?", stem)
-        base, ending = (match[1], match[2]) if match else (stem, None)
-        source = base.removeprefix("net generation from ")
-        if source != base and source not in sources:
-            raise ValueError(f"{where}: column {name!r} is of an unknown source: add it to data/grid/eia_codes.csv")
-        ours = _TOTAL_NAMES.get(base) or (sources.get(source) if source != base else None)
-        if ours and of != "mw":
-            raise ValueError(f"{where}: column {name!r} is in {of or 'no unit'}, expected MW: convert it and rename it")
-        if ours:
-            parts.setdefault(f"{ours}_{ending}_w" if ending else f"{ours}_w", []).append(name)
-    return parts
 
 
 def _utc_hours(given: pd.Series, where: str, column: object) -> np.ndarray:

@@ -14,13 +14,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from railcore.engines.datacenter.training_case import TrainingCase, tokens_per_micro_batch
+from railcore.engines.siting.distances import Located, diameter_m, fibre_delays_s
+from railcore.engines.siting.sitings import Sitings, shares_or_nan, siting_indices
 from railcore.facts import catalog
 from railcore.systems.datacenter import exposed
-from railcore.systems.datacenter.exposed import TrainingCase
 from railcore.systems.datacenter.layouts import Layer, Layout, catalog_precision
 from railcore.systems.datacenter.sizing import Site
-from railcore.systems.siting.geometry import Located, diameter_m, fibre_delays_s
-from railcore.systems.siting.placement import Sitings, shares_or_nan, siting_indices
 from railcore.training.transformer import Transformer, catalog_model
 
 
@@ -57,13 +57,10 @@ def training_cases(
 
 def multisite_times(
     cases: Mapping[str, TrainingCase],
-    datacenters: ArrayLike,
     one_way_delay_s: ArrayLike,
-    wan_Bps: ArrayLike | None = None,
-    rack_shares: Sequence[Sequence[float] | np.ndarray] | None = None,
-    micro_batches: int = 1,
+    rack_shares: Sequence[np.ndarray],
 ) -> pd.DataFrame:
-    """Times of every case in k datacenters with a delay between them.
+    """Times of every case in k places with a delay between them.
 
     A place holds a layer on y = floor(share x racks / L) racks. The place with the fewest racks sets x3, the one with
     the most the scale-out network's steps.
@@ -72,47 +69,37 @@ def multisite_times(
     ----------
     cases
         Models on machines, by name.
-    datacenters, one_way_delay_s, wan_Bps
-        Number of places, delay between two [s] and wide-area capacity of a GPU [bytes/s], by default the case's: arrays
-        that broadcast, a row for each element.
+    one_way_delay_s
+        Delay between two places [s], for each row.
     rack_shares
-        Share of the racks of every place, for each row; even by default.
-    micro_batches
-        m, of an iteration.
+        Share of the racks of every place, k of them, for each row.
 
     Returns
     -------
-    Columns model, datacenters, one_way_delay_s, wan_Bps; racks_per_layer (of all places); exposed_share; wide_area_s:
-    x3; unhidden_s: (x3 - B)+; time_s: of a layer in steady state, m (F + B) + what is exposed; iteration_s: of the
-    whole, filled and drained, as `exposed.pipelined_iteration`; tokens of that; slowdown: time_s / tokens over that of
-    one datacenter with all the racks; least_wan_Bps: of a GPU, at which B hides x3, infinite where delay alone is
-    longer, and least_site_Bps, fibre_pairs: of all GPUs of a place; hidden_m: greatest distance at which B
-    hides x3 at wan_Bps, infinite for one place, NaN where no distance is. All NaN where a place holds no replica.
+    Columns model, datacenters (k), one_way_delay_s, wan_Bps; racks_per_layer (of all places); exposed_share;
+    wide_area_s: x3; unhidden_s: (x3 - B)+; time_s: of a layer in steady state with one micro-batch, F + B + what is
+    exposed; iteration_s: of the whole, filled and drained, as `training_case.pipelined_iteration`; tokens of that;
+    slowdown: time_s / tokens over that of one datacenter with all the racks; least_wan_Bps: of a GPU, at which B hides
+    x3, infinite where delay alone is longer, and least_site_Bps, fibre_pairs: of all GPUs of a place; hidden_m:
+    greatest distance at which B hides x3 at wan_Bps, infinite for one place, NaN where no distance is. All NaN where a
+    place holds no replica.
 
     References
     ----------
     flops2024, sections 4.1 and 6, Fig. 3c; unequal shares are ours.
     """
-    parts = []
+    k, parts = np.array([len(row) for row in rack_shares]), []
+    delay = np.where(k > 1, one_way_delay_s, 0.0)
     for name, case in cases.items():
-        capacity = case.site.wan_Bps if wan_Bps is None else wan_Bps
-        k, delay, c = (np.ravel(each) for each in np.broadcast_arrays(datacenters, one_way_delay_s, capacity))
-        even = case.changed(site={"datacenters": k, "one_way_delay_s": np.where(k > 1, delay, 0.0), "wan_Bps": c})
-        keys = {"model": name, "datacenters": k, "one_way_delay_s": even.site.one_way_delay_s, "wan_Bps": c}
-        parts.append(pd.DataFrame(keys | _times(even, _racks_per_layer(case, k, rack_shares), micro_batches)))
+        even = case.changed(site={"datacenters": k, "one_way_delay_s": delay})
+        keys = {"model": name, "datacenters": k, "one_way_delay_s": delay, "wan_Bps": case.site.wan_Bps}
+        parts.append(pd.DataFrame(keys | _times(even, _racks_per_layer(case, rack_shares))))
     return pd.concat(parts, ignore_index=True)
 
 
-def _racks_per_layer(
-    case: TrainingCase, k: np.ndarray, rack_shares: Sequence[Sequence[float] | np.ndarray] | None
-) -> tuple[np.ndarray, ...]:
+def _racks_per_layer(case: TrainingCase, rack_shares: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
     """Racks that hold a layer in the smallest and in the largest place and in all, shape (rows,)."""
-    if rack_shares is None:
-        rack_shares = [np.full(int(count), 1 / count) for count in k]
-    rows = [np.asarray(row) for row in rack_shares]
-    if [len(row) for row in rows] != list(k):
-        raise ValueError(f"rack_shares has {[len(row) for row in rows]} places: give one share for each of {list(k)}")
-    held = [np.floor(row * case.site.racks / np.ceil(case.layer.layers) * (1 + 1e-12)) for row in rows]
+    held = [np.floor(row * case.site.racks / np.ceil(case.layer.layers) * (1 + 1e-12)) for row in rack_shares]
     return tuple(np.array([of(row) for row in held]) for of in (np.min, np.max, np.sum))
 
 
@@ -123,25 +110,25 @@ def _with_racks(case: TrainingCase, y: np.ndarray) -> tuple[Layout, exposed.Laye
     return here.layout, here.times
 
 
-def _times(case: TrainingCase, racks: tuple[np.ndarray, ...], m: int) -> dict[str, Any]:
+def _times(case: TrainingCase, racks: tuple[np.ndarray, ...]) -> dict[str, Any]:
     """Columns of `multisite_times` that are computed."""
     least, most, every = racks
     (laid, t), (_, largest) = _with_racks(case, least), _with_racks(case, most)
     x = t.steps_s
     t = replace(t, steps_s=(x[0], largest.steps_s[1], x[2], largest.steps_s[3], x[4]))
-    time_s = t.steady_s(case.rule, m)
-    done = m * exposed.tokens_per_micro_batch(case.layer, laid) * every / (laid.racks_per_layer_here * laid.datacenters)
+    time_s = t.steady_s(case.rule)
+    done = tokens_per_micro_batch(case.layer, laid) * every / (laid.racks_per_layer_here * laid.datacenters)
     needed = exposed.least_wan_Bps(case.layer, laid, case.site, t.backward_s)
     hidden_s = longest_hidden_delay_s(case.layer, laid, case.site, t.backward_s)
     columns = {
         "racks_per_layer": every,
-        "exposed_share": t.share(case.rule, m),
+        "exposed_share": t.share(case.rule),
         "wide_area_s": t.steps_s[2],
         "unhidden_s": np.maximum(t.steps_s[2] - t.backward_s, 0),
         "time_s": time_s,
         "iteration_s": time_s + (laid.layers - 1) * (t.forward_s + t.backward_s + 2 * t.waits_s),
         "tokens": done,
-        "slowdown": time_s / np.where(done > 0, done, np.nan) / _seconds_per_token_alone(case, m),
+        "slowdown": time_s / np.where(done > 0, done, np.nan) / _seconds_per_token_alone(case),
         "least_wan_Bps": needed,
         "least_site_Bps": needed * laid.gpus_here,
         "fibre_pairs": np.ceil(needed * laid.gpus_here / catalog.item("wide_area", "fibre pair")["capacity"]),
@@ -150,12 +137,12 @@ def _times(case: TrainingCase, racks: tuple[np.ndarray, ...], m: int) -> dict[st
     return {name: np.where(least >= 1, value, np.nan) for name, value in columns.items()}
 
 
-def _seconds_per_token_alone(case: TrainingCase, m: int) -> float:
+def _seconds_per_token_alone(case: TrainingCase) -> float:
     """Time of a token of a layer in one datacenter with all the racks [s], NaN where they hold no replica."""
     if case.site.racks < np.ceil(case.layer.layers):
         return np.nan
     one = case.changed(site={"datacenters": 1, "one_way_delay_s": 0.0, "wan_Bps": 1.0})
-    return float(one.times.steady_s(one.rule, m) / (m * exposed.tokens_per_micro_batch(one.layer, one.layout)))
+    return float(one.times.steady_s(one.rule) / tokens_per_micro_batch(one.layer, one.layout))
 
 
 def longest_hidden_delay_s(layer: Layer, laid: Layout, site: Site, hidden_s: Any) -> Any:
@@ -211,7 +198,7 @@ def training_by_siting(
     Returns
     -------
     A row for each siting and model: siting, meets (powers sum to the demand), power_w, spare_w (over the demand),
-    least_share (of `placement.even_shares`; 1 / k where powers allow an even split), longest_m, delay_low_s and
+    least_share (of `sitings.even_shares`; 1 / k where powers allow an even split), longest_m, delay_low_s and
     delay_high_s (of the route factor's bounds), those of `multisite_times`, best (most spare power of the sitings that
     meet the demand and are within the tolerance of the least slowdown), pareto (no other is ahead in spare power or
     slowdown and not behind in the other). Columns of training are NaN where the demand is not met.
@@ -219,7 +206,7 @@ def training_by_siting(
     Raises
     ------
     ValueError
-        As in `placement.siting_indices`.
+        As in `sitings.siting_indices`.
     """
     power, rows, rack_shares = np.asarray(power_w, float), [], []
     for name, at in siting_indices(places, power, sitings).items():
@@ -229,8 +216,7 @@ def training_by_siting(
     table = pd.DataFrame(rows, columns="siting meets power_w spare_w least_share longest_m".split())
     delay = fibre_delays_s(table["longest_m"])
     table = table.assign(delay_low_s=delay["low"], delay_high_s=delay["high"])
-    places_of_each = [len(each) for each in rack_shares]
-    added = multisite_times(cases, places_of_each, delay["middle"], rack_shares=rack_shares)
+    added = multisite_times(cases, delay["middle"], rack_shares)
     whole = pd.concat([pd.concat([table] * len(cases), ignore_index=True), added], axis=1)
     marks = [_best_and_pareto(of_one, tolerance) for _, of_one in whole.groupby("model", sort=False)]
     return whole.join(pd.concat(marks))

@@ -11,10 +11,11 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
+from railcore.engines.siting.distances import diameter_m, index_pairs, pair_distances_m
 from railcore.engines.siting.split_problem import SiteOptions, SplitConstraints, pairs_within
 from railcore.facts.globe import unit_vectors
 from railcore.facts.units import MW
-from railcore.systems.siting.geometry import diameter_m, index_pairs, pair_distances_m, within_radius
+from railcore.systems.siting.geometry import within_radius
 
 Bits = int  # a set of candidates: bit i for candidate i
 Weighed = tuple[float, list[int]]  # usable power of a clique [W], and the clique

@@ -23,16 +23,17 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.engines.siting.areas import Area
+from railcore.engines.siting.cities import nearest_city
+from railcore.engines.siting.distances import diameter_m, distance_to_place, index_pairs, pairwise_links
 from railcore.engines.siting.search import nearest_places, strongest_places
+from railcore.engines.siting.sitings import Places
 from railcore.engines.siting.split_problem import OBJECTIVES, SiteOptions, SplitTerms, site_options, undominated_sites
 from railcore.facts import units
 from railcore.facts.arguments import Quantity, checked
 from railcore.facts.catalog import UnknownName
 from railcore.facts.units import GW, km
 from railcore.systems.siting.candidates import Candidates
-from railcore.systems.siting.geometry import diameter_m, distance_to_place, index_pairs, pairwise_links
-from railcore.systems.siting.grid import PowerGrid, nearest_city
-from railcore.systems.siting.placement import Places
+from railcore.systems.siting.grid import PowerGrid
 from railcore.systems.siting.supply import AFTER_LOAD, IGNORED_BY_ALL, RULES, demand_warnings
 
 
@@ -200,7 +201,7 @@ class FoundPlaces:
     split: which of them, as `Split`.
     places: one row each with name (nearest city), latitude, longitude, authority, radius_m, power_w (that it carries),
         usable_w (that it could).
-    ways: one row for every two, as `geometry.pairwise_links`, with name and name_to.
+    ways: one row for every two, as `distances.pairwise_links`, with name and name_to.
     warnings: what is odd.
     """
 

@@ -19,9 +19,9 @@ from railcore.facts import catalog
 from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import at_least, positive, whole
 from railcore.facts.units import counted
-from railcore.network.wide_area import ETHERNET_CODE
 
 DECODER = "KP4 decoder"  # item of latencies: of the error correction of all links
+ETHERNET_CODE = "KP4"  # of the catalog's wide_area
 DELAYS = ("delay_s", "low_s", "high_s")  # columns: the value, and the sum of all parts at their low and at their high
 Bounded = NDArray[np.float64]  # value, low, high
 

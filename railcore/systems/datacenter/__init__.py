@@ -1,6 +1,6 @@
 """A budget to racks, power, model, layout and exposed communication, over one or several datacenters."""
 
-from railcore.systems.datacenter.exposed import OVERLAP_RULES, exposed_share, layer_times
+from railcore.systems.datacenter.exposed import OVERLAP_RULES, layer_times
 from railcore.systems.datacenter.layouts import catalog_precision, model_layer, rack_layout
 from railcore.systems.datacenter.sizing import datacenter_site, datacenter_size
 
@@ -9,7 +9,6 @@ __all__ = [
     "catalog_precision",
     "datacenter_site",
     "datacenter_size",
-    "exposed_share",
     "layer_times",
     "model_layer",
     "rack_layout",

@@ -9,21 +9,17 @@ micro-batch, r bytes of an activation element, t tensor-parallel degree, g = rac
 hold a layer in one datacenter.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, checks
 from railcore.facts.arguments import checked
 from railcore.facts.units import counted, show
-from railcore.systems.datacenter.sizing import Site, Sizing
+from railcore.systems.datacenter.sizing import Site
 from railcore.training.transformer import Transformer, as_model
-
-_COUNTS = ["tensor_degree", "layers_per_rack", "racks_per_layer_here", "gpus_here", "replicas", "replicas_used"]
 
 RECOMPUTED_PASSES = 1.0  # passes over the attention scores that selective recomputation adds: the forward one once more
 
@@ -64,14 +60,6 @@ def catalog_precision(name: str) -> Precision:
     """Precision of the catalog, such as "fp8" or "bf16". Raises UnknownName for another name."""
     item = catalog.item("precisions", name)
     return Precision(**{field: item[field] for field in Precision.__dataclass_fields__})
-
-
-def precision_for_format(number_format: str) -> str:
-    """The catalog's first precision whose products are in a number format. Raises ValueError for another."""
-    for name in catalog.names("precisions"):
-        if catalog.item("precisions", name)["rate_format"] == number_format:
-            return name
-    raise ValueError(f"number_format is {number_format!r}: give a rate_format of the catalog's precisions")
 
 
 @dataclass(frozen=True)
@@ -327,73 +315,3 @@ def _warnings(t: Any, least: Any, layer: Layer, racks: Any, here: Any, site: Sit
         lost = racks - here * site.datacenters
         found.append(f"{show(lost)} of a layer's racks cannot be shared evenly by {site.datacenters} datacenters")
     return tuple(found)
-
-
-def tensor_degree_memory(layers: Mapping[str, Layer], rack_gpus: int) -> pd.DataFrame:
-    """Memory of a GPU for each model and each tensor-parallel degree that divides a rack.
-
-    Columns model, tensor, state_bytes (weights, gradients, optimizer), activation_bytes (one micro-batch), bytes.
-    """
-    degrees = np.array([t for t in range(1, rack_gpus + 1) if rack_gpus % t == 0])
-    tables = []
-    for model, each in layers.items():
-        state, active = each.layer_state_bytes / degrees, each.activation_bytes / degrees
-        columns = {"tensor": degrees, "state_bytes": state, "activation_bytes": active, "bytes": state + active}
-        tables.append(pd.DataFrame({"model": model, **columns}))
-    return pd.concat(tables, ignore_index=True)
-
-
-def misfit_reason(plan: Layout) -> str:
-    """Why a model does not fit its racks: memory, or too few racks; "" where it fits.
-
-    The layout is one of `rack_layout(..., strict=False)`.
-    """
-    if plan.tensor:
-        return ""
-    if np.isnan(plan.device_bytes):
-        return "does not fit: a layer needs more memory than a rack has"
-    return f"does not fit: {plan.layers * plan.datacenters:,.0f} racks needed"
-
-
-def layout_summary(machine: Sizing, plan: Layout) -> str:
-    """A machine in one line, and how many replicas of a model it trains in each datacenter, or why none."""
-    power = show(float(np.max(machine.total_w)), "W", 3)
-    trains = misfit_reason(plan) or f"{plan.replicas_here:,.0f} replicas in each datacenter"
-    return f"{machine.racks:,.0f} racks, {machine.gpus:,.0f} GPUs, {power}; {trains}"
-
-
-def layout_warnings(layouts: Mapping[str, Layout]) -> pd.DataFrame:
-    """Warnings of layouts, each once: columns warning, cases (names of the layouts that have it)."""
-    every = [(text, name) for name, plan in layouts.items() for text in plan.warnings]
-    table = pd.DataFrame(every, columns=["warning", "cases"])
-    return table.groupby("warning", sort=False, as_index=False).agg(", ".join)
-
-
-def layout_table(layouts: Mapping[str, Layout], host_memory_bytes: float = np.nan) -> pd.DataFrame:
-    """Layouts of models side by side; counts of one that does not fit are 0, its bytes not a number.
-
-    Columns case, tensor_degree, layers_per_rack, racks_per_layer_here and gpus_here of a datacenter, replicas (all
-    racks) and replicas_used (whole racks in each datacenter), state_bytes and activation_bytes of a GPU, host_bytes and
-    host_share (of host_memory_bytes, a GPU's share of its host's memory), note (`misfit_reason`), warnings.
-    """
-    rows = [
-        {
-            "case": name,
-            "tensor_degree": plan.tensor,
-            "layers_per_rack": plan.layers_per_rack,
-            "racks_per_layer_here": plan.racks_per_layer_here,
-            "gpus_here": plan.gpus_here,
-            "replicas": plan.replicas,
-            "replicas_used": plan.replicas_here * plan.datacenters,
-            "state_bytes": plan.device_bytes,
-            "activation_bytes": plan.active_bytes,
-            "host_bytes": plan.host_bytes,
-            "host_share": plan.host_bytes / host_memory_bytes,
-            "note": misfit_reason(plan),
-            "warnings": "; ".join(plan.warnings),
-        }
-        for name, plan in layouts.items()
-    ]
-    table = pd.DataFrame(rows)
-    table[_COUNTS] = table[_COUNTS].where(table["tensor_degree"] > 0, 0).astype(int)
-    return table

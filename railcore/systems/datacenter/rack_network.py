@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.network.bill import NETWORK, bill_total, include_text
+from railcore.network.bill import bill_total
 from railcore.network.price_books import PriceBook, matching_books
 from railcore.network.switches import switch_model, usual_networks
 from railcore.network.topology.clos import rail_parts
@@ -28,10 +28,6 @@ class RackNetwork:
     prices: PriceBook
     powers: PriceBook
     oversubscription: Any = 1.0
-
-    def __str__(self) -> str:
-        books = f"prices of {self.prices.label(rate=True)}, powers of {self.powers.label(rate=True)}"
-        return f"{include_text(NETWORK)}; switches of {self.radix} ports, {books}"
 
     def price_usd(self, racks: Any) -> Any:
         """Price of the network of so many racks [USD]."""

@@ -1,7 +1,8 @@
 """What a budget buys and a power feeds: racks, GPUs, FLOP/s, memory; and the machine as a layer sees it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import compress
 from typing import Any
 
@@ -131,24 +132,17 @@ class Sizing:
         }
         if self.network is None:
             return found
-        share_of_power = 1 / np.asarray(self.pue)
-        shared = {
-            "budget": (self.network.price_usd, self._racks_share),
-            "power": (self.network.power_w, share_of_power),
-        }
-        for name, (of_network, share) in shared.items():
+        shared = (  # limits of racks and network together
+            ("budget", "budget_usd", self.network.price_usd, self._racks_share),
+            ("power", "power_w", self.network.power_w, 1 / np.asarray(self.pue)),
+        )
+        for name, argument, of_network, share in shared:
             limit, rack = limits[name]
-            if limit is not None:
-                if np.any(found[name] > _MOST_RACKS):
-                    argument = {"budget": "budget_usd", "power": "power_w"}[name]
-                    raise ValueError(f"{argument} is {limit!r}, more than {_MOST_RACKS:.0e} racks: give less")
-
-                def fits(
-                    racks: Any, limit: Any = limit, rack: Any = rack, of: Any = of_network, share: Any = share
-                ) -> Any:
-                    return racks * rack + of(racks) / share <= np.asarray(limit) * (1 + 1e-12)
-
-                found[name] = most_that_fit(fits, found[name])
+            if limit is None:
+                continue
+            if np.any(found[name] > _MOST_RACKS):
+                raise ValueError(f"{argument} is {limit!r}, more than {_MOST_RACKS:.0e} racks: give less")
+            found[name] = most_that_fit(partial(_fit_with_network, limit, rack, of_network, share), found[name])
         return found
 
     @property
@@ -228,18 +222,15 @@ class Sizing:
         return readable(shown.assign(dense_flops=rates)).to_string(index=False)
 
 
+def _fit_with_network(limit: Any, rack: Any, of_network: Callable[[Any], Any], share: Any, racks: Any) -> Any:
+    """True where so many racks and their network keep a limit: racks x rack + network / share <= limit."""
+    return racks * rack + of_network(racks) / share <= np.asarray(limit) * (1 + 1e-12)
+
+
 def narrowest_format(gpu: str) -> str:
     """Narrowest number format that a catalog GPU has a dense rate for: "fp4", "fp8" or "bf16"."""
     rates = catalog.item("gpus", gpu)
     return next((name for name in _NUMBER_FORMATS if f"{name}_dense_rate" in rates), _NUMBER_FORMATS[-1])
-
-
-def number_format(rate: str) -> str:
-    """Number format of a row of a GPU's rates: "fp8" of "fp8_sparse_rate". Raises ValueError for another row."""
-    name, _, kind = rate.partition("_")
-    if name not in _NUMBER_FORMATS or kind not in ("dense_rate", "sparse_rate"):
-        raise ValueError(f"rate is {rate!r}: give {', '.join(_NUMBER_FORMATS)} with _dense_rate or _sparse_rate")
-    return name
 
 
 @checked

@@ -1,1 +1,1 @@
-"""Where datacenters find power: a grid, what plants nearby offer, nodes, candidates, splits, and what they cost."""
+"""Where datacenters find power: a grid, rules of what its plants offer, power nodes, and candidates for a place."""

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -16,7 +15,7 @@ from scipy.spatial import cKDTree
 
 from railcore.facts import catalog, files, units
 from railcore.facts.arguments import checked
-from railcore.facts.globe import chord_distance, unit_vectors
+from railcore.facts.globe import unit_vectors
 from railcore.systems.siting.geometry import inside_rings
 
 _EMBEDDED_NAME = "synthetic grid of about 2016 to 2020"
@@ -148,32 +147,6 @@ def _table(kind: str, folder: str | Path) -> pd.DataFrame:
         regions = pd.read_csv(files.data("grid/regions.csv"), index_col="ipm_region", keep_default_na=False)
         table["authority"] = table["ipm_region"].map(regions["authority"])  # the region's lead authority
     return table
-
-
-@cache
-def cities() -> pd.DataFrame:
-    """Cities of more than 50,000 people: city, state, latitude, longitude, population."""
-    return pd.read_csv(files.data("grid/cities.csv.gz")).rename(columns=_PLACE_COLUMNS)
-
-
-def nearest_city(latitude: ArrayLike, longitude: ArrayLike) -> np.ndarray:
-    """Nearest of `cities` to each place: "Baltimore, MD", or from 10 km on "68 km N of Vancouver, WA"."""
-    table, at = cities(), unit_vectors(latitude, longitude)
-    far, nearest = cKDTree(unit_vectors(table["latitude"], table["longitude"])).query(at)
-    km = chord_distance(far) / units.km
-    city = table.iloc[nearest]
-    north = np.atleast_1d(latitude) - city["latitude"].to_numpy()
-    east = (np.atleast_1d(longitude) - city["longitude"].to_numpy()) * np.cos(np.radians(np.atleast_1d(latitude)))
-    way = np.array("N NE E SE S SW W NW".split())[np.rint(np.degrees(np.arctan2(east, north)) / 45).astype(int) % 8]
-    near = zip(km, way, city["city"] + ", " + city["state"], strict=True)
-    return np.array([f"{units.significant(d):.0f} km {w} of {n}" if d >= 10 else n for d, w, n in near], object)
-
-
-@cache
-def electricity_prices() -> Mapping[str, float]:
-    """What industry paid for energy in 2023 by state [USD/J]; no value for Wyoming."""
-    table = pd.read_csv(files.data("grid/state_prices.csv"))
-    return dict(zip(table["state"], table["industrial_cents_per_kwh"] / 100 / units.kWh, strict=True))
 
 
 @cache

@@ -12,7 +12,6 @@ apart makes one node of a quarter of the country's power, from Alabama to Maine,
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -25,7 +24,7 @@ from railcore.facts.catalog import UnknownName
 from railcore.facts.globe import chord_length, degrees_of, unit_vectors
 from railcore.systems.siting.geometry import within_radius
 from railcore.systems.siting.grid import PowerGrid
-from railcore.systems.siting.supply import Supply, average_intensity, supply_of_groups
+from railcore.systems.siting.supply import Supply, supply_of_groups
 
 Grouping = tuple[np.ndarray, np.ndarray]  # node of each site (n,), centre of each node as a vector (nodes, 3)
 Method = Callable[[np.ndarray, np.ndarray, float], Grouping]
@@ -64,8 +63,7 @@ class PowerNodes:
         return self.grid.largest_label(column, self.plants, self.grid.power_w)
 
     def table(self) -> pd.DataFrame:
-        """One row for each node: name (its largest site, with state), place, plants, fuels by share, `supply` [W],
-        kg_per_kWh: carbon of what it sells in an average year.
+        """One row for each node: name (its largest site, with state), place, plants, fuels by share, `supply` [W].
 
         state, interconnect and authority are those of most power, so the state may be another than the largest site's.
         """
@@ -81,7 +79,6 @@ class PowerNodes:
             longitude=self.longitude,
             plants=plants["node"].value_counts().reindex(range(len(self))),
             fuels=_mix(plants).reindex(range(len(self)), fill_value=""),
-            kg_per_kWh=average_intensity(self.grid, self.plants) * units.kWh,
         )
 
 
@@ -115,16 +112,10 @@ def complete_linkage(sites: np.ndarray, power_w: np.ndarray, radius_m: float) ->
     """
     node = np.zeros(len(sites), int)
     if len(sites) > 1:
-        groups = fcluster(_tree(sites.tobytes()), chord_length(2 * radius_m), "distance")
+        groups = fcluster(linkage(sites, "complete"), chord_length(2 * radius_m), "distance")
         _, node = np.unique(groups, return_inverse=True)
     weight = power_w + 1.0  # a watt each, for nodes of plants without power
     return node, np.stack([np.bincount(node, weights=weight * axis) for axis in sites.T], axis=1)
-
-
-@lru_cache(maxsize=1)
-def _tree(sites: bytes) -> np.ndarray:
-    """Complete linkage of unit vectors, the same for every radius at which it is cut."""
-    return linkage(np.frombuffer(sites).reshape(-1, 3), "complete")
 
 
 METHODS: dict[str, Method] = {"densest first": densest_first, "complete linkage": complete_linkage}

@@ -139,30 +139,6 @@ def crossing_lines_w(grid: PowerGrid, substations: csr_array) -> np.ndarray:
     return substations @ touching - 2 * (substations @ lines).multiply(substations).sum(axis=1)
 
 
-def average_intensity(grid: PowerGrid, plants: csr_array) -> np.ndarray:
-    """Carbon of a joule that each group of plants sells in an average year [kg/J], nan where it sells none.
-
-    k = sum p c e / sum p c, over plants of power p, with capacity factor c and carbon intensity e of their fuel, coal
-    and all. plants: sparse (groups, plants of the grid) with 1 for a member, as in `PowerNodes.plants`.
-    """
-    return _weighted_carbon(grid, plants, grid.power_w * grid.fuel("capacity_factor"))
-
-
-def marginal_intensity(grid: PowerGrid, plants: csr_array, oil: bool = True) -> np.ndarray:
-    """Carbon of a joule from what each group leaves idle [kg/J], which a new datacenter would draw; nan for none.
-
-    k = sum w e / sum w, with carbon intensity e and w of `plant_idle_fuelled_w`. All plants give the same share of
-    what they have idle; the order in which a market calls them is left out.
-    """
-    return _weighted_carbon(grid, plants, plant_idle_fuelled_w(grid, oil))
-
-
-def _weighted_carbon(grid: PowerGrid, plants: csr_array, weight: np.ndarray) -> np.ndarray:
-    """Mean carbon intensity of each group, weighted by plant, nan for a group without weight."""
-    total, carbon = plants @ weight, plants @ (weight * grid.fuel("carbon_intensity"))
-    return np.divide(carbon, total, out=np.full(len(total), np.nan), where=total > 0)
-
-
 RESERVES = {"unit": "largest_unit_w", "site": "largest_site_w", "none": ""}  # what lines must replace
 
 

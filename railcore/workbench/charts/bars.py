@@ -24,7 +24,6 @@ from railcore.workbench.plotting import (
 _LOW, _HIGH = COLOURS[0], COLOURS[4]  # of a tornado's ends
 _ROUTING_COLOURS = {"two-hop": COLOURS[0], "hierarchical": COLOURS[1]}
 _PHASE_HATCHES = {"in turn": "", "pipelined": "////"}
-_MOST_INPUTS = 10  # of a tornado
 _ITERATION_TERMS = {  # of the two-stage model's iteration time
     "compute_s": "compute",
     "first_dp_s": "data parallel across HB domains",
@@ -76,21 +75,6 @@ def _beside(ax: plt.Axes, x: float, y: float, text: str, rightward: bool = True,
     """A text beside the end of a bar, to its right or left."""
     shift, side = (3, "left") if rightward else (-3, "right")
     text_beside(ax, text, (x, y), (shift, 0), va="center", ha=side, **style)
-
-
-def tornado_charts(data: pd.DataFrame) -> plt.Figure:
-    """A tornado for each model, its most important inputs; columns model and those of `tornado_chart`, swing."""
-    models = list(data["model"].unique())
-    figure, axes = plt.subplots(len(models), 1, figsize=(10, 0.5 + 3.3 * len(models)), squeeze=False)
-    for ax, model in zip(axes.flat, models, strict=True):
-        part = data[(data["model"] == model) & (data["swing"] > 1e-4)].nlargest(_MOST_INPUTS, "swing")
-        for end in ("low", "high"):  # an end that changes nothing goes into the name
-            still = (part[f"at_{end}"] - part["centre"]).abs() < 1e-9
-            part.loc[still, "input"] += " (" + part.loc[still, end].map(units.words) + ": no change)"
-            part.loc[still, end] = ""
-        tornado_chart(part, ax, "exposed share of the time")
-        plotting.panel_title(ax, plotting.model_name(model), left=True)
-    return figure
 
 
 def slowdown_by_routing(data: pd.DataFrame, title: str = "") -> plt.Figure:

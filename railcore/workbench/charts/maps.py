@@ -46,6 +46,7 @@ _LINES: dict[str, tuple[str, float, Any]] = {  # lines: colour, width and dashes
 _PASS, _FAIL, _PLACE, _NAME, _FOUND = "#111111", "#B5AFA4", COLOURS[1], "#8A3500", "#DDD6F2"
 _LEAST_W = 10e6  # smaller plants are hardly seen: 0.4% of the power of the embedded grid
 _MOST_LINKS = 3  # that all have their length written on; of more, only the longest has
+_STEPS = (1.0, 1.7, 2.6, 4.0)  # distances from a point that are tried for its label, in its reach
 _FAR_LABEL = 14  # distance from which a line leads to a label [typographic points]
 _LINK_TEXT = 58  # width of a link's text [typographic points]
 
@@ -63,38 +64,20 @@ class GridTables(Protocol):
     substations: pd.DataFrame
 
 
-def albers(
-    latitude: ArrayLike, longitude: ArrayLike, origin: Place = ORIGIN, radius_m: float = 0.0
-) -> tuple[np.ndarray, np.ndarray]:
-    """Albers' equal-area conic projection of degrees to x and y [m], on a sphere, the Earth's by default.
+def albers(latitude: ArrayLike, longitude: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Albers' equal-area conic projection of degrees to x (to the east) and y (to the north) [m], on a sphere.
 
     n = (sin a + sin b) / 2, C = cos² a + 2 n sin a, rho = R sqrt(C - 2 n sin phi) / n, theta = n (lambda - lambda0);
-    x = rho sin theta, y = rho0 - rho cos theta; a, b: parallels on which lengths are true, rho0: rho of the origin.
-
-    Parameters
-    ----------
-    latitude, longitude
-        Of the points [degrees].
-    origin
-        Latitude and longitude of x = y = 0 [degrees].
-    radius_m
-        R, by default the Earth's [m].
-
-    Returns
-    -------
-    x, to the east, and y, to the north [m].
-
-    References
-    ----------
-    Snyder 1987, Map Projections, USGS Professional Paper 1395, equations 14-1 to 14-6.
+    x = rho sin theta, y = rho0 - rho cos theta; a, b: parallels on which lengths are true, rho0: rho of ORIGIN, R the
+    Earth's radius. Source: Snyder 1987, Map Projections, USGS Professional Paper 1395, equations 14-1 to 14-6.
     """
-    radius = radius_m or earth_radius_m()
+    radius = earth_radius_m()
     a, b = np.radians(_PARALLELS)
-    phi, phi0 = np.radians(np.asarray(latitude, float)), np.radians(origin[0])
+    phi, phi0 = np.radians(np.asarray(latitude, float)), np.radians(ORIGIN[0])
     n = (np.sin(a) + np.sin(b)) / 2
     c = np.cos(a) ** 2 + 2 * n * np.sin(a)
     rho, rho0 = (radius * np.sqrt(c - 2 * n * np.sin(angle)) / n for angle in (phi, phi0))
-    theta = n * np.radians(np.asarray(longitude, float) - origin[1])
+    theta = n * np.radians(np.asarray(longitude, float) - ORIGIN[1])
     return rho * np.sin(theta), rho0 - rho * np.cos(theta)
 
 
@@ -102,9 +85,6 @@ def state_map(
     figure: plt.Figure,
     inches: tuple[float, float, float, float],
     outlines: Outlines,
-    origin: Place = ORIGIN,
-    half_m: float = 0.0,
-    border_zorder: float = 0.0,
     rasterized: bool = False,
 ) -> plt.Axes:
     """Axes with states in thin grey, at one scale both ways.
@@ -115,10 +95,6 @@ def state_map(
         Where to draw: a rectangle of the figure, left, bottom, width and height [inches].
     outlines
         Rings of (longitude, latitude) by state.
-    origin, half_m
-        Middle of the map, and how far it reaches to all sides [m]; all states where that is 0.
-    border_zorder
-        Draw the borders at this zorder, above areas that are drawn between it and 0.
     rasterized
         Store the states as an image in an SVG, for small maps.
 
@@ -129,17 +105,11 @@ def state_map(
     width, height = figure.get_size_inches()
     place = tuple(inches / np.array([width, height, width, height]))
     ax = figure.add_axes(place, xticks=[], yticks=[], frame_on=False)
-    rings = [np.column_stack(albers(ring[:, 1], ring[:, 0], origin)) for state in outlines.values() for ring in state]
-    if half_m:
-        low, high = np.full(2, -half_m), np.full(2, half_m)
-        rings = [ring for ring in rings if (ring.max(0) > 2 * low).all() and (ring.min(0) < 2 * high).all()]
-    else:
-        low, high = (edge([edge(ring, axis=0) for ring in rings], axis=0) for edge in (np.min, np.max))
+    rings = [np.column_stack(albers(ring[:, 1], ring[:, 0])) for state in outlines.values() for ring in state]
+    low, high = (edge([edge(ring, axis=0) for ring in rings], axis=0) for edge in (np.min, np.max))
     shapes = Path.make_compound_path(*(Path(ring, closed=True) for ring in rings))
-    style: dict = {"linewidth": 0.6, "rasterized": rasterized}
-    ax.add_artist(PathPatch(shapes, facecolor=_LAND, edgecolor="none" if border_zorder else _BORDER, zorder=0, **style))
-    if border_zorder:
-        ax.add_artist(PathPatch(shapes, facecolor="none", edgecolor=_BORDER, zorder=border_zorder, **style))
+    style: dict = {"linewidth": 0.6, "rasterized": rasterized, "zorder": 0}
+    ax.add_artist(PathPatch(shapes, facecolor=_LAND, edgecolor=_BORDER, **style))
     box = ax.get_window_extent()
     middle, half = (low + high) / 2, (high - low) / 2 * 1.02
     half = np.array([box.width, box.height]) * max(half / [box.width, box.height])
@@ -148,41 +118,29 @@ def state_map(
     return ax
 
 
-def draw_scale_bar(ax: plt.Axes, length_m: float = 500e3) -> Bbox:
-    """A bar of so many metres in the lower left, labelled in km; gives the box that it takes."""
+def draw_scale_bar(ax: plt.Axes) -> None:
+    """A bar of 500 km in the lower left."""
+    length_m = 500e3
     (x, right), (y, top) = ax.get_xlim(), ax.get_ylim()
     x, y = x + 0.02 * (right - x), y + 0.03 * (top - y)
     halo = [effects.withStroke(linewidth=4, foreground="white"), effects.Normal()]
     style: dict = {"zorder": 9, "path_effects": halo}
-    (bar,) = ax.plot([x, x + length_m], [y, y], color=INK, linewidth=2, solid_capstyle="butt", **style)
+    ax.plot([x, x + length_m], [y, y], color=INK, linewidth=2, solid_capstyle="butt", **style)
     place: dict = {"textcoords": "offset points", "ha": "center", "fontsize": _TEXT}
-    text = ax.annotate(f"{number(length_m / units.km)} km", (x + length_m / 2, y), (0, 3), **place, **style)
-    return Bbox.union([bar.get_window_extent(), text.get_window_extent()]).padded(2)
+    ax.annotate(f"{number(length_m / units.km)} km", (x + length_m / 2, y), (0, 3), **place, **style)
 
 
-def draw_circles(ax: plt.Axes, data: pd.DataFrame, origin: Place = ORIGIN, **style) -> None:
+def draw_circles(ax: plt.Axes, data: pd.DataFrame, **style) -> None:
     """Circles at true scale, to 1.3% within the country.
 
     They are marks, which take a tenth of the room of paths: they keep their size when the axes are zoomed.
-
-    Parameters
-    ----------
-    ax, origin
-        Of the map, see `state_map`.
-    data
-        Columns latitude, longitude, radius_m.
-    **style
-        Of the circles.
-
-    Returns
-    -------
-    Nothing.
+    data: columns latitude, longitude, radius_m. style: of the circles.
     """
     (west, east), width_pt = ax.get_xlim(), ax.get_window_extent().width * 72 / ax.figure.dpi
     for radius, part in data.groupby("radius_m"):
         size = 2 * radius * width_pt / (east - west)
         circle: dict = {"marker": "o", "markersize": size, "linestyle": "none", "zorder": 4} | style
-        ax.plot(*albers(part["latitude"], part["longitude"], origin), scalex=False, scaley=False, **circle)
+        ax.plot(*albers(part["latitude"], part["longitude"]), scalex=False, scaley=False, **circle)
 
 
 def map_label(
@@ -193,7 +151,6 @@ def map_label(
     reach: float = 7,
     must: bool = True,
     away: ArrayLike = (1, 0),
-    steps: Sequence[float] = (1.0, 1.7, 2.6, 4.0),
     **style,
 ) -> bool:
     """Write a text beside the first of some points where it covers nothing, with a line to the point from farther off.
@@ -210,8 +167,8 @@ def map_label(
         Distance from the point [typographic points]; a reach of 0 writes on the point.
     must
         Where nothing is free, write at the last place tried; else not at all.
-    away, steps
-        Direction to try first; distances to try, in `reach`.
+    away
+        Direction to try first.
     **style
         Of the text.
 
@@ -226,7 +183,7 @@ def map_label(
     towards = np.round(_SIDES @ way, 9)  # of sides that are as good the first
     sides = _SIDES[np.argsort(-towards, kind="stable")] * reach
     for point in at:
-        for x, y in np.concatenate([step * sides for step in steps]) if reach else [(0, 0)]:
+        for x, y in np.concatenate([step * sides for step in _STEPS]) if reach else [(0, 0)]:
             shown.xy, shown.xyann = point, (x, y)
             shown.set(ha=("center", "left", "right")[int(np.sign(x))], va=("center", "bottom", "top")[int(np.sign(y))])
             box = shown.get_window_extent().padded(1)
@@ -283,47 +240,47 @@ def _draw_links(ax: plt.Axes, data: pd.DataFrame, taken: list[Bbox], named: int)
             map_label(ax, text, along[:1], taken, 14, away=aside, **style)
 
 
-def _draw_plants(ax: plt.Axes, plants: pd.DataFrame, origin: Place = ORIGIN, scale: float = 1.0) -> None:
+def _draw_plants(ax: plt.Axes, plants: pd.DataFrame) -> None:
     """Marks of plants by group of fuels, the largest first, area by power; those below _LEAST_W are left out.
 
-    Columns latitude, longitude, fuel, power_w. scale: of the marks' area.
+    Columns latitude, longitude, fuel, power_w.
     """
-    x, y = albers(plants["latitude"], plants["longitude"], origin)
+    x, y = albers(plants["latitude"], plants["longitude"])
     marks = plants.assign(x=x, y=y, group=plants["fuel"].replace(_GROUPS))
     marks = marks[within_axes(ax, x, y) & (marks["power_w"] >= _LEAST_W)]
     marks = marks.sort_values("power_w", ascending=False, kind="stable")
     style: dict = {"edgecolors": "white", "linewidths": 0.25, "rasterized": True, "zorder": 3}
     for name, (colour, marker) in _FUELS.items():
         mine = marks[marks["group"] == name]
-        ax.scatter(mine["x"], mine["y"], s=_mark_area(mine["power_w"], scale), color=colour, marker=marker, **style)
+        ax.scatter(mine["x"], mine["y"], s=_mark_area(mine["power_w"]), color=colour, marker=marker, **style)
 
 
-def _mark_area(power_w: Any, scale: float = 1.0) -> Any:
+def _mark_area(power_w: Any) -> Any:
     """Area of a plant's mark [square points]: 17 for each GW, 0.4 at least."""
-    return scale * np.maximum(17 * np.asarray(power_w) / units.GW, 0.4)
+    return np.maximum(17 * np.asarray(power_w) / units.GW, 0.4)
 
 
-def _draw_lines(ax: plt.Axes, grid: GridTables, origin: Place = ORIGIN, scale: float = 1.0) -> None:
-    """Lines of 345 kV and more, and DC, by voltage, those of a kind as one path; scale: of their width."""
+def _draw_lines(ax: plt.Axes, grid: GridTables) -> None:
+    """Lines of 345 kV and more, and DC, by voltage, those of a kind as one path."""
     places = grid.substations.set_index("sub_id")[["latitude", "longitude"]]
     ends = [places.loc[grid.lines[end]].to_numpy() for end in ("from_sub", "to_sub")]
     latitude, longitude = np.stack([*ends, np.full_like(ends[0], np.nan)], axis=1).transpose(2, 0, 1)
-    x, y = albers(latitude, longitude, origin)
+    x, y = albers(latitude, longitude)
     kind = pd.cut(grid.lines["kv"], _VOLTAGES, right=False, labels=list(_LINES)[:-1]).astype(object)
     kind = kind.mask(grid.lines["type"] == "DC", "direct current").to_numpy()
     for name, (colour, width, dashes) in _LINES.items():
-        style: dict = {"color": colour, "linewidth": width * scale, "linestyle": dashes, "zorder": 2}
+        style: dict = {"color": colour, "linewidth": width, "linestyle": dashes, "zorder": 2}
         ax.plot(x[kind == name].ravel(), y[kind == name].ravel(), scalex=False, scaley=False, **style)
 
 
-def _legend_marks(scale: float = 1.0) -> dict[str, list[plt.Line2D]]:
+def _legend_marks() -> dict[str, list[plt.Line2D]]:
     """Marks of a legend: plants by fuel, sizes (of 0.1, 1 and 4 GW), lines, nodes that pass and fail, places."""
 
     def mark(label: str, marker: str, colour: str, size: float, edge: str = "white", width: float = 0.5) -> plt.Line2D:
         style: dict = {"linestyle": "none", "markeredgecolor": edge, "markeredgewidth": width}
         return plt.Line2D([], [], marker=marker, color=colour, markersize=size, label=label, **style)
 
-    sizes = {name: _mark_area(gw * units.GW, scale) ** 0.5 for name, gw in (("100 MW", 0.1), ("1 GW", 1), ("4 GW", 4))}
+    sizes = {name: _mark_area(gw * units.GW) ** 0.5 for name, gw in (("100 MW", 0.1), ("1 GW", 1), ("4 GW", 4))}
     return {
         "plants": [mark(name, marker, colour, 7) for name, (colour, marker) in _FUELS.items()],
         "sizes": [mark(name, "o", "white", size, "#555555", 1) for name, size in sizes.items()],
@@ -429,19 +386,9 @@ def places_by_k(places: pd.DataFrame, ways: pd.DataFrame, outlines: Outlines, no
     return figure
 
 
-def _cells(centres: pd.DataFrame, step_deg: float, origin: Place = ORIGIN) -> np.ndarray:
-    """Corners (n, 4, 2) of the cells of a lattice that hold a centre."""
-    cells = (centres[["latitude", "longitude"]] / step_deg).round().drop_duplicates().to_numpy()
-    latitude = (cells[:, :1] + [-0.5, -0.5, 0.5, 0.5]) * step_deg
-    longitude = (cells[:, 1:] + [-0.5, 0.5, 0.5, -0.5]) * step_deg
-    return np.stack(albers(latitude, longitude, origin), axis=-1)
-
-
-def _draw_places(
-    ax: plt.Axes, places: pd.DataFrame, taken: list[Bbox], origin: Place = ORIGIN, size: float = 210
-) -> None:
+def _draw_places(ax: plt.Axes, places: pd.DataFrame, taken: list[Bbox], size: float = 210) -> None:
     """Stars at places with their names, on the side away from the other places."""
-    at = np.column_stack(albers(places["latitude"], places["longitude"], origin))
+    at = np.column_stack(albers(places["latitude"], places["longitude"]))
     seen = within_axes(ax, *at.T)
     at, reach = at[seen], size**0.5 / 2
     ax.scatter(at[:, 0], at[:, 1], s=size, marker="*", color=_PLACE, edgecolors="white", linewidths=0.8, zorder=8)
