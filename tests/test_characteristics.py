@@ -200,25 +200,6 @@ def test_by_rate_takes_the_cluster_that_suffers_most():
     assert table["Llama-3 8B"].is_monotonic_increasing
 
 
-def test_readings_of_fig8_order_as_their_networks_do():
-    """Two phases in sequence are no faster than rings, and hiding nothing is no faster than hiding the gradients."""
-    models, gh200 = {"Llama-3 8B": LLAMA}, machine.catalog_machine("GH200")
-    found = iteration_claims.fig8_by_reading(models, gh200, [32, 64], 8, {"Llama-3 8B": [64]})
-    assert list(found["reading"]) == list(iteration_claims.FIG8_READINGS) and (found["hb_domain_size"] == 8).all()
-    ends = found.set_index("reading")
-    assert (ends["Llama-3 8B min"] <= ends["Llama-3 8B max"]).all()
-    largest = ends["Llama-3 8B max"]
-    described = largest["as the document describes it"]
-    assert largest["nothing hidden"] >= described >= largest["rings with all NICs of a domain"] >= 0
-    box, options = iteration_claims.fig8_options(gh200)
-    assert (
-        box.collectives.two_phase_collectives
-        and not gh200.collectives.two_phase_collectives
-        and options["interleave"] == 1
-        and "phases" not in options
-    )
-
-
 def test_the_claim_on_dense_models_is_the_largest_slowdown():
     dense = pd.DataFrame({"model": ["a", "a", "b", "b"], "slowdown": [0.0, 0.02, 0.0, 0.01]})
     values, reasons, taken = iteration_claims.dense_slowdown_claim(dense, 64, 3)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from railcore.engines.strategies.critical_path import EXCHANGES, LAYER_ROW, SETTING, STAGE_ROW, critical_path
 from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, iteration_times
-from railcore.engines.strategies.stage_memory import stage_memory
+from railcore.training.iteration import stage_memory
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.pipeline_schedule import schedule

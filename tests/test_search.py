@@ -17,7 +17,6 @@ from railcore.engines.search import (
     TIME_EDGES_S,
     SearchResult,
     divisors,
-    pareto_front,
     search,
     search_parts,
     strategy_blocks,
@@ -145,19 +144,8 @@ def rows_at(columns, places):
     return [tuple(row) for row in np.column_stack([columns[name][places] for name in STRATEGY_COLUMNS])]
 
 
-def plain_front(time, memory):
-    """Places that nothing is better than in one and as good in the other, the first of equals."""
-    front = []
-    for i in range(len(time)):
-        better = (time <= time[i]) & (memory <= memory[i]) & ((time < time[i]) | (memory < memory[i]))
-        same = (time[:i] == time[i]) & (memory[:i] == memory[i])
-        if not better.any() and not same.any():
-            front.append(i)
-    return sorted(front, key=lambda i: time[i])
-
-
 def same_results(one, other):
-    assert one.best.equals(other.best) and one.pareto.equals(other.pareto)
+    assert one.best.equals(other.best)
     assert one.counts == other.counts and one.splits == other.splits and one.parts == other.parts
     assert np.array_equal(one.histogram, other.histogram) and one.least_memory_bytes == other.least_memory_bytes
     assert all(np.array_equal(one.leaders[name], other.leaders[name]) for name in one.leaders)
@@ -207,14 +195,12 @@ def test_the_answer_is_that_of_all_strategies_bit_for_bit(case, offload, monkeyp
     new = np.ones(len(order), bool)
     new[1:] = np.any(pairs[1:] != pairs[:-1], axis=1)
     fastest = order[new][:1000]
-    front = good[plain_front(time[good], memory[good])]
-    for table, places in ((found.best, fastest), (found.pareto, front)):
-        for name in STRATEGY_COLUMNS:
-            assert np.array_equal(table[name], columns[name][places]), name
-        assert np.array_equal(table["sequence_s"], time[places])
-        assert np.array_equal(table["total_s"], all_.total_s[places])
-        assert np.array_equal(table["memory_bytes"], memory[places])
-        assert np.allclose(table["memory_bytes"], all_.memory_bytes[places], rtol=1e-12)
+    for name in STRATEGY_COLUMNS:
+        assert np.array_equal(found.best[name], columns[name][fastest]), name
+    assert np.array_equal(found.best["sequence_s"], time[fastest])
+    assert np.array_equal(found.best["total_s"], all_.total_s[fastest])
+    assert np.array_equal(found.best["memory_bytes"], memory[fastest])
+    assert np.allclose(found.best["memory_bytes"], all_.memory_bytes[fastest], rtol=1e-12)
     assert found.counts == {name: int(np.sum(all_.limits == name)) for name in found.counts}
     assert found.evaluated == all_.total_s.size and found.least_memory_bytes == memory.min()
     assert np.array_equal(found.histogram, np.histogram(time[good], TIME_EDGES_S)[0])
@@ -244,8 +230,6 @@ def test_of_many_strategies_the_right_ones_are_kept(name, links, monkeypatch):
         best = search(name, gpu, 256, 384, top=top).best
         assert [tuple(row) for row in best[list(STRATEGY_COLUMNS)].to_numpy()] == rows_at(columns, distinct[:top])
     found = search(name, gpu, 256, 384)
-    front = order[pareto_front(time[order], memory[order])]
-    assert [tuple(row) for row in found.pareto[list(STRATEGY_COLUMNS)].to_numpy()] == rows_at(columns, front)
     kinds = ("tensor", "context", "expert", "pipeline", "data", "placement")
     design = np.column_stack([columns[kind] for kind in kinds])
     first = np.sort(np.unique(design[order], axis=0, return_index=True)[1])[:100]
@@ -268,12 +252,8 @@ def test_workers_find_the_same():
     same_results(found_in(2, workers=2, top=40), found_in(2, top=40))
 
 
-@pytest.mark.parametrize("room", [1, 3])
-def test_a_front_that_outgrows_its_room_is_whole(room, monkeypatch):
+def test_looks_at_the_clock_change_nothing(monkeypatch):
     whole = found_in(0)
-    monkeypatch.setattr(
-        search_package.parts, "empty_kept", functools.partial(search_package.parts.empty_kept, room=room)
-    )
     monkeypatch.setattr(search_package.parts, "_AT_A_TIME", 50)
     same_results(found_in(0), whole)
 
@@ -338,11 +318,10 @@ def test_several_runtimes_and_offloads_are_each_of_them():
     each = [found_in(0, runtime=runtime, offload=away) for runtime in runtimes for away in offloads]
     assert found.evaluated == sum(one.evaluated for one in each) and len(found.parts) == 6
     assert set(found.best["runtime"]) == {"modern", "no overlap"}
-    offloads_seen = set(found.pareto["offload"])
+    offloads_seen = set(found.designs(50)["offload"])
     assert len(offloads_seen) > 1 and offloads_seen <= {"none", "optimizer", "optimizer and activations"}
     assert found.best["sequence_s"].iloc[0] == min(one.best["sequence_s"].iloc[0] for one in each)
     assert found.least_memory_bytes == min(one.least_memory_bytes for one in each)
-    assert np.array_equal(found.estimate().total_s, found.best["total_s"])
     same_results(found_in(0, runtime=runtimes, offload=offloads, top=60, workers=2), found)
 
 
@@ -511,12 +490,10 @@ def test_splits_are_counted_by_what_stops_them(case):
 def test_rows_kept_have_their_own_estimates(case):
     found = found_in(case)
     model, runtime = CASES[case][0], CASES[case][3]
-    for table in (found.best, found.pareto):
-        estimate = iteration_times(model, small(case), table, runtime)
-        assert estimate.feasible.all() and np.array_equal(estimate.total_s, table["total_s"])
-        assert list(table.columns) == ROW
+    estimate = iteration_times(model, small(case), found.best, runtime)
+    assert estimate.feasible.all() and np.array_equal(estimate.total_s, found.best["total_s"])
+    assert list(found.best.columns) == ROW
     assert found.strategy() == {name: int(found.best.iloc[0][name]) for name in STRATEGY_COLUMNS}
-    assert found.estimate().total_s.shape == (10,)
 
 
 @pytest.mark.parametrize("case", [0, 2])
@@ -566,7 +543,7 @@ def test_a_limit_only_leaves_out():
 def test_nothing_that_fits_is_an_answer():
     tiny = A100.changed(memory_bytes=1e6)
     found = search(DENSE, tiny, 16, 8)
-    assert len(found.best) == len(found.pareto) == found.histogram.sum() == 0
+    assert len(found.best) == found.histogram.sum() == 0
     assert found.counts["memory"] == found.evaluated > 0
     need = f"{units.show(found.least_memory_bytes, 'B', 4)} of a GPU's 1 MB"
     empty, full = found.designs(), search(DENSE, A100, 16, 8).designs()
@@ -658,25 +635,9 @@ def test_divisors_are_those(n):
     assert divisors(n).tolist() == [k for k in range(1, n + 1) if n % k == 0]
 
 
-@given(st.lists(st.tuples(st.integers(1, 8), st.integers(1, 8)), max_size=30))
-def test_a_pareto_front_is_what_its_definition_says(pairs):
-    time, memory = (np.array([pair[i] for pair in pairs], float) for i in (0, 1))
-    front = pareto_front(time, memory)
-    assert front.tolist() == plain_front(time, memory)
-
-
 def test_limits_take_names_too():
     names, places = (search(DENSE, A100, 16, 8, **limits) for limits in ({"recompute": ["full"]}, {"recompute": 2}))
     assert names.best.equals(places.best) and names.counts == places.counts
-
-
-def test_a_breakdown_names_the_best_and_leaves_out_what_none_has():
-    found = search(DENSE, A100, 16, 16, top=3)
-    table = found.breakdown()
-    assert list(table.columns[:3]) == ["strategy", "total_s", "memory_bytes"] and len(table) == 3
-    parts = table.iloc[:, 3:]
-    assert np.allclose(parts.sum(axis=1), table["total_s"]) and (parts.max() > 0).all() and "expert_s" not in parts
-    assert table["strategy"].tolist() == [strategy_label(row) for row in found.best.to_dict("records")]
 
 
 def test_labels_name_all_that_differs():

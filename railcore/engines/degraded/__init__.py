@@ -8,5 +8,4 @@ from railcore.engines.degraded.slowdowns import (
     mixture_slowdowns,
     platform_fabric,
     rail_only_and_optimized,
-    training_goodput,
 )
