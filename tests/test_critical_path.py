@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from railcore.engines.steps.timetable import schedule
 from railcore.engines.strategies.critical_path import EXCHANGES, LAYER_ROW, SETTING, STAGE_ROW, critical_path
 from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, iteration_times
 from railcore.training.iteration import stage_memory
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
-from railcore.training.pipeline_schedule import schedule
 from railcore.training.rank_order import ORDERS, PLACEMENTS
 from railcore.training.runtime import MODERN, Runtime
 from railcore.training.transformer import Transformer

@@ -130,15 +130,8 @@ def test_capacity_drops_what_is_above_it_and_padding_fills_up():
 def test_operators_of_the_host_grow_with_its_experts():
     plain, many = dispatch.host_operators(1), dispatch.host_operators(16)
     assert (many.forward - plain.forward, many.backward - plain.backward) == (15 * 2, 15 * 6)
-    current = dispatch.host_operators(16, scaling="current")
-    assert current.forward - many.forward == 2 + 16 * 2 * 3
-    delayed = dispatch.host_operators(16, scaling="delayed")
-    assert delayed.forward - many.forward == 2 + 2
-    alone = dispatch.host_operators([1, 16], "sequential", "delayed", bias=True)
-    assert alone.forward.shape == (2,) and np.all(alone.forward > dispatch.host_operators([1, 16], bias=True).forward)
-    for arguments, named in (((16, "one"), "kernels"), ((16, "grouped", "none at all"), "scaling"), ((0,), "experts")):
-        with pytest.raises(ValueError, match=named):
-            dispatch.host_operators(*arguments)
+    assert dispatch.host_operators(16, fp8=True).forward - many.forward == 2 + 16 * 2 * 3
+    assert (dispatch.host_operators([1, 16], bias=True).forward - [plain.forward, many.forward]).tolist() == [2, 32]
 
 
 def test_a_host_that_is_slower_sets_the_pace_and_waits_add_up():

@@ -18,11 +18,12 @@ from plain_parts import (
     plain_states,
 )
 
+from railcore.engines.steps import timetable
 from railcore.engines.strategies.iteration import OBSTACLES, STRATEGY_COLUMNS, TIME_PARTS, iteration_times
 from railcore.engines.strategies.layer_time import LAYER_COLUMNS, LAYER_PARTS, layer_costs
 from railcore.facts import catalog
 from railcore.network.topology import rail_only
-from railcore.training import collectives, machine, pipeline_schedule, transfers
+from railcore.training import collectives, machine, transfers
 from railcore.training.iteration import iteration_time
 from railcore.training.layer import Rank, expert_traffic, kept_bytes
 from railcore.training.machine import Machine
@@ -339,7 +340,7 @@ def test_free_links_give_the_time_of_the_timetable(p, v, rounds, recompute):
         model, gpu, SOFTWARE["nothing hidden"], {name: np.array([strategy[name]]) for name in LAYER_COLUMNS}
     )
     passes = [float(x[0]) * model.layers / p for x in (layer.forward_s, layer.backward_s)]
-    table = pipeline_schedule.schedule("interleaved" if v > 1 else "1f1b", p, p * rounds, *passes, chunks=v)
+    table = timetable.schedule("interleaved" if v > 1 else "1f1b", p, p * rounds, *passes, chunks=v)
     last = sum(ours.breakdown[f"{name}_s"] for name in ("logits", "optimizer", "once", "straggler"))
     assert ours.total_s - last == pytest.approx(table.total_s, rel=1e-12)
     assert ours.breakdown["bubble_s"] == pytest.approx(float(table.bubble_s.mean()), rel=1e-9)
@@ -364,7 +365,7 @@ def test_the_fullest_stage_holds_the_timetables_micro_batches(p, v, m, recompute
     model = replace(MODELS["GPT-3"], vocabulary=1, layers=480)
     strategy = ONE | {"tensor": 4, "pipeline": p, "interleave": v, "recompute": recompute, "global_batch": m}
     ours = iteration_times(model, A100, strategy, SOFTWARE["megatron2022"])
-    table = pipeline_schedule.schedule("interleaved" if v > 1 else "1f1b", p, m, 1.0, 2.0, chunks=v)
+    table = timetable.schedule("interleaved" if v > 1 else "1f1b", p, m, 1.0, 2.0, chunks=v)
     kept, whole = (sum(model.layer_activation_bytes(1, 4, 1, False, level).values()) for level in (recompute, 0))
     expected = table.peak_microbatches.max() * kept * 480 / p + (whole if recompute == 2 else 0)
     assert ours.memory["activations_bytes"] == pytest.approx(float(expected), rel=1e-6)

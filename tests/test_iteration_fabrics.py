@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from test_graph import fabrics
 
 from railcore.engines import degraded
-from railcore.engines.degraded import faults, routed_flows, slowdowns
+from railcore.engines.degraded import expert_loads, faults, routed_flows, slowdowns
 from railcore.engines.search import search
 from railcore.engines.strategies.iteration import iteration_times
 from railcore.facts import catalog
@@ -113,8 +113,8 @@ def test_a_ring_of_domains_loads_links_as_its_routes_one_by_one(build, gpus, siz
 @pytest.mark.parametrize("skew", ["hot", "zipf"])
 def test_rail_only_carries_an_all_to_all_as_two_hop_routing_counts(skew):
     fabric = rail_only(32, 4, 8)
-    demand = experts.expert_demand(1e9, 32, 3.0, skew)
-    counted = experts.link_loads(demand, 4, "two-hop")
+    demand = expert_loads.expert_demand(1e9, 32, 3.0, skew)
+    counted = expert_loads.link_loads(demand, 4, "two-hop")
     loads = routed_flows.fabric_loads(fabric, flows_of(demand * (1 - np.eye(32))))
     for end, kind, expected in (
         ("from", "host", counted.nic_egress_bytes),
@@ -128,8 +128,8 @@ def test_rail_only_carries_an_all_to_all_as_two_hop_routing_counts(skew):
 
 def test_rail_optimized_carries_an_all_to_all_as_direct_routing_counts():
     fabric = rail_optimized(32, 4, 8)
-    demand = experts.expert_demand(1e9, 32)
-    counted = experts.link_loads(demand, 4, "direct")
+    demand = expert_loads.expert_demand(1e9, 32)
+    counted = expert_loads.link_loads(demand, 4, "direct")
     loads = routed_flows.fabric_loads(fabric, flows_of(demand * (1 - np.eye(32))))
     hosts = loads[loads["kind"] == "host"].groupby("from")["bytes"].sum()
     np.testing.assert_allclose(hosts[routed_flows.gpu_names(range(32), 4)], counted.nic_egress_bytes.ravel())
@@ -526,7 +526,7 @@ def test_expert_time_is_the_exchange_of_every_layer_and_micro_batch():
 def test_the_layer_slows_an_exchange_as_the_wired_fabric_does():
     """Closed form against links: uniform all-to-all of all GPUs, direct under a layer of 2:1."""
     fabric = RailFabric(32, 4, 12, 2.0)  # a leaf for each rail: 8 ports down, 4 up
-    demand = experts.expert_demand(1e9, 32)
+    demand = expert_loads.expert_demand(1e9, 32)
     loads = routed_flows.fabric_loads(fabric, flows_of(demand * (1 - np.eye(32))))
     busiest = loads[loads["kind"] != "hb"]["time_s"].max()
     direct = experts.expert_all_to_all_time(1e9, 32, 4, fabric.hb_Bps, fabric.nic_Bps, "direct", 2.0)

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from railcore.documents.railonly2025 import pipeline
 from railcore.documents.railonly2025.pipeline import formula_checks, pipeline_claims
+from railcore.engines.steps.timetable import schedule
 from railcore.training.pipeline_schedule import (
     SCHEDULE_KINDS,
     TRANSFERS,
     critical_sends,
-    peak_microbatches,
+    microbatches_in_flight,
     pipeline_bubble_time,
-    schedule,
 )
 
 SECONDS = st.floats(0.1, 10)
@@ -156,7 +156,8 @@ def test_peaks_are_those_of_the_closed_form_and_of_the_clock(kind, case):
     case = arguments(kind, case)
     _, p, m, _, _, _, v = case
     table = schedule(*case)
-    assert list(table.peak_microbatches) == list(peak_microbatches(p, m, v, np.arange(p), kind))
+    closed = np.full(p, m) if kind == "gpipe" else microbatches_in_flight(p, m, v, np.arange(p))
+    assert list(table.peak_microbatches) == list(closed)
     computes = table.events[table.events.event == "compute"]
     for i, mine in computes.groupby("stage"):
         begun = mine.start_s[mine.direction == "forward"].to_numpy()
@@ -250,7 +251,6 @@ def test_closed_forms_take_arrays():
     assert bubble.shape == (2, 3)
     one_by_one = [[pipeline_bubble_time(8, n, 1.0, 2.0, v, 0.1) for n in m] for v in (1, 2)]
     assert bubble == pytest.approx(np.array(one_by_one))
-    assert peak_microbatches([[4], [8]], m, stage=1).tolist() == [[3, 3, 3], [7, 7, 7]]
 
 
 def test_the_formulas_of_the_document_against_their_counts():
@@ -322,8 +322,3 @@ def test_a_large_table_is_whole():
 def test_bad_input_is_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         schedule(*arguments)
-
-
-def test_a_stage_is_one_of_the_stages():
-    with pytest.raises(ValueError, match="stage is 4: give 0 to stages - 1"):
-        peak_microbatches(4, 8, stage=4)

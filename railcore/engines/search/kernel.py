@@ -95,7 +95,7 @@ def empty_kept(stages: int, top: int) -> Kept:
 
 
 @njit
-def sweep(tables: Tables, setting: Any, kept: Kept, begin: int, end: int) -> None:
+def sweep(tables: Tables, setting: Any, kept: Kept, begin: int, end: int) -> int:
     """Evaluate the strategies of the stages from `begin` to `end`.
 
     Parameters
@@ -106,7 +106,12 @@ def sweep(tables: Tables, setting: Any, kept: Kept, begin: int, end: int) -> Non
         Written.
     begin, end
         Stages.
+
+    Returns
+    -------
+    How many strategies they have.
     """
+    before = kept.counts.sum()
     top, shortest, longest = kept.best.shape[0], kept.edges[0], kept.edges[-1]
     least = kept.least_bytes[0]
     for s in range(begin, end):
@@ -133,6 +138,7 @@ def sweep(tables: Tables, setting: Any, kept: Kept, begin: int, end: int) -> Non
                 if size < top or time <= kept.best[size - 1, TIME]:
                     kept.size[0] = _keep_fastest(kept, size, (time, memory, path.total_s), (s, i, g))
     kept.least_bytes[0] = least
+    return kept.counts.sum() - before
 
 
 @inlined

@@ -116,9 +116,9 @@ class SearchPart:
         begin, stages_ = 0, space.counts.size
         while begin < stages_:
             end = min(max(int(np.searchsorted(done, done[begin] + _AT_A_TIME)), begin + 1), stages_)
-            sweep(tables, setting, kept, begin, end)
+            evaluated = sweep(tables, setting, kept, begin, end)
             if progress:
-                progress(int(done[end] - done[begin]))
+                progress(int(evaluated))
             begin = end
 
 
