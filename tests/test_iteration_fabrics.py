@@ -540,14 +540,6 @@ def test_dense_models_and_domains_beyond_the_cluster_are_refused():
         degraded.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [128], [1.0])
 
 
-def test_a_machine_checks_its_way_to_the_experts():
-    with pytest.raises(ValueError, match="routing is 'valiant'"):
-        H100.changed(routing="valiant")
-    with pytest.raises(ValueError, match=r"oversubscription is 0.5"):
-        H100.changed(oversubscription=0.5)
-    assert H100.on(WIDE[1]).links.oversubscription == 1 and H100.on(WIDE[0]).links.oversubscription == math.inf
-
-
 def test_plots_show_every_line():
     data = degraded.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [4, 16], [1.0, 2.0, 4.0, 8.0])
     figure = curves.expert_iteration_times(data)
