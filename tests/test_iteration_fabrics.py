@@ -3,7 +3,6 @@ from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -24,7 +23,6 @@ from railcore.training import experts, machine, traffic
 from railcore.training.parallelism import Strategy
 from railcore.training.transformer import Transformer
 from railcore.workbench import outputs
-from railcore.workbench.charts import curves
 
 MODEL = Transformer("small", 8, 1152, 24, 24, 4608, 32000, 512)
 MIXED = replace(MODEL, experts=16, top_k=2)
@@ -538,11 +536,3 @@ def test_dense_models_and_domains_beyond_the_cluster_are_refused():
         degraded.mixture_slowdowns(MODEL, H100, ALIGNED, BATCH, [8], [1.0])
     with pytest.raises(ValueError, match="at most the strategy's 64 GPUs"):
         degraded.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [128], [1.0])
-
-
-def test_plots_show_every_line():
-    data = degraded.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [4, 16], [1.0, 2.0, 4.0, 8.0])
-    figure = curves.expert_iteration_times(data)
-    assert [len(ax.get_lines()) for ax in figure.axes] == [6, 6]
-    assert figure.legends[0].get_texts()[-1].get_text() == "rail-only, two-hop, in turn"
-    plt.close("all")

@@ -225,13 +225,6 @@ def test_a_rate_that_a_gpu_lacks_is_refused_with_those_that_it_has():
         assert 'catalog template gpus "A100"' in str(no.value)
 
 
-def test_a_row_left_out_takes_its_default():
-    item = catalog.item("platforms", "GH200")
-    assert item.get("price") is None
-    assert item.get("price", 7) == 7
-    assert item.get("gpus") == 256
-
-
 # --- template
 
 
@@ -356,12 +349,6 @@ def test_list_shows_the_main_columns_with_units(family, head, row):
     assert all(name in lines[0] for name in head)
     assert any(" ".join(line.split()).startswith(row) for line in lines)
     assert "*" not in out
-
-
-def test_list_is_aligned():
-    lines = railcore("list", "gpus")[1].splitlines()
-    ends = [line.index("[GB]") + len("[GB]") for line in lines[:1]]
-    assert all(line[ends[0] - 1] != " " and line[ends[0] : ends[0] + 2] == "  " for line in lines)
 
 
 def test_list_marks_own_items(own, tmp_path):

@@ -371,15 +371,6 @@ def test_bad_input_is_refused(change, message):
         training_step(**given)
 
 
-def test_bad_options_are_refused():
-    with pytest.raises(ValueError, match="sync_groups is 'data': give one of replica, pipeline"):
-        StepOptions(sync_groups=("data",))
-    with pytest.raises(ValueError, match="sync_groups is 'pipeline': give a list"):
-        StepOptions(sync_groups="pipeline")
-    with pytest.raises(ValueError, match="detail is 'no': give True or False"):
-        StepOptions(detail="no")
-
-
 def test_a_cycle_is_named():
     workload = training_step(DENSE, H100, Strategy(tensor=4, data=2), 4, one_replica=True)
     after = [*workload.after]
