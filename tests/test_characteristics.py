@@ -11,12 +11,10 @@ from railcore.engines.search import (
     search,
     slowdown_by_sustained_rate,
     smallest_hb_domain_near_ideal,
-    with_strategy_labels,
 )
 from railcore.engines.strategies import parallelism_splits
 from railcore.network.topology import rail_only
 from railcore.training import machine, transformer
-from railcore.training.parallelism import Strategy
 
 H100 = machine.catalog_machine("DGX H100")
 LLAMA, MIXTURE = transformer.catalog_model("Llama-3 8B"), transformer.catalog_model("MoE-1.3B")
@@ -67,16 +65,6 @@ def test_rules_of_thumb_never_beat_the_best():
     assert table.groupby("model")["gpus"].agg(list).to_dict() == {"Llama-3 8B": [8], "Megatron 22B": [32]}
     found = search(models["Megatron 22B"], H100, 32, 64, top=1)
     assert table["best_s"].iloc[-1] == found.best["total_s"].iloc[0]
-
-
-def test_names_tell_strategies_apart_and_columns_go_both_ways():
-    found = search(LLAMA, H100, 16, 32, top=60)
-    names = with_strategy_labels(found.best)["strategy"]
-    assert names.is_unique and names.str.contains("b").all()
-    for row in found.best.to_dict("records"):
-        strategy = Strategy.from_columns(row)
-        assert strategy.columns(32) == {key: int(row[key]) for key in strategy.columns(32)}
-        strategy.check(LLAMA, 32, 16)
 
 
 def sweep(times, ideal=1.0, gpus=64):

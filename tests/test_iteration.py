@@ -32,7 +32,7 @@ from railcore.training.rank_order import ORDERS, GroupLevels
 from railcore.training.runtime import OFFLOADS, Runtime, catalog_runtime
 from railcore.training.stage import stage_of
 from railcore.training.transfers import TrafficOptions
-from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer, catalog_model
+from railcore.training.transformer import RECOMPUTE, Transformer, catalog_model
 
 MODELS = {name: catalog_model(name) for name in ("GPT-3", "Llama-3 8B", "PaLM-540B", "MoE-1.3B", "GPT-146B")}
 LLAMA = Transformer("dense", 32, 4096, 32, 8, 14336, 32000, 4096, ffn_matrices=3, biases=False)
@@ -414,29 +414,6 @@ def test_full_recompute_sends_what_a_forward_pass_sends_once_more(kind):
     assert links[1] / links[0] == pytest.approx((2 * forward + backward) / (forward + backward), rel=1e-12)
 
 
-def test_sharding_lowers_memory(found):
-    for model, gpu, strategies, runtime, offload, _ in found[::7]:
-        sizes = [
-            iteration_times(model, gpu, {**strategies, "sharding": level}, runtime, offload).memory_bytes
-            for level in range(len(SHARDING))
-        ]
-        assert np.all(sizes[0] >= sizes[1] * (1 - 1e-12))
-        if not runtime.sharded_gradients:  # else level 2 has gradients of two layers besides
-            assert np.all(sizes[1] >= sizes[2] * (1 - 1e-12))
-        t, c, d, e, p = (strategies[name] for name in ("tensor", "context", "data", "expert", "pipeline"))
-        stage = np.ceil((model.layers + 2 * strategies["ends_as_layers"]) / p)
-        shards = c * d * (np.where(strategies["whole_experts"], t, 1) if model.experts else 1) // e
-        room = 1 / np.maximum(np.minimum(shards, c * d), 1) + 2 / stage <= 1
-        assert np.all(sizes[2][room] >= sizes[3][room] * (1 - 1e-12))
-
-
-def test_sharded_weights_take_no_more_than_their_shard_and_the_whole_stage():
-    strategy = ONE | {"tensor": 8, "pipeline": 96, "data": 8, "global_batch": 8 * 96}
-    plain, sharded = (iteration_times(MODELS["GPT-3"], A100, strategy | {"sharding": level}) for level in (0, 3))
-    whole = float(plain.memory["weights_bytes"])
-    assert sharded.memory["weights_bytes"] == pytest.approx(whole / 8 + whole, rel=1e-12)
-
-
 def test_states_are_those_of_the_transformer(found):
     """Without a pipeline the fullest stage is all there is, as `Transformer.state_bytes` counts it."""
     for model, gpu, strategies, runtime, _, _ in found[::7]:
@@ -451,30 +428,6 @@ def test_states_are_those_of_the_transformer(found):
             assert np.allclose(estimate.memory[f"{kind}_bytes"], sizes, rtol=1e-12), kind
         half = iteration_times(model, gpu, alone, replace(same_bytes, accumulation_bytes=2))
         assert np.allclose(half.memory["gradients_bytes"], expected["gradients"] / 2, rtol=1e-12)
-
-
-def test_offload_trades_memory_for_the_way_to_the_host(found):
-    for model, gpu, strategies, runtime, *_ in found[::7]:
-        by = {kind: iteration_times(model, gpu, strategies, runtime, kind) for kind in OFFLOADS}
-        none, host = by["none"], by["optimizer"]
-        assert np.all(none.breakdown["offload_s"] == 0)
-        assert np.all(host.memory_bytes < none.memory_bytes)
-        step = host.breakdown["offload_s"] - none.breakdown["optimizer_s"]
-        assert np.all(step > 0) and np.allclose(host.total_s - none.total_s, step, rtol=1e-6)
-        assert np.all(host.breakdown["optimizer_s"] == 0)
-        for kind in ("activations", "weights"):
-            assert np.all(by[kind].memory_bytes <= none.memory_bytes * (1 + 1e-12)) or kind == "activations"
-            assert np.all(by[kind].breakdown["offload_s"] >= 0)
-            instant = iteration_times(
-                model, gpu.changed(host_Bps=machine.UNLIMITED_BANDWIDTH), strategies, runtime, kind
-            )
-            assert np.allclose(instant.total_s, none.total_s, rtol=1e-12)
-            slow = iteration_times(model, gpu.changed(host_Bps=gpu.host.host_Bps / 1e6), strategies, runtime, kind)
-            m = np.ceil(strategies["global_batch"] / (strategies["data"] * strategies["micro_batch"]))
-            if kind == "weights":  # they pass the link in each pass of each micro-batch
-                held = none.memory["weights_bytes"] * (np.ceil(1 / strategies["pipeline"]))
-                alone = (strategies["pipeline"] == 1) & (strategies["sharding"] < 3)  # gathered layers do not pass it
-                assert np.allclose(slow.total_s[alone], (2 * m * held / gpu.host.host_Bps * 1e6)[alone], rtol=1e-2)
 
 
 def test_utilization_stays_below_the_peak(found):
@@ -556,30 +509,6 @@ def test_columns_broadcast_and_may_be_empty():
     assert empty.total_s.shape == empty.memory_bytes.shape == empty.breakdown["data_s"].shape == (0,)
 
 
-def test_obstacles_are_the_errors_of_a_strategy(found):
-    texts = {"heads": "tensor is", "layers": "pipeline x interleave is", "batch": "global_batch is"}
-    texts |= {"interleave": "interleave is", "sequence": "context is", "experts": "expert is"}
-    for model, _, strategies, *_, estimate in found:
-        for i in range(estimate.total_s.size):
-            fields = row(strategies, i)
-            batch = fields.pop("global_batch")
-            wrong = [name for name in estimate.limits[i].split(", ") if name in texts]
-            alone = fields["sequence_parallel"] and fields["tensor"] == 1
-            if alone or (fields["interleave"] > 1 and fields["pipeline"] == 1):
-                with pytest.raises(ValueError, match=r"sequence_parallel is True|interleave is"):
-                    Strategy.from_columns(fields)
-                continue
-            try:
-                Strategy.from_columns(fields).check(model, batch)
-            except ValueError as error:
-                assert wrong
-                parts = str(error).split("; ")  # all of them, in their order
-                for name, part in zip(wrong, parts, strict=True):
-                    assert part.startswith(texts[name])
-            else:
-                assert not wrong
-
-
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
@@ -643,44 +572,6 @@ def test_a_group_in_one_domain_and_a_group_without_one_have_the_rings_time(size,
             bandwidth, latency = machine_.hop_link(GroupLevels(n, stride).in_domains(machine_.hb_domain_size)[1] == 1)
             send = collectives.collective_time("point_to_point", size, 2, rate)
             assert n == 1 or float(size / bandwidth + latency) == pytest.approx(float(send), rel=1e-12)
-
-
-@given(BYTES, RANKS, st.sampled_from([1, 2, 8, 100]), st.sampled_from([1, 2, 8, 72, 256]), st.booleans())
-def test_no_group_beats_its_ports(size, n, stride, K, phases):
-    gpu = MACHINES["GB200 of 72, fp8"].changed(hb_domain_size=K, two_phase_collectives=phases)
-    hb, nic = gpu.hb_Bps * gpu.links.hb_fraction, gpu.nic_Bps * gpu.links.nic_fraction
-    near = max(K // stride, 1)
-    inside = max(x for x in range(1, min(n, near) + 1) if n % x == 0 and near % x == 0)
-    domains = n // inside
-    link, exchange = (float(time(gpu, size, n, stride)) for time in (gathered, exchanged))
-    into_a_rank, into_a_domain = (n - 1) / n * size / hb, (domains - 1) / domains * size / (inside * nic)
-    assert link >= max(into_a_rank, into_a_domain) * (1 - 1e-12)
-    assert exchange >= (domains - 1) / domains * size / nic * (1 - 1e-12)
-    steps = (
-        math.ceil(math.log2(inside)) * gpu.links.hb_latency_s + math.ceil(math.log2(domains)) * gpu.links.nic_latency_s
-    )
-    for calls in (1, 7):
-        assert gathered(gpu, 0, n, stride, calls) == pytest.approx(calls * steps, rel=1e-12, abs=1e-18)
-    once = (inside > 1) * gpu.links.hb_latency_s + (domains > 1) * gpu.links.nic_latency_s
-    assert exchanged(gpu, 0, n, stride) == pytest.approx(once, abs=1e-18)
-
-
-SIDES = st.integers(1, 5000)
-
-
-@given(SIDES, SIDES, SIDES, st.integers(1, 64), st.sampled_from(list(MACHINES)))
-def test_a_product_takes_its_flops_its_bytes_and_its_start(m, n, k, batch, name):
-    gpu = MACHINES[name]
-    time = float(product_time(gpu, m, n, k, batch))
-    moved = 2 * batch * (m * k + k * n + m * n) / gpu.hbm_Bps + gpu.host.kernel_s
-    flops = 2 * batch * m * n * k / gpu.bf16_flops
-    assert time >= flops + moved
-    tiles = math.ceil(m / 256) * math.ceil(n / 128)
-    most = 2 * math.ceil(tiles * batch / gpu.rates.processors) * gpu.rates.processors * 256 * 128 * k / gpu.bf16_flops
-    assert time <= (most + moved) * (1 + 1e-12)
-    assert time == pytest.approx(float(product_time(gpu, n, m, k, batch)), rel=1e-12) or m % 64 or n % 64 or batch > 1
-    fp8 = float(product_time(gpu, m, n, k, batch, fp8=True))
-    assert fp8 <= float(product_time(gpu, m, n, k, batch, fp8=True, weights=False))
 
 
 def test_a_product_of_whole_waves_runs_at_the_full_rate():

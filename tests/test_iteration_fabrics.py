@@ -458,25 +458,6 @@ def test_rail_only_has_fewer_parts_to_stop_a_job_but_as_many_that_cut_gpus_off()
     assert (every["rail-only"] < every["rail-optimized"]).all() and (cut < every).all().all()
 
 
-def test_a_host_more_stops_a_job_more_often():
-    small, large = (interruptions(64, 8, 64, name) for name in ("DGX H100", "DGX H200"))
-    pd.testing.assert_frame_equal(small, large)
-    rate = catalog.item("failure_rates", "host")["failure_rate"] * 365.25 * 86400
-    nvl, other = (interruptions(n, 72, 64, "GB200 NVL72") for n in (144, 148))
-    more = other["events_per_year"].iloc[0] - nvl["events_per_year"].iloc[0]
-    assert more > rate  # a host of 4 GPUs more, and its parts
-
-
-def test_one_domain_is_stopped_by_no_rails():
-    found = interruptions(8, 8, 64, "DGX H100")
-    assert found[found["fabric"] == "rail-only"]["events_per_year"].nunique() == 1
-
-
-def test_in_rails_of_one_switch_every_part_cuts_gpus_off():
-    found = interruptions(512, 8, 64, "DGX H100").set_index(["fabric", "stops"])["events_per_year"]
-    assert found["rail-only"].nunique() == 1 and found["rail-optimized"].nunique() == 2
-
-
 def test_parts_and_software_add_up_to_the_interruptions_of_a_published_run():
     found = interruptions(16384, 8, 64, "DGX H100")["events_per_year"]
     rate = catalog.item("failure_rates", "job")["interruption_rate_llama3"]

@@ -327,18 +327,10 @@ def test_a_refusal_says_that_no_folder_of_own_rows_is_set(own, monkeypatch):
     [
         ("gpus", ["bf16 [TFLOP/s]", "memory [GB]", "memory bandwidth [TB/s]", "power [W]"], "H100 989.5 1,979 - 80"),
         (
-            "platforms",
-            ["HB bandwidth [GB/s]", "NIC [Gbps]", "price [USD]"],
-            "GB200 NVL72 GB200 72 900 400 18 120 3,",
-        ),
-        ("models", ["parameters [1e9]", "layers", "hidden", "experts"], "Llama-3 405B 405 126 16,384 128 8"),
-        ("switches", ["ports", "port [Gbps]", "power [W]", "price [USD]"], "QM9700 25.6 64 400 1,720 747 33,000"),
-        (
             "books",
             ["port [USD]", "transceiver [W]", "source"],
             "railonly2023 400 748 374 120 - - - - - - paper: railonly",
         ),
-        ("transceivers", ["reach [m]"], "400G DR4 400 500 9 300"),
         ("fuels", ["parameter", "value"], "coal capacity_factor 0.422"),
     ],
 )

@@ -20,7 +20,8 @@ from railcore.training.parallelism import DIMENSIONS, Strategy
 from railcore.training.rank_order import ORDERS, GroupLevels, group_levels
 from railcore.training.traffic import iteration_traffic
 from railcore.training.transfers import TrafficOptions
-from railcore.training.transformer import GRADIENT_BYTES, SHARDING, WEIGHT_BYTES
+from railcore.training.transformer import SHARDING
+from railcore.training.transformer_memory import GRADIENT_BYTES, WEIGHT_BYTES
 
 BOX = catalog_machine("DGX H100")
 NEAR = ("tensor", "context", "pipeline", "data")

@@ -20,7 +20,7 @@ from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.pipeline_schedule import pipeline_bubble_time
 from railcore.training.runtime import MODERN, catalog_runtime
-from railcore.training.transformer import GRADIENT_BYTES, WEIGHT_BYTES
+from railcore.training.transformer_memory import GRADIENT_BYTES, WEIGHT_BYTES
 
 NO_SYNC = StepOptions(sync_groups=())
 SLOW_NODES = catalog_machine("DGX A100", hb_domain_size=4)

@@ -34,7 +34,8 @@ from railcore.facts.checks import one_of
 from railcore.training.machine import Machine
 from railcore.training.parallelism import Strategy
 from railcore.training.runtime import Runtime
-from railcore.training.transformer import GRADIENT_BYTES, WEIGHT_BYTES, Transformer
+from railcore.training.transformer import Transformer
+from railcore.training.transformer_memory import GRADIENT_BYTES, WEIGHT_BYTES
 
 _ELEMENT_BYTES = 2  # of an activation in bf16
 _SUM_BYTES = 4  # of a norm or a loss in fp32
