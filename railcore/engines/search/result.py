@@ -16,7 +16,6 @@ from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, Columns, Ite
 from railcore.facts.tables import readable
 from railcore.facts.units import show
 from railcore.training.machine import Machine
-from railcore.training.runtime import Runtime
 from railcore.training.transformer import Transformer
 
 NUMBERS = ("sequence_s", "total_s", "memory_bytes")
@@ -88,24 +87,9 @@ class SearchResult:
         return self.parts[0].machine
 
     @property
-    def runtime(self) -> Runtime:
-        """The software; of several the first."""
-        return self.parts[0].runtime
-
-    @property
-    def offload(self) -> tuple[str, ...]:
-        """What the host's memory holds; of several choices the first."""
-        return self.parts[0].offload
-
-    @property
     def gpus(self) -> int:
         """GPUs of the cluster."""
         return self.parts[0].gpus
-
-    @property
-    def limits(self) -> dict[str, tuple[int, ...] | None]:
-        """Values allowed of each of STRATEGY_COLUMNS, None for whatever divides."""
-        return dict(self.parts[0].allowed)
 
     @cached_property
     def best(self) -> pd.DataFrame:
