@@ -9,7 +9,7 @@ from railcore.documents.railonly2025.moe import slowdown_readings
 from railcore.engines.degraded.expert_loads import LOAD_SKEWS, expert_demand, expert_load, link_loads
 from railcore.facts.units import Gbps
 from railcore.training import collectives
-from railcore.training.experts import ROUTINGS, busiest_links, expert_all_to_all_time, routed_time
+from railcore.training.experts import ROUTINGS, busiest_links, expert_all_to_all_time
 
 HB, NIC = 3600 * Gbps, 400 * Gbps
 SIZES, ROUTING = st.integers(1, 6), st.sampled_from(ROUTINGS)
@@ -173,9 +173,6 @@ def test_arrays_equal_the_loop_and_no_time_beats_its_links(routing, pipelined, i
     [
         (lambda: expert_all_to_all_time(1.0, 12, 8, HB, NIC), "ranks"),
         (lambda: expert_all_to_all_time(1.0, 16, 8, HB, NIC, "spray"), "routing"),
-        (lambda: expert_all_to_all_time(1.0, 16, 8, 0.0, NIC), "hb_Bps"),
-        (lambda: expert_all_to_all_time(1.0, 16, 8, HB, -1.0), "nic_Bps"),
-        (lambda: expert_all_to_all_time(-1.0, 16, 8, HB, NIC), "bytes_per_gpu"),
         (lambda: expert_all_to_all_time(1.0, 16, 8, HB, NIC, imbalance=17.0), "imbalance"),
         (lambda: expert_all_to_all_time(1.0, 16, 8, HB, NIC, "direct", 0.5), "oversubscription"),
         (lambda: expert_load(8, 0.5), "imbalance"),
@@ -183,8 +180,6 @@ def test_arrays_equal_the_loop_and_no_time_beats_its_links(routing, pipelined, i
         (lambda: expert_demand(1.0, 8, experts=12), "experts"),
         (lambda: link_loads(np.ones((6, 6)), 4), "demand"),
         (lambda: link_loads(np.ones((6, 4)), 2), "demand"),
-        (lambda: link_loads(np.ones((8, 8)), 4, "spray"), "routing"),
-        (lambda: routed_time(busiest_links(1.0, 8, 4), HB, NIC, "spray"), "routing"),
         (lambda: slowdown_readings(1, 4, HB, NIC), "hb_domain_size"),
     ],
 )

@@ -234,21 +234,15 @@ def test_utilization_is_the_share_of_the_peak():
     [
         ({"layers": 0}, "layers is 0"),
         ({"hidden": 64.5}, "hidden is 64.5"),
-        ({"heads": -8}, "heads is -8"),
-        ({"vocabulary": "many"}, "vocabulary is 'many'"),
-        ({"sequence_length": None}, "sequence_length is None"),
         ({"heads": 7, "kv_heads": 7}, "heads is 7.*give head_dim"),
         ({"kv_heads": 3}, "kv_heads is 3: give a divisor of heads 8"),
         ({"ffn_matrices": 4}, "ffn_matrices is 4"),
-        ({"experts": 4, "top_k": 5}, "top_k is 5: give at most experts 4"),
         ({"experts": 4, "expert_layer_interval": 3}, "expert_layer_interval is 3"),
         ({"experts": 4, "imbalance": 0.5}, "imbalance is 0.5"),
-        ({"experts": 4, "imbalance": 4.5}, "imbalance is 4.5"),
         ({"imbalance": 1.5}, "imbalance is 1.5"),
         ({"imbalance": float("nan")}, "imbalance is nan"),
         ({"experts": -1}, "experts is -1"),
         ({"experts": 4, "expert_layer_interval": 0}, "expert_layer_interval is 0"),
-        ({"head_dim": -8}, "head_dim is -8"),
     ],
 )
 def test_errors_name_the_argument(changes, named):
