@@ -282,9 +282,7 @@ def test_what_cannot_be_is_refused():
         ({"dat": "ring"}, "kind of traffic is 'dat'"),
     ):
         with pytest.raises(ValueError, match=word):
-            traffic.iteration_traffic(
-                SMALL, strategy, 12, algorithms=algorithms
-            )
+            traffic.iteration_traffic(SMALL, strategy, 12, algorithms=algorithms)
     with pytest.raises(ValueError, match="equally many"):
         traffic.iteration_traffic(SMALL, strategy, 12, algorithms={"data": "hierarchical"}, hb_domain_size=8)
     for call, word in (

@@ -1,4 +1,4 @@
-"""A job on a fabric that is not whole or not even: routed flows, failed parts, uneven experts, and traffic that stays local."""
+"""A job on a fabric that is not whole or not even: routed flows, failed parts, uneven experts, local traffic."""
 
 from railcore.engines.degraded.slowdowns import (
     dense_slowdown,

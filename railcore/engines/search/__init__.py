@@ -15,21 +15,3 @@ from railcore.engines.search.labels import strategy_label, strategy_words, with_
 from railcore.engines.search.parts import SearchPart, search, search_parts
 from railcore.engines.search.result import SearchResult
 from railcore.engines.search.space import divisors, strategy_blocks
-
-__all__ = [
-    "TIME_EDGES_S",
-    "SearchPart",
-    "SearchResult",
-    "best_times",
-    "divisors",
-    "hb_domain_summary",
-    "increasing_returns_share",
-    "search",
-    "search_parts",
-    "slowdown_by_sustained_rate",
-    "smallest_hb_domain_near_ideal",
-    "strategy_blocks",
-    "strategy_label",
-    "strategy_words",
-    "with_strategy_labels",
-]
