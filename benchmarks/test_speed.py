@@ -25,6 +25,7 @@ from railcore.engines.search import divisors, search, strategy_blocks
 from railcore.engines.siting import areas, counting, split
 from railcore.engines.steps import simulation, stage_program, workload
 from railcore.engines.steps.stage_program import fsdp_options
+from railcore.engines.steps.timetable import schedule
 from railcore.engines.transport import (
     all_to_all,
     ecmp_paths,
@@ -44,7 +45,6 @@ from railcore.systems import datacenter
 from railcore.systems.siting import candidates, grid, supply
 from railcore.training import machine, traffic
 from railcore.training.parallelism import Strategy
-from railcore.training.pipeline_schedule import schedule
 from railcore.training.scaling_laws import depth_and_width
 from railcore.training.transformer import catalog_model
 

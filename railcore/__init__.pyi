@@ -8,7 +8,6 @@ from .engines.search import search as search
 from .engines.siting.areas import Area as Area
 from .engines.siting.split import find_places as find_places
 from .engines.strategies.iteration import iteration_times as iteration_times
-from .engines.strategies.stage_memory import stage_memory as stage_memory
 from .facts.tables import readable as readable
 from .facts.units import parse as parse
 from .facts.units import show as show
@@ -33,6 +32,7 @@ from .systems.datacenter import model_layer as model_layer
 from .systems.datacenter import rack_layout as rack_layout
 from .systems.siting.grid import load_grid as load_grid
 from .training.iteration import iteration_time as iteration_time
+from .training.iteration import stage_memory as stage_memory
 from .training.machine import catalog_machine as catalog_machine
 from .training.parallelism import Strategy as Strategy
 from .training.runtime import Runtime as Runtime

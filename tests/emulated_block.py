@@ -3,7 +3,7 @@ pipeline and data parallelism, its losses, gradients and weights those of one ra
 
 All ranks of a pipeline stage run a micro-batch at the same time, each on its own arrays: its slice of the sequence,
 its heads, its columns of the feed-forward, its rows of the vocabulary. What another rank has comes by a send or a
-collective of `EmulatedRanks`. Stages compute in the order of `pipeline_schedule`.
+collective of `EmulatedRanks`. Stages compute in the order of `timetable`.
 
 What `transfers` says by convention, and what is done here so that it holds:
 
@@ -35,9 +35,9 @@ from emulated_parts import Projected, Tensors, Weights, random_tokens, starting_
 from emulated_shards import ShardedParameters, Values
 
 from railcore.engines.emulator.ranks import SCALE_OUT, SCALE_UP, EmulatedRanks, TransferLabel
+from railcore.engines.steps.timetable import schedule
 from railcore.facts.checks import Ints
 from railcore.training.parallelism import Strategy
-from railcore.training.pipeline_schedule import schedule
 from railcore.training.traffic import from_transfers
 from railcore.training.transfers import DEFAULT_OPTIONS, TrafficOptions, step_transfers
 from railcore.training.transformer import Transformer

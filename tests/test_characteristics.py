@@ -3,7 +3,6 @@ import pandas as pd
 import pytest
 
 from railcore.documents.photonic2025 import parallelism_rules
-from railcore.documents.railonly2025 import iteration_claims
 from railcore.engines import degraded
 from railcore.engines.search import (
     best_times,
@@ -12,13 +11,10 @@ from railcore.engines.search import (
     search,
     slowdown_by_sustained_rate,
     smallest_hb_domain_near_ideal,
-    with_strategy_labels,
 )
 from railcore.engines.strategies import parallelism_splits
-from railcore.facts import claims
 from railcore.network.topology import rail_only
 from railcore.training import machine, transformer
-from railcore.training.parallelism import Strategy
 
 H100 = machine.catalog_machine("DGX H100")
 LLAMA, MIXTURE = transformer.catalog_model("Llama-3 8B"), transformer.catalog_model("MoE-1.3B")
@@ -48,29 +44,6 @@ def test_broken_rows_are_those_that_differ():
     assert parallelism_rules.broken_rows(table, ["communication"]) == ["DP", "FSDP", "CP"]
 
 
-def test_claims_on_what_ways_split_name_the_broken_rows():
-    values, reasons, taken = parallelism_rules.split_claims(
-        parallelism_splits.parallelism_comparison(LLAMA, MIXTURE, H100, 8, 8)
-    )
-    assert values == {"photonic2025.table2.communication": 2 / 7, "photonic2025.table2.reduction": 1 / 7}
-    assert reasons["photonic2025.table2.communication"].startswith("broken by FSDP: forward:all_gather")
-    assert "; CP: " in reasons["photonic2025.table2.communication"] and " per layer" in next(iter(reasons.values()))
-    assert "FSDP, which splits weights gradients optimizer" in reasons["photonic2025.table2.reduction"] and not taken
-
-
-def test_claims_on_rules_take_the_worst_case_and_explain_those_that_fail():
-    rows = [("small", "a", 4, 0.2), ("small", "b", 8, 0.01), ("to_512", "a", 64, 0.02), ("to_512", "c", 8, 0.01)]
-    rules = pd.DataFrame(rows, columns=["id", "model", "gpus", "excess"])
-    rules = rules.assign(best_strategy="t2", best_s=10.0, obeying_strategy="t4", obeying_s=12.0)
-    values, reasons, taken = parallelism_rules.rule_claims(rules)
-    assert values == {"photonic2025.table1.small": 0.2, "photonic2025.table1.to_512": 0.02}
-    assert reasons == {
-        "photonic2025.table1.small": "a on 4 GPUs: t2 takes 10 s, t4, the best that obeys, 12 s",
-    }
-    text = "worst of 3 models on 3 clusters that are ours, not the document's"
-    assert taken == dict.fromkeys(values, text)
-
-
 def test_a_rule_that_nothing_obeys_costs_infinitely_much():
     model, two, one = transformer.catalog_model("Megatron 22B"), [2, 4, 8, 16], [1]
     ways = [(two, two, one), (two, one, two), (one, one, two)]  # tensor, pipeline and data of the rule's practices
@@ -92,21 +65,6 @@ def test_rules_of_thumb_never_beat_the_best():
     assert table.groupby("model")["gpus"].agg(list).to_dict() == {"Llama-3 8B": [8], "Megatron 22B": [32]}
     found = search(models["Megatron 22B"], H100, 32, 64, top=1)
     assert table["best_s"].iloc[-1] == found.best["total_s"].iloc[0]
-
-
-def test_names_tell_strategies_apart_and_columns_go_both_ways():
-    found = search(LLAMA, H100, 16, 32, top=60)
-    names = with_strategy_labels(found.best)["strategy"]
-    assert names.is_unique and names.str.contains("b").all()
-    for row in found.best.to_dict("records"):
-        strategy = Strategy.from_columns(row)
-        assert strategy.columns(32) == {key: int(row[key]) for key in strategy.columns(32)}
-        strategy.check(LLAMA, 32, 16)
-
-
-def test_batch_that_does_not_divide():
-    with pytest.raises(ValueError, match="batch is 12: give a multiple of degree 8"):
-        parallelism_splits.parallelism_comparison(LLAMA, MIXTURE, H100, 8, 12)
 
 
 def sweep(times, ideal=1.0, gpus=64):
@@ -135,33 +93,6 @@ def test_within_is_the_share_that_is_asked_and_includes_its_end():
         64,
     ]
     assert [hb_domain_summary(table, 32, share)["plateau"].item() for share in (0.5, 0.25)] == [8, 16]
-
-
-def test_quoted_are_those_of_the_cluster_named_and_the_nearest_rate():
-    """Two clusters of each model, one slower than the other: the document does not say which one it quotes."""
-    slowdown = {("GPT-1T", 8): 0.02, ("GPT-1T", 16): 0.08, ("GPT-146B", 8): 0.3, ("GPT-146B", 16): 0.1}
-    rows = [
-        (model, gpus, 1.0, 1.0, share, "", plateau)
-        for (model, gpus), share, plateau in zip(slowdown, slowdown.values(), (256, 64, 512, 128), strict=True)
-    ]
-    found = pd.DataFrame(rows, columns="model gpus iteration_s ideal_s slowdown strategy plateau".split())
-    printed = {key: claims.paper_value(f"railonly2025.fig8.{key}_k256_slowdown") for key in ("gpt1t", "gpt146b")}
-    rates = pd.DataFrame(
-        {"sustained_fraction": [0.1, 0.25, 0.9], "GPT-1T": [0.0, printed["gpt1t"], 1.0], "GPT-146B": [9, 8, 7.0]}
-    )
-    values, reasons, taken = iteration_claims.fig8_claims(sweep([4, 3.5, 2, 1.9]), found, rates, 16)
-    assert values == {
-        "railonly2025.fig8.diminishing": 0.5,
-        "railonly2025.fig8.gpt1t_k256_slowdown": 0.08,
-        "railonly2025.fig8.gpt146b_k256_slowdown": 0.1,
-        "railonly2025.fig8.gpt1t_plateau": 64,
-    }
-    assert taken["railonly2025.fig8.gpt1t_k256_slowdown"] == "16 GPUs, the cluster is not printed; 2.00% at 8 GPUs"
-    paper = claims.paper_value("railonly2025.fig8.gpt1t_k256_slowdown")
-    assert f"with {paper:.2%}" in reasons["railonly2025.fig8.gpt1t_k256_slowdown"]
-    assert taken["railonly2025.fig8.gpt1t_plateau"] == "16 GPUs, the cluster is not printed; 256 at 8 GPUs"
-    assert "sustained 0.25 of its best rate" in reasons["railonly2025.fig8.gpt1t_k256_slowdown"]
-    assert "sustained 0.9 of its best rate" in reasons["railonly2025.fig8.gpt146b_k256_slowdown"]
 
 
 def test_larger_domains_and_faster_nics_are_never_slower():
@@ -198,29 +129,3 @@ def test_by_rate_takes_the_cluster_that_suffers_most():
         large = best_times(models, machine_then, [32], [8], **sizes)
         assert row["Llama-3 8B"] == large.slowdown[large.hb_domain_size == 8].item() > 0
     assert table["Llama-3 8B"].is_monotonic_increasing
-
-
-def test_readings_of_fig8_order_as_their_networks_do():
-    """Two phases in sequence are no faster than rings, and hiding nothing is no faster than hiding the gradients."""
-    models, gh200 = {"Llama-3 8B": LLAMA}, machine.catalog_machine("GH200")
-    found = iteration_claims.fig8_by_reading(models, gh200, [32, 64], 8, {"Llama-3 8B": [64]})
-    assert list(found["reading"]) == list(iteration_claims.FIG8_READINGS) and (found["hb_domain_size"] == 8).all()
-    ends = found.set_index("reading")
-    assert (ends["Llama-3 8B min"] <= ends["Llama-3 8B max"]).all()
-    largest = ends["Llama-3 8B max"]
-    described = largest["as the document describes it"]
-    assert largest["nothing hidden"] >= described >= largest["rings with all NICs of a domain"] >= 0
-    box, options = iteration_claims.fig8_options(gh200)
-    assert (
-        box.collectives.two_phase_collectives
-        and not gh200.collectives.two_phase_collectives
-        and options["interleave"] == 1
-        and "phases" not in options
-    )
-
-
-def test_the_claim_on_dense_models_is_the_largest_slowdown():
-    dense = pd.DataFrame({"model": ["a", "a", "b", "b"], "slowdown": [0.0, 0.02, 0.0, 0.01]})
-    values, reasons, taken = iteration_claims.dense_slowdown_claim(dense, 64, 3)
-    assert values == {"railonly2025.text.dense_slowdown": 0.02} and not taken
-    assert "over 2 strategies, the 3 best ways to split 64 GPUs for each of a, b" in next(iter(reasons.values()))

@@ -1,4 +1,3 @@
-import inspect
 from itertools import pairwise
 
 import numpy as np
@@ -6,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.engines.emulator import collective_schedules
 from railcore.engines.emulator.collective_schedules import (
     Schedule,
     Send,
@@ -17,18 +15,15 @@ from railcore.engines.emulator.collective_schedules import (
     pipelined_schedule,
     run_schedule,
 )
-from railcore.training import collectives
 from railcore.training.collectives import (
     OPERATIONS,
     algorithm_names,
     all_reduce_time,
-    all_to_all_time,
     collective_time,
     hierarchical_phase_times,
     hierarchical_time,
     steps_and_bytes,
 )
-from railcore.training.experts import expert_all_to_all_time
 
 FORMS = [(operation, name) for operation in OPERATIONS for name in algorithm_names(operation)]
 GROUPS = (1, 2, 3, 4, 5, 6, 7, 8, 13, 16)
@@ -248,16 +243,6 @@ def inside(send, x):
     return any(not isinstance(end, int) and end[0] == "hb" for end in ends)
 
 
-@pytest.mark.parametrize(("x", "y"), GRIDS)
-def test_bytes_of_the_documents_hierarchical_all_gather(x, y):
-    size = 240.0 * x * y
-    split = domain_rail_bytes(hierarchical_schedule("all_gather", x, y), size, x)
-    assert split.by_rail == pytest.approx(np.full(x, size * (y - 1) / x))
-    assert split.network == pytest.approx(size * (y - 1))
-    assert split.by_domain == pytest.approx(np.full(y, size * (x - 1)))
-    assert split.across_rails == 0
-
-
 def test_a_flat_ring_over_a_grid_crosses_rails():
     split = domain_rail_bytes(collective_schedule("all_gather", "ring", 12), 12.0, 4)
     assert split.across_rails == 3 * 11 and split.by_rail.sum() == 0
@@ -309,31 +294,6 @@ def test_pipelining_against_events(operation, x, y, ratio, chunks):
     assert ours >= max(hb, nic) * chunks * (1 - 1e-12)
 
 
-def test_forwarding_along_rails_costs_the_ratio_of_the_bandwidths():
-    hb, nic, domains, k = 3.6e12 / 8, 4e11 / 8, 4096, 256
-    rails = hierarchical_time("all_to_all", 1e9, k, domains, hb, nic)
-    slowdown = rails / expert_all_to_all_time(1e9, k * domains, k, hb, nic, "direct", 1.0)
-    assert slowdown - 1 == pytest.approx(nic / hb * (1 - 1 / k) / (1 - 1 / domains))
-    # the direct one counted
-    split = domain_rail_bytes(collective_schedule("all_to_all", "direct", 12), 1.0, 4)
-    assert split.network / 12 == pytest.approx(2 / 3) and split.by_domain.sum() / 12 == pytest.approx(3 / 12)
-    by_hand = max(3 / 12 / 2, 2 / 3 / 7)
-    assert expert_all_to_all_time(1.0, 12, 4, 2.0, 7.0, "direct", 1.0) == pytest.approx(by_hand)
-    forwarded = domain_rail_bytes(hierarchical_schedule("all_to_all", 4, 3), 1.0, 4)
-    assert forwarded.network == pytest.approx(split.network)
-
-
-def test_hierarchical_time_takes_arrays():
-    x, y = np.array([1, 2, 8, 16]), np.array([16, 8, 2, 1])
-    table = hierarchical_time("all_reduce", np.array([[1e6], [1e9]]), x, y, 4.5e11, 5e10, 1e-6, 5e-6, 4)
-    loop = [
-        [hierarchical_time("all_reduce", d, a, b, 4.5e11, 5e10, 1e-6, 5e-6, 4) for a, b in zip(x, y, strict=True)]
-        for d in (1e6, 1e9)
-    ]
-    assert table == pytest.approx(np.array(loop))
-    assert (np.diff(table[1]) < 0).all()
-
-
 # Errors
 
 
@@ -342,18 +302,13 @@ def test_hierarchical_time_takes_arrays():
     [
         (lambda: steps_and_bytes("gather", "ring", 1, 2), "operation is 'gather': give one of .*all_gather"),
         (lambda: steps_and_bytes("all_gather", "tree", 1, 2), "'tree' does not exist for all_gather: .*ring.*nvls"),
-        (lambda: all_to_all_time(1, 2, 1, 0, ["ring", "tree"]), "'tree' does not exist for all_to_all"),
         (lambda: steps_and_bytes("all_gather", "recursive", 1, [4, 6]), r"ranks is \[4, 6\]: .*powers of two"),
         (lambda: collective_schedule("all_reduce", "recursive_doubling", 6), "ranks is 6: .*powers of two"),
         (lambda: all_reduce_time(1, 6, 1, 0, ["recursive"]), "name one that takes ranks 6"),
-        (lambda: all_reduce_time(1, 6, 1, 0, []), "name one that"),
         (lambda: all_reduce_time(-1, 2, 1), "message_bytes is -1"),
         (lambda: all_reduce_time(1, 0, 1), "ranks is 0"),
-        (lambda: all_reduce_time(1, 2.5, 1), "ranks is 2.5"),
         (lambda: all_reduce_time(1, 2, 0), "bandwidth_Bps is 0"),
         (lambda: all_reduce_time(1, 2, 1, float("nan")), "latency_s is nan: give a finite number of at least 0"),
-        (lambda: all_reduce_time(float("inf"), 2, 1), "message_bytes is inf: give a finite number of at least 0"),
-        (lambda: all_reduce_time(-1, 2, 1), "message_bytes is -1: give 0 or more"),
         (lambda: run_schedule(collective_schedule("all_reduce", "ring", 3), [np.arange(3)]), "arrays has 1 entries"),
         (
             lambda: run_schedule(collective_schedule("all_reduce", "ring", 3), [np.arange(4)] * 3),
@@ -363,26 +318,16 @@ def test_hierarchical_time_takes_arrays():
             lambda: run_schedule(Schedule("broadcast", 2, 1, ([Send(1, 0, (0,))],)), [np.arange(2)] * 2),
             "1 does not hold block 0",
         ),
-        (lambda: run_schedule(Schedule("broadcast", 2, 1, ()), [np.arange(2)] * 2), "1 does not hold block 0"),
         (lambda: pipelined_schedule(collective_schedule("broadcast", "ring", 2), 0), "chunks is 0"),
         (lambda: hierarchical_time("scatter", 1, 2, 2, 1, 1), "operation is 'scatter': give one of all_gather"),
         (lambda: hierarchical_time("all_gather", 1, 2, 2, 1, 1, chunks=0), "chunks is 0"),
-        (lambda: hierarchical_time("all_reduce", 1, 2, 2, 1, 1, hb_algorithm="tree"), "'tree' does not exist for red"),
         (lambda: hierarchical_schedule("all_gather", 2, 2, hb_first=True), "hb_first is True"),
         (
             lambda: domain_rail_bytes(collective_schedule("all_gather", "ring", 6), 1, 4),
             "hb_ranks is 4: give a divisor",
         ),
-        (lambda: domain_rail_bytes(collective_schedule("all_gather", "ring", 6), 1, 0), "hb_ranks is 0"),
-        (lambda: Schedule("gather", 2, 1, ()), "operation is 'gather'"),
     ],
 )
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()
-
-
-def test_public_names_are_documented():
-    for name, value in (vars(collectives) | vars(collective_schedules)).items():
-        ours = getattr(value, "__module__", "").startswith("railcore")
-        assert name.startswith("_") or not ours or inspect.getdoc(value)

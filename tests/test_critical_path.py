@@ -7,14 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.engines.strategies.critical_path import EXCHANGES, LAYER_ROW, SETTING, STAGE_ROW, critical_path
-from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, iteration_times
-from railcore.engines.strategies.stage_memory import stage_memory
+from railcore.engines.steps.timetable import schedule
+from railcore.engines.strategies.critical_path import LAYER_ROW, SETTING, STAGE_ROW, critical_path
+from railcore.engines.strategies.iteration import iteration_times
+from railcore.training.iteration import stage_memory
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
-from railcore.training.pipeline_schedule import schedule
-from railcore.training.rank_order import ORDERS, PLACEMENTS
-from railcore.training.runtime import MODERN, Runtime
+from railcore.training.rank_order import ORDERS
 from railcore.training.transformer import Transformer
 
 H100 = catalog_machine("DGX H100")
@@ -94,16 +93,6 @@ def test_a_busy_link_hides_less():
     assert busy.nic_s <= busy.total_s
 
 
-def test_without_overlap_nothing_hides():
-    columns = Strategy(2, data=8, pipeline=2, interleave=2, sharding="optimizer").columns(64)
-    alone = H100.changed(collective_processors=0)
-    apart = replace(MODERN, overlap_data=False, overlap_pipeline=False, overlap_tensor=False)
-    found = iteration_times(DENSE, alone, columns, apart)
-    assert found.breakdown["data_s"] == pytest.approx(found.links["data_link_s"])
-    assert found.breakdown["tensor_s"] == pytest.approx(found.links["tensor_link_s"])
-    assert found.breakdown["pipeline_s"] == pytest.approx(found.links["pipeline_link_s"])
-
-
 def test_what_hides_slows_the_compute_beside_it():
     columns = Strategy(1, data=16, sharding="weights").columns(64)
     times = [
@@ -113,49 +102,6 @@ def test_what_hides_slows_the_compute_beside_it():
     links = iteration_times(DENSE, H100, columns).links["data_link_s"]
     assert times[0] < times[1] < times[2] == pytest.approx(links)
     assert times[1] == pytest.approx(times[0] + 0.25 * (links - times[0]))
-
-
-def rows(model, gpus=64):
-    """Strategies of many kinds on the same GPUs."""
-    ways = [(8, 1, 1, 8), (2, 2, 4, 4), (1, 1, 1, 64), (4, 1, 4, 4), (16, 1, 2, 2), (1, 4, 8, 2), (32, 1, 2, 1)]
-    found = []
-    for t, c, p, d in ways:
-        for v in (1, 2) if 1 < p <= 4 else (1,):
-            for sharding in range(4):
-                for placement in range(len(PLACEMENTS)):
-                    e = 4 if model.experts and c * d % 4 == 0 else 1
-                    rest = (int(t > 1), placement % 3, sharding, 0, 0, 0, placement, 64)
-                    found.append((1, t, c, e, p, d, v, *rest))
-    return dict(zip(STRATEGY_COLUMNS, np.array(found).T, strict=True))
-
-
-@given(
-    st.sampled_from((DENSE, MIXTURE)),
-    st.floats(7, 12),
-    st.floats(7, 12),
-    st.sampled_from((1, 2, 8, 64)),
-    st.booleans(),
-    st.booleans(),
-)
-def test_no_link_is_busy_for_longer_than_the_iteration(model, hb, nic, size, overlap, ring):
-    box = H100.changed(hb_Bps=10.0**hb, nic_Bps=10.0**nic, hb_domain_size=size)
-    runtime = replace(MODERN, overlap_data=overlap, overlap_pipeline=overlap, overlap_tensor_forward=ring)
-    found = iteration_times(model, box, rows(model), runtime)
-    for share in (found.hb_utilization, found.nic_utilization):
-        assert np.all(share <= 1 + 1e-12) and np.all(share >= 0)
-    assert np.allclose(sum(found.breakdown.values()), found.total_s, rtol=1e-12)
-
-
-@given(
-    st.sampled_from((DENSE, MIXTURE)),
-    st.sampled_from(("hb_Bps", "nic_Bps", "memory_Bps", "linear_rate", "bf16_rate", "host_Bps")),
-    st.floats(0.01, 1.0),
-    st.sampled_from(((), ("activations",), ("optimizer", "weights"))),
-)
-def test_a_faster_part_is_never_slower(model, part, share, offload):
-    slow = H100.changed(**{part: share * H100.values[part]})
-    times = [iteration_times(model, box, rows(model), MODERN, offload).total_s for box in (slow, H100)]
-    assert np.all(times[0] >= times[1] * (1 - 1e-12))
 
 
 @pytest.mark.parametrize("ends", [False, True])
@@ -172,25 +118,6 @@ def test_the_fullest_stage_is_the_memory_of_the_iteration(p, v, m, offload, ends
     assert table["layers"].sum() == model.layers
 
 
-def test_ends_as_layers_balance_the_logits():
-    """With many words, stages of equal layers wait for the last one; a layer less there shortens the iteration."""
-    words = replace(DENSE, layers=14, vocabulary=32_000)
-    even = Strategy(pipeline=7, data=2)
-    ends = Strategy(pipeline=8, data=2, ends_as_layers=True)
-    assert (
-        iteration_times(words, H100, ends, global_batch=32).breakdown["logits_s"]
-        < iteration_times(words, H100, even, global_batch=32).breakdown["logits_s"]
-    )
-
-
-def test_uneven_layers_take_the_time_of_the_fullest_stage():
-    uneven, even = replace(DENSE, layers=13), replace(DENSE, layers=16)
-    plan = Strategy(pipeline=4, data=2)
-    found, full = (iteration_times(model, H100, plan, global_batch=32) for model in (uneven, even))
-    assert found.feasible and found.breakdown["linear_s"] == pytest.approx(full.breakdown["linear_s"])
-    assert found.breakdown["bubble_s"] < full.breakdown["bubble_s"]
-
-
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("order", ORDERS.values())
 def test_each_order_of_ranks_has_its_groups_where_the_critical_path_takes_them(order, whole):
@@ -204,13 +131,6 @@ def test_each_order_of_ranks_has_its_groups_where_the_critical_path_takes_them(o
             assert int(domains) == places["domains"].max(), (kind, size)
 
 
-def test_obstacles_are_all_named():
-    found = iteration_times(DENSE, H100, Strategy(3, pipeline=9, data=5), global_batch=7)
-    assert found.limits.item() == "heads, layers, batch" and not found.feasible
-    small = H100.changed(memory_bytes=1e9)
-    assert iteration_times(DENSE, small, Strategy(3), global_batch=1).limits.item() == "heads, memory"
-
-
 def test_a_strategy_prints_as_a_table_with_units():
     found = iteration_times(
         "GPT-3", "DGX A100", Strategy(8, pipeline=8, data=8, sequence_parallel=True), global_batch=256
@@ -221,8 +141,3 @@ def test_a_strategy_prints_as_a_table_with_units():
     assert "<table" in found._repr_html_()
     several = iteration_times("GPT-3", "DGX A100", [Strategy(8, data=8), Strategy(4, data=16)], global_batch=256)
     assert len(several.table()) == 2 and "nic_utilization" in several.table()
-
-
-def test_exchanges_have_their_own_fields():
-    assert {f"{name}_{link}" for name in EXCHANGES for link in ("s", "hb_s", "nic_s")} <= set(STAGE_ROW.names)
-    assert Runtime().name == "modern"

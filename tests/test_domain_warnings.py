@@ -140,7 +140,7 @@ def test_what_a_search_advises_works_as_printed_and_says_what_it_costs(model, gp
     for other, text in advised:
         K, mine, theirs = other.machine.hb_domain_size, found.best.iloc[0], other.best.iloc[0]
         racks, more = other.gpus // K, other.gpus // K - -(-gpus // 72)
-        assert other.gpus % K == 0 and other.limits == found.limits
+        assert other.gpus % K == 0 and other.parts[0].allowed == found.parts[0].allowed
         assert show(theirs["total_s"], "s", 3) in text
         speed = mine["sequence_s"] / theirs["sequence_s"]
         assert f"{speed:.3g} times as fast, on {racks} HB domains" in text and speed * 1.1 >= other.gpus / gpus

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from railcore.engines.emulator.ranks import UNCOUNTED_KINDS
 from railcore.training.parallelism import DIMENSIONS, Strategy
-from railcore.training.pipeline_schedule import peak_microbatches
+from railcore.training.pipeline_schedule import microbatches_in_flight
 from railcore.training.traffic import iteration_traffic
 from railcore.training.transfers import TrafficOptions, step_transfers
 from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer
@@ -179,7 +179,7 @@ def test_kept_activations_are_those_of_the_formula(model, recompute, sequence_pa
     narrow = 2 * model.hidden / (2 if sequence_parallel else 1)
     peaks = run.peak_activation_bytes()
     for rank, stage in enumerate(strategy.coordinates(np.arange(strategy.gpus))["pipeline"]):
-        held = peak_microbatches(2, 4, stage=stage) * layers
+        held = microbatches_in_flight(2, 4, 1, stage) * layers
         logits = 2 * tokens * (narrow + model.vocabulary / 2) if stage == 1 else 0
         assert peaks[rank] == held + logits
         names = run.ranks.memory[run.ranks.memory["rank"] == rank].groupby("name")["bytes"].sum()
@@ -201,7 +201,7 @@ def test_peaks_of_an_interleaved_pipeline_are_those_of_its_schedule():
     run = ShardedTransformer(LLAMA, strategy, 8)
     run.step(random_tokens(LLAMA, 8))
     one = sum(float(each) for each in LLAMA.layer_activation_bytes(dropout=False).values())
-    assert run.peak_activation_bytes()[0] == peak_microbatches(2, 8, 2) * 2 * one
+    assert run.peak_activation_bytes()[0] == microbatches_in_flight(2, 8, 2, 0) * 2 * one
 
 
 @pytest.mark.parametrize("model", [MIXTRAL, dataclasses.replace(MIXTRAL, dense_layers=2)], ids=("", "dense first"))

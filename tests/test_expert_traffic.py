@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from railcore.documents.railonly2025.expert_job import ExpertJob
 from railcore.documents.railonly2025.moe import (
     ROUTING_LOADS,
     iteration_overheads,
@@ -13,10 +14,11 @@ from railcore.documents.railonly2025.moe import (
     routing_slowdowns,
     share_readings,
 )
+from railcore.engines.degraded.expert_loads import expert_demand
 from railcore.facts import catalog
 from railcore.facts.units import Gbps
 from railcore.training import transfers, transformer
-from railcore.training.experts import ExpertJob, expert_all_to_all_time, expert_demand
+from railcore.training.experts import expert_all_to_all_time
 from railcore.training.parallelism import Strategy
 
 MODEL = transformer.catalog_model("MoE-1.3B")

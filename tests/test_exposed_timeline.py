@@ -12,11 +12,11 @@ from railcore.documents.flops2024.specification import communication_quantities,
 from railcore.documents.readings import solve_for_target
 from railcore.engines.datacenter import expert_placement, timeline, training_case
 from railcore.engines.datacenter.training_case import TrainingCase
+from railcore.engines.steps.timetable import schedule
 from railcore.facts import catalog, claims
 from railcore.systems import datacenter as dc
 from railcore.systems.datacenter.exposed import LayerTimes, least_wan_Bps, wide_area_exchange
 from railcore.training import transformer
-from railcore.training.pipeline_schedule import schedule
 
 SITE = document_site(23333, rate="fp4_sparse_rate")
 NAMES = {"dense": "flops2024 dense", "moe": "flops2024 MoE"}

@@ -17,8 +17,8 @@ from railcore.engines.emulator.feedforward import (
 )
 from railcore.engines.emulator.ranks import EmulatedRanks
 from railcore.engines.emulator.timeline import rank_timeline
+from railcore.engines.steps.timetable import schedule
 from railcore.training.parallelism import DIMENSIONS, Strategy
-from railcore.training.pipeline_schedule import schedule
 
 ORDER = ("tensor", "context", "pipeline", "data")
 

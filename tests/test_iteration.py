@@ -18,21 +18,21 @@ from plain_parts import (
     plain_states,
 )
 
+from railcore.engines.steps import timetable
 from railcore.engines.strategies.iteration import OBSTACLES, STRATEGY_COLUMNS, TIME_PARTS, iteration_times
 from railcore.engines.strategies.layer_time import LAYER_COLUMNS, LAYER_PARTS, layer_costs
 from railcore.facts import catalog
 from railcore.network.topology import rail_only
-from railcore.training import collectives, machine, pipeline_schedule, transfers
+from railcore.training import collectives, machine, transfers
 from railcore.training.iteration import iteration_time
 from railcore.training.layer import Rank, expert_traffic, kept_bytes
-from railcore.training.machine import Machine
 from railcore.training.parallelism import Strategy
 from railcore.training.products import product_time
 from railcore.training.rank_order import ORDERS, GroupLevels
 from railcore.training.runtime import OFFLOADS, Runtime, catalog_runtime
 from railcore.training.stage import stage_of
 from railcore.training.transfers import TrafficOptions
-from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer, catalog_model
+from railcore.training.transformer import RECOMPUTE, Transformer, catalog_model
 
 MODELS = {name: catalog_model(name) for name in ("GPT-3", "Llama-3 8B", "PaLM-540B", "MoE-1.3B", "GPT-146B")}
 LLAMA = Transformer("dense", 32, 4096, 32, 8, 14336, 32000, 4096, ffn_matrices=3, biases=False)
@@ -339,7 +339,7 @@ def test_free_links_give_the_time_of_the_timetable(p, v, rounds, recompute):
         model, gpu, SOFTWARE["nothing hidden"], {name: np.array([strategy[name]]) for name in LAYER_COLUMNS}
     )
     passes = [float(x[0]) * model.layers / p for x in (layer.forward_s, layer.backward_s)]
-    table = pipeline_schedule.schedule("interleaved" if v > 1 else "1f1b", p, p * rounds, *passes, chunks=v)
+    table = timetable.schedule("interleaved" if v > 1 else "1f1b", p, p * rounds, *passes, chunks=v)
     last = sum(ours.breakdown[f"{name}_s"] for name in ("logits", "optimizer", "once", "straggler"))
     assert ours.total_s - last == pytest.approx(table.total_s, rel=1e-12)
     assert ours.breakdown["bubble_s"] == pytest.approx(float(table.bubble_s.mean()), rel=1e-9)
@@ -364,7 +364,7 @@ def test_the_fullest_stage_holds_the_timetables_micro_batches(p, v, m, recompute
     model = replace(MODELS["GPT-3"], vocabulary=1, layers=480)
     strategy = ONE | {"tensor": 4, "pipeline": p, "interleave": v, "recompute": recompute, "global_batch": m}
     ours = iteration_times(model, A100, strategy, SOFTWARE["megatron2022"])
-    table = pipeline_schedule.schedule("interleaved" if v > 1 else "1f1b", p, m, 1.0, 2.0, chunks=v)
+    table = timetable.schedule("interleaved" if v > 1 else "1f1b", p, m, 1.0, 2.0, chunks=v)
     kept, whole = (sum(model.layer_activation_bytes(1, 4, 1, False, level).values()) for level in (recompute, 0))
     expected = table.peak_microbatches.max() * kept * 480 / p + (whole if recompute == 2 else 0)
     assert ours.memory["activations_bytes"] == pytest.approx(float(expected), rel=1e-6)
@@ -414,29 +414,6 @@ def test_full_recompute_sends_what_a_forward_pass_sends_once_more(kind):
     assert links[1] / links[0] == pytest.approx((2 * forward + backward) / (forward + backward), rel=1e-12)
 
 
-def test_sharding_lowers_memory(found):
-    for model, gpu, strategies, runtime, offload, _ in found[::7]:
-        sizes = [
-            iteration_times(model, gpu, {**strategies, "sharding": level}, runtime, offload).memory_bytes
-            for level in range(len(SHARDING))
-        ]
-        assert np.all(sizes[0] >= sizes[1] * (1 - 1e-12))
-        if not runtime.sharded_gradients:  # else level 2 has gradients of two layers besides
-            assert np.all(sizes[1] >= sizes[2] * (1 - 1e-12))
-        t, c, d, e, p = (strategies[name] for name in ("tensor", "context", "data", "expert", "pipeline"))
-        stage = np.ceil((model.layers + 2 * strategies["ends_as_layers"]) / p)
-        shards = c * d * (np.where(strategies["whole_experts"], t, 1) if model.experts else 1) // e
-        room = 1 / np.maximum(np.minimum(shards, c * d), 1) + 2 / stage <= 1
-        assert np.all(sizes[2][room] >= sizes[3][room] * (1 - 1e-12))
-
-
-def test_sharded_weights_take_no_more_than_their_shard_and_the_whole_stage():
-    strategy = ONE | {"tensor": 8, "pipeline": 96, "data": 8, "global_batch": 8 * 96}
-    plain, sharded = (iteration_times(MODELS["GPT-3"], A100, strategy | {"sharding": level}) for level in (0, 3))
-    whole = float(plain.memory["weights_bytes"])
-    assert sharded.memory["weights_bytes"] == pytest.approx(whole / 8 + whole, rel=1e-12)
-
-
 def test_states_are_those_of_the_transformer(found):
     """Without a pipeline the fullest stage is all there is, as `Transformer.state_bytes` counts it."""
     for model, gpu, strategies, runtime, _, _ in found[::7]:
@@ -451,30 +428,6 @@ def test_states_are_those_of_the_transformer(found):
             assert np.allclose(estimate.memory[f"{kind}_bytes"], sizes, rtol=1e-12), kind
         half = iteration_times(model, gpu, alone, replace(same_bytes, accumulation_bytes=2))
         assert np.allclose(half.memory["gradients_bytes"], expected["gradients"] / 2, rtol=1e-12)
-
-
-def test_offload_trades_memory_for_the_way_to_the_host(found):
-    for model, gpu, strategies, runtime, *_ in found[::7]:
-        by = {kind: iteration_times(model, gpu, strategies, runtime, kind) for kind in OFFLOADS}
-        none, host = by["none"], by["optimizer"]
-        assert np.all(none.breakdown["offload_s"] == 0)
-        assert np.all(host.memory_bytes < none.memory_bytes)
-        step = host.breakdown["offload_s"] - none.breakdown["optimizer_s"]
-        assert np.all(step > 0) and np.allclose(host.total_s - none.total_s, step, rtol=1e-6)
-        assert np.all(host.breakdown["optimizer_s"] == 0)
-        for kind in ("activations", "weights"):
-            assert np.all(by[kind].memory_bytes <= none.memory_bytes * (1 + 1e-12)) or kind == "activations"
-            assert np.all(by[kind].breakdown["offload_s"] >= 0)
-            instant = iteration_times(
-                model, gpu.changed(host_Bps=machine.UNLIMITED_BANDWIDTH), strategies, runtime, kind
-            )
-            assert np.allclose(instant.total_s, none.total_s, rtol=1e-12)
-            slow = iteration_times(model, gpu.changed(host_Bps=gpu.host.host_Bps / 1e6), strategies, runtime, kind)
-            m = np.ceil(strategies["global_batch"] / (strategies["data"] * strategies["micro_batch"]))
-            if kind == "weights":  # they pass the link in each pass of each micro-batch
-                held = none.memory["weights_bytes"] * (np.ceil(1 / strategies["pipeline"]))
-                alone = (strategies["pipeline"] == 1) & (strategies["sharding"] < 3)  # gathered layers do not pass it
-                assert np.allclose(slow.total_s[alone], (2 * m * held / gpu.host.host_Bps * 1e6)[alone], rtol=1e-2)
 
 
 def test_utilization_stays_below_the_peak(found):
@@ -556,40 +509,6 @@ def test_columns_broadcast_and_may_be_empty():
     assert empty.total_s.shape == empty.memory_bytes.shape == empty.breakdown["data_s"].shape == (0,)
 
 
-def test_obstacles_are_the_errors_of_a_strategy(found):
-    texts = {"heads": "tensor is", "layers": "pipeline x interleave is", "batch": "global_batch is"}
-    texts |= {"interleave": "interleave is", "sequence": "context is", "experts": "expert is"}
-    for model, _, strategies, *_, estimate in found:
-        for i in range(estimate.total_s.size):
-            fields = row(strategies, i)
-            batch = fields.pop("global_batch")
-            wrong = [name for name in estimate.limits[i].split(", ") if name in texts]
-            alone = fields["sequence_parallel"] and fields["tensor"] == 1
-            if alone or (fields["interleave"] > 1 and fields["pipeline"] == 1):
-                with pytest.raises(ValueError, match=r"sequence_parallel is True|interleave is"):
-                    Strategy.from_columns(fields)
-                continue
-            try:
-                Strategy.from_columns(fields).check(model, batch)
-            except ValueError as error:
-                assert wrong
-                parts = str(error).split("; ")  # all of them, in their order
-                for name, part in zip(wrong, parts, strict=True):
-                    assert part.startswith(texts[name])
-            else:
-                assert not wrong
-
-
-def test_memory_is_one_of_the_obstacles():
-    strategy, model = ONE | {"tensor": 8}, MODELS["Llama-3 8B"]
-    need = float(iteration_times(model, A100, strategy).memory_bytes)
-    for size, limit in ((need, "feasible"), (need * (1 - 1e-9), "memory")):
-        gpu = A100.changed(memory_bytes=size)
-        assert iteration_times(model, gpu, strategy).limits == limit
-        tight = iteration_times(model, gpu.changed(memory_bytes=1e8), strategy | {"pipeline": 33, "tensor": 3})
-        assert tight.limits == "heads, layers, memory" and not tight.feasible
-
-
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
@@ -599,6 +518,9 @@ def test_memory_is_one_of_the_obstacles():
         ({"sharding": [0, 4]}, r"sharding is \[0, 4\]: give whole numbers from 0 to 3"),
         ({"sequence_parallel": 2}, "sequence_parallel is 2: "),
         ({"data": 2**32}, "data is"),
+        ({"data": [1, 1.5]}, "data"),
+        ({"data": [1, math.nan]}, "data"),
+        ({"data": [1, "two"]}, "data"),
     ],
 )
 def test_a_value_out_of_range_is_named(changes, named):
@@ -606,20 +528,10 @@ def test_a_value_out_of_range_is_named(changes, named):
         iteration_times(MODELS["GPT-3"], A100, ONE | changes)
 
 
-@pytest.mark.parametrize("value", [1.5, math.nan, "two"])
-def test_a_fraction_is_refused(value):
-    with pytest.raises(ValueError, match="data"):
-        iteration_times(MODELS["GPT-3"], A100, ONE | {"data": [1, value]})
-
-
-def test_a_missing_column_and_an_unknown_offload_are_named():
-    gpu, model = A100, MODELS["GPT-3"]
-    with pytest.raises(
-        ValueError, match="strategies lack data, sharding: give a Strategy, or an array for each of micro_batch"
-    ):
-        iteration_times(model, gpu, {name: 1 for name in STRATEGY_COLUMNS if name not in ("data", "sharding")})
-    with pytest.raises(ValueError, match="offload is 'gradients': give one of none, optimizer, activations, weights"):
-        iteration_times(model, gpu, ONE, offload=("weights", "gradients"))
+def test_missing_columns_are_named():
+    columns = {name: 1 for name in STRATEGY_COLUMNS if name not in ("data", "sharding")}
+    with pytest.raises(ValueError, match="strategies lack data, sharding: give a Strategy, or an array for each of"):
+        iteration_times(MODELS["GPT-3"], A100, columns)
 
 
 def test_large_columns_do_not_mix_rows_up():
@@ -662,62 +574,6 @@ def test_a_group_in_one_domain_and_a_group_without_one_have_the_rings_time(size,
             assert n == 1 or float(size / bandwidth + latency) == pytest.approx(float(send), rel=1e-12)
 
 
-@given(BYTES, RANKS, st.sampled_from([1, 2, 8, 100]), st.sampled_from([1, 2, 8, 72, 256]), st.booleans())
-def test_no_group_beats_its_ports(size, n, stride, K, phases):
-    gpu = MACHINES["GB200 of 72, fp8"].changed(hb_domain_size=K, two_phase_collectives=phases)
-    hb, nic = gpu.hb_Bps * gpu.links.hb_fraction, gpu.nic_Bps * gpu.links.nic_fraction
-    near = max(K // stride, 1)
-    inside = max(x for x in range(1, min(n, near) + 1) if n % x == 0 and near % x == 0)
-    domains = n // inside
-    link, exchange = (float(time(gpu, size, n, stride)) for time in (gathered, exchanged))
-    into_a_rank, into_a_domain = (n - 1) / n * size / hb, (domains - 1) / domains * size / (inside * nic)
-    assert link >= max(into_a_rank, into_a_domain) * (1 - 1e-12)
-    assert exchange >= (domains - 1) / domains * size / nic * (1 - 1e-12)
-    steps = (
-        math.ceil(math.log2(inside)) * gpu.links.hb_latency_s + math.ceil(math.log2(domains)) * gpu.links.nic_latency_s
-    )
-    for calls in (1, 7):
-        assert gathered(gpu, 0, n, stride, calls) == pytest.approx(calls * steps, rel=1e-12, abs=1e-18)
-    once = (inside > 1) * gpu.links.hb_latency_s + (domains > 1) * gpu.links.nic_latency_s
-    assert exchanged(gpu, 0, n, stride) == pytest.approx(once, abs=1e-18)
-
-
-@pytest.mark.parametrize("message_bytes", [1e6, 1e9])
-def test_phases_are_the_hierarchical_all_gather_and_take_longer_than_rings(message_bytes):
-    gpu = A100.changed(hb_latency_s=0.0, nic_latency_s=0.0)
-    for domains in (2, 8):
-        rates = gpu.hb_Bps * gpu.links.hb_fraction, gpu.nic_Bps * gpu.links.nic_fraction
-        hierarchical = collectives.hierarchical_time("all_gather", message_bytes, 8, domains, *rates)
-        ours = gathered(gpu.changed(two_phase_collectives=True), message_bytes, 8 * domains)
-        assert float(ours) == pytest.approx(float(hierarchical), rel=1e-12)
-        assert ours > gathered(gpu, message_bytes, 8 * domains)
-
-
-def test_links_take_arrays():
-    gpu, sizes, ranks = A100, np.array([1e6, 1e9, 0.0, 5e8]), np.array([1, 8, 16, 24])
-    for time in (gathered, exchanged):
-        loop = [float(time(gpu, size, n, 2)) for size, n in zip(sizes, ranks, strict=True)]
-        assert time(gpu, sizes, ranks, 2) == pytest.approx(loop, rel=1e-12) and loop[0] == 0
-
-
-SIDES = st.integers(1, 5000)
-
-
-@given(SIDES, SIDES, SIDES, st.integers(1, 64), st.sampled_from(list(MACHINES)))
-def test_a_product_takes_its_flops_its_bytes_and_its_start(m, n, k, batch, name):
-    gpu = MACHINES[name]
-    time = float(product_time(gpu, m, n, k, batch))
-    moved = 2 * batch * (m * k + k * n + m * n) / gpu.hbm_Bps + gpu.host.kernel_s
-    flops = 2 * batch * m * n * k / gpu.bf16_flops
-    assert time >= flops + moved
-    tiles = math.ceil(m / 256) * math.ceil(n / 128)
-    most = 2 * math.ceil(tiles * batch / gpu.rates.processors) * gpu.rates.processors * 256 * 128 * k / gpu.bf16_flops
-    assert time <= (most + moved) * (1 + 1e-12)
-    assert time == pytest.approx(float(product_time(gpu, n, m, k, batch)), rel=1e-12) or m % 64 or n % 64 or batch > 1
-    fp8 = float(product_time(gpu, m, n, k, batch, fp8=True))
-    assert fp8 <= float(product_time(gpu, m, n, k, batch, fp8=True, weights=False))
-
-
 def test_a_product_of_whole_waves_runs_at_the_full_rate():
     gpu = A100
     m, n, k = 256 * gpu.rates.processors, 128 * 3, 4096
@@ -726,29 +582,6 @@ def test_a_product_of_whole_waves_runs_at_the_full_rate():
     one_more = float(product_time(gpu, m + 1, n, k)) - float(product_time(gpu, m, n, k))
     wave = 2 * 256 * 128 * gpu.rates.processors * k / gpu.bf16_flops
     assert one_more == pytest.approx(wave + 2 * (k + n) / gpu.hbm_Bps, rel=1e-9)
-
-
-@pytest.mark.parametrize("platform", [name for name in catalog.names("platforms")])
-@pytest.mark.parametrize("precision", machine.PRECISIONS)
-def test_a_machine_is_its_catalog_rows(platform, precision):
-    box = catalog.item("platforms", platform)
-    gpu = catalog.item("gpus", box["gpu"])
-    if f"{precision}_dense_rate" not in gpu:
-        with pytest.raises(KeyError, match="fp8_dense_rate"):
-            machine.catalog_machine(platform, precision)
-        return
-    ours = machine.catalog_machine(platform, precision)
-    assert (ours.rates.linear_rate, ours.rates.bf16_rate) == (gpu[f"{precision}_dense_rate"], gpu["bf16_dense_rate"])
-    assert (ours.hb_domain_size, ours.hb_Bps, ours.nic_Bps) == (box["gpus"], box["hb_bandwidth"], box["nic_bandwidth"])
-    assert (ours.memory_bytes, ours.memory.memory_Bps) == (gpu["driver_memory"], gpu["memory_bandwidth"])
-    assert (
-        ours.linear_flops
-        == ours.rates.linear_rate * ours.rates.linear_fraction * ours.rates.sustained_fraction
-        <= ours.rates.linear_rate
-    )
-    assert ours.bf16_flops <= ours.rates.bf16_rate and ours.hbm_Bps <= ours.memory.memory_Bps
-    assert precision == "fp8" or ours.linear_flops == ours.bf16_flops
-    assert machine.catalog_machine(platform, precision, hb_domain_size=64) == ours.changed(hb_domain_size=64)
 
 
 def test_a_machine_on_a_fabric_has_its_links():
@@ -777,14 +610,6 @@ def test_a_machine_on_a_fabric_has_its_links():
 def test_a_machine_names_what_is_out_of_range(changes, named):
     with pytest.raises(ValueError, match=named):
         A100.changed(**changes)
-
-
-def test_unknown_platforms_and_precisions_are_refused():
-    with pytest.raises(KeyError, match="DGX A100"):
-        machine.catalog_machine("DGX A10")
-    with pytest.raises(ValueError, match="precision is 'fp4': give one of bf16, fp8"):
-        machine.catalog_machine("DGX H100", "fp4")
-    assert isinstance(A100, Machine)
 
 
 @pytest.mark.parametrize("sequence_parallel", [False, True])

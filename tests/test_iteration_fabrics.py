@@ -3,7 +3,6 @@ from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from test_graph import fabrics
 
 from railcore.engines import degraded
-from railcore.engines.degraded import faults, routed_flows, slowdowns
+from railcore.engines.degraded import expert_loads, faults, routed_flows, slowdowns
 from railcore.engines.search import search
 from railcore.engines.strategies.iteration import iteration_times
 from railcore.facts import catalog
@@ -24,7 +23,6 @@ from railcore.training import experts, machine, traffic
 from railcore.training.parallelism import Strategy
 from railcore.training.transformer import Transformer
 from railcore.workbench import outputs
-from railcore.workbench.charts import curves
 
 MODEL = Transformer("small", 8, 1152, 24, 24, 4608, 32000, 512)
 MIXED = replace(MODEL, experts=16, top_k=2)
@@ -113,8 +111,8 @@ def test_a_ring_of_domains_loads_links_as_its_routes_one_by_one(build, gpus, siz
 @pytest.mark.parametrize("skew", ["hot", "zipf"])
 def test_rail_only_carries_an_all_to_all_as_two_hop_routing_counts(skew):
     fabric = rail_only(32, 4, 8)
-    demand = experts.expert_demand(1e9, 32, 3.0, skew)
-    counted = experts.link_loads(demand, 4, "two-hop")
+    demand = expert_loads.expert_demand(1e9, 32, 3.0, skew)
+    counted = expert_loads.link_loads(demand, 4, "two-hop")
     loads = routed_flows.fabric_loads(fabric, flows_of(demand * (1 - np.eye(32))))
     for end, kind, expected in (
         ("from", "host", counted.nic_egress_bytes),
@@ -128,8 +126,8 @@ def test_rail_only_carries_an_all_to_all_as_two_hop_routing_counts(skew):
 
 def test_rail_optimized_carries_an_all_to_all_as_direct_routing_counts():
     fabric = rail_optimized(32, 4, 8)
-    demand = experts.expert_demand(1e9, 32)
-    counted = experts.link_loads(demand, 4, "direct")
+    demand = expert_loads.expert_demand(1e9, 32)
+    counted = expert_loads.link_loads(demand, 4, "direct")
     loads = routed_flows.fabric_loads(fabric, flows_of(demand * (1 - np.eye(32))))
     hosts = loads[loads["kind"] == "host"].groupby("from")["bytes"].sum()
     np.testing.assert_allclose(hosts[routed_flows.gpu_names(range(32), 4)], counted.nic_egress_bytes.ravel())
@@ -445,40 +443,6 @@ def test_fabrics_beside_each_other(broken):
     assert shown["rail-only iteration"].str.endswith("s").any() and "rail-only NIC share" in shown
 
 
-JOB = replace(ALIGNED, data=1), [128, 1024], [32, 256], 16, "DGX H100"
-
-
-def of_job(**options):
-    return degraded.training_goodput(MODEL, H100, *JOB, **options)
-
-
-def test_without_failures_all_time_counts():
-    found = of_job(rate_factor=1e-13)
-    np.testing.assert_allclose(found["goodput"], 1, atol=1e-5)
-    np.testing.assert_allclose(found["effective_tokens_per_s"], found["tokens_per_s"], rtol=1e-5)
-    assert (of_job(rate_factor=1.0)["goodput"] > of_job(rate_factor=10.0)["goodput"]).all()
-
-
-def test_a_strategy_that_does_not_fit_has_no_speed_but_a_warning():
-    whole, odd = of_job(), degraded.training_goodput(MODEL, H100, replace(JOB[0], pipeline=9), [288], [72], *JOB[3:])
-    assert not whole.attrs["warnings"] and (odd["limit"] == "layers").all()
-    assert odd[["tokens_per_s", "effective_tokens_per_s"]].isna().all().all()
-    assert odd.attrs["warnings"] == (f"t8 p9 sp b1 does not fit {MODEL.name} on 288 GPUs: layers.",)
-
-
-def test_goodput_falls_with_gpus_restarts_and_checkpoints():
-    base = of_job()
-    assert set(base["gpus"]) == {128, 1024} and len(base) == 2 * 2 * 2 * 3
-    small, large = (base[base["gpus"] == n]["goodput"].to_numpy() for n in (128, 1024))
-    assert (large < small).all()
-    for options in ({"checkpoint_time": 120.0}, {"restart_time": 3600.0}):
-        assert (of_job(**options)["goodput"] < base["goodput"]).all()
-    wide = base.pivot_table("events_per_year", ["gpus", "fabric", "stops"], "rates")
-    assert (wide["low"] < wide["value"]).all() and (wide["value"] < wide["high"]).all()
-    tokens = base["tokens_per_s"] * base["iteration_s"] / MODEL.sequence_length
-    assert dict(zip(base["gpus"], tokens.round(6), strict=True)) == {128: 32, 1024: 256}
-
-
 def interruptions(*cluster):
     """Those at the catalog's middle rates."""
     found = reliability.job_interruptions(*cluster)
@@ -494,25 +458,6 @@ def test_rail_only_has_fewer_parts_to_stop_a_job_but_as_many_that_cut_gpus_off()
     assert (every["rail-only"] < every["rail-optimized"]).all() and (cut < every).all().all()
 
 
-def test_a_host_more_stops_a_job_more_often():
-    small, large = (interruptions(64, 8, 64, name) for name in ("DGX H100", "DGX H200"))
-    pd.testing.assert_frame_equal(small, large)
-    rate = catalog.item("failure_rates", "host")["failure_rate"] * 365.25 * 86400
-    nvl, other = (interruptions(n, 72, 64, "GB200 NVL72") for n in (144, 148))
-    more = other["events_per_year"].iloc[0] - nvl["events_per_year"].iloc[0]
-    assert more > rate  # a host of 4 GPUs more, and its parts
-
-
-def test_one_domain_is_stopped_by_no_rails():
-    found = interruptions(8, 8, 64, "DGX H100")
-    assert found[found["fabric"] == "rail-only"]["events_per_year"].nunique() == 1
-
-
-def test_in_rails_of_one_switch_every_part_cuts_gpus_off():
-    found = interruptions(512, 8, 64, "DGX H100").set_index(["fabric", "stops"])["events_per_year"]
-    assert found["rail-only"].nunique() == 1 and found["rail-optimized"].nunique() == 2
-
-
 def test_parts_and_software_add_up_to_the_interruptions_of_a_published_run():
     found = interruptions(16384, 8, 64, "DGX H100")["events_per_year"]
     rate = catalog.item("failure_rates", "job")["interruption_rate_llama3"]
@@ -520,52 +465,17 @@ def test_parts_and_software_add_up_to_the_interruptions_of_a_published_run():
     assert (abs(found / counted - 1) < 0.1).all()
 
 
-def test_jobs_that_do_not_divide_and_odd_factors_are_refused():
-    with pytest.raises(ValueError, match="multiples of tensor x context x pipeline, 32"):
-        degraded.training_goodput(MODEL, H100, ALIGNED, 100, 32, 16, "DGX H100")
-    for factor in (0.0, -1.0, math.inf):
-        with pytest.raises(ValueError, match="rate_factor is"):
-            of_job(rate_factor=factor)
-    with pytest.raises(ValueError, match="planes is 0"):
-        of_job(planes=0)
-
-
-def test_parts_of_a_plane_slow_a_job_that_they_do_not_stop():
-    one, four, rare = of_job(), of_job(planes=4), of_job(planes=4, rate_factor=1e-9)
-    assert not one["slowed_share"].any() and (one["slowed_iteration_s"] == one["iteration_s"]).all()
-    assert four["slowed_share"].between(0, 1, inclusive="neither").all()
-    shares = four.pivot_table("slowed_share", ["gpus", "fabric", "stops"], "rates")
-    assert (shares["low"] < shares["value"]).all() and (shares["value"] < shares["high"]).all()
-    assert (four["slowed_iteration_s"] > four["iteration_s"]).all() and (rare["slowed_share"] < 1e-6).all()
-    job = catalog.item("failure_rates", "job")
-    stopped = reliability.goodput(four["mtbf_s"], job["checkpoint_time"], job["restart_time"])
-    mean = (1 - four["slowed_share"]) / four["iteration_s"] + four["slowed_share"] / four["slowed_iteration_s"]
-    tokens = stopped * mean * MODEL.sequence_length * four["gpus"].map({128: 32, 1024: 256})
-    np.testing.assert_allclose(four["effective_tokens_per_s"], tokens)
-    less = H100.changed(nic_Bps=H100.nic_Bps * 3 / 4)
-    alone = degraded.training_goodput(MODEL, less, *JOB)["iteration_s"]
-    np.testing.assert_allclose(four["slowed_iteration_s"], alone)
-
-
-def test_faults_and_goodput_take_the_runtime_of_the_job(monkeypatch):
-    fabric, job, row, told = rail_only(128, 8, 16), (MODEL, H100, ALIGNED, BATCH), ALIGNED.columns(BATCH), []
+def test_faults_take_the_runtime_of_the_job(monkeypatch):
+    fabric, told = rail_only(128, 8, 16), []
 
     def with_runtime(model, box, rows, runtime="none"):
         told.append(runtime)
         return iteration_times(model, box, rows, runtime)
 
     monkeypatch.setattr(slowdowns, "iteration_times", with_runtime)
-    times = {}
-    for runtime in ("modern", "megatron2021"):
-        told.clear()
-        times[runtime] = iteration_times(MODEL, H100.on(fabric), row, runtime).total_s.item()
-        for run in (degraded.dense_slowdown, degraded.failed_part_slowdowns):
-            assert run(fabric, *job, runtime=runtime)["iteration_s"].iloc[0] == pytest.approx(times[runtime])
-        kept = degraded.training_goodput(MODEL, H100, ALIGNED, 128, BATCH, 16, "DGX H100", planes=2, runtime=runtime)
-        alone = iteration_times(MODEL, H100, row, runtime).total_s.item()
-        assert kept["iteration_s"].tolist() == pytest.approx([alone] * len(kept))
-        assert set(told) == {runtime}
-    assert times["modern"] < times["megatron2021"]
+    found = degraded.failed_part_slowdowns(fabric, MODEL, H100, ALIGNED, BATCH, runtime="megatron2021")
+    alone = iteration_times(MODEL, H100.on(fabric), ALIGNED.columns(BATCH), "megatron2021").total_s.item()
+    assert found["iteration_s"].iloc[0] == pytest.approx(alone) and set(told) == {"megatron2021"}
 
 
 EXPERTS = Strategy(data=64, expert=16, tensor=1)
@@ -595,7 +505,7 @@ def test_expert_time_is_the_exchange_of_every_layer_and_micro_batch():
 def test_the_layer_slows_an_exchange_as_the_wired_fabric_does():
     """Closed form against links: uniform all-to-all of all GPUs, direct under a layer of 2:1."""
     fabric = RailFabric(32, 4, 12, 2.0)  # a leaf for each rail: 8 ports down, 4 up
-    demand = experts.expert_demand(1e9, 32)
+    demand = expert_loads.expert_demand(1e9, 32)
     loads = routed_flows.fabric_loads(fabric, flows_of(demand * (1 - np.eye(32))))
     busiest = loads[loads["kind"] != "hb"]["time_s"].max()
     direct = experts.expert_all_to_all_time(1e9, 32, 4, fabric.hb_Bps, fabric.nic_Bps, "direct", 2.0)
@@ -607,19 +517,3 @@ def test_dense_models_and_domains_beyond_the_cluster_are_refused():
         degraded.mixture_slowdowns(MODEL, H100, ALIGNED, BATCH, [8], [1.0])
     with pytest.raises(ValueError, match="at most the strategy's 64 GPUs"):
         degraded.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [128], [1.0])
-
-
-def test_a_machine_checks_its_way_to_the_experts():
-    with pytest.raises(ValueError, match="routing is 'valiant'"):
-        H100.changed(routing="valiant")
-    with pytest.raises(ValueError, match=r"oversubscription is 0.5"):
-        H100.changed(oversubscription=0.5)
-    assert H100.on(WIDE[1]).links.oversubscription == 1 and H100.on(WIDE[0]).links.oversubscription == math.inf
-
-
-def test_plots_show_every_line():
-    data = degraded.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [4, 16], [1.0, 2.0, 4.0, 8.0])
-    figure = curves.expert_iteration_times(data)
-    assert [len(ax.get_lines()) for ax in figure.axes] == [6, 6]
-    assert figure.legends[0].get_texts()[-1].get_text() == "rail-only, two-hop, in turn"
-    plt.close("all")

@@ -10,7 +10,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from railcore.engines.strategies.iteration import TIME_PARTS, iteration_times
+from railcore.engines.strategies.iteration import iteration_times
 from railcore.engines.strategies.layer_time import LAYER_COLUMNS, layer_costs, layer_passes
 from railcore.facts import catalog
 from railcore.training.machine import catalog_machine
@@ -190,13 +190,6 @@ def test_ring_exchange_leaves_one_piece_and_never_more_than_the_links_time():
     assert hidden == pytest.approx(7 / 8 * apart.breakdown["linear_s"].item(), rel=1e-9)
 
 
-def test_gathers_in_fp8_move_half():
-    still = FP8.changed(hb_latency_s=0.0)
-    plan, runtime = Strategy(8, sequence_parallel=True), replace(APART, fp8_tensor=True)
-    plain, narrow = (found(GPT, plan, still, each).links["tensor_link_s"].item() for each in (APART, runtime))
-    assert narrow / plain == pytest.approx((1.5 + 2) / (2 + 3), rel=1e-12)  # of a gather and a sum, and one more gather
-
-
 # Where ranks lie
 
 
@@ -245,18 +238,6 @@ def test_capacity_sets_the_rows_whatever_the_imbalance_and_dropless_routing_foll
         assert free.breakdown[kind] == pytest.approx(drops[1].breakdown[kind], rel=1e-12)
     tight = found(skewed, plan, runtime=replace(MODERN, capacity=1.0))
     assert tight.breakdown["expert_s"] < free.breakdown["expert_s"]
-
-
-@pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
-@pytest.mark.parametrize("limits", [(0, 0), (8, 4)])
-def test_one_copy_a_domain_never_takes_more_of_the_nic_than_one_an_expert(size, limits):
-    model = replace(MIXTURE, experts=16, top_k=6, expert_groups=limits[0], token_groups=limits[1])
-    plan, box = Strategy(data=16, expert=16), H100.changed(hb_domain_size=size)
-    columns = one_layer(plan)
-    copies, nodes = (layer_costs(model, box, replace(MODERN, dispatcher=name), columns) for name in ("copies", "nodes"))
-    assert nodes.links["expert"].nic_s <= copies.links["expert"].nic_s * (1 + 1e-12)
-    if size == 16:
-        assert nodes.links["expert"].nic_s == copies.links["expert"].nic_s == 0
 
 
 def test_exchanges_behind_another_micro_batch_leave_the_machines_share():
@@ -441,34 +422,3 @@ def test_what_does_not_exist_is_named_with_what_does():
 def test_a_runtime_names_what_is_out_of_range(changes, named):
     with pytest.raises(ValueError, match=named):
         Runtime(**changes)
-
-
-def test_all_obstacles_are_listed_at_once():
-    plan = Strategy(3, pipeline=25, data=6, expert=3)
-    assert found(MIXTURE, plan, batch=7).limits == "heads, layers, batch, experts"
-    with pytest.raises(
-        ValueError, match=r"tensor is 3.*; pipeline x interleave is 25 x 1.*; global_batch is 7.*; expert is 3"
-    ):
-        plan.check(MIXTURE, 7)
-    assert "experts" in found(GPT, Strategy(2, data=2, whole_experts=True)).limits.item()  # a model without any
-    with pytest.raises(ValueError, match="overlap_slowdown"):
-        H100.changed(overlap_slowdown=0.9)
-
-
-@pytest.mark.parametrize("name", catalog.names("runtimes"))
-def test_a_runtime_of_the_catalog_is_its_rows(name):
-    runtime, item = catalog_runtime(name), catalog.item("runtimes", name)
-    assert runtime.name == name
-    for field, value in vars(runtime).items():
-        assert field == "name" or field not in item or value == type(value)(item[field])
-    assert set(parts(GPT, SHARDED, H100, name)) == set(TIME_PARTS)
-
-
-@pytest.mark.parametrize(
-    ("layers", "hidden", "tokens", "printed"),
-    [(40, 5120, 2048, 12853954560), (32, 4096, 65536, 6918905856), (24, 2048, 8192, 1328533504)],
-)
-def test_models_of_llm_foundry_have_as_many_parameters_as_their_table_prints(layers, hidden, tokens, printed):
-    heads = hidden // 128
-    model = Transformer("MPT", layers, hidden, heads, heads, 4 * hidden, 50368, tokens, positions=tokens)
-    assert model.total_parameters == printed

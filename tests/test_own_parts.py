@@ -225,13 +225,6 @@ def test_a_rate_that_a_gpu_lacks_is_refused_with_those_that_it_has():
         assert 'catalog template gpus "A100"' in str(no.value)
 
 
-def test_a_row_left_out_takes_its_default():
-    item = catalog.item("platforms", "GH200")
-    assert item.get("price") is None
-    assert item.get("price", 7) == 7
-    assert item.get("gpus") == 256
-
-
 # --- template
 
 
@@ -334,18 +327,10 @@ def test_a_refusal_says_that_no_folder_of_own_rows_is_set(own, monkeypatch):
     [
         ("gpus", ["bf16 [TFLOP/s]", "memory [GB]", "memory bandwidth [TB/s]", "power [W]"], "H100 989.5 1,979 - 80"),
         (
-            "platforms",
-            ["HB bandwidth [GB/s]", "NIC [Gbps]", "price [USD]"],
-            "GB200 NVL72 GB200 72 900 400 18 120 3,",
-        ),
-        ("models", ["parameters [1e9]", "layers", "hidden", "experts"], "Llama-3 405B 405 126 16,384 128 8"),
-        ("switches", ["ports", "port [Gbps]", "power [W]", "price [USD]"], "QM9700 25.6 64 400 1,720 747 33,000"),
-        (
             "books",
             ["port [USD]", "transceiver [W]", "source"],
             "railonly2023 400 748 374 120 - - - - - - paper: railonly",
         ),
-        ("transceivers", ["reach [m]"], "400G DR4 400 500 9 300"),
         ("fuels", ["parameter", "value"], "coal capacity_factor 0.422"),
     ],
 )
@@ -356,12 +341,6 @@ def test_list_shows_the_main_columns_with_units(family, head, row):
     assert all(name in lines[0] for name in head)
     assert any(" ".join(line.split()).startswith(row) for line in lines)
     assert "*" not in out
-
-
-def test_list_is_aligned():
-    lines = railcore("list", "gpus")[1].splitlines()
-    ends = [line.index("[GB]") + len("[GB]") for line in lines[:1]]
-    assert all(line[ends[0] - 1] != " " and line[ends[0] : ends[0] + 2] == "  " for line in lines)
 
 
 def test_list_marks_own_items(own, tmp_path):

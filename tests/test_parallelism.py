@@ -110,14 +110,10 @@ def test_the_step_divides_or_says_what_does_not():
     assert strategy.check(model, 3072, 3072) == () and strategy.microbatches(3072) == 512
     refused = [
         (strategy, model, 3072, 3000, "gpus"),
-        (Strategy(tensor=8, pipeline=129), model, 64, None, "layers"),
         (Strategy(tensor=8, ends_as_layers=True), model, 64, None, "more than one stage for ends as layers"),
         (Strategy(tensor=64), model, 64, None, "tensor is 64: give a divisor of heads 160"),
-        (Strategy(context=3), model, 64, None, "sequence_length"),
-        (strategy, model, 100, None, "global_batch"),
         (Strategy(pipeline=8, interleave=2), model, 7, None, "one for each micro-batch, not 8"),
         (Strategy(data=8, expert=8), model, 64, None, "expert is 8, but GPT-1T has no experts: give 1"),
-        (Strategy(data=48, expert=48), catalog_model("MoE-1.3B"), 48, None, "give a divisor of experts"),
         (Strategy(tensor=3), with_heads(96), 64, None, "tensor is 3: give a divisor of ffn_hidden"),
         (Strategy(tensor=4), with_heads(6), 64, None, "tensor is 4: give a divisor or a multiple of kv_heads 6"),
     ]
@@ -155,8 +151,6 @@ def test_what_does_not_divide_is_found_for_many_strategies_at_once():
     ("fields", "word"),
     [
         ({"tensor": 0}, "tensor"),
-        ({"tensor": 2.5}, "tensor"),
-        ({"data": "8"}, "data"),
         ({"recompute": "some"}, "recompute"),
         ({"sharding": "zero"}, "sharding"),
         ({"order": ("tensor", "data")}, "order"),
@@ -233,22 +227,17 @@ def test_what_a_line_leaves_open_is_said():
     [
         ("--tensor-model-parallel-size 8 --world-size 12", "world size"),
         ("--world-size 16 --nnodes 4 --nproc-per-node 8", "one number of GPUs"),
-        ("--sequence-parallel", "sequence_parallel"),
         ("--recompute-activations --recompute-granularity full", "contradict"),
-        ("--num-virtual-stages-per-pipeline-rank 2", "virtual"),
         ("--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 3 --num-layers 8", "divide"),
         ("--num-layers-per-virtual-pipeline-stage 3 --num-virtual-stages-per-pipeline-rank 2", "both"),
         ("--tensor-model-parallel-size 2 --tensor-model-parallel-size 4", "twice"),
         ("--tensor-model-parallel-size $TP", "variable"),
-        ("--micro-batch-size", "micro-batch-size"),
         ("--recompute-granularity some", "recompute-granularity.*'some'.*selective.*full"),
         ("--use-torch-fsdp2 --use-distributed-optimizer", "drop"),
         ("--use-torch-fsdp2 --pipeline-model-parallel-size 2", "fsdp2"),
         ("--data-parallel-sharding-strategy optim", "megatron-fsdp"),
         ("--expert-tensor-parallel-size 1 --tensor-model-parallel-size 2", "expert-tensor"),
-        ("--expert-model-parallel-size 3 --world-size 8", "expert"),
         ("--expert-model-parallel-size 2 --world-size 8 --num-layers 4", "num-experts"),
-        ("--micro-batch-size 2 --global-batch-size 20 --world-size 8", "global_batch"),
         (GPT_1T + "--num-query-groups 8", "group-query"),
         (GPT_1T + "--tensor-model-parallel-size 7 --world-size 7", "heads"),
     ],
@@ -322,14 +311,10 @@ def test_ends_that_count_as_layers():
     ("pattern", "dense", "interval"),
     [
         ("1", 0, 1),
-        ("3", 0, 3),
-        ("[1]*12", 0, 1),
-        ("([0]+[1]*11)", 1, 1),
         ("'([0] * 2 + [1] * 10)'", 2, 1),
         ("[0,1]*6", 0, 2),
         ("2*([1]+3*[0])+[1,0,0,0]", 0, 4),
         ("[0]*2+([1]+[0])*5", 2, 2),
-        ("[0]*11+[1]", 11, 1),
     ],
 )
 def test_layers_with_experts_as_a_list(pattern, dense, interval):
@@ -342,14 +327,10 @@ def test_layers_with_experts_as_a_list(pattern, dense, interval):
     "pattern",
     [
         "[1]*11",
-        "[1]*13",
         "[0]*12",
         "[1]*3+[0]*9",
-        "[2]*12",
         "__import__('os')",
         "[1]*10**9",
-        "[1]*(10**9)",
-        "layers",
         "[]",
     ],
 )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
-from jobs import DENSE, MIXTURE, TIED
+from jobs import DENSE, MIXTURE, SENT, TIED
 
 from railcore.engines.photonics import circuits
 from railcore.engines.photonics.estimate import overhead_estimate
@@ -19,13 +19,11 @@ from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import DIMENSIONS, Strategy
 from railcore.training.rank_order import ORDERS, GroupLevels, group_levels
 from railcore.training.traffic import iteration_traffic
-from railcore.training.transfers import TrafficOptions
-from railcore.training.transformer import GRADIENT_BYTES, SHARDING, WEIGHT_BYTES
+from railcore.training.transformer import SHARDING
 
 BOX = catalog_machine("DGX H100")
 NEAR = ("tensor", "context", "pipeline", "data")
 STEP = StepOptions(sync_groups=(), detail=True)
-SENT = TrafficOptions(WEIGHT_BYTES, WEIGHT_BYTES, GRADIENT_BYTES, scatter_gather=True)
 
 
 @st.composite

@@ -187,11 +187,3 @@ def test_bad_input_is_refused(make, message):
 
 def run(network=None, jitter=0.0):
     return simulate(training_step(DENSE, H100, llama_8b(), 4, one_replica=True), network, jitter)
-
-
-def test_a_cycle_is_refused():
-    workload = training_step(DENSE, H100, llama_8b(), 4)
-    last = max(op for op in range(len(workload.after)) if 0 in workload.ranks[op])
-    after = [(last,), *workload.after[1:]]
-    with pytest.raises(ValueError, match="after has a cycle"):
-        simulate(replace(workload, after=after))

@@ -6,23 +6,9 @@ from railcore.engines.strategies.iteration import TIME_PARTS, iteration_times
 from railcore.facts import catalog, claims
 from railcore.training import machine, transformer
 from railcore.training.parallelism import Strategy
-from railcore.training.transformer import RECOMPUTE, SHARDING
 
 RUNS = validation.published_runs()
 MODELLED = validation.predictions(RUNS)
-
-
-def test_rows_are_whole_and_divide():
-    for use, count in (("fit", 18), ("check", 180)):
-        table = validation.published_runs(use)
-        assert (
-            len(table) >= count and (table["measured_iteration_s"] > 0).all() and table["source"].str.len().gt(10).all()
-        )
-        assert (table["gpus"] == table["tp"] * table["cp"] * table["pp"] * table["dp"]).all()
-        assert (table["global_batch"] % (table["dp"] * table["microbatch"]) == 0).all()
-        assert set(table["platform"]) <= set(catalog.names("platforms"))
-        for name, known in (("recompute", RECOMPUTE), ("sharding", SHARDING), ("runtime", catalog.names("runtimes"))):
-            assert set(table[name]) <= set(known)
 
 
 def test_catalog_has_the_fitted_value_and_the_range_of_its_parts():
@@ -91,14 +77,6 @@ def test_a_training_takes_its_iterations():
         validation.training_duration(model, gpu, plan, 2048, 3e12, 16000)
     with pytest.raises(ValueError, match="global_batch is 2000"):
         validation.training_duration(model, gpu, plan, 2000, 3e12)
-
-
-def test_a_breakdown_is_that_of_the_iteration():
-    plan = Strategy(8, 1, 8, 2)
-    table = validation.breakdown_table("GPT-3", "DGX A100", "bf16", plan, 64)
-    model, gpu = transformer.catalog_model("GPT-3"), machine.catalog_machine("DGX A100")
-    assert list(table.index) == ["128 GPUs"] and list(table) == list(TIME_PARTS)
-    assert table.sum(axis=1).item() == pytest.approx(iteration_times(model, gpu, plan.columns(64)).total_s.item())
 
 
 def test_the_documents_error_is_that_of_runs_left_out():

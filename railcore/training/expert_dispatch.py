@@ -27,8 +27,7 @@ from numpy.typing import ArrayLike
 from railcore.facts.checks import Floats, Ints, at_least, one_of, positive, share, whole
 
 DISPATCHERS = ("copies", "nodes")
-EXPERT_KERNELS = ("grouped", "sequential")
-_QUANTIZERS = {"none": 0, "delayed": 1, "current": 3}  # kernels that cast one expert's matrix; see host_operators
+_CAST_KERNELS = 3  # that cast one expert's matrix to fp8; see host_operators
 _LINEAR_LAYERS = 2  # of an expert: gate and up in one, and down
 _COMMON_OPERATORS = (28, 14)  # forward and backward, whatever the experts are; see host_operators
 
@@ -215,54 +214,25 @@ def capacity_copies(
     return k * (c + 0 * m if padded else np.minimum(c, m))
 
 
-def host_operators(
-    experts_local: ArrayLike, kernels: str = "grouped", scaling: str = "none", bias: bool = False
-) -> HostOperators:
+def host_operators(experts_local: ArrayLike, fp8: bool = False, bias: bool = False) -> HostOperators:
     """Operators of a mixture layer that a host starts, without attention and norms, as Megatron-Core launches them.
 
     Common to all experts are 28 forward: router in fp32 and its losses 6; counts of tokens, their exchange and copies
     to the host 11; two orderings of tokens with their maps 5; exchanges of tokens and of their weights 3; activation 1;
     orderings back 2. Backward 14: seven kernels of the same chain reversed, three exchanges and four of the router.
-    An expert adds one product a linear layer forward, two backward, and a place for each weight's gradient, 2.
-    "grouped" is one call for all experts, but one cuBLAS kernel for each, on several streams. "sequential" starts the
-    activation for each.
-    With fp8 each expert's inputs and gradients are cast: scaling "current" finds the largest element, computes the
-    scale and casts, an expert at a time; "delayed" casts all experts of a grouped layer at once. Rows are padded to
-    whole blocks and back, 2 each pass.
+    An expert adds one product a linear layer forward, two backward, and a place for each weight's gradient, 2; the call
+    is one for all experts, but a cuBLAS kernel for each. In fp8 each expert's inputs and gradients are cast: find the
+    largest element, compute the scale, cast. Rows are padded to whole blocks and back, 2 each pass. Biases take two
+    operators an expert and pass.
 
-    Parameters
-    ----------
-    experts_local
-        Experts of a rank.
-    kernels
-        One of EXPERT_KERNELS.
-    scaling
-        "none" for bf16, or fp8 with "delayed" or "current" scaling.
-    bias
-        Experts have biases: two operators each, forward and backward.
+    experts_local: experts of a rank. The fixed counts come from reading the code; take them as good to a third.
 
-    Returns
-    -------
-    Operators forward and backward. The fixed counts come from reading the code; take them as good to a third.
-
-    Raises
-    ------
-    ValueError
-        For unknown kernels or scaling.
-
-    References
-    ----------
-    GitHub NVIDIA/Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py at 0014f13 (2025: dispatcher
+    Sources: GitHub NVIDIA/Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py at 0014f13 (2025: dispatcher
     "alltoall"), moe README (grouped products on several streams); GitHub NVIDIA/TransformerEngine,
     pytorch/module/grouped_linear.py at 0069563 (2025), pull request 1525 (2025-04: current scaling).
     """
     n = whole("experts_local", experts_local)
-    one_of("kernels", kernels, EXPERT_KERNELS)
-    one_of("scaling", scaling, _QUANTIZERS)
-    alone = kernels == "sequential"
-    casts = _LINEAR_LAYERS * _QUANTIZERS[scaling] * (1 if scaling == "delayed" and not alone else n)
-    padding = 2 * (scaling != "none")
-    shared = padding + casts + (n - 1) * alone + 2 * bias * n  # the first activation is among the common ones
+    shared = fp8 * (2 + n * _LINEAR_LAYERS * _CAST_KERNELS) + 2 * bias * n
     forward = _COMMON_OPERATORS[0] + shared + n * _LINEAR_LAYERS
     backward = _COMMON_OPERATORS[1] + shared + n * 3 * _LINEAR_LAYERS
     return HostOperators(np.asarray(forward, float), np.asarray(backward, float))

@@ -33,6 +33,8 @@ from railcore.training.runtime import MODERN, Runtime, as_runtime, checked_offlo
 from railcore.training.stage import Stage, stage_of
 from railcore.training.transformer import Transformer, as_model
 
+_MEMORY = ("weights", "gradients", "optimizer", "activations", "reserved")  # kinds of a GPU's memory
+
 
 @dataclass(frozen=True)
 class IterationTime:
@@ -108,12 +110,9 @@ def iteration_time(
     ValueError
         For a batch that is no whole number above 0, and for another offload.
     """
-    away, strategy = checked_offload(offload), as_strategy(strategy)
-    global_batch = int(whole("global_batch", global_batch))
-    rank = Rank(as_model(model), as_machine(machine), as_runtime(runtime), strategy)
-    layer, stage = layer_time(rank), stage_of(rank, away)
-    n, p, v, d = stage.layers, strategy.pipeline, strategy.interleave, strategy.data
-    m = math.ceil(global_batch / (d * strategy.micro_batch))
+    rank, away, m = _read(model, machine, strategy, global_batch, runtime, offload)
+    layer, stage, strategy = layer_time(rank), stage_of(rank, away), rank.strategy
+    n, p, v = stage.layers, strategy.pipeline, strategy.interleave
 
     # 1. One micro-batch in the fullest stage: its layers forward and backward, with the exchanges of every pass.
     offloaded = n * layer.kept_bytes * ("activations" in away) + stage.streamed_bytes
@@ -164,7 +163,7 @@ def iteration_time(
     }
     all_busy = busy.times(m).plus(layer.logits_link.times(m * logits_s / layer.logits_s))
     all_busy = all_busy.plus(stage.after).plus(stage.before)
-    memory = _memory(rank, layer, stage, m, "activations" in away)
+    memory = _fullest(_memory_by_stage(rank, layer, stage, m, away))
     return IterationTime(
         total_s=total_s,
         breakdown={kind: float(time) for kind, time in breakdown.items()},
@@ -174,6 +173,20 @@ def iteration_time(
         memory=memory,
         obstacles=_obstacles(rank, global_batch, total_s, sum(memory.values())),
     )
+
+
+def _read(
+    model: Transformer | str,
+    machine: Machine | str,
+    strategy: Strategy | Mapping,
+    global_batch: int,
+    runtime: Runtime | str,
+    offload: str | Sequence[str],
+) -> tuple[Rank, tuple[str, ...], int]:
+    """What was asked for: a rank of the job, what stays in the host's memory, and m micro-batches."""
+    rank = Rank(as_model(model), as_machine(machine), as_runtime(runtime), as_strategy(strategy))
+    each = rank.strategy.data * rank.strategy.micro_batch
+    return rank, checked_offload(offload), math.ceil(int(whole("global_batch", global_batch)) / each)
 
 
 @dataclass(frozen=True)
@@ -268,24 +281,67 @@ def _exposed_once(link: LinkTimes, busy: LinkTimes, steady_s: float, pass_s: flo
     return max((link.time_s - behind) / v, link.time_s - behind * (1 + (v - 1) * last) / v, link.time_s / n)
 
 
-def _memory(rank: Rank, layer: LayerTime, stage: Stage, m: int, offloaded: bool) -> dict[str, float]:
-    """Bytes on the fullest GPU: states, activations of the micro-batches in flight, and what the runtime reserves.
+def _memory_by_stage(
+    rank: Rank, layer: LayerTime, stage: Stage, m: int, away: tuple[str, ...]
+) -> list[dict[str, float]]:
+    """Layers, micro-batches in flight and bytes by _MEMORY on a GPU of each stage.
 
     Early stages have more micro-batches in flight; the ends have fewer layers and embedding or logits.
     """
-    p, v = rank.strategy.pipeline, rank.strategy.interleave
-    fullest: dict[str, float] = {}
+    p, v, rows = rank.strategy.pipeline, rank.strategy.interleave, []
     for place in range(p):
         kind = "first" if place == 0 else "last" if place == p - 1 else "middle"
         layers = stage.layers - (rank.strategy.ends_as_layers if kind != "middle" else 0)
         flight = float(microbatches_in_flight(p, m, v, place))
-        activations = (LAYERS_IN_MEMORY if offloaded else flight * layers) * layer.kept_bytes + layer.working_bytes
-        activations += layer.logits_bytes if place == p - 1 else 0.0
-        found = {f"{name}_bytes": size for name, size in stage.states[kind].items()}
-        found["activations_bytes"] = activations
-        if not fullest or sum(found.values()) > sum(fullest.values()) * (1 + 1e-12):  # of equal ones the first
-            fullest = found
-    return fullest | {"reserved_bytes": rank.machine.memory.reserved_bytes}
+        kept = LAYERS_IN_MEMORY if "activations" in away else flight * layers
+        activations = kept * layer.kept_bytes + layer.working_bytes + layer.logits_bytes * (place == p - 1)
+        held = stage.states[kind] | {"activations": activations, "reserved": rank.machine.memory.reserved_bytes}
+        rows.append({"layers": layers, "in_flight": flight, **held})
+    return rows
+
+
+def _fullest(rows: list[dict[str, float]]) -> dict[str, float]:
+    """Bytes by _MEMORY on the fullest GPU, of equal ones the first."""
+    totals = [sum(row[kind] for kind in _MEMORY) for row in rows]
+    place = next(i for i, total in enumerate(totals) if total >= max(totals) * (1 - 1e-12))
+    return {f"{kind}_bytes": rows[place][kind] for kind in _MEMORY}
+
+
+@checked
+def stage_memory(
+    model: Transformer | str,
+    machine: Machine | str,
+    strategy: Strategy | Mapping,
+    global_batch: int,
+    runtime: Runtime | str = MODERN,
+    offload: str | Sequence[str] = "none",
+) -> pd.DataFrame:
+    """Peak memory of a GPU on each pipeline stage, a row a stage; the fullest is the memory of `iteration_time`.
+
+    Activations are those of the micro-batches in flight (`in_flight`, of v chunks counting 1/v each), of the layer that
+    is recomputed, and on the last stage of the logits. Where layers do not divide, each stage is taken to be as full as
+    the fullest.
+
+    Parameters
+    ----------
+    model, machine, strategy, global_batch, runtime, offload
+        As for `iteration_time`.
+
+    Returns
+    -------
+    Columns stage, layers, in_flight, then weights, gradients, optimizer, activations, reserved and total [bytes], and
+    fits.
+
+    Raises
+    ------
+    ValueError
+        As `iteration_time`.
+    """
+    rank, away, m = _read(model, machine, strategy, global_batch, runtime, offload)
+    table = pd.DataFrame(_memory_by_stage(rank, layer_time(rank), stage_of(rank, away), m, away))
+    table.insert(0, "stage", table.index)
+    total = table[list(_MEMORY)].sum(axis=1)
+    return table.assign(total=total, fits=total <= rank.machine.memory_bytes)
 
 
 def _obstacles(rank: Rank, global_batch: int, total_s: float, memory_bytes: float) -> tuple[str, ...]:

@@ -309,9 +309,8 @@ def tensor_traffic(rank: Rank, forward_products: float, input_products: float, w
 def context_traffic(rank: Rank, scores: Passes) -> LayerTraffic:
     """Between context ranks: keys and values are gathered behind the scores, twice in the backward pass."""
     model, strategy = rank.model, rank.strategy
-    heads = model.heads / strategy.tensor if model.kv_rank else model.kv_heads_of_rank(strategy.tensor)
-    wide = heads * (model.query_dim + model.value_dim)
-    ring = rank.gather(ELEMENT_BYTES * model.sequence_length * strategy.micro_batch * wide, "context")
+    elements = model.sequence_length * strategy.micro_batch * model.key_value_elements(strategy.tensor)
+    ring = rank.gather(ELEMENT_BYTES * elements, "context")
     forward, backward = ring, ring.times(2)
     exposed = [max(forward.time_s - scores.forward, 0.0), max(backward.time_s - scores.backward, 0.0)]
     return LayerTraffic(_with_lost_compute(rank, exposed, forward, backward), forward, backward)
@@ -348,8 +347,7 @@ def host_waits(rank: Rank, gpu: Passes) -> Passes:
         return Passes(0.0, 0.0)
     operators = [float(machine.host.forward_operators), float(machine.host.backward_operators)]
     if model.experts:
-        local, scaling = max(model.experts // rank.strategy.expert, 1), "current" if rank.fp8 else "none"
-        more = host_operators(local, scaling=scaling, bias=model.biases)
+        more = host_operators(max(model.experts // rank.strategy.expert, 1), rank.fp8, model.biases)
         operators = [count + rank.mixtures * float(each) for count, each in zip(operators, more, strict=True)]
     serial = machine.host.dropless_serial_share if dropless else 0.0
     waits = [

@@ -19,9 +19,6 @@ from railcore.facts import catalog
 from railcore.facts.arguments import checked
 from railcore.facts.checks import one_of, whole
 from railcore.training import transformer_memory
-from railcore.training.transformer_memory import GRADIENT_BYTES as GRADIENT_BYTES  # also to be had from here
-from railcore.training.transformer_memory import OPTIMIZER_BYTES as OPTIMIZER_BYTES
-from railcore.training.transformer_memory import WEIGHT_BYTES as WEIGHT_BYTES
 
 RECOMPUTE = ("none", "selective", "full")
 SHARDING = ("none", "optimizer", "gradients", "weights")

@@ -248,7 +248,6 @@ def state_bytes(
     replicas: ArrayLike = 1,
     sharding: ArrayLike = 0,
     expert: ArrayLike = 1,
-    interleave: ArrayLike = 1,
     whole_layers: int = WHOLE_LAYERS,
 ) -> dict[str, np.ndarray]:
     """Bytes of weights, gradients and optimizer states on one rank of the stage that holds most parameters.
@@ -260,8 +259,8 @@ def state_bytes(
     ----------
     model
         A transformer.
-    tensor, pipeline, expert, interleave
-        t, p and e ranks, v model chunks of a device.
+    tensor, pipeline, expert
+        t, p and e ranks.
     replicas
         Ranks that hold the same shared parameters, c d; experts have c d / e replicas.
     sharding
@@ -273,8 +272,8 @@ def state_bytes(
     -------
     weights, gradients, optimizer [bytes], each of the arguments' shape.
     """
-    t, p, n, e, v = (np.asarray(value, float) for value in (tensor, pipeline, replicas, expert, interleave))
-    layers = np.ceil(model.layers / (p * v)) * v
+    t, p, n, e = (np.asarray(value, float) for value in (tensor, pipeline, replicas, expert))
+    layers = np.ceil(model.layers / p)
     held = model.stage_parameters(t, p, e)
     found = sharded_parameters(held, n, np.maximum(n // e, 1), layers, np.asarray(sharding), whole_layers)
     return {

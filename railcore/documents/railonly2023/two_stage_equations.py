@@ -234,12 +234,8 @@ def two_stage_variables(
 
     Parameters
     ----------
-    models
-        By name.
-    gpus, hb_domain_size
-        N; K [GPUs].
-    batch_tokens
-        b by model [tokens].
+    models, gpus, hb_domain_size, batch_tokens
+        As in `group_size_rules`.
 
     Returns
     -------

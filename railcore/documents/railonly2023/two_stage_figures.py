@@ -137,12 +137,8 @@ def network_iteration_times(
 
     Parameters
     ----------
-    models
-        By name.
-    gpus, hb_domain_size
-        N; K [GPUs].
-    batch_tokens
-        b by model [tokens].
+    models, gpus, hb_domain_size, batch_tokens
+        As in `two_stage_equations.group_size_rules`.
     wired
         (GPUs, radix and HB domain size) of small wired networks; the slowest one counts.
 

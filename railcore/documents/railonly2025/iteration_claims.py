@@ -1,19 +1,16 @@
 """railonly2025 on iteration time: mean error (Fig. 7), days of Llama 3 405B, and HB domain size (Fig. 8)."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
 from railcore.documents.readings import Entries, with_prefix
-from railcore.engines.search import best_times, increasing_returns_share
+from railcore.engines.search import increasing_returns_share
 from railcore.engines.validation import TrainingDuration
 from railcore.facts import catalog, claims
 from railcore.facts.units import day
 from railcore.training.machine import Machine
-from railcore.training.runtime import MODERN, catalog_runtime
-from railcore.training.transformer import Transformer
+from railcore.training.runtime import catalog_runtime
 
 _ERROR, _DAYS = "fig7.mean_error", "intro.llama3_days"
 FIG8_MODELS = ("GPT-1T", "GPT-146B")
@@ -24,16 +21,7 @@ _FIG8_QUOTED = (  # claim, its model, column of `hb_domain_summary`, format
 )
 # How the document describes its model: two phases of a collective in sequence, only gradients hidden, plain 1F1B. On
 # GH200 it is in bf16, in which Megatron-LM of the time adds and sums gradients in fp32.
-_IN_FP32 = {"gradient_bytes": 4, "accumulation_bytes": 4}
-_NOT_HIDDEN = catalog_runtime("megatron2021", **_IN_FP32)
-_DESCRIBED = replace(_NOT_HIDDEN, overlap_data=True)
-_PLAIN = {"sharding": 0, "keep_gathered": 0, "ends_as_layers": 0}  # its dimensions: tensor, pipeline, data ranks
-FIG8_READINGS: Mapping[str, Mapping[str, Any]] = {
-    "as the document describes it": {"phases": True, "runtime": _DESCRIBED, "interleave": 1, **_PLAIN},
-    "rings with all NICs of a domain": {"phases": False, "runtime": _DESCRIBED, "interleave": 1, **_PLAIN},
-    "nothing hidden": {"phases": True, "runtime": _NOT_HIDDEN, "interleave": 1, **_PLAIN},
-    "today's software": {"phases": False, "runtime": MODERN},
-}
+_DESCRIBED = catalog_runtime("megatron2021", gradient_bytes=4, accumulation_bytes=4, overlap_data=True)
 
 
 def iteration_time_claims(llama: TrainingDuration, modelled: pd.DataFrame, left_out: pd.DataFrame) -> Entries:
@@ -60,44 +48,10 @@ def iteration_time_claims(llama: TrainingDuration, modelled: pd.DataFrame, left_
     return with_prefix("railonly2025", values, {_DAYS: reason}, {_ERROR: reading})
 
 
-def fig8_options(machine: Machine, reading: str = "as the document describes it") -> tuple[Machine, dict[str, Any]]:
-    """The machine, and options of `best_times`, under one of FIG8_READINGS."""
-    options = dict(FIG8_READINGS[reading])
-    return machine.changed(two_phase_collectives=options.pop("phases")), options
-
-
-def fig8_by_reading(
-    models: Mapping[str, Transformer],
-    machine: Machine,
-    gpus: Sequence[int],
-    hb_domain_size: int,
-    batches: Mapping[str, Sequence[int]],
-) -> pd.DataFrame:
-    """Slowdown over the ideal under each of FIG8_READINGS.
-
-    Parameters
-    ----------
-    models
-        By name.
-    machine
-        A GPU and its links.
-    gpus, hb_domain_size
-        Of the clusters; K [GPUs].
-    batches
-        By model [sequences].
-
-    Returns
-    -------
-    Columns reading, hb_domain_size, and for each model the least and the largest slowdown over the clusters.
-    """
-    rows = []
-    for reading in FIG8_READINGS:
-        box, options = fig8_options(machine, reading)
-        table = best_times(models, box, gpus, [hb_domain_size], batches, **options)
-        ends = table[table["hb_domain_size"] == hb_domain_size].groupby("model")["slowdown"].agg(["min", "max"])
-        row = {f"{name} {end}": ends.loc[name, end] for name in models for end in ("min", "max")}
-        rows.append({"reading": reading, "hb_domain_size": hb_domain_size} | row)
-    return pd.DataFrame(rows)
+def fig8_options(machine: Machine) -> tuple[Machine, dict[str, Any]]:
+    """The machine, and options of `best_times`, as the document describes its model."""
+    dimensions = {"interleave": 1, "sharding": 0, "keep_gathered": 0, "ends_as_layers": 0}  # tensor, pipeline, data
+    return machine.changed(two_phase_collectives=True), {"runtime": _DESCRIBED, **dimensions}
 
 
 def fig8_claims(table: pd.DataFrame, summary: pd.DataFrame, rates: pd.DataFrame, gpus: int) -> Entries:

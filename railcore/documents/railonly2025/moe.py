@@ -6,11 +6,13 @@ from dataclasses import replace
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from railcore.documents.railonly2025.expert_job import ExpertJob
 from railcore.documents.readings import Entries, with_prefix
+from railcore.engines.degraded.expert_loads import expert_demand, link_loads
 from railcore.facts import catalog, claims, units
 from railcore.facts.checks import whole
 from railcore.network.platforms import PlatformLinks, platform_links
-from railcore.training.experts import ExpertJob, expert_all_to_all_time, expert_demand, link_loads, routed_time
+from railcore.training.experts import expert_all_to_all_time, routed_time
 
 ROUTING_LOADS = {  # name, skew of expert_demand
     "uniform": "hot",

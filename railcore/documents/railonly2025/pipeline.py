@@ -14,9 +14,11 @@ import pandas as pd
 
 from railcore.documents.readings import Entries, with_prefix
 from railcore.engines.emulator import collective_schedules
+from railcore.engines.steps import timetable
+from railcore.engines.steps.timetable import Timetable
 from railcore.facts import units
 from railcore.training import collectives, pipeline_schedule
-from railcore.training.pipeline_schedule import TRANSFERS, Timetable
+from railcore.training.pipeline_schedule import TRANSFERS
 
 FORMULAS = {  # what each gives, in words
     "bubble_compute": "the idle time of the bubble",
@@ -95,9 +97,9 @@ def pipeline_claims(checks: pd.DataFrame) -> Entries:
 def _printed_and_counted(p: int, m: int, ratio: float, n: int) -> Iterator[tuple[str, float, float]]:
     """Name, printed value and count of the formulas of the pipeline, at t_f = 1."""
     pair = 1 + ratio
-    table = pipeline_schedule.schedule("1f1b", p, m, 1.0, ratio)
+    table = timetable.schedule("1f1b", p, m, 1.0, ratio)
     last = table.events[(table.events["event"] == "compute") & (table.events["stage"] == p - 1)]
-    path = pipeline_schedule.schedule("1f1b", p, m, 1.0, ratio, send_s=0.01).critical_path()
+    path = timetable.schedule("1f1b", p, m, 1.0, ratio, send_s=0.01).critical_path()
     moved = table.peer_to_peer_bytes(_D)
     outside = int(((path["event"] == "send") & (path["part"] != "last stage")).sum())
     operator = _counted_ring_s("all_gather", n) + _counted_ring_s("reduce_scatter", n)
@@ -158,7 +160,7 @@ def schedule_tables(
     kinds = {"GPipe": ("gpipe", 1), "1F1B": ("1f1b", 1), f"interleaved 1F1B, {chunks} chunks": ("interleaved", chunks)}
     found, events = {}, []
     for name, (kind, v) in kinds.items():
-        table = pipeline_schedule.schedule(kind, stages, microbatches, forward_s, backward_s, chunks=v)
+        table = timetable.schedule(kind, stages, microbatches, forward_s, backward_s, chunks=v)
         title = f"{name}: {units.show(table.total_s, 's', 4)}, bubble {table.bubble_share:.1%}, a stage holds up to "
         found[f"{title}{table.peak_microbatches.max():.4g} micro-batches"] = table
         peaks = table.peak_microbatches[table.events["stage"]]
@@ -186,7 +188,7 @@ def transfer_costs(
     rows = []
     for (kind, v), way in itertools.product((("gpipe", 1), ("1f1b", 1), ("interleaved", chunks)), TRANSFERS):
         free_s, total_s = (
-            pipeline_schedule.schedule(kind, stages, microbatches, forward_s, backward_s, c, v, way).total_s
+            timetable.schedule(kind, stages, microbatches, forward_s, backward_s, c, v, way).total_s
             for c in (0.0, send_s)
         )
         rows.append((kind, way, (total_s - free_s) / send_s, total_s))
@@ -205,7 +207,7 @@ def gantt_parts(kind: str, stages: int, microbatches: int, chunks: int, ratio: f
     Parameters
     ----------
     kind, stages, microbatches, chunks
-        As in `pipeline_schedule.schedule`; chunks count for the interleaved kind alone.
+        As in `timetable.schedule`; chunks count for the interleaved kind alone.
     ratio, send
         t_b and c over t_f.
 
@@ -214,6 +216,6 @@ def gantt_parts(kind: str, stages: int, microbatches: int, chunks: int, ratio: f
     events, path, peaks and title.
     """
     v, t_f = chunks if kind == "interleaved" else 1, 0.01
-    table = pipeline_schedule.schedule(kind, stages, microbatches, t_f, ratio * t_f, send * t_f, v)
+    table = timetable.schedule(kind, stages, microbatches, t_f, ratio * t_f, send * t_f, v)
     title = f"{kind}: bubble {table.bubble_share:.1%}; micro-batches held at the end of each line"
     return {"events": table.events, "path": table.critical_path(), "peaks": table.peak_microbatches, "title": title}

@@ -1,4 +1,4 @@
-"""A job on a fabric that is not whole or not even: routed flows, failed parts, and traffic that stays local."""
+"""A job on a fabric that is not whole or not even: routed flows, failed parts, uneven experts, local traffic."""
 
 from railcore.engines.degraded.slowdowns import (
     dense_slowdown,
@@ -8,5 +8,4 @@ from railcore.engines.degraded.slowdowns import (
     mixture_slowdowns,
     platform_fabric,
     rail_only_and_optimized,
-    training_goodput,
 )

@@ -1,4 +1,4 @@
-"""A job on a real fabric: rail-only against rail-optimized networks, with a failed part, and over a year of failures.
+"""A job on a real fabric: rail-only against rail-optimized networks, whole and with a failed part.
 
 The job's flows are routed over the wired graph. They give the share of NIC bandwidth that the job receives, and its
 iteration time is that of NICs with this share. Ranks fill HB domains (scale-up or NVLink domains) in their order.
@@ -25,9 +25,6 @@ from railcore.engines.search import search, strategy_label
 from railcore.engines.strategies.iteration import iteration_times
 from railcore.facts import catalog
 from railcore.facts.arguments import checked
-from railcore.facts.checks import positive
-from railcore.facts.units import year
-from railcore.network import reliability
 from railcore.network.topology import RailFabric, rail_only
 from railcore.network.topology.graph import fabric_name
 from railcore.training import traffic
@@ -69,12 +66,7 @@ def rail_only_and_optimized(fabric: RailFabric) -> dict[str, RailFabric]:
 
 @checked
 def dense_slowdown(
-    fabric: RailFabric,
-    model: Transformer,
-    machine: Machine,
-    strategy: Strategy,
-    global_batch: int,
-    runtime: Runtime | str = MODERN,
+    fabric: RailFabric, model: Transformer, machine: Machine, strategy: Strategy, global_batch: int
 ) -> pd.DataFrame:
     """A job on the rail-only and on the rail-optimized network of a cluster, from the loads of their links.
 
@@ -86,8 +78,8 @@ def dense_slowdown(
     ----------
     fabric
         Of strategy.gpus GPUs.
-    model, machine, strategy, runtime
-        The job, a GPU, whose links are those of the fabric, and the software.
+    model, machine, strategy
+        The job, and a GPU, whose links are those of the fabric.
     global_batch
         B [sequences].
 
@@ -112,7 +104,7 @@ def dense_slowdown(
         share = nic_bandwidth_share(network, patterns)
         busiest = loads.loc[~hb, "time_s"].max() if len(flows) else 0.0
         forwarded = loads.loc[hb & loads["to"].str.contains("GPU"), "bytes"].sum()
-        rows.append((name, busiest, forwarded, share, _time_on_fabric(model, machine, network, row, runtime, share)[0]))
+        rows.append((name, busiest, forwarded, share, _time_on_fabric(model, machine, network, row, MODERN, share)[0]))
     columns = ["fabric", "busiest_link_s", "hb_forwarded_bytes", "nic_share", "iteration_s"]
     table = pd.DataFrame(rows, columns=columns)
     return table.assign(slowdown=table["iteration_s"] / table["iteration_s"].iloc[-1] - 1)
@@ -423,98 +415,3 @@ def fabrics_side_by_side(tables: pd.DataFrame) -> pd.DataFrame:
     wide = tables.pivot(index=["fault", "job"], columns="fabric", values=shown)
     wide.columns = [f"{fabric}_{name}" for name, fabric in wide.columns]  # units stay at the end
     return keys.merge(wide.reset_index(), how="left")
-
-
-def training_goodput(
-    model: Transformer,
-    machine: Machine,
-    strategy: Strategy,
-    gpus: ArrayLike,
-    global_batch: ArrayLike,
-    radix: int,
-    platform: str,
-    checkpoint_time: float | None = None,
-    restart_time: float | None = None,
-    rate_factor: float = 1.0,
-    planes: int = 1,
-    runtime: Runtime | str = MODERN,
-) -> pd.DataFrame:
-    """Tokens per second that a job keeps when failures stop or slow it, on both networks, by GPUs of a cluster.
-
-    A failure that stops the job costs the work since the last checkpoint and a restart, on spare GPUs. M = year /
-    events, checkpoints after `reliability.checkpoint_interval`. With several planes P, a part that takes one plane of a
-    NIC slows the job until it is repaired: all wait for a NIC with (P - 1) / P of its bandwidth, iteration time T1, for
-    the share w = 1 - exp(-parts down) of the time. Two such parts at one NIC, and what parts above tier 1 take, are not
-    counted. G = `reliability.goodput` x (1 - w + w T / T1), tokens/s = G B s / T.
-
-    Parameters
-    ----------
-    model, machine
-        What is trained; a GPU and its links, K among them.
-    strategy
-        Its d becomes gpus / (t c p).
-    gpus, global_batch
-        Of a cluster; B [sequences]. They broadcast against each other.
-    radix
-        Ports of a switch.
-    platform
-        Of the catalog, for its HB switches and hosts.
-    checkpoint_time, restart_time
-        [s], by default those of a job in the catalog.
-    rate_factor
-        The catalog's failure rates are multiplied by it.
-    planes
-        Of the network.
-    runtime
-        The software, or its name in the catalog.
-
-    Returns
-    -------
-    Columns gpus, fabric, stops (as `reliability.job_interruptions`), rates ("low", "value", "high"), events_per_year,
-    mtbf_s, checkpoint_interval_s, slowed_share (w), slowed_iteration_s (T1), goodput (G), iteration_s, tokens_per_s,
-    effective_tokens_per_s, limit; tokens NaN where the strategy is not feasible. attrs["warnings"] names these
-    clusters.
-
-    Raises
-    ------
-    ValueError
-        For GPUs that are no multiple of t c p, and for times and a factor that are not positive.
-    """
-    positive("rate_factor", rate_factor)
-    job = catalog.item("failure_rates", "job")
-    saving = job["checkpoint_time"] if checkpoint_time is None else checkpoint_time
-    restart = job["restart_time"] if restart_time is None else restart_time
-    counts, batches = (array.ravel() for array in np.broadcast_arrays(np.asarray(gpus), np.asarray(global_batch)))
-    ranks = strategy.gpus // strategy.data
-    if np.any(counts % ranks) or np.any(counts < ranks):
-        raise ValueError(f"gpus is {gpus!r}: give multiples of tensor x context x pipeline, {ranks}")
-    rows = {**strategy.columns(0), "global_batch": batches, "data": counts // ranks}
-    found = iteration_times(model, machine, rows, runtime)
-    slowed_s = found.total_s
-    if planes > 1:
-        less = machine.changed(nic_Bps=machine.nic_Bps * (planes - 1) / planes)
-        slowed_s = iteration_times(model, less, rows, runtime).total_s
-    runs = pd.DataFrame({"gpus": counts, "iteration_s": found.total_s, "limit": found.limits})
-    runs["slowed_iteration_s"] = slowed_s
-    runs["tokens_per_s"] = np.where(
-        runs["limit"] == "feasible", batches * model.sequence_length / found.total_s, np.nan
-    )
-    cluster = machine.hb_domain_size, radix, platform, planes
-    events = {i: reliability.job_interruptions(n, *cluster) for i, n in enumerate(counts.tolist())}
-    table = pd.concat(events, names=["run"]).reset_index("run").join(runs, on="run").reset_index(drop=True)
-    table["events_per_year"] *= rate_factor
-    mtbf = year / table["events_per_year"].to_numpy()
-    slowed = -np.expm1(-table["planes_down"] * rate_factor)
-    share = reliability.goodput(mtbf, saving, restart) * (
-        1 - slowed * (1 - table["iteration_s"] / table["slowed_iteration_s"])
-    )
-    interval = reliability.checkpoint_interval(mtbf, saving)
-    table = table.assign(mtbf_s=mtbf, checkpoint_interval_s=interval, slowed_share=slowed, goodput=share)
-    table["effective_tokens_per_s"] = table["tokens_per_s"] * share
-    columns = "gpus fabric stops rates events_per_year mtbf_s checkpoint_interval_s slowed_share slowed_iteration_s "
-    columns += "goodput iteration_s tokens_per_s"
-    table.attrs["warnings"] = tuple(
-        f"{strategy_label(strategy.columns(0) | {'data': 1})} does not fit {model.name} on {n:,} GPUs: {limit}."
-        for n, limit in runs.loc[runs["limit"] != "feasible", ["gpus", "limit"]].itertuples(index=False)
-    )
-    return table[[*columns.split(), "effective_tokens_per_s", "limit"]]

@@ -26,7 +26,8 @@ from railcore.training.collectives import rings_time
 from railcore.training.machine import Machine, as_machine
 from railcore.training.rank_order import group_levels
 from railcore.training.runtime import MODERN, Runtime
-from railcore.training.transformer import GRADIENT_BYTES, SHARDING, WEIGHT_BYTES, Transformer, as_model
+from railcore.training.transformer import SHARDING, Transformer, as_model
+from railcore.training.transformer_memory import GRADIENT_BYTES, WEIGHT_BYTES
 
 _KEYS_BYTES = 2  # an element of keys and values in bf16
 STEP_SOFTWARE: dict[str, tuple[str, StepOptions]] = {

@@ -1,4 +1,4 @@
-"""Search over all strategies of a cluster: the best, the Pareto front of time and memory, and why others are out.
+"""Search over all strategies of a cluster: the best, designs, and why others are out.
 
 `search` answers at once; `search_parts` cuts it for other processes. `best_times` sweeps HB domains, NICs and batches.
 """
@@ -13,24 +13,5 @@ from railcore.engines.search.hb_domains import (
 from railcore.engines.search.kernel import TIME_EDGES_S
 from railcore.engines.search.labels import strategy_label, strategy_words, with_strategy_labels
 from railcore.engines.search.parts import SearchPart, search, search_parts
-from railcore.engines.search.result import SearchResult, pareto_front
+from railcore.engines.search.result import SearchResult
 from railcore.engines.search.space import divisors, strategy_blocks
-
-__all__ = [
-    "TIME_EDGES_S",
-    "SearchPart",
-    "SearchResult",
-    "best_times",
-    "divisors",
-    "hb_domain_summary",
-    "increasing_returns_share",
-    "pareto_front",
-    "search",
-    "search_parts",
-    "slowdown_by_sustained_rate",
-    "smallest_hb_domain_near_ideal",
-    "strategy_blocks",
-    "strategy_label",
-    "strategy_words",
-    "with_strategy_labels",
-]

@@ -55,10 +55,9 @@ class Kept(NamedTuple):
     least_bytes: least memory of all.
     histogram: feasible strategies by time between edges, and at last those on the last edge.
     cells: the bin in which a cell of numbers begins, from first_cell on.
-    best, front: columns TIME (of a sequence), MEMORY and TOTAL of the fastest strategies and of the Pareto front, in
-        order of time.
-    best_at, front_at: their places, stage, layer and batch.
-    sizes: rows of `best` and of `front`.
+    best: columns TIME (of a sequence), MEMORY and TOTAL of the fastest strategies, in order of time.
+    best_at: their places, stage, layer and batch.
+    size: rows of `best`.
     of_stage, of_stage_at: the fastest strategy of each stage, and its place.
     """
 
@@ -70,15 +69,13 @@ class Kept(NamedTuple):
     first_cell: int
     best: Any
     best_at: Any
-    front: Any
-    front_at: Any
-    sizes: Any
+    size: Any
     of_stage: Any
     of_stage_at: Any
 
 
-def empty_kept(stages: int, top: int, room: int = 1024) -> Kept:
-    """Room for the `top` fastest strategies of so many stages, and at first for a front of `room` strategies."""
+def empty_kept(stages: int, top: int) -> Kept:
+    """Room for the `top` fastest strategies, and for the fastest one of each of so many stages."""
     low, high = (int(np.float64(edge).view(np.int64) >> _CELL_SHIFT) for edge in TIME_EDGES_S[[0, -1]])
     starts = (np.arange(low, high + 1, dtype=np.int64) << _CELL_SHIFT).view(np.float64)
     cells = np.clip(np.searchsorted(TIME_EDGES_S, starts, "right") - 1, 0, TIME_EDGES_S.size - 2)
@@ -91,25 +88,15 @@ def empty_kept(stages: int, top: int, room: int = 1024) -> Kept:
         first_cell=low,
         best=np.zeros((top, 3)),
         best_at=np.zeros((top, 3), np.int64),
-        front=np.zeros((room, 3)),
-        front_at=np.zeros((room, 3), np.int64),
-        sizes=np.zeros(2, np.int64),
+        size=np.zeros(1, np.int64),
         of_stage=np.full((stages, 3), np.inf),
         of_stage_at=np.zeros((stages, 3), np.int64),
     )
 
 
-def grown(kept: Kept, room: int) -> Kept:
-    """The same with room for `room` more strategies of the front."""
-    more = kept.front.shape[0] + room
-    front, places = np.zeros((more, 3)), np.zeros((more, 3), np.int64)
-    front[: kept.front.shape[0]], places[: kept.front.shape[0]] = kept.front, kept.front_at
-    return kept._replace(front=front, front_at=places)
-
-
 @njit
 def sweep(tables: Tables, setting: Any, kept: Kept, begin: int, end: int) -> int:
-    """Evaluate the strategies of the stages from `begin` to `end`; the stage where the front has no room, or `end`.
+    """Evaluate the strategies of the stages from `begin` to `end`.
 
     Parameters
     ----------
@@ -122,17 +109,14 @@ def sweep(tables: Tables, setting: Any, kept: Kept, begin: int, end: int) -> int
 
     Returns
     -------
-    The stage from which to go on, once the front has room.
+    How many strategies they have.
     """
+    before = kept.counts.sum()
     top, shortest, longest = kept.best.shape[0], kept.edges[0], kept.edges[-1]
     least = kept.least_bytes[0]
     for s in range(begin, end):
-        if kept.sizes[1] + tables.counts[s] > kept.front.shape[0]:
-            kept.least_bytes[0] = least
-            return s
         stage, p, d, v = tables.stages[s], tables.pipeline[s], tables.data[s], tables.interleave[s]
         first = tables.first_interleaved if tables.interleaved[s] else tables.first
-        beaten_by = 0  # the strategy of the front that beat the one before
         for i in range(tables.layer_first[s], tables.layer_last[s]):
             layer, b = tables.layers[tables.layer_of[i]], tables.micro_batch[i]
             for g in range(first[i], tables.last[i]):
@@ -150,14 +134,11 @@ def sweep(tables: Tables, setting: Any, kept: Kept, begin: int, end: int) -> int
                 fastest = kept.of_stage[s]
                 if time < fastest[TIME] or (time == fastest[TIME] and memory < fastest[MEMORY]):
                     _write(kept.of_stage, kept.of_stage_at, s, (time, memory, path.total_s), (s, i, g))
-                size = kept.sizes[0]
+                size = kept.size[0]
                 if size < top or time <= kept.best[size - 1, TIME]:
-                    kept.sizes[0] = _keep_fastest(kept, size, (time, memory, path.total_s), (s, i, g))
-                size, rival = kept.sizes[1], kept.front[beaten_by]
-                if beaten_by >= size or rival[TIME] > time or rival[MEMORY] > memory:
-                    beaten_by = _keep_on_front(kept, size, (time, memory, path.total_s), (s, i, g))
+                    kept.size[0] = _keep_fastest(kept, size, (time, memory, path.total_s), (s, i, g))
     kept.least_bytes[0] = least
-    return end
+    return kept.counts.sum() - before
 
 
 @inlined
@@ -192,35 +173,3 @@ def _keep_fastest(kept: Kept, size: int, values: tuple, place: tuple) -> int:
         _move(best, places, row, row - 1)
     _write(best, places, low, values, place)
     return size
-
-
-@njit
-def _keep_on_front(kept: Kept, size: int, values: tuple, place: tuple) -> int:
-    """Put a strategy on the front, unless one beats it; those that it beats go. The row of what beats it, or its own.
-
-    The front is in order of time, and its memory falls from row to row.
-    """
-    front, places = kept.front, kept.front_at
-    low, high = 0, size
-    while low < high:
-        middle = (low + high) // 2
-        if front[middle, TIME] <= values[TIME]:
-            low = middle + 1
-        else:
-            high = middle
-    if low > 0 and front[low - 1, MEMORY] <= values[MEMORY]:
-        return low - 1
-    if low > 0 and front[low - 1, TIME] == values[TIME]:
-        low -= 1
-    stop = low
-    while stop < size and front[stop, MEMORY] >= values[MEMORY]:
-        stop += 1
-    if stop == low:
-        for row in range(size, low, -1):
-            _move(front, places, row, row - 1)
-    else:
-        for row in range(stop, size):
-            _move(front, places, row - (stop - low - 1), row)
-    kept.sizes[1] = size + 1 - (stop - low)
-    _write(front, places, low, values, place)
-    return low

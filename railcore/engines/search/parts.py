@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from railcore.engines.search.answers import KEPT_DESIGNS
-from railcore.engines.search.kernel import MEMORY, TIME, TOTAL, Kept, Tables, empty_kept, grown, sweep
+from railcore.engines.search.kernel import MEMORY, TIME, TOTAL, Kept, Tables, empty_kept, sweep
 from railcore.engines.search.result import SearchResult
 from railcore.engines.search.space import Allowed, Space, allowed_values, exact_splits, space_of, splits_at_most
 from railcore.engines.strategies.critical_path import LAYER_ROW
@@ -77,21 +77,20 @@ class SearchPart:
         space = space_of(self.model, splits.tobytes(), self.allowed, self.runtime.fused_attention)
         kept = empty_kept(space.counts.size, self.top)
         if space.counts.size and space.layer_of.size:
-            kept = self._swept(space, kept, progress)
+            self._sweep(space, kept, progress)
         names = obstacle_names(np.arange(4) << _OBSTACLES.index("network"))
-        rows = {name: _rows(space, kept, name, size) for name, size in zip(("best", "front"), kept.sizes, strict=True)}
+        best = slice(kept.size[0])
         return SearchResult(
             parts=(replace(self, share=(0, 1)),),
             counts=dict(zip(names.tolist(), kept.counts.tolist(), strict=True)),
             splits=counts,
             least_memory_bytes=float(kept.least_bytes[0]),
             histogram=np.append(kept.histogram[:-2], kept.histogram[-2:].sum()),
-            fastest=rows["best"],
-            front=rows["front"],
+            fastest=_columns(space, kept.best[best], kept.best_at[best]),
             leaders=_leaders(space, kept),
         )
 
-    def _swept(self, space: Space, kept: Kept, progress: Callable[[int], Any] | None) -> Kept:
+    def _sweep(self, space: Space, kept: Kept, progress: Callable[[int], Any] | None) -> None:
         costs = layer_costs(self.model, self.machine, self.runtime, space.layers)
         stages = stage_costs(self.model, self.machine, self.runtime, self.offload, space.stages).rows
         p, d, v = (space.stages[name].astype(float) for name in ("pipeline", "data", "interleave"))
@@ -117,18 +116,10 @@ class SearchPart:
         begin, stages_ = 0, space.counts.size
         while begin < stages_:
             end = min(max(int(np.searchsorted(done, done[begin] + _AT_A_TIME)), begin + 1), stages_)
-            stop = sweep(tables, setting, kept, begin, end)
-            if stop < end:
-                kept = grown(kept, int(space.counts[stop]) + len(kept.front))
+            evaluated = sweep(tables, setting, kept, begin, end)
             if progress:
-                progress(int(done[stop] - done[begin]))
-            begin = stop
-        return kept
-
-
-def _rows(space: Space, kept: Kept, name: str, size: int) -> Columns:
-    """Strategies kept as columns."""
-    return _columns(space, getattr(kept, name)[:size], getattr(kept, f"{name}_at")[:size])
+                progress(int(evaluated))
+            begin = end
 
 
 def _columns(space: Space, numbers: np.ndarray, places: np.ndarray) -> Columns:
@@ -214,7 +205,7 @@ def search(
     hb_domain_size: int | None = None,
     **limits: int | str | Sequence,
 ) -> SearchResult:
-    """Evaluate all strategies that divide; keep the best, the Pareto front of time and memory, and counts by obstacle.
+    """Evaluate all strategies that divide; keep the best, one of each design, and counts by obstacle.
 
     Of context parallelism and placements only the first is tried, context=1 and placement="tensor first", unless others
     are given: context=[1, 2, 4, 8], placement="all". The strategies are those of `strategy_blocks`. Memory is bounded

@@ -1,4 +1,4 @@
-"""What a search found: the best strategies, the Pareto front, counts, designs, and merging the results of parts."""
+"""What a search found: the best strategies, counts, designs, and merging the results of parts."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
@@ -11,13 +11,11 @@ import pandas as pd
 from railcore.engines.search import advice, answers
 from railcore.engines.search.answers import KEPT_DESIGNS
 from railcore.engines.search.kernel import TIME_EDGES_S
-from railcore.engines.search.labels import with_strategy_labels
 from railcore.engines.search.space import DESIGN, KEY
 from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, Columns, IterationEstimate, iteration_times
 from railcore.facts.tables import readable
 from railcore.facts.units import show
 from railcore.training.machine import Machine
-from railcore.training.runtime import Runtime
 from railcore.training.transformer import Transformer
 
 NUMBERS = ("sequence_s", "total_s", "memory_bytes")
@@ -33,8 +31,7 @@ class SearchResult:
     splits: ways to split the GPUs over tensor, context, pipeline and data ranks, by the first obstacle or "feasible".
     least_memory_bytes: of all strategies that divide.
     histogram: feasible strategies by time per sequence, between TIME_EDGES_S.
-    fastest, front, leaders: columns of strategies, with the number of their part; `best`, `pareto` and `designs` are
-        made of them.
+    fastest, leaders: columns of strategies, with the number of their part; `best` and `designs` are made of them.
     """
 
     parts: tuple[Any, ...]
@@ -43,7 +40,6 @@ class SearchResult:
     least_memory_bytes: float
     histogram: np.ndarray
     fastest: Columns
-    front: Columns
     leaders: Columns
 
     @classmethod
@@ -68,7 +64,7 @@ class SearchResult:
             order = np.lexsort([*(rows[name] for name in reversed(("memory_bytes", "part", *KEY))), rows["sequence_s"]])
             return {column: values[order] for column, values in rows.items()}
 
-        fastest, front, leaders = (together(name) for name in ("fastest", "front", "leaders"))
+        fastest, leaders = together("fastest"), together("leaders")
         new = pd.DataFrame({name: leaders[name] for name in ("part", *DESIGN)}).duplicated().to_numpy()
         return cls(
             parts=tuple(number),
@@ -77,7 +73,6 @@ class SearchResult:
             least_memory_bytes=min(each.least_memory_bytes for each in results),
             histogram=np.sum([each.histogram for each in results], axis=0),
             fastest=_some(fastest, fastest_of(fastest["sequence_s"], fastest["memory_bytes"], results[0].parts[0].top)),
-            front=_some(front, pareto_front(front["sequence_s"], front["memory_bytes"])),
             leaders=_some(leaders, np.flatnonzero(~new)[:KEPT_DESIGNS]),
         )
 
@@ -92,24 +87,9 @@ class SearchResult:
         return self.parts[0].machine
 
     @property
-    def runtime(self) -> Runtime:
-        """The software; of several the first."""
-        return self.parts[0].runtime
-
-    @property
-    def offload(self) -> tuple[str, ...]:
-        """What the host's memory holds; of several choices the first."""
-        return self.parts[0].offload
-
-    @property
     def gpus(self) -> int:
         """GPUs of the cluster."""
         return self.parts[0].gpus
-
-    @property
-    def limits(self) -> dict[str, tuple[int, ...] | None]:
-        """Values allowed of each of STRATEGY_COLUMNS, None for whatever divides."""
-        return dict(self.parts[0].allowed)
 
     @cached_property
     def best(self) -> pd.DataFrame:
@@ -118,11 +98,6 @@ class SearchResult:
         Where parts differ, columns say in what: gpus and hb_domain_size in use, offload, runtime.
         """
         return self._table(self.fastest)
-
-    @cached_property
-    def pareto(self) -> pd.DataFrame:
-        """The strategies that no other beats in both time and memory, by time; columns as of `best`."""
-        return self._table(self.front)
 
     def _table(self, rows: Columns) -> pd.DataFrame:
         columns = {name: rows[name] for name in (*STRATEGY_COLUMNS, *NUMBERS)}
@@ -193,17 +168,8 @@ class SearchResult:
         times = np.maximum(TIME_EDGES_S[some + 1] / self.best["sequence_s"].iloc[0], 1.0)
         return pd.DataFrame({"times_best": times, "share": np.cumsum(self.histogram[some]) / self.histogram.sum()})
 
-    def breakdown(self) -> pd.DataFrame:
-        """The best strategies with time [s], memory [bytes], and the parts of the time that any of them has."""
-        labelled, parts = with_strategy_labels(self.best), pd.DataFrame(self.estimate().breakdown)
-        return labelled[["strategy", "total_s", "memory_bytes"]].join(parts.loc[:, parts.max() > 0])
-
-    def estimate(self) -> IterationEstimate:
-        """`iteration_times` of the best strategies, with breakdown, links and memory."""
-        return self._estimate(self.fastest)
-
     def _estimate(self, rows: Columns, **changes: Any) -> IterationEstimate:
-        """Of rows of strategies, each on its part's machine, fields of which may be changed."""
+        """`iteration_times` of rows of strategies, each on its part's machine, fields of which may be changed."""
         found = {}
         for number in np.unique(rows["part"]).tolist() or [0]:
             part, mine = self.parts[number], rows["part"] == number
@@ -254,9 +220,3 @@ def fastest_of(time: np.ndarray, memory: np.ndarray, top: int) -> np.ndarray:
     new = np.ones(order.size, bool)
     new[1:] = (np.diff(time[order]) > 0) | (np.diff(memory[order]) != 0)
     return order[new][:top]
-
-
-def pareto_front(time: np.ndarray, memory: np.ndarray) -> np.ndarray:
-    """Places of the pairs that no other equals in both and beats in one, by time; the first of equals."""
-    order = np.lexsort((memory, time))
-    return order[np.diff(np.minimum.accumulate(memory[order]), prepend=np.inf) < 0]

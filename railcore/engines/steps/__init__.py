@@ -1,1 +1,1 @@
-"""A training step as a graph of computes and collectives, and its event-driven run on a network."""
+"""Timetables of pipelines; a training step as a graph of computes and collectives, and its event-driven run."""

@@ -1,6 +1,6 @@
 """What each pipeline stage does in a training step: computes and collectives, and what each waits for.
 
-Each stage computes its chunk passes in the order of `pipeline_schedule`. Around them:
+Each stage computes its chunk passes in the order of `timetable`. Around them:
 
 - pipeline: a hop sends the output of a pass to the next stage. The receiver takes it right before it needs it; with
   interleaved chunks and `overlap_pipeline` it may come earlier.
@@ -26,15 +26,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from railcore.engines.steps.timetable import schedule
 from railcore.engines.strategies.iteration import iteration_times
 from railcore.engines.strategies.layer_time import PassTimes, layer_costs, layer_passes
 from railcore.facts.arguments import checked
 from railcore.facts.checks import one_of
 from railcore.training.machine import Machine
 from railcore.training.parallelism import Strategy
-from railcore.training.pipeline_schedule import schedule
 from railcore.training.runtime import Runtime
-from railcore.training.transformer import GRADIENT_BYTES, WEIGHT_BYTES, Transformer
+from railcore.training.transformer import Transformer
+from railcore.training.transformer_memory import GRADIENT_BYTES, WEIGHT_BYTES
 
 _ELEMENT_BYTES = 2  # of an activation in bf16
 _SUM_BYTES = 4  # of a norm or a loss in fp32

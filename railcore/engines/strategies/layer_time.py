@@ -232,8 +232,7 @@ def _host_waits(machine: Machine, runtime: Runtime, rank: _Ranks, forward: Any, 
         return PassTimes(0 * forward, 0 * backward)
     operators = [machine.host.forward_operators + 0 * rank.u, machine.host.backward_operators + 0 * rank.u]
     if rank.model.experts:
-        scaling = "current" if machine.precision == "fp8" else "none"
-        found = host_operators(rank.local, scaling=scaling, bias=rank.model.biases)
+        found = host_operators(rank.local, machine.precision == "fp8", rank.model.biases)
         operators = [plain + rank.mixed * more for plain, more in zip(operators, found, strict=True)]
     serial = machine.host.dropless_serial_share * dropless
     waits = [
@@ -384,10 +383,8 @@ def _traffic(interference: float, forward: Any, backward: Any, *links: LinkTimes
 
 def _context_traffic(machine: Machine, runtime: Runtime, rank: _Ranks, attention: PassTimes) -> PassTimes:
     """Of context ranks, which gather keys and values behind the scores, twice in the backward pass."""
-    model = rank.model
-    heads = model.heads / rank.t if model.kv_rank else model.kv_heads_of_rank(rank.t)
-    wide = heads * (model.query_dim + model.value_dim)
-    ring = _gather(machine, ELEMENT_BYTES * model.sequence_length * rank.b * wide, rank.groups["context"])
+    elements = rank.model.sequence_length * rank.b * rank.model.key_value_elements(rank.t)
+    ring = _gather(machine, ELEMENT_BYTES * elements, rank.groups["context"])
     first = np.maximum(ring.time_s - attention.forward, 0.0)
     second = np.maximum(2 * ring.time_s - attention.backward, 0.0)
     return _traffic(runtime.interference(machine), first, second, ring, ring.times(2))

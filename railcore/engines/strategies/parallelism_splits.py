@@ -10,7 +10,8 @@ from railcore.training.machine import UNLIMITED_BANDWIDTH, Machine
 from railcore.training.parallelism import Strategy
 from railcore.training.runtime import MODERN
 from railcore.training.transfers import transfer_table
-from railcore.training.transformer import WEIGHT_BYTES, Transformer
+from railcore.training.transformer import Transformer
+from railcore.training.transformer_memory import WEIGHT_BYTES
 
 _EQUAL = 1e-3  # relative
 

@@ -66,30 +66,6 @@ def oversubscribed_costs(data: pd.DataFrame) -> plt.Figure:
     return figure
 
 
-def time_and_memory_frontier(data: pd.DataFrame, limit_bytes: float, ax: plt.Axes) -> plt.Axes:
-    """Iteration time against memory of the strategies that none beats in both, ends and middle named.
-
-    Columns total_s, memory_bytes, strategy; limit_bytes: of a GPU.
-    """
-    memory, limit = data["memory_bytes"] / 1e9, limit_bytes / 1e9
-    ax.step(memory, data["total_s"], "o-", where="post", color=COLOURS[0], linewidth=1, markersize=4)
-    ax.axvline(limit, color="black", linestyle="--", linewidth=1)
-    turned: dict = {"xycoords": ("data", "axes fraction"), "ha": "right", "va": "top", "rotation": 90}
-    text_beside(ax, "a GPU's memory", (limit, 1), (-4, -4), fontsize=8, **turned)
-    for i in sorted({0, len(data) // 3, 2 * len(data) // 3, len(data) - 1}):
-        place, side = ((6, 4), "left") if i else ((-6, 6), "right")
-        text_beside(ax, data["strategy"].iloc[i], (memory.iloc[i], data["total_s"].iloc[i]), place, ha=side, fontsize=8)
-    ax.set_title(
-        "t, p, d: tensor, pipeline, data parallel; sp: sequence parallel; kg: gathered inputs kept\n"
-        "v: chunks of a stage; b: sequences of a micro-batch; full: recompute; ends: ends as layers\n"
-        "zero1, zero2, fsdp: optimizer state, gradients too, weights too are sharded",
-        fontsize=9,
-    )
-    ax.set(xlabel="memory of the fullest GPU [GB]", ylabel="iteration time [s]", ylim=(0, None))
-    ax.margins(x=0.12, y=0.12)
-    return ax
-
-
 def strategies_by_slowdown(data: Mapping[str, pd.DataFrame], ax: plt.Axes) -> plt.Axes:
     """Share of feasible strategies that take at most so many times the best one's time, a line for each search.
 
