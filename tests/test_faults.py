@@ -22,7 +22,6 @@ from railcore.facts import claims
 from railcore.network.reliability import parts_at_risk
 from railcore.network.topology import RailFabric, fat_tree, rail_only, rail_optimized
 from railcore.network.topology.graph import bisection_bandwidth, route
-from railcore.network.topology.rails import platform_bandwidths
 
 ONE_TIER, TWO_TIERS = rail_only(16, 4, 4), rail_only(32, 4, 4)
 
@@ -264,7 +263,7 @@ def test_domains_keep_the_share_of_nics_that_still_have_links():
 def test_claims_of_the_rail_papers_on_routes_and_switches():
     survey = rail_networks.fault_survey(256)
     assert len(survey) == len(survey.drop_duplicates(["gpus", "radix"])) == 7
-    hb = platform_bandwidths(rail_networks.PLATFORMS)
+    hb = rail_networks.platform_bandwidths(rail_networks.PLATFORMS)
     values, reasons, taken = rail_networks.topology_claims(hb, survey)
     assert set(reasons) | set(taken) <= set(values) and len(values) == 9
     assert values["railonly2025.fig5.rail_bisection"] == pytest.approx(1)
