@@ -145,7 +145,6 @@ def test_layer_leaves_one_in_s_between_rails(size, radix, layer):
     graph = fabric.graph()
     halves = [on_rail(fabric, 1) + on_rail(fabric, 2), on_rail(fabric, 3) + on_rail(fabric, 4)]
     assert bisection_bandwidth(graph, *halves) == pytest.approx(2 * size * fabric.nic_Bps / layer)
-    assert bisection_bandwidth(graph, *halves, network_only=False) >= bisection_bandwidth(graph, *halves)
 
 
 @given(fabrics(layers=st.sampled_from([1.5, 2, 3]), ratios=st.just(()), gpus=st.integers(2, 90)))
@@ -254,14 +253,12 @@ def test_edge_table_holds_the_graph():
     assert list(rows.tier) == [at["tier"] for _, _, at in graph.edges(data=True)]
 
 
-def test_ends_that_the_graph_lacks():
+@pytest.mark.parametrize(
+    ("left", "right"), [(["D1.GPU1"], ["D9.GPU1"]), (["D1.GPU1", "D9.GPU1"], ["D2.GPU1"]), (["D1.GPU1"], ["D1.GPU1"])]
+)
+def test_ends_that_the_graph_lacks_or_that_are_on_both_sides(left, right):
     with pytest.raises(ValueError, match="must name nodes of the graph"):
-        bisection_bandwidth(rail_only(8, 4, 4).graph(), ["D1.GPU1"], ["D9.GPU1"])
-
-
-def test_one_end_that_the_graph_lacks():
-    with pytest.raises(ValueError, match="must name nodes of the graph"):
-        bisection_bandwidth(rail_only(8, 4, 4).graph(), ["D1.GPU1", "D9.GPU1"], ["D2.GPU1"])
+        bisection_bandwidth(rail_only(8, 4, 4).graph(), left, right)
 
 
 def test_whole_numbers_held_as_floats():

@@ -2,11 +2,11 @@ from dataclasses import replace
 
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
 import pytest
 
 from railcore.documents.photonic2025 import reconfiguration as document
 from railcore.documents.photonic2025 import trace
+from railcore.documents.readings import claim_verdicts
 from railcore.engines.photonics import circuit_lanes as policies
 from railcore.engines.photonics import circuits, control_plane
 from railcore.engines.photonics.circuits import PhotonicCircuits
@@ -16,7 +16,6 @@ from railcore.engines.steps.workload import training_step
 from railcore.facts import claims
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
-from railcore.workbench import outputs
 from railcore.workbench.charts import reconfiguration as charts
 
 SPLIT = {"tensor": 4, "data": 2, "recompute": "selective", "sharding": "weights", "sequence_parallel": True}
@@ -50,6 +49,8 @@ def test_tiny_messages_on_the_frontend_leave_changes_between_parallelisms_only()
     assert pairs == {("AG", "PP"), ("PP", "AG"), ("PP", "RS"), ("RS", "PP")}
     assert set(left["iteration"].value_counts()) == {6}
     assert document.windows_on_circuits(1e12).empty
+    with pytest.raises(ValueError, match="frontend_bytes is -1"):
+        document.windows_on_circuits(-1)
     every = trace.measured_windows()
     between = every.merge(left, on=["iteration", "window"], suffixes=("", "_left"))
     assert between["duration_s_left"].to_numpy() == pytest.approx(between["duration_s"].to_numpy(), abs=1e-6)
@@ -100,11 +101,7 @@ def test_claims_hold_and_name_their_readings():
     assert (tiny["tiny_on_frontend"] < tiny["all_on_circuits"]).all()
     values, reasons, readings = document.replay_claims(SIMULATED, tiny)
     assert set(values) == {*claims.ids("photonic2025.fig8"), "photonic2025.intro.iteration_overhead"}
-    for claim_id, value in values.items():
-        entry = claims.claim(claim_id)
-        assert claims.verdict(value, entry.paper_value, entry.relation, entry.tolerance) == "reproduced"
-    assert values["photonic2025.fig8.overhead_100ms_no_provisioning"] == pytest.approx(0.0648, abs=5e-6)
-    assert values["photonic2025.fig8.overhead_100ms_provisioning"] == pytest.approx(0.03491, abs=5e-6)
+    assert set(claim_verdicts(values).values()) == {"reproduced"}
     assert not reasons and len(readings) == 3
 
 
@@ -201,23 +198,6 @@ def test_charts_have_what_they_are_given():
     )
     assert explored.axes
     plt.close("all")
-
-
-@pytest.mark.parametrize(
-    ("ask", "complaint"),
-    [
-        (lambda: document.windows_on_circuits(-1), "frontend_bytes is -1"),
-    ],
-)
-def test_bad_input_of_policies_is_named(ask, complaint):
-    with pytest.raises(ValueError, match=complaint):
-        ask()
-
-
-def test_shares_are_shown_in_percent():
-    table = pd.DataFrame({"added": [0.0648, -0.0362, 79.8], "changes": [8, 5, 1]})
-    shown = outputs.in_percent(table, "added")
-    assert shown["added"].tolist() == ["6.48%", "-3.62%", "7,980%"] and shown["changes"].tolist() == [8, 5, 1]
 
 
 def test_the_answer_for_a_job_of_ones_own_speaks_of_no_measured_run():

@@ -118,7 +118,7 @@ def test_a_dense_vector_picture_is_refused(figure):
 
 
 def test_one_process_answers_for_one_notebook(figure):
-    outputs.save("extra.02_fault_effects", DATA)
+    outputs.save("extra.02_failures_a_year", DATA)
     with pytest.raises(ValueError, match="belongs to notebook 01_network_cost, this is 02_topologies"):
         outputs.save("railonly2025.fig1", DATA, figure)
 
