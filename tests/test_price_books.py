@@ -9,6 +9,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 
+from railcore.documents import rail_networks
 from railcore.documents.railonly2025 import table1
 from railcore.facts import catalog, files
 from railcore.network import cost, price_books
@@ -76,7 +77,7 @@ def test_powers_of_another_link_rate_are_scaled_and_say_so(own_catalog):
     assert prices.label(copper=True) == f"ours, copper of {scaled}"
     assert powers.warnings == ("Powers of street2025 are of 400 Gbps links: they are scaled to 800 Gbps.",)
     assert prices.warnings == ()
-    rows = price_books.book_rows("ours")
+    rows = rail_networks.book_rows(prices, powers)
     assert rows["port_power"].value == powers.port and rows["port_power"].low == 20
     assert rows["port_price"].value == prices.port and rows["port_price"].low is None
     assert {"transceiver_price", "transceiver_power", "electricity_price", "pue"} == set(rows) - {
@@ -176,7 +177,7 @@ def test_books_for_links_of_another_rate_follow_the_catalogs_rule(own_catalog):
     for table in TABLES_OF_A_CLUSTER[:3]:
         full, half = (table(*books).filter(like="cost_usd").to_numpy() for books in (dear, (prices, powers)))
         assert half == pytest.approx(full / 2**0.8)
-    rows = price_books.book_rows("flops2024", rate_Bps="400 Gbps")
+    rows = rail_networks.book_rows(prices, powers)
     assert rows["port_price"].value == prices.port and rows["port_power"].value == powers.port
 
 

@@ -21,6 +21,7 @@ WATTS = price_books.PriceBook(1, 1)  # where only the cost counts
 TABLES = ["railonly2025.table1", "railonly2023.table2"]
 OWNED = {"gpus": 4096, "hb_domain_size": 16, "radix": 32, "years": 5}
 BOOK_2023 = price_books.price_book("railonly2023")
+STREET = price_books.matching_books("street2025")
 BOOKS_2025 = price_books.price_book("railonly2025"), price_books.power_book("railonly2025")
 ROWS_2025 = rail_networks.savings_table(TABLES[0], 256, *BOOKS_2025)
 
@@ -157,13 +158,14 @@ def test_the_documents_record_what_their_tables_say():
 
 
 def test_curve_of_link_rates():
-    prices, powers = price_books.matching_books("street2025")
-    curve = table1.link_rate_costs([1024, 4096], 256, [(5e10, 64), (1e11, 64)], prices, powers)
+    curve = table1.link_rate_costs([1024, 4096], 256, [(5e10, 64), (1e11, 64)], *STREET)
     same, double = (curve[curve.link_rate == rate].set_index("gpus") for rate in (5e10, 1e11))
     for what, family in (("cost_usd", "prices"), ("power_w", "powers")):
         exponent = catalog.item(family, "scaling")["rate_exponent"]
         assert list(double[what] / same[what]) == pytest.approx([2**exponent] * 2)
-    assert same.cost_usd[1024] == pytest.approx(float(bill_total(rail_optimized(1024, 256, 64).parts.bill(), prices)))
+    assert same.cost_usd[1024] == pytest.approx(
+        float(bill_total(rail_optimized(1024, 256, 64).parts.bill(), STREET[0]))
+    )
     assert list(dict.fromkeys(curve.link)) == ["400 Gbps, radix 64", "800 Gbps, radix 64"]
 
 
@@ -198,7 +200,7 @@ def test_redundancy_as_the_ledger_notes_it():
 
 
 def test_sensitivity_lies_about_its_centre():
-    rows = price_books.book_rows("street2025")
+    rows = rail_networks.book_rows(*STREET)
     swing = rail_networks.ownership_sensitivity(**OWNED, ranges=rows)
     centre = rail_networks.ownership_saving(**OWNED, inputs={name: row.value for name, row in rows.items()})
     assert list(swing.centre) == [centre] * len(rows) and swing.attrs["warnings"] == ()
@@ -211,7 +213,7 @@ def test_sensitivity_lies_about_its_centre():
 
 
 def test_an_input_without_bounds_moves_nothing_and_is_named():
-    rows = price_books.book_rows("street2025") | {"pue": catalog.item("prices", "energy").row("pue_low_flops2024")}
+    rows = rail_networks.book_rows(*STREET) | {"pue": catalog.item("prices", "energy").row("pue_low_flops2024")}
     swing = rail_networks.ownership_sensitivity(**OWNED, ranges=rows)
     still = swing[swing.input == "PUE"].iloc[0]
     assert still.low == still.high and still.swing == 0 and still.at_low == still.at_high == still.centre

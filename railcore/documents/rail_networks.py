@@ -1,6 +1,7 @@
 """What railonly2023 and railonly2025 print alike of their networks: tables of savings, routes and failed switches."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pandas as pd
 
@@ -71,6 +72,22 @@ def least_saving_radix(table: pd.DataFrame) -> int:
     return min(set.intersection(*worst), default=0)
 
 
+def book_rows(prices: price_books.PriceBook, powers: price_books.PriceBook) -> dict[str, catalog.Value]:
+    """Catalog rows of the inputs of `ownership_saving`, with low and high, for two books of the catalog, at their rate.
+
+    Rows port_price, transceiver_price, port_power, transceiver_power, electricity_price and pue.
+    """
+    rows: dict[str, catalog.Value] = {}
+    for (family, (what, _)), book in zip(catalog.BOOKS.items(), (prices, powers), strict=True):
+        for part in ("port", "transceiver"):
+            row = catalog.item(family, book.name).row(f"{part}_{what}")
+            factor = getattr(book, part) / row.value if row.value else 1.0
+            low, high = (None if end is None else end * factor for end in (row.low, row.high))
+            label = book.label(rate=True)
+            rows[row.parameter] = replace(row, value=row.value * factor, low=low, high=high, name=label)
+    return rows | {key: catalog.item("prices", "energy").row(key) for key in ("electricity_price", "pue")}
+
+
 def ownership_saving(gpus: int, hb_domain_size: int, radix: int, years: float, inputs: Mapping[str, float]) -> float:
     """Share of the cost of owning an all-optics rail-optimized network that rail-only saves.
 
@@ -103,7 +120,7 @@ def ownership_sensitivity(
     gpus, hb_domain_size, radix, years
         As in `cost.ownership_costs`.
     ranges
-        Catalog rows of the inputs of `ownership_saving`, such as `book_rows`.
+        Catalog rows of the inputs of `ownership_saving`: `book_rows`.
 
     Returns
     -------

@@ -350,33 +350,6 @@ def books_text(prices: PriceBook, powers: PriceBook, circuits: bool = False) -> 
     return f"prices of {whose[0]}, powers of {whose[1]}"
 
 
-@checked
-def book_rows(prices: str, powers: str | None = None, rate_Bps: float | None = None) -> dict[str, catalog.Value]:
-    """Catalog rows, with low and high, of ports, transceivers, electricity and PUE, at the link rate of the books.
-
-    Parameters
-    ----------
-    prices, powers, rate_Bps
-        As in `matching_books`.
-
-    Returns
-    -------
-    Rows port_price, transceiver_price, port_power, transceiver_power, electricity_price and pue.
-    """
-    rows: dict[str, catalog.Value] = {}
-    names = (prices, _power_name(prices, powers))
-    for (family, (what, _)), name, book in zip(
-        catalog.BOOKS.items(), names, matching_books(prices, powers, rate_Bps), strict=True
-    ):
-        for part in ("port", "transceiver"):
-            row = catalog.item(family, name).row(f"{part}_{what}")
-            factor = getattr(book, part) / row.value if row.value else 1.0
-            low, high = (None if end is None else end * factor for end in (row.low, row.high))
-            label = book.label(rate=True)
-            rows[row.parameter] = replace(row, value=row.value * factor, low=low, high=high, name=label)
-    return rows | {key: catalog.item("prices", "energy").row(key) for key in ("electricity_price", "pue")}
-
-
 def _power_name(prices: str, powers: str | None) -> str:
     return powers or (prices if prices in _book_names("powers") else DEFAULT_BOOK)
 
