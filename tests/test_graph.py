@@ -9,7 +9,7 @@ from counted_parts import count_parts
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.facts import catalog, claims
+from railcore.facts import catalog
 from railcore.network.topology import RailFabric, fat_tree, rail_only, rail_optimized
 from railcore.network.topology.clos import rail_size
 from railcore.network.topology.graph import (
@@ -218,13 +218,6 @@ def test_one_pod_tells_the_switches_of_a_rail(fabric):
     whole = switches_to_gpus(fabric.graph(), "D1.GPU1")
     assert same_rail_switches(fabric) == max((whole.get(name, 0) for name in on_rail(fabric, 1)), default=0)
     assert all(n % 2 and n <= 2 * fabric.tiers - 1 for n in whole.values())
-
-
-@pytest.mark.parametrize("document", ["railonly2025.fig2", "railonly2023.fig2"])
-def test_one_switch_on_a_rail_where_a_leaf_holds_it(document):
-    one = claims.paper_value(f"{document}.same_rail_switches")
-    assert same_rail_switches(rail_optimized(32768, 256, 256)) == one
-    assert same_rail_switches(rail_optimized(32768, 256, 64)) == 3
 
 
 @given(st.integers(1, 6), st.integers(1, 8), st.sampled_from([4, 8, 16]), st.sampled_from([1, 3, math.inf]))
