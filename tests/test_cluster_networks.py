@@ -141,7 +141,7 @@ WATTS = price_books.PriceBook(
 def test_prices_are_ports_transceivers_and_cables():
     prices = price_books.PriceBook(port=80, transceiver=20, dac=5, rate_Bps="400 Gbps", name="ours")
     cluster = document_cluster(switches={"storage": SwitchModel("mine", 16, 400 * Gbps)})
-    slow = {"management": (prices.scaled(0.01), WATTS)}
+    slow = {"management": (replace(prices, port=0.8), WATTS)}
     table = cluster_network_parts(cluster, prices, WATTS, slow).set_index("network")
     storage = cluster.networks["storage"]
     assert table.loc["storage", "cost_usd"] == 16 * 80 + 2 * storage.endpoints * 20

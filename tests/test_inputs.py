@@ -94,17 +94,6 @@ def test_the_driver_reports_at_least_the_memory_of_the_name():
         assert 0.994 * GiB / GB < driver / named <= GiB / GB * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("platform", catalog.names("platforms"))
-def test_bandwidths_are_those_of_the_links(platform):
-    """Of a domain links times the bandwidth of each; of PCI Express 16 lanes, twice as fast with each generation."""
-    item = catalog.item("platforms", platform)
-    assert item["nics"] == item["gpus"]
-    if "hb_links" in item:
-        assert item["hb_bandwidth"] == item["hb_links"] * item["hb_link_bandwidth"]
-    if "pcie_generation" in item:
-        assert of("gpus", item["gpu"], "pcie_bandwidth") == 16 * 2 ** item["pcie_generation"] * Gbps
-
-
 def test_the_documents_own_bandwidths_of_a_domain():
     """What a document divides by, one way or both, and what the datasheets' links give."""
     assert agrees("railonly2025.text.h100_hb_bandwidth", of("platforms", "DGX H100", "hb_bandwidth"))
