@@ -80,6 +80,7 @@ def test_least_saving_radix():
     assert rail_networks.least_saving_radix(rows) == 128
     assert rail_networks.least_saving_radix(rows.assign(cost_saving=[0.2, 0.3, 0.4, 0.4])) == 64
     assert rail_networks.least_saving_radix(rows.assign(cost_saving=[0.2, 0.3, 0.4, 0.3])) == 0
+    assert rail_networks.least_saving_radix(rows.assign(cost_saving=0.3)) == 64  # the smallest of tied ones
 
 
 # Prices that the savings allow
