@@ -170,24 +170,6 @@ def test_counts_of_rail_optimized():
     assert set(own["ports_per_gpu"]) == {2} and set(own["transceivers_per_gpu"]) == {1}
 
 
-def entries(**options):
-    return fabric_cost.fabric_claims(fig7(**options), fabric_cost.table3(), POWERS)
-
-
-def test_every_claim_of_the_notebook_has_a_value_and_what_differs_a_reason():
-    values, reasons, readings = entries()
-    mine = {name for name, entry in claims.claims().items() if entry.notebook == "15_photonic_cost"}
-    assert set(values) == mine
-    verdicts = claim_verdicts(values)
-    differ = {name for name, verdict in verdicts.items() if verdict != "reproduced"}
-    assert differ == set(reasons) == {"photonic2025.sec2.hundreds_of_rails"}
-    for name in ("photonic2025.fig7.cost_saving_max", "photonic2025.fig7.power_saving_max"):
-        assert "three exact tiers: 0." in readings[name] and "switches of 64 ports: 0." in readings[name]
-    unprinted = {name for name in mine if "saving" in name} | {"photonic2025.intro.ocs_power"}
-    assert all("the document prints none" in readings[name] for name in unprinted) and len(unprinted) == 5
-    assert "1,536 GPUs" in readings["photonic2025.table3.piezo.gpus_h200"]
-
-
 def test_only_the_rounding_meets_both_printed_savings_at_the_public_prices():
     best = fabric_cost.largest_savings(fig7())
     met = {}
@@ -218,15 +200,6 @@ def test_solved_prices_give_the_savings():
     assert (shown[["port", "transceiver", "circuit port"]] == "–").sum().tolist() == [0, 1, 2]
     ours = solved[(solved["count"] == fabric_cost.ROUNDED) & solved["least"].notna()]
     assert ((ours["least"] <= ours["book"]) & (ours["book"] <= ours["most"])).all()
-
-
-def test_lines_of_the_figure_end_with_the_documents():
-    bought = photonic_cost.photonic_network_costs(FIG7, 8, 64, PRICES, POWERS, 576, planes=2)
-    lines = fabric_cost.figure7(fig7(), bought, 576)
-    links = list(lines["link"].unique())
-    assert [link.endswith("(document)") for link in links] == [False] * 4 + [True] * 2
-    assert links[3] == "photonic rails, whole switches of 576 ports"
-    assert lines[lines["link"] == links[3]]["cost_usd"].isna().tolist() == [False, False, False, True]
 
 
 def test_no_price_above_0_is_none():

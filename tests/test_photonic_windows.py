@@ -5,11 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.documents.photonic2025 import run, trace, window_claims, windows
-from railcore.documents.readings import claim_verdicts, merge_entries
+from railcore.documents.photonic2025 import run, trace, windows
 from railcore.engines.photonics import ring_limits
 from railcore.engines.steps.simulation import simulate
-from railcore.facts import catalog, claims
+from railcore.facts import catalog
 from railcore.network.topology.photonic import rings_of_ports
 from railcore.training.parallelism import Strategy
 
@@ -167,35 +166,6 @@ def test_only_from_three_stages_on_is_there_traffic_without_order(solved):
     assert run.unordered_pairs(run.run_workload(run.run_strategy(), machine=solved), 1) == 0
     followers = [[1], [2], [], [2]]
     assert run._reached(followers, [0]) == {1, 2} and run._reached(followers, [2]) == set()
-
-
-def test_pictures_hold_the_run(timeline):
-    picture = run.rail_picture(timeline)
-    assert sorted(picture["traffic"]["rank"].unique()) == [0, 4, 8, 12]
-    assert picture["circuits"]["circuits"].unique().tolist() == ["0-4, 8-12", "0-8, 4-12"]
-    assert picture["parts"]["start_s"].tolist()[1:] == picture["parts"]["end_s"].tolist()[:-1]
-    assert len(picture["windows"]) == 8
-    operations, dependencies = run.traffic_picture(timeline, (0, 8))
-    assert set(operations["rank"]) == {0, 8}
-    assert (dependencies["start_s_to"] >= dependencies["end_s_from"] - 1e-12).all()
-    assert (trace.measured_phases()["duration_s"] > 0).all()  # windows and traffic of the trace take turns
-
-
-def test_every_claim_of_the_notebook_has_a_value(solved, timeline):
-    computed = [windows.all_rail_windows(timeline)]
-    entries = merge_entries(
-        window_claims.limit_claims("ConnectX-7", "DGX H200"),
-        window_claims.order_claims(),
-        window_claims.measured_claims(computed),
-        window_claims.volume_claims(timeline),
-        window_claims.concurrency_claims(solved),
-        window_claims.window_equation_claims(window_claims.configuration_windows()),
-    )
-    mine = {key for key, entry in claims.claims().items() if entry.notebook == "13_photonic_windows"}
-    assert set(entries.values) == mine
-    differ = {key for key, verdict in claim_verdicts(entries.values).items() if verdict != "reproduced"}
-    assert differ == {"photonic2025.fig3.dp_tp_overlap", "photonic2025.eq1.windows_per_second"}
-    assert differ <= set(entries.reasons)
 
 
 def test_an_own_schedule_counts_its_windows_in_its_title(solved):

@@ -140,12 +140,9 @@ def test_saving_that_no_ratio_or_any_gives(kept, fits):
         assert (bounds.least[0], bounds.most[0]) == (0, math.inf)
 
 
-def test_the_documents_record_what_their_tables_say():
+def test_the_books_solved_from_two_claims_fit_all_printed_savings():
     prices, powers = BOOKS_2025
-    values, reasons, taken = table1.table1_claims(256, prices, powers)
-    assert set(reasons) | set(taken) <= set(values) and set(claims.ids("railonly2025.table1")) <= set(values)
     largest = ROWS_2025[ROWS_2025.gpus == 65536].iloc[0]
-    assert values["railonly2025.fig1.cost_65536_400g"] == largest.cost_usd_rail_optimized
     ratio = table1._ratio_for_total(largest, largest.cost_usd_rail_optimized, prices.port + prices.transceiver)
     assert ratio == pytest.approx(prices.transceiver / prices.port)
     fits = table1.fitted_books(ROWS_2025, prices, powers)
@@ -154,8 +151,6 @@ def test_the_documents_record_what_their_tables_say():
     assert ((rounded.r_from < rounded["r of the book"]) & (rounded["r of the book"] < rounded.r_to)).all()
     sums = "port + transceiver of the book", "port + transceiver, solved"
     assert list(rounded[sums[0]]) == pytest.approx(list(rounded[sums[1]]), rel=1e-3)
-    values, reasons, taken = table2.table2_claims(256, BOOK_2023, powers)
-    assert set(reasons) | set(taken) <= set(values) and set(claims.ids("railonly2023.table2")) <= set(values)
 
 
 def test_curve_of_link_rates():
