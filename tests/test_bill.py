@@ -18,7 +18,6 @@ from railcore.network import cost, price_books
 from railcore.network.bill import (
     BETWEEN_SWITCHES,
     NETWORK,
-    WITH_NICS,
     bill_counts,
     bill_table,
     bill_total,
@@ -50,9 +49,10 @@ def entry_points(prices, powers):
     found = {"cluster_networks": (row.cost_usd, row.power_w)}
     row = cost.compare_rail_networks(**shape, **books).iloc[0]
     found["compare_rail_networks"] = row.cost_usd_rail_optimized, row.power_w_rail_optimized
-    parts = rail_optimized(GPUS, DOMAIN, RADIX).parts
-    table = cost.parts_breakdown(parts, prices, powers)
-    found["parts_breakdown"] = table.cost_usd.sum(), table.power_w.sum()
+    table = (
+        cost.cluster_breakdown(**shape, oversubscription=1, **books).groupby("network")[["cost_usd", "power_w"]].sum()
+    )
+    found["cluster_breakdown"] = tuple(table.loc["rail-optimized"])
     table = photonic_cost.photonic_network_costs(**shape, **books).set_index("network")
     found["photonic_network_costs"] = tuple(table.loc["rail-optimized", ["cost_usd", "power_w"]])
     cluster = Cluster(GPUS // DOMAIN, DOMAIN, oversubscription=1.0, nic_Bps=NIC)
@@ -101,16 +101,20 @@ def test_scale_out_networks_leave_the_links_to_hosts_out_and_say_so():
 
 @given(st.integers(1, 5000), st.integers(1, 80), st.sampled_from([16, 64]), NUMBER, NUMBER, NUMBER, st.integers(0, 3))
 def test_scopes_add_up(gpus, domain, radix, port, transceiver, cable, copper):
-    bill, book = rail_optimized(gpus, domain, radix).parts.bill(copper), PriceBook(port, transceiver, cable)
+    parts, book = rail_optimized(gpus, domain, radix).parts, PriceBook(port, transceiver, cable)
+    bill = parts.bill(copper)
     each = {scope: float(bill_total(bill, book, (scope,))) for scope in SCOPES}
-    assert sum(each.values()) == pytest.approx(float(bill_total(bill, book, WITH_NICS)))
+    assert sum(each.values()) == pytest.approx(float(bill_total(bill, book, SCOPES)))
     assert each["switches"] + each["switch links"] == pytest.approx(float(bill_total(bill, book, BETWEEN_SWITCHES)))
     assert each["NICs"] == 0
     if copper == 0:  # the two ends of a link
         assert each["host links"] == each["host optics"]
     else:
-        assert each["host optics"] == 0
+        assert (each["host links"], each["host optics"]) == (parts.links_by_tier[0] * cable, 0)
     assert float(bill_total(bill, book, ())) == 0
+    table = bill_table(bill, book, book)
+    assert table.cost_usd.sum() == table.power_w.sum() == pytest.approx(float(bill_total(bill, book)))
+    assert set(table.tier[table.part == "copper cable"]) <= set(range(1, copper + 1))
 
 
 def test_modules_are_fewer_than_ends_where_they_have_two_ports():
@@ -171,6 +175,7 @@ def test_a_line_has_its_own_rate():
         (lambda: ItemBook("power").of(BillLine("NIC", "NICs", 1, 1, item="ConnectX-7")), "has no power"),
         (lambda: ItemBook().of(BillLine("switch", "switches", 64, 1, item="mine")), "'mine' of switches has no price"),
         (lambda: PriceBook(1, 1, ends_per_module=0), "ends_per_module is 0"),
+        (lambda: rail_only(512, 8, 16).parts.bill(-1), "copper_tiers is -1"),
     ],
 )
 def test_bad_input_is_named(call, words):

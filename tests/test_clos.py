@@ -17,7 +17,6 @@ from railcore.network.topology import (
     rail_optimized,
     rail_parts,
 )
-from railcore.network.topology.clos import checked_radix
 from railcore.network.topology.collapse import collapse_warning, rail_only_warning, takes_no_less
 
 RADIX = st.integers(2, 64).map(lambda half: 2 * half)
@@ -50,15 +49,6 @@ def test_count_of_the_tables_by_formula_and_in_whole_parts(claim_id):
 
     parts = rail_parts(n, HB_DOMAIN_SIZE, radix, math.inf if alone else 1, rails_per_switch=None)
     assert getattr(parts, {"transceivers": "link_ends"}.get(part, part)) == paper  # one for each end
-
-
-@pytest.mark.parametrize(("hb_domain_size", "fits"), [(128, False), (HB_DOMAIN_SIZE, True), (512, False)])
-def test_no_other_hb_domain_gives_the_tables_counts(hb_domain_size, fits):
-    found = [claim_id for claim_id in counted_claims() if claim_id.endswith("switches_rail_only")]
-    ours = [
-        hb_domain_size * ideal_clos_parts(case["n"] // hb_domain_size, case["r"])[1] for case in map(claims.case, found)
-    ]
-    assert (ours == [claims.paper_value(claim_id) for claim_id in found]) is fits
 
 
 def test_rails_that_are_half_a_switch_share_one():
@@ -164,23 +154,18 @@ def test_oversubscription_takes_parts_away_or_says_why_not(domains, hb_domain_si
         said = collapse_warning(fabric)
         assert same == (not fabric.is_oversubscribed) == bool(said)
         assert collapse_warning(full) == ""
-        at = {"gpus": r"([\d,]+) GPUs \((\d)", "radix": r"(\d+) ports of a switch \((\d)"}
-        for name, pattern in at.items():
-            for value, tiers in re.findall(pattern, said):  # the nearest: none before it
-                there, here = int(value.replace(",", "")), getattr(fabric, name)
-                other = replace(fabric, **{name: there})
-                assert other.is_oversubscribed and other.tiers == int(tiers)
-                step = {"gpus": hb_domain_size, "radix": 2}[name] * (1 if there > here else -1)
-                between = [replace(fabric, **{name: each}) for each in range(here, there, step)]
-                assert not any(each.is_oversubscribed for each in between[:: max(1, len(between) // 20)])
+        for text in re.findall(r"fit: ([\d,]+) GPUs", said):  # up to there rails leave ports for a layer
+            most = int(text.replace(",", ""))
+            tiers = [int(replace(fabric, gpus=n).layout.pod_tier) for n in (most, most + hb_domain_size)]
+            assert tiers[0] < tiers[1] == fabric.layout.pod_tier and most < gpus
 
 
 def test_a_layer_over_rails_that_need_the_ports():
     """Rails of 2,048 fill two tiers of 64 ports; at 4:1 51 of them face down, and 51 x 32 = 1,632."""
     fabric = RailFabric(16384, 8, 64, 4.0)
     said = collapse_warning(fabric)
-    assert "a rail of 2,048 GPUs does not fit into 2 tiers" in said and "(at most 1,632)" in said
-    assert "13,056 GPUs (3 tiers), 65,544 GPUs (4 tiers), 40 ports of a switch (4 tiers), 72 ports" in said
+    assert "a rail of 2,048 GPUs does not fit into 2 tiers" in said
+    assert "Rails of at most 1,632 fit: 13,056 GPUs." in said
     assert collapse_warning(RailFabric(13056, 8, 64, 4.0)) == collapse_warning(rail_optimized(16384, 8, 64)) == ""
     assert "one switch joins all GPUs" in collapse_warning(fat_tree(64, 64, tier_oversubscription=(4,)))
     assert "too small" in collapse_warning(fat_tree(65, 64, tier_oversubscription=(1.01,)))
@@ -241,23 +226,14 @@ def test_fat_tree_with_thinner_leaves():
     [
         ({"radix": 7}, "radix is 7: give an even number"),
         ({"radix": 2}, "radix is 2: give whole numbers of at least 4"),
-        ({"radix": 8.5}, r"radix is 8\.5: give whole numbers"),
         ({"gpus": 0}, "gpus is 0: give whole numbers of at least 1"),
-        ({"gpus": -8}, "gpus is -8"),
-        ({"gpus": 8.5}, r"gpus is 8\.5"),
-        ({"gpus": math.nan}, "gpus is nan"),
-        ({"gpus": math.inf}, "gpus is inf"),
-        ({"gpus": "64"}, "gpus is '64'"),
-        ({"gpus": None}, "gpus is None"),
-        ({"hb_domain_size": 0}, "hb_domain_size is 0"),
-        ({"hb_domain_size": True}, "hb_domain_size is True"),
+        ({"hb_domain_size": 8.5}, r"hb_domain_size is 8\.5"),
         ({"rails": -1}, "rails is -1"),
-        ({"rails": 1.5}, r"rails is 1\.5"),
         ({"planes": 0}, "planes is 0"),
         ({"oversubscription": 0.5}, r"oversubscription is 0\.5: give 1 .* or more"),
-        ({"oversubscription": math.nan}, "oversubscription is nan"),
         ({"oversubscription": 1e12}, "oversubscription leaves no port facing up"),
         ({"tier_oversubscription": (math.inf,)}, "oversubscription leaves no port facing up"),
+        ({"tier_oversubscription": (0.5,)}, "tier_oversubscription is"),
         ({"rails_per_switch": 0}, "rails_per_switch is 0"),
         ({"rails_per_switch": 2}, "rails_per_switch is .*2.* do not fit into one switch"),
     ],
@@ -270,21 +246,7 @@ def test_bad_input_is_named(build, arguments, complaint):
         build(**{**good, **arguments})
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("nic_Bps", 0), ("nic_Bps", math.nan), ("hb_Bps", -1.0), ("hb_Bps", math.inf)]
-)
-def test_bad_bandwidth_is_named(name, value):
-    with pytest.raises(ValueError, match=f"{name} is .* positive number of bytes/s"):
-        rail_only(32, 4, 8, **{name: value})
-
-
-def test_one_bad_element_spoils_an_array():
-    with pytest.raises(ValueError, match=r"radix is .*63"):
-        checked_radix([64, 63])
-    with pytest.raises(ValueError, match="hb_switches is -1"):
-        rail_only(32, 4, 8, hb_switches=-1)
-
-
-def test_bad_tier_within_a_rail_is_named():
-    with pytest.raises(ValueError, match="tier_oversubscription is"):
-        rail_only(32, 4, 8, tier_oversubscription=(0.5,))
+@pytest.mark.parametrize("fields", [{"nic_Bps": 0}, {"hb_Bps": math.inf}, {"hb_switches": -1}])
+def test_bad_links_of_gpus_are_named(fields):
+    with pytest.raises(ValueError, match=f"{next(iter(fields))} is "):
+        rail_only(32, 4, 8, **fields)

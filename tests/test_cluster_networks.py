@@ -115,7 +115,7 @@ WATTS = price_books.PriceBook(
 def test_prices_are_ports_transceivers_and_cables():
     prices = price_books.PriceBook(port=80, transceiver=20, dac=5, rate_Bps="400 Gbps", name="ours")
     cluster = document_cluster(switches={"storage": SwitchModel("mine", 16, 400 * Gbps)})
-    slow = {"management": (prices.scaled(0.01), WATTS)}
+    slow = {"management": (price_books.PriceBook(0.8, 0.2, 0.05, rate_Bps="400 Gbps"), WATTS)}
     table = cluster_network_parts(cluster, prices, WATTS, slow).set_index("network")
     storage = cluster.networks["storage"]
     assert table.loc["storage", "cost_usd"] == 16 * 80 + 2 * storage.endpoints * 20

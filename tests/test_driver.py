@@ -68,13 +68,14 @@ def test_a_change_runs_the_notebooks_that_used_the_file(suite, path, expected):
     assert project.ran(printed) == expected
 
 
-def test_what_was_changed_by_hand_is_restored(suite):
+@pytest.mark.parametrize("value", ["3,0.5,differs", "abc,0,reproduced"])
+def test_what_was_changed_by_hand_is_restored(suite, value):
     before = project.snapshot(suite)
     figure = suite / "figures" / "extra" / "01_part0.csv"
     ledger = suite / "figures" / "reproduction.csv"
     notebook = suite / "notebooks" / f"{project.SECOND}.ipynb"
     figure.write_text("x\n")
-    ledger.write_text(ledger.read_text().replace(",2,0,reproduced,", ",3,0.5,differs,"))
+    ledger.write_text(ledger.read_text().replace(",2,0,reproduced,", f",{value},"))
     notebook.write_text(notebook.read_text().replace('"execution_count": 2', '"execution_count": 7'))
     status, _ = project.run(suite)
     assert status == 0
@@ -171,13 +172,6 @@ def test_a_copy_of_a_notebook_is_left_alone_and_a_broken_one_stops_no_other(suit
     assert project.snapshot(suite) == before
 
 
-def test_a_spoilt_ledger_is_restored(suite):
-    before, ledger = project.snapshot(suite), suite / "figures" / "reproduction.csv"
-    ledger.write_text(ledger.read_text().replace(",2,0,reproduced,", ",abc,0,reproduced,"))
-    assert project.run(suite)[0] == 0
-    assert project.snapshot(suite) == before
-
-
 def test_a_broken_constant_fails_nbval_and_the_comparison_of_files(suite):
     module, name = suite / "railcore" / "facts" / "units.py", f"notebooks/{project.SECOND}.ipynb"
     code, made = module.read_text(), suite / "build" / "nbval"
@@ -193,25 +187,19 @@ def test_a_broken_constant_fails_nbval_and_the_comparison_of_files(suite):
     assert results == [(0, True), (1, False)], done.stdout
 
 
-def test_parameters_of_the_user_stay_in_build(suite):
-    before = project.snapshot(suite)
-    status, printed = project.run(suite, project.FIRST, "-p", "tiers", "5")
-    assert status == 0 and f"are in build/custom/{project.FIRST}/tiers-5; the next" in printed
-    assert project.snapshot(suite) == before
-    assert recorded(suite, "tiers-5").startswith("railonly2025.text.r64_tiers_rail_only,5,")
-
-
 def recorded(suite, run):
     lines = (suite / "build" / "custom" / project.FIRST / run / "claims" / f"{project.FIRST}.csv").read_text()
     return lines.splitlines()[1]
 
 
-def test_runs_of_several_names_stand_side_by_side(suite):
+def test_runs_with_parameters_of_the_user_stay_in_build_side_by_side_by_name(suite):
+    before = project.snapshot(suite)
     for tiers, name in (("5", ["--name", "mine"]), ("6", []), ("7", ["--name", "other_1"])):
         status, printed = project.run(suite, "01", "-p", "tiers", tiers, *name)
         where = f"build/custom/{project.FIRST}/{name[-1] if name else 'tiers-6'}"
         assert status == 0 and f"are in {where}; the next run of that name replaces them" in printed
     assert [recorded(suite, run).split(",")[1] for run in ("mine", "tiers-6", "other_1")] == ["5", "6", "7"]
+    assert project.snapshot(suite) == before
 
 
 @pytest.mark.parametrize(
@@ -232,26 +220,32 @@ def test_long_names_of_runs_are_short_and_their_own():
     assert len(names) == 3 and all(run._RUN_NAME.fullmatch(name) for name in names)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("01_network_costs",), "notebook '01_network_costs' does not exist: the nearest are '01_network_cost'"),
-        (("0",), "notebook '0' does not exist: the nearest are '00_index', '01_network_cost', '02_topologies'"),
-        (
-            ("01", "-p", "tiers", "3", "--name", "../mine"),
-            "NAME is '../mine': write up to 100 letters",
-        ),
-        (("01", "--name", "mine"), "NAME is for results with your own numbers, and none are given: add PARAMS"),
-        ((project.FIRST, "-p", "tier", "3"), "'tier' does not exist: the nearest are 'tiers'"),
-        ((project.FIRST, "-p", "tiers", "2.5"), "parameter 'tiers' is '2.5': give a whole number"),
-        ((project.SECOND, "-p", "speed", "3 GB"), "parameter 'speed' is '3 GB': write a quantity such as '400 Gbps'"),
-        (("-p", "tiers", "3"), "parameters need one notebook"),
-        ((project.FIRST, "-p", "tiers", "3", "--publish"), "leave out PUBLISH, or PARAMS"),
-    ],
-)
-def test_a_mistake_is_refused_before_anything_runs(suite, arguments, message):
-    status, printed = project.run(suite, *arguments)
-    assert status == 2 and message in printed and not project.ran(printed)
+MISTAKES = [
+    (["01_network_costs"], "notebook '01_network_costs' does not exist: the nearest are '01_network_cost'"),
+    (["0"], "notebook '0' does not exist: the nearest are '00_index', '01_network_cost', '02_topologies'"),
+    (["01", "-p", "tiers", "3", "--name", "../mine"], "NAME is '../mine': write up to 100 letters"),
+    (["01", "--name", "mine"], "NAME is for results with your own numbers, and none are given: add PARAMS"),
+    ([project.FIRST, "-p", "tier", "3"], "'tier' does not exist: the nearest are 'tiers'"),
+    ([project.FIRST, "-p", "tiers", "2.5"], "parameter 'tiers' is '2.5': give a whole number"),
+    ([project.SECOND, "-p", "speed", "3 GB"], "parameter 'speed' is '3 GB': write a quantity such as '400 Gbps'"),
+    (["-p", "tiers", "3"], "parameters need one notebook"),
+    ([project.FIRST, "-p", "tiers", "3", "--publish"], "leave out PUBLISH, or PARAMS"),
+]
+
+
+def test_a_mistake_is_refused_before_anything_runs(suite):
+    """All in one process, which takes a second to start."""
+    several = (
+        "from railcore.__main__ import main\n"
+        f"for arguments in {[arguments for arguments, _ in MISTAKES]!r}:\n"
+        "    print('status', main(['figures', *arguments]))\n"
+        "raise SystemExit"
+    )
+    _, printed = project.run(suite, patch=several)
+    *found, rest = re.split(r"status (\d)\n", printed)
+    assert not rest and found[1::2] == ["2"] * len(MISTAKES) and not project.ran(printed)
+    for said, (_, message) in zip(found[::2], MISTAKES, strict=True):
+        assert message in said
 
 
 def test_warnings_of_a_notebook_reach_the_shell(suite):

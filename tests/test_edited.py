@@ -85,7 +85,6 @@ def test_comments_layout_and_types_are_no_other_parameters(suite):
 @pytest.mark.parametrize(
     ("cell", "said"),
     [
-        ("tiers: int = 2\nspare: int = 0", "(spare is new)"),
         ("tiers: float = 2.5\nspare: str = 'a'", "(tiers 2 -> 2.5, spare is new)"),
         ("", "(tiers is gone)"),
     ],

@@ -9,7 +9,7 @@ from counted_parts import count_parts
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.facts import catalog, claims
+from railcore.facts import catalog
 from railcore.network.topology import RailFabric, fat_tree, rail_only, rail_optimized
 from railcore.network.topology.clos import rail_size
 from railcore.network.topology.graph import (
@@ -145,7 +145,6 @@ def test_layer_leaves_one_in_s_between_rails(size, radix, layer):
     graph = fabric.graph()
     halves = [on_rail(fabric, 1) + on_rail(fabric, 2), on_rail(fabric, 3) + on_rail(fabric, 4)]
     assert bisection_bandwidth(graph, *halves) == pytest.approx(2 * size * fabric.nic_Bps / layer)
-    assert bisection_bandwidth(graph, *halves, network_only=False) >= bisection_bandwidth(graph, *halves)
 
 
 @given(fabrics(layers=st.sampled_from([1.5, 2, 3]), ratios=st.just(()), gpus=st.integers(2, 90)))
@@ -221,13 +220,6 @@ def test_one_pod_tells_the_switches_of_a_rail(fabric):
     assert all(n % 2 and n <= 2 * fabric.tiers - 1 for n in whole.values())
 
 
-@pytest.mark.parametrize("document", ["railonly2025.fig2", "railonly2023.fig2"])
-def test_one_switch_on_a_rail_where_a_leaf_holds_it(document):
-    one = claims.paper_value(f"{document}.same_rail_switches")
-    assert same_rail_switches(rail_optimized(32768, 256, 256)) == one
-    assert same_rail_switches(rail_optimized(32768, 256, 64)) == 3
-
-
 @given(st.integers(1, 6), st.integers(1, 8), st.sampled_from([4, 8, 16]), st.sampled_from([1, 3, math.inf]))
 def test_bisection_of_a_rail_between_halves_of_the_domains(pairs, hb_domain_size, radix, layer):
     fabric = RailFabric(2 * pairs * hb_domain_size, hb_domain_size, radix, layer)
@@ -254,14 +246,12 @@ def test_edge_table_holds_the_graph():
     assert list(rows.tier) == [at["tier"] for _, _, at in graph.edges(data=True)]
 
 
-def test_ends_that_the_graph_lacks():
+@pytest.mark.parametrize(
+    ("left", "right"), [(["D1.GPU1"], ["D9.GPU1"]), (["D1.GPU1", "D9.GPU1"], ["D2.GPU1"]), (["D1.GPU1"], ["D1.GPU1"])]
+)
+def test_ends_that_the_graph_lacks_or_that_are_on_both_sides(left, right):
     with pytest.raises(ValueError, match="must name nodes of the graph"):
-        bisection_bandwidth(rail_only(8, 4, 4).graph(), ["D1.GPU1"], ["D9.GPU1"])
-
-
-def test_one_end_that_the_graph_lacks():
-    with pytest.raises(ValueError, match="must name nodes of the graph"):
-        bisection_bandwidth(rail_only(8, 4, 4).graph(), ["D1.GPU1", "D9.GPU1"], ["D2.GPU1"])
+        bisection_bandwidth(rail_only(8, 4, 4).graph(), left, right)
 
 
 def test_whole_numbers_held_as_floats():

@@ -9,13 +9,13 @@ from dataclasses import fields
 
 import pytest
 
+from railcore.documents import rail_networks
 from railcore.engines import degraded
 from railcore.engines.deployment import cabling, scale_out, server
 from railcore.engines.photonics import control_plane, photonic_cost, ring_limits
 from railcore.engines.transport import delay, transports
 from railcore.facts import catalog, catalog_lists, catalog_template, files, tables, units
 from railcore.network import price_books, reliability
-from railcore.network.topology.rails import platform_bandwidths
 from railcore.systems import datacenter
 from railcore.training import machine, transformer
 from railcore.training.runtime import Runtime
@@ -49,7 +49,7 @@ USES = {  # what a user does with own parts, by the names in data/catalog_rows.c
         lambda: reliability.cluster_failures(144, 72, 64, NEW),
         lambda: reliability.job_interruptions(144, 72, 64, NEW),
     ],
-    "HB links": [lambda: platform_bandwidths([NEW])],
+    "HB links": [lambda: rail_networks.platform_bandwidths([NEW])],
     "datacenter size": [lambda: datacenter.datacenter_size(1e9, NEW, NEW)],
     "exposed communication": [lambda: datacenter.datacenter_site(10, NEW, "bf16_dense_rate", NEW)],
     "published batch": [lambda: transformer.batch_sequences(NEW)],

@@ -9,7 +9,6 @@ from railcore.engines.photonics.estimate import (
     STEP_SOFTWARE,
     estimate_errors,
     estimates_of_runs,
-    largest_clusters,
     overhead_estimate,
     technology_overheads,
 )
@@ -123,11 +122,6 @@ def test_larger_clusters_and_slower_switches_cost_more_of_the_same_strategy():
     assert (np.diff(cells[:, 1:], axis=0) > 0).all() and (np.diff(cells, axis=1) > 0).all()
     none = technology_overheads(["Llama-3 405B"], "DGX H200", [16], [1e-3], 16)
     assert none["strategy"].item() == "none fits" and none["overhead"].isna().all()
-    switches = pd.DataFrame({"circuit_switch": ["a", "b"], "reconfiguration_s": [1e-3, 1e-1], "reach": [600, 10**6]})
-    found = largest_clusters(table, switches, [0.03, 100.0]).set_index("circuit_switch")
-    assert found.loc["a", 100.0] == 512 and found.loc["b", 100.0] == 1024 and found.loc["b", 0.03] == 0
-    read = switches.assign(reconfiguration_s=np.nextafter(switches["reconfiguration_s"], 0))
-    pd.testing.assert_frame_equal(found, largest_clusters(table, read, [0.03, 100.0]).set_index("circuit_switch"))
 
 
 @pytest.fixture(scope="module")

@@ -39,7 +39,7 @@ def test_a_lost_rail_doubles_the_load_of_the_next_one():
         assert after[rank + 1] == pytest.approx(before[rank] + before[rank + 1])
 
 
-def test_a_lost_nic_moves_the_rings_through_it_alone_or_its_own_end():
+def test_a_lost_nic_moves_the_rings_through_it_alone():
     ring = moved_rings(DETAILED, [0])
     moved = set(ring.nic_of)
     for op, link in enumerate(ring.link):
@@ -47,8 +47,6 @@ def test_a_lost_nic_moves_the_rings_through_it_alone_or_its_own_end():
         assert (op in moved) == any(0 in pair for pair in pairs)
         if op in moved:
             assert all(a % 2 == b % 2 == 1 for a, b in ring.transfers(op, forwarded=True) if a // 2 != b // 2)
-    ends = moved_rings(DETAILED, [0], whole_rings=False)
-    assert all(nics == {0: 1} for nics in ends.nic_of.values())
     only = moved_rings(DETAILED, [0], ["pipeline"])
     assert {only.operation(op).kind for op in only.nic_of} == {"pipeline"}
 
@@ -80,13 +78,12 @@ def test_a_failed_port_of_four_leaves_circuits_of_two_to_that_nic():
 @pytest.mark.parametrize("network", [ElectricalRails(), PhotonicCircuits(0.02), StaticPartition(ports=4)])
 def test_timelines_with_failed_parts_are_sound(network):
     check(simulate(moved_rings(DETAILED, [0]), network, 0.1, 2), 0.1)
-    check(simulate(moved_rings(DETAILED, [0], whole_rings=False), ElectricalRails(), 0.1, 2), 0.1)
     check(simulate(moved_rings(DETAILED, RAIL), network, 0.1, 2), 0.1)
     check(simulate(slower_nic(DETAILED, 1, 0.5), network, 0.1, 2), 0.1)
     check(simulate(DETAILED, FailedPort(0.02, ports=4, rank=3), 0.1, 2), 0.1)
 
 
-def test_failures_slow_a_job_and_more_ports_less():
+def test_failures_slow_a_job_and_more_ports_less_and_are_those_of_its_parts():
     table = failure_slowdowns(DETAILED, PhotonicCircuits(0.01), (2, 4))
     assert len(table.attrs["warnings"]) == 1 and "ports is 2" in table.attrs["warnings"][0]
     assert set(table["way"]) == {"electrical rails", "circuits change", "circuits set once"}
@@ -97,17 +94,10 @@ def test_failures_slow_a_job_and_more_ports_less():
     for way, ports in {each[:2] for each in times.index}:
         assert times[way, ports, "switch of a rail"] > 1
         assert times[way, ports, "none"] == 1
-
-
-def test_failed_parts_are_those_of_the_jobs_network():
-    low, found, high = (
-        failure_slowdowns(DETAILED, PhotonicCircuits(0.01), (2, 4), rates=rates) for rates in ("low", "value", "high")
-    )
-    broken = found["failure"] != "none"
+    broken = table["failure"] != "none"
     for column in ("events_per_year", "time_share"):
-        assert not found.loc[~broken, column].any()
-        assert (low[column] < found[column])[broken].all() and (found[column] < high[column])[broken].all()
-    events = found.set_index(["way", "ports", "failure"])["events_per_year"]
+        assert not table.loc[~broken, column].any() and (table.loc[broken, column] > 0).all()
+    events = table.set_index(["way", "ports", "failure"])["events_per_year"]
     for ports in (2, 4):
         parts = parts_at_risk(PhotonicRails(8, 2, 16, ports))
         here = expected_failures(parts).set_index("part")["events_per_year"]

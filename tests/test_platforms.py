@@ -5,26 +5,18 @@ import re
 
 import pytest
 
-from railcore.facts import catalog, files, units
+from railcore.facts import catalog, files
 from railcore.network.platforms import platform_links
 from railcore.training.machine import catalog_machine
 from railcore.workbench.driver import parameters
 
-PUBLISHED = {  # HB domain [GPUs] and NIC of the documents' platforms, as the notebooks had them as numbers
-    "DGX A100": (8, "200 Gbps"),
-    "DGX H100": (8, "400 Gbps"),
-    "GH200": (256, "400 Gbps"),
-    "GB200 NVL72": (72, "400 Gbps"),
-}
-
-
-NOTEBOOKS = {  # names of platform, HB domain and NIC in the notebooks that take them, and what the defaults come to
-    "02": ("hb_platform", 256, "400 Gbps"),
-    "06": ("platform", 8, "400 Gbps"),
-    "07": ("hb_platform", 256, "400 Gbps"),
-    "08": ("platform", 8, "200 Gbps"),
-    "10": ("platform", 72, "800 Gbps"),
-    "11": ("platform", 72, "800 Gbps"),
+NOTEBOOKS = {  # name of the platform in the notebooks that take one with an HB domain and a NIC
+    "02": "hb_platform",
+    "06": "platform",
+    "07": "hb_platform",
+    "08": "platform",
+    "10": "platform",
+    "11": "platform",
 }
 
 
@@ -41,7 +33,7 @@ def links_of(number, *given):
     read = notebook(number)
     run = parameters.defaults(read) | parameters.read_parameters([list(pair) for pair in given], read, number)
     return platform_links(
-        run[NOTEBOOKS[number][0]],
+        run[NOTEBOOKS[number]],
         run.get("hb_domain_size"),
         run["nic"],
         hb=run.get("hb"),
@@ -50,18 +42,9 @@ def links_of(number, *given):
 
 
 @pytest.mark.parametrize("number", NOTEBOOKS)
-def test_the_published_links_are_those_of_the_notebooks_platform(number):
-    _, size, nic = NOTEBOOKS[number]
-    links = links_of(number)
-    assert (links.hb_domain_size, links.nic_Bps) == (size, units.parse(nic))
-    assert "given" not in links.origins
-
-
-@pytest.mark.parametrize("number", NOTEBOOKS)
 def test_another_platform_brings_its_own_links(number):
-    name, *_ = NOTEBOOKS[number]
     for platform in catalog.names("platforms"):
-        box, links = catalog.item("platforms", platform), links_of(number, (name, platform))
+        box, links = catalog.item("platforms", platform), links_of(number, (NOTEBOOKS[number], platform))
         document = {"10": "flops2024", "11": "flops2024"}.get(number, "")
         assert links.hb_domain_size == box["gpus"]
         assert links.nic_Bps == catalog.variant_value(box, "nic_bandwidth", document)
@@ -92,7 +75,7 @@ def test_sliders_follow_a_menu_of_platforms():
 
 
 def test_each_notebook_says_what_links_it_takes_and_takes_them():
-    for number, (platform, *_) in NOTEBOOKS.items():
+    for number, platform in NOTEBOOKS.items():
         *cells, panel = (cell["source"] for cell in notebook(number)["cells"])
         text = "\n".join(cells)
         assert "\nprint(links)\n" in text
@@ -102,13 +85,12 @@ def test_each_notebook_says_what_links_it_takes_and_takes_them():
             assert "nic_Bps=nic" in panel
 
 
-@pytest.mark.parametrize("platform", PUBLISHED)
+@pytest.mark.parametrize("platform", catalog.names("platforms"))
 def test_links_are_the_platforms_unless_given(platform):
-    size, nic = PUBLISHED[platform]
     own, box = platform_links(platform), catalog.item("platforms", platform)
-    assert (own.hb_domain_size, own.nic_Bps, own.hb_Bps) == (size, units.parse(nic), box["hb_bandwidth"])
-    changed = platform_links(platform, nic="800 Gbps")
-    assert (changed.hb_domain_size, changed.hb_Bps, changed.nic_Bps) == (size, own.hb_Bps, 1e11)
+    assert (own.hb_domain_size, own.nic_Bps, own.hb_Bps) == (box["gpus"], box["nic_bandwidth"], box["hb_bandwidth"])
+    changed = platform_links(platform, nic="1.2 Tbps")
+    assert (changed.hb_domain_size, changed.hb_Bps, changed.nic_Bps) == (box["gpus"], own.hb_Bps, 1.5e11)
 
 
 def test_links_say_where_they_are_from():
@@ -124,14 +106,13 @@ def test_links_say_where_they_are_from():
     )
 
 
-def test_links_out_of_range_are_named():
-    for arguments, complaint in (
-        ({"hb_domain_size": 0}, "hb_domain_size is 0"),
-        ({"nic": -1.0}, "nic is -1.0"),
-        ({"hb": "3 kW"}, "'3 kW'"),
-    ):
-        with pytest.raises(ValueError, match=complaint):
-            platform_links("DGX H100", **arguments)
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [({"hb_domain_size": 0}, "hb_domain_size is 0"), ({"nic": -1.0}, "nic is -1.0"), ({"hb": "3 kW"}, "'3 kW'")],
+)
+def test_links_out_of_range_are_named(given, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        platform_links("DGX H100", **given)
 
 
 def test_a_machine_has_the_platforms_links_where_none_are_given():

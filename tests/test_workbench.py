@@ -118,7 +118,7 @@ def test_a_dense_vector_picture_is_refused(figure):
 
 
 def test_one_process_answers_for_one_notebook(figure):
-    outputs.save("extra.02_fault_effects", DATA)
+    outputs.save("extra.02_failures_a_year", DATA)
     with pytest.raises(ValueError, match="belongs to notebook 01_network_cost, this is 02_topologies"):
         outputs.save("railonly2025.fig1", DATA, figure)
 
@@ -398,26 +398,6 @@ def test_more_gpus_than_cells_share_them_and_say_so():
     plt.close("all")
 
 
-def test_every_share_of_the_volume_has_its_text():
-    kinds = ["tensor", "data within", "data between", "all"]
-    data = pd.DataFrame({"case": "GPT", "kind": kinds, "silent_pairs": 0.99, "share_of_pairs": 0.001})
-    left, right = bars.traffic_shares(data.assign(share_of_bytes=[0.3, 0.69, 0.01, 1.0])).axes
-    assert [text.get_text() for text in right.texts] == ["30%", "69%", "1%"]
-    assert len(left.texts) == 4 and not left.patches  # points, as the axis is logarithmic
-    plt.close("all")
-
-
-def test_measured_times_are_points_on_a_logarithmic_axis():
-    runs = pd.DataFrame({"label": ["x", "y"], "source": ["A", "B"], "global_batch": [512, 1024]})
-    runs = runs.assign(measured_iteration_s=[2.0, 50.0], modelled_s=[2.1, 45.0], error=[0.05, -0.1])
-    left, right = bars.measured_runs(runs, "a note").axes
-    assert left.get_xscale() == "log" and not left.patches
-    assert [label.get_text() for label in left.get_yticklabels()] == ["x, batch 512", "y, batch 1,024"]
-    assert [text.get_text() for text in right.texts] == ["+5%", "-10%"]
-    assert left.figure.get_supxlabel() == "a note"
-    plt.close("all")
-
-
 def test_a_change_of_the_groups_is_marked_where_lines_bend():
     sizes = [512.0, 768.0, 1024.0]
     data = pd.DataFrame({"batch_sequences": sizes * 2, "hb_domain_size": [256] * 3 + [512] * 3})
@@ -432,13 +412,6 @@ def test_a_change_of_the_groups_is_marked_where_lines_bend():
     plt.close("all")
 
 
-def test_panels_of_models_have_letters():
-    rows = [(model, 64, size, 1.0, 0.9) for model in ("one", "two") for size in (8, 16)]
-    data = pd.DataFrame(rows, columns=["model", "gpus", "hb_domain_size", "iteration_s", "ideal_s"])
-    assert [ax.get_title() for ax in curves.iteration_time_by_domain_size(data).axes] == ["(a) one", "(b) two"]
-    plt.close("all")
-
-
 def test_a_network_that_was_not_laid_out_is_named():
     rows = [("optics", "tree"), ("optics", "76 rails, 4 planes"), ("copper", "tree")]
     data = pd.DataFrame(rows, columns=["links", "network"]).assign(part="switch chips", cost_usd=4e9)
@@ -447,16 +420,6 @@ def test_a_network_that_was_not_laid_out_is_named():
     assert all([label.get_text() for label in ax.get_xticklabels()] == ticks for ax in (optics, copper))
     named = [[text.get_text() for text in ax.texts if "not laid out" in text.get_text()] for ax in (optics, copper)]
     assert named == [[], ["76 rails, 4 planes:\nnot laid out in racks"]]
-    plt.close("all")
-
-
-def test_marks_of_printed_points_are_explained():
-    rows = [("scale-up", speed, "dense", "ideal", 0.5) for speed in (1e11, 1e12)]
-    data = pd.DataFrame(rows, columns=["network", "speed_Bps", "model", "case", "share"])
-    data = pd.concat([data.assign(network=name) for name in curves._NETWORKS])
-    printed = pd.DataFrame({"network": "scale-up", "speed_Bps": [1e11] * 3, "model": "dense", "share": 0.4})
-    figure = curves.exposed_share_by_speed(data, printed.assign(relation=["=", "~", ">"]))
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["equal or about", "more than"]
     plt.close("all")
 
 
@@ -529,10 +492,7 @@ def test_a_claim_is_shown_with_settings_and_inputs_and_found_by_words(capsys):
     assert main(["claim", "Switches radix 64 rail-only"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert sum("radix 64" in line and "switches" in line for line in lines) > 2  # one more has the words in its note
-    for words, found in (("70.5%", "fig7.cost_saving_max"), ("0.705", "fig7.cost_saving_max"), ("3.5%", "100ms_prov")):
-        assert main(["claim", words]) == 0
-        assert found in capsys.readouterr().out
-    assert main(["claim", "0.70"]) == 2 and capsys.readouterr()  # a value is looked for whole
+    assert main(["claim", "70.5%"]) == 0 and "fig7.cost_saving_max" in capsys.readouterr().out
     assert main(["claim", "no such claim"]) == 2
     assert "does not exist: the nearest are" in capsys.readouterr().err
 

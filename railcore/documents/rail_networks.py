@@ -1,11 +1,16 @@
 """What railonly2023 and railonly2025 print alike of their networks: tables of savings, routes and failed switches."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import pandas as pd
 
 from railcore.documents.readings import Entries, merge_entries
 from railcore.engines.degraded import faults
 from railcore.facts import catalog, claims, units
+from railcore.facts.sensitivity import tornado_table
 from railcore.network import cost, price_books
+from railcore.network.topology.rails import HBDomains
 
 PLATFORMS = ["DGX H100", "MI300X full mesh", "GH200"]  # of the catalog: those whose HB bandwidth is printed
 TIED_RADIX = "the smallest of tied ones; at 65,536 GPUs radix 128 saves no more"
@@ -67,9 +72,101 @@ def least_saving_radix(table: pd.DataFrame) -> int:
     return min(set.intersection(*worst), default=0)
 
 
+def book_rows(prices: price_books.PriceBook, powers: price_books.PriceBook) -> dict[str, catalog.Value]:
+    """Catalog rows of the inputs of `ownership_saving`, with low and high, for two books of the catalog, at their rate.
+
+    Rows port_price, transceiver_price, port_power, transceiver_power, electricity_price and pue.
+    """
+    rows: dict[str, catalog.Value] = {}
+    for (family, (what, _)), book in zip(catalog.BOOKS.items(), (prices, powers), strict=True):
+        for part in ("port", "transceiver"):
+            row = catalog.item(family, book.name).row(f"{part}_{what}")
+            factor = getattr(book, part) / row.value if row.value else 1.0
+            low, high = (None if end is None else end * factor for end in (row.low, row.high))
+            label = book.label(rate=True)
+            rows[row.parameter] = replace(row, value=row.value * factor, low=low, high=high, name=label)
+    return rows | {key: catalog.item("prices", "energy").row(key) for key in ("electricity_price", "pue")}
+
+
+def ownership_saving(gpus: int, hb_domain_size: int, radix: int, years: float, inputs: Mapping[str, float]) -> float:
+    """Share of the cost of owning an all-optics rail-optimized network that rail-only saves.
+
+    Parameters
+    ----------
+    gpus, hb_domain_size, radix, years
+        As in `cost.ownership_costs`.
+    inputs
+        port_price, transceiver_price [USD], port_power, transceiver_power [W], electricity_price [USD/J] and pue.
+
+    Returns
+    -------
+    Share of the total cost.
+    """
+    prices, powers = (
+        price_books.PriceBook(inputs[f"port_{kind}"], inputs[f"transceiver_{kind}"]) for kind in ("price", "power")
+    )
+    rates = years, inputs["electricity_price"], inputs["pue"]
+    full, rails = cost.ownership_costs(gpus, hb_domain_size, radix, prices, powers, *rates)["total_usd"]
+    return float(cost.share_saved(rails, full))
+
+
+def ownership_sensitivity(
+    gpus: int, hb_domain_size: int, radix: int, years: float, ranges: Mapping[str, catalog.Value]
+) -> pd.DataFrame:
+    """`ownership_saving` with each input at its low and at its high, the others at their value.
+
+    Parameters
+    ----------
+    gpus, hb_domain_size, radix, years
+        As in `cost.ownership_costs`.
+    ranges
+        Catalog rows of the inputs of `ownership_saving`: `book_rows`.
+
+    Returns
+    -------
+    Table of `tornado_table`, low and high in the units of the rows, and price_book and power_book, the names of the
+    rows. An input without a low or a high keeps its value there; attrs["warnings"], a tuple of texts, names it.
+    """
+    own = {name: row.value for name, row in ranges.items()}
+
+    def at(name: str, value: float) -> float:
+        return ownership_saving(gpus, hb_domain_size, radix, years, {**own, name: value})
+
+    table = tornado_table(
+        {name: tuple(row.value if end is None else end for end in (row.low, row.high)) for name, row in ranges.items()},
+        at,
+        ownership_saving(gpus, hb_domain_size, radix, years, own),
+        lambda name, value: units.number(units.convert(value, ranges[name].unit), 4),
+    )
+    units_of = {name: f" [{row.unit}]" if row.unit != "1" else "" for name, row in ranges.items()}
+    table["input"] = [units.words(name) + units_of[name] for name in table["input"]]
+    for column, name in (("price_book", "port_price"), ("power_book", "port_power")):
+        table[column] = ranges[name].name
+    fixed = [f"{units.words(name)} of {row.name}" for name, row in ranges.items() if None in (row.low, row.high)]
+    text = f"The catalog has no low and high for {', '.join(fixed)}: they stay at their values and move nothing."
+    table.attrs["warnings"] = (text,) if fixed else ()
+    return table
+
+
 def hb_domain_size() -> int:
     """GPUs of an HB domain (scale-up or NVLink domain) in both documents' tables: those of a GH200."""
     return int(catalog.item("platforms", "GH200")["gpus"])
+
+
+def platform_bandwidths(names: list[str]) -> pd.DataFrame:
+    """HB bandwidth of catalog platforms: links x bandwidth of a link, and what a domain of them adds up to.
+
+    Columns platform, gpus, hb_links, link_Bps and gpu_Bps (one direction), all_gpus_both_ways_Bps, between_halves_Bps
+    (one direction, `HBDomains.hb_bisection_Bps`).
+    """
+    rows = []
+    for name in names:
+        item = catalog.item("platforms", name)
+        gpus, links, link = (item[key] for key in ("gpus", "hb_links", "hb_link_bandwidth"))
+        domain = HBDomains(gpus, gpus, hb_Bps=links * link, hb_switches=item["hb_switches"])
+        rows.append((name, gpus, links, link, links * link, 2 * gpus * links * link, domain.hb_bisection_Bps))
+    columns = "platform gpus hb_links link_Bps gpu_Bps all_gpus_both_ways_Bps between_halves_Bps".split()
+    return pd.DataFrame(rows, columns=columns)
 
 
 def fault_survey(hb_domain_size: int) -> pd.DataFrame:

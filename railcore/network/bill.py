@@ -13,7 +13,6 @@ from railcore.network.topology.bill_line import SCOPES, Bill, BillLine
 
 BETWEEN_SWITCHES = ("switches", "switch links")
 NETWORK = (*BETWEEN_SWITCHES, "host links", "host optics")  # all that comes beside the servers
-WITH_NICS = SCOPES
 Book = PriceBook | ItemBook
 
 
@@ -27,7 +26,7 @@ def bill_total(bill: Bill, book: Book, include: Collection[str] = NETWORK) -> np
     book
         Of prices or of powers.
     include
-        Of SCOPES: BETWEEN_SWITCHES leaves out the links to hosts, NETWORK has their optics at both ends, WITH_NICS the
+        Of SCOPES: BETWEEN_SWITCHES leaves out the links to hosts, NETWORK has their optics at both ends, SCOPES has the
         NICs too.
 
     Returns

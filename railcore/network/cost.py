@@ -1,30 +1,26 @@
-"""Parts times prices and powers: purchase, power, what each network saves and gives, redundancy, energy over years.
+"""Parts times prices and powers: purchase, power, what each network saves and gives, energy over years.
 
 Links are of the rate of the books, which tables name. `price_books.matching_books` and `PriceBook.at_rate` give books
 for other links. Prices and powers of unlike link rates are refused.
 """
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from railcore.facts import catalog, units
+from railcore.facts import units
 from railcore.facts.arguments import checked
-from railcore.facts.checks import at_least, share, whole
-from railcore.facts.sensitivity import tornado_table
+from railcore.facts.checks import at_least, share
 from railcore.network.bill import bill_table, bill_total, bill_totals, include_text
 from railcore.network.price_books import PriceBook, check_books
 from railcore.network.topology.clos import Parts, checked_oversubscription, rail_parts
 from railcore.network.topology.collapse import collapse_warning, rail_only_warning, takes_no_less
-from railcore.network.topology.rails import RailFabric, domain_warnings, most_rails_per_switch
+from railcore.network.topology.rails import RailFabric, domain_warnings
 
 
-def with_book_names(
-    table: pd.DataFrame, prices: PriceBook, powers: PriceBook | None, copper: bool = False, circuits: bool = False
-) -> pd.DataFrame:
+def with_book_names(table: pd.DataFrame, prices: PriceBook, powers: PriceBook, circuits: bool = False) -> pd.DataFrame:
     """A table of costs with the names and link rates of its books, and their warnings.
 
     Parameters
@@ -33,8 +29,8 @@ def with_book_names(
         Of costs, perhaps with attrs["warnings"].
     prices, powers
         Its books.
-    copper, circuits
-        Whether it has copper cables, and circuit switches.
+    circuits
+        Whether it has circuit switches.
 
     Returns
     -------
@@ -44,14 +40,13 @@ def with_book_names(
     check_books(prices, powers)
     table["includes"] = include_text()
     for column, book in (("price_book", prices), ("power_book", powers)):
-        if book is not None:
-            table[column] = book.label(copper, circuits, rate=True)
+        table[column] = book.label(circuits=circuits, rate=True)
     return _with_book_warnings(table, prices, powers)
 
 
-def _with_book_warnings(table: pd.DataFrame, prices: PriceBook, powers: PriceBook | None) -> pd.DataFrame:
-    scaled = (*prices.warnings, *(powers.warnings if powers else ()))
-    table.attrs["warnings"] = tuple(dict.fromkeys((*table.attrs.get("warnings", ()), *scaled)))
+def _with_book_warnings(table: pd.DataFrame, prices: PriceBook, powers: PriceBook) -> pd.DataFrame:
+    warnings = (*table.attrs.get("warnings", ()), *prices.warnings, *powers.warnings)
+    table.attrs["warnings"] = tuple(dict.fromkeys(warnings))
     return table
 
 
@@ -63,26 +58,6 @@ def part_totals(parts: Parts, prices: PriceBook, powers: PriceBook) -> dict[str,
     totals = {"tiers": parts.tiers, "links": parts.links} | bill_totals(parts.bill(), prices, powers)
     names = "tiers switches ports links transceivers cost_usd power_w typical_power_w".split()
     return {name: totals[name] for name in names if name in totals}
-
-
-@checked
-def parts_breakdown(parts: Parts, prices: PriceBook, powers: PriceBook, copper_tiers: int = 0) -> pd.DataFrame:
-    """Cost and power of one network by part and tier.
-
-    Parameters
-    ----------
-    parts
-        Parts of one network.
-    prices, powers
-        Books of prices [USD] and of peak powers [W].
-    copper_tiers
-        Links below tiers 1 to this one are copper, as in `Parts.bill`.
-
-    Returns
-    -------
-    Columns of `bill_table` of NETWORK, price_book, power_book.
-    """
-    return with_book_names(bill_table(parts.bill(copper_tiers), prices, powers), prices, powers, copper_tiers > 0)
 
 
 RAIL_NETWORKS = ("rail_optimized", "rail_only")
@@ -180,16 +155,12 @@ def _network_row(fabric: RailFabric, prices: PriceBook, powers: PriceBook) -> di
 
 
 def _with_short_notes(table: pd.DataFrame) -> pd.DataFrame:
-    """A table whose notes are short, and in full in attrs["warnings"]: of ratios without a design the first."""
-    missing, texts = table["cost_usd"].isna(), []
+    """A table whose notes are short, and in full in attrs["warnings"]."""
+    missing, notes = table["cost_usd"].isna(), table["note"]
     kinds = np.where(missing, "no such design: the same as 1:1", "no less than rail-optimized")
-    short = np.where(table["note"] == "", "", kinds)
-    for name, rows in table[missing].groupby("network", sort=False):
-        others = ", ".join(f"{ratio:g}:1" for ratio in rows.get("oversubscription", ())[1:])
-        texts.append(f"{name}: {rows['note'].iloc[0]}" + f" So it is at {others}." * bool(others))
-    texts += [note for note in table["note"][~missing] if note]
-    table = table.assign(note=short)
-    table.attrs["warnings"] = tuple(texts)
+    full = [f"{name}: {note}" for name, note in zip(table["network"][missing], notes[missing], strict=True)]
+    table = table.assign(note=np.where(notes == "", "", kinds))
+    table.attrs["warnings"] = (*full, *(note for note in notes[~missing] if note))
     return table
 
 
@@ -254,182 +225,19 @@ def cluster_breakdown(
     Parameters
     ----------
     gpus, hb_domain_size, radix, oversubscription
-        As in `cluster_networks`.
+        As in `cluster_networks`, whose warnings are of these networks too.
     prices, powers
         Books of prices [USD] and of peak powers [W].
 
     Returns
     -------
-    Columns of `parts_breakdown`, and network; without networks whose oversubscription takes nothing away.
-    attrs["warnings"] as of `cluster_networks`.
+    Columns of `bill_table`, network, price_book, power_book; without networks whose oversubscription takes nothing
+    away.
     """
     fabrics = _contenders(gpus, hb_domain_size, radix, oversubscription)
-    collapses = {name: collapse_warning(each) for name, each in fabrics.items()}
-    built = {name: each.parts for name, each in fabrics.items() if not collapses[name]}
-    frames = [parts_breakdown(parts, prices, powers).assign(network=name) for name, parts in built.items()]
-    table = with_domain_warnings(pd.concat(frames, ignore_index=True), gpus, hb_domain_size)
-    why = [f"{name}: {text}" for name, text in collapses.items() if text]
-    why += [text for each in fabrics.values() if (text := rail_only_warning(each))]
-    table.attrs["warnings"] = (*why, *table.attrs["warnings"])
-    return table
-
-
-@checked
-def oversubscription_costs(
-    gpus: int, hb_domain_size: int, radix: int, oversubscriptions: ArrayLike, prices: PriceBook, powers: PriceBook
-) -> pd.DataFrame:
-    """An any-to-any Clos with oversubscribed leaves, and rails under an oversubscribed layer, at each ratio.
-
-    Parameters
-    ----------
-    gpus, hb_domain_size, radix
-        GPUs of the cluster and of an HB domain; ports of a switch.
-    oversubscriptions
-        Of the leaves or of the layer; an infinite one is rail-only.
-    prices, powers
-        Books of prices [USD] and of peak powers [W].
-
-    Returns
-    -------
-    Columns network, oversubscription, switches, transceivers, cost_usd, power_w, share_same_rail, share_across_rails
-    across_rails and note (of `cluster_networks`), relative_cost (to rail-optimized), price_book, power_book.
-    attrs["warnings"] as of `cluster_networks`.
-    """
-    ratios = np.asarray(oversubscriptions, float)
-    networks: list[tuple[str, float, dict]]
-    networks = [("rails under an oversubscribed layer", s, {"oversubscription": s}) for s in ratios]
-    for s in ratios[np.isfinite(ratios)]:
-        networks.append(("Clos with oversubscribed leaves", s, {"rails": 1, "tier_oversubscription": (s,)}))
-    rows = []
-    for name, s, shape in networks:
-        fabric = RailFabric(gpus, hb_domain_size, radix, **shape, rails_per_switch=None)
-        rows.append({"network": name, "oversubscription": s, **_network_row(fabric, prices, powers)})
-    table = pd.DataFrame(rows).drop(columns=["tiers", "ports", "links", "typical_power_w"], errors="ignore")
-    full = float(bill_total(rail_parts(gpus, hb_domain_size, radix, 1).bill(), prices))
-    table = _with_short_notes(table.assign(relative_cost=table["cost_usd"] / full))
-    table = with_domain_warnings(table, gpus, hb_domain_size)
-    return with_book_names(table, prices, powers)
-
-
-def ratio_bounds(table: pd.DataFrame, low: ArrayLike, high: ArrayLike) -> pd.DataFrame:
-    """Ratios r = transceiver / port with which each row of `compare_rail_networks` saves from `low` to `high`.
-
-    saving(r) = (dP + r dT) / (P + r T), with P ports and T transceivers of rail-optimized and dP, dT what rail-only
-    has less, is monotone in r, so each bound is r = (s P - dP) / (dT - s T). Columns gpus, radix, least, most (0 to
-    infinity; least > most where no ratio does). Rows hold together from the largest `least` to the smallest `most`.
-    """
-    p, t = (table[f"{part}_rail_optimized"].to_numpy(float) for part in ("ports", "transceivers"))
-    dp, dt = (p - table["ports_rail_only"].to_numpy(float), t - table["transceivers_rail_only"].to_numpy(float))
-    at_zero, at_infinity = dp / p, dt / t
-    lowest, highest = np.minimum(at_zero, at_infinity), np.maximum(at_zero, at_infinity)
-    ends = []
-    for saved in (np.clip(low, lowest, highest), np.clip(high, lowest, highest)):
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ends.append(np.where(saved == at_infinity, np.inf, np.abs((saved * p - dp) / (dt - saved * t))))
-    never = (np.asarray(high) < lowest) | (np.asarray(low) > highest)
-    any_ratio = lowest == highest
-    least = np.select([never, any_ratio], [np.inf, 0.0], np.minimum(*ends))
-    most = np.select([never, any_ratio], [0.0, np.inf], np.maximum(*ends))
-    return table[["gpus", "radix"]].assign(least=least, most=most)
-
-
-def ratio_for_total(row: pd.Series, total_usd: float, port_and_transceiver_usd: float) -> float:
-    """Price ratio transceiver / port with which a rail-optimized network costs this total; the sum of both is known.
-
-    total = P p + T q with p + q known: q = (total - P (p + q)) / (T - P). row: of a `compare_rail_networks` table.
-    """
-    ports, transceivers = row["ports_rail_optimized"], row["transceivers_rail_optimized"]
-    transceiver = (total_usd - ports * port_and_transceiver_usd) / (transceivers - ports)
-    return float(transceiver / (port_and_transceiver_usd - transceiver))
-
-
-@checked
-def link_rate_costs(
-    gpus: Sequence[int],
-    hb_domain_size: int,
-    links: Sequence[tuple[float, int]],
-    prices: PriceBook,
-    powers: PriceBook,
-    exponents: Sequence[float],
-) -> pd.DataFrame:
-    """Cost and power of rail-optimized networks, a row for each kind of link and each number of GPUs.
-
-    Parameters
-    ----------
-    gpus, hb_domain_size
-        GPUs of the clusters, and of an HB domain.
-    links
-        Link rate [bytes/s, one direction] and radix of each kind.
-    prices, powers
-        Books of prices [USD] and of peak powers [W], with the link rates of their parts.
-    exponents
-        Of price and of power: they scale by (rate / the book's) ** exponent.
-
-    Returns
-    -------
-    Columns link (rate and radix as text), link_rate, radix, gpus, cost_usd, power_w, price_book, power_book.
-    attrs["warnings"]: a text where GPUs of a row do not fill HB domains.
-
-    Raises
-    ------
-    ValueError
-        A book has no link rate.
-    """
-    frames = []
-    for rate, radix in links:
-        scaled = [book.at_rate(rate, e) for book, e in zip((prices, powers), exponents, strict=True)]
-        table = {"link": f"{units.show(rate, 'bps')}, radix {radix}", "link_rate": rate, "radix": radix, "gpus": gpus}
-        totals = part_totals(rail_parts(gpus, hb_domain_size, radix, 1), *scaled)
-        frame = pd.DataFrame(table | {name: totals[name] for name in ("cost_usd", "power_w")})
-        frames.append(with_book_names(frame, scaled[0], scaled[1]))
-    table = pd.concat(frames, ignore_index=True)
-    table.attrs["warnings"] = ()  # rows of scaled books are what was asked for
-    return with_domain_warnings(table, table["gpus"], hb_domain_size)
-
-
-def doubled_parts(parts: Parts) -> Parts:
-    """Full redundancy: every switch and every link twice."""
-    return Parts(parts.tiers, 2 * parts.switches_by_tier, 2 * parts.links_by_tier, parts.radix)
-
-
-def parts_with_spares(fabric: RailFabric, spares_per_rail: int = 1, transceivers: bool = True) -> Parts:
-    """Parts of a fabric with spare tier-1 switches for each rail.
-
-    transceivers: every spare has the links of a switch of its rail, with optics at both ends, and replaces it by
-    itself; else it waits in the rack and somebody moves the optics. Raises ValueError for a negative number.
-    """
-    whole("spares_per_rail", spares_per_rail, least=0)
-    parts, layout = fabric.parts, fabric.layout
-    if not fabric.tiers:  # no network, no switch to replace
-        return parts
-    switches, links = parts.switches_by_tier.copy(), parts.links_by_tier.copy()
-    spares = spares_per_rail * fabric.rails * fabric.planes
-    hosts = min(int(layout.hosts_per_leaf), len(fabric.endpoints(1)))
-    switches[0] += spares
-    if transceivers:
-        links[0] += spares * hosts
-        links[1:2] += spares * int(layout.uplinks(1, layout.hosts_per_leaf))
-    return Parts(parts.tiers, switches, links, parts.radix)
-
-
-def redundancy_costs(cases: pd.DataFrame, hb_domain_size: int, prices: PriceBook) -> pd.DataFrame:
-    """Cost of rail-only with redundant parts, divided by that of rail-optimized without them.
-
-    cases: columns gpus and radix. Columns gpus, radix, rails_per_switch (as many as fit, and 1), none, spare_switch,
-    spare_switch_and_optics (one for each rail), everything_doubled, price_book. attrs["warnings"]: a text where GPUs of
-    a case do not fill HB domains.
-    """
-    rows = []
-    for n, k in cases[["gpus", "radix"]].itertuples(index=False):
-        clos = float(bill_total(rail_parts(n, hb_domain_size, k, 1).bill(), prices))
-        for sharing in sorted({int(most_rails_per_switch(n, hb_domain_size, k)), 1}, reverse=True):
-            fabric = RailFabric(n, hb_domain_size, k, rails_per_switch=sharing)
-            spared = (parts_with_spares(fabric, 1, optics) for optics in (False, True))
-            ways = (fabric.parts, *spared, doubled_parts(fabric.parts))
-            rows.append((n, k, sharing, *(float(bill_total(parts.bill(), prices)) / clos for parts in ways)))
-    columns = "gpus radix rails_per_switch none spare_switch spare_switch_and_optics everything_doubled".split()
-    table = with_domain_warnings(pd.DataFrame(rows, columns=columns), cases["gpus"], hb_domain_size)
-    return with_book_names(table, prices, None)
+    bills = {name: fabric.parts.bill() for name, fabric in fabrics.items() if not collapse_warning(fabric)}
+    tables = [bill_table(bill, prices, powers).assign(network=name) for name, bill in bills.items()]
+    return with_book_names(pd.concat(tables, ignore_index=True), prices, powers)
 
 
 @checked
@@ -533,64 +341,4 @@ def ownership_costs(
     if without:
         text = f"No copper to the hosts: book {' and '.join(map(repr, without))} has no dac, the number of a cable."
         table.attrs["warnings"] += (text,)
-    return table
-
-
-def ownership_saving(gpus: int, hb_domain_size: int, radix: int, years: float, inputs: Mapping[str, float]) -> float:
-    """Share of the cost of owning an all-optics rail-optimized network that rail-only saves.
-
-    Parameters
-    ----------
-    gpus, hb_domain_size, radix, years
-        As in `ownership_costs`.
-    inputs
-        port_price, transceiver_price [USD], port_power, transceiver_power [W], electricity_price [USD/J] and pue.
-
-    Returns
-    -------
-    Share of the total cost.
-    """
-    prices, powers = (PriceBook(inputs[f"port_{each}"], inputs[f"transceiver_{each}"]) for each in ("price", "power"))
-    parts = rail_parts(gpus, hb_domain_size, radix, [1, np.inf], rails_per_switch=None)
-    rates = years, inputs["electricity_price"], inputs["pue"]
-    price, power = (bill_total(parts.bill(), book) for book in (prices, powers))
-    full, rails = total_cost(price, power, *rates)["total_usd"]
-    return float(share_saved(rails, full))
-
-
-def ownership_sensitivity(
-    gpus: int, hb_domain_size: int, radix: int, years: float, ranges: Mapping[str, catalog.Value]
-) -> pd.DataFrame:
-    """`ownership_saving` with each input at its low and at its high, the others at their value.
-
-    Parameters
-    ----------
-    gpus, hb_domain_size, radix, years
-        As in `ownership_costs`.
-    ranges
-        Catalog rows of the inputs of `ownership_saving`, such as `book_rows`.
-
-    Returns
-    -------
-    Table of `tornado_table`, low and high in the units of the rows, and price_book and power_book, the names of the
-    rows. An input without a low or a high keeps its value there; attrs["warnings"], a tuple of texts, names it.
-    """
-    own = {name: row.value for name, row in ranges.items()}
-
-    def at(name: str, value: float) -> float:
-        return ownership_saving(gpus, hb_domain_size, radix, years, {**own, name: value})
-
-    table = tornado_table(
-        {name: tuple(row.value if end is None else end for end in (row.low, row.high)) for name, row in ranges.items()},
-        at,
-        ownership_saving(gpus, hb_domain_size, radix, years, own),
-        lambda name, value: units.number(units.convert(value, ranges[name].unit), 4),
-    )
-    units_of = {name: f" [{row.unit}]" if row.unit != "1" else "" for name, row in ranges.items()}
-    table["input"] = [units.words(name) + units_of[name] for name in table["input"]]
-    for column, name in (("price_book", "port_price"), ("power_book", "port_power")):
-        table[column] = ranges[name].name
-    fixed = [f"{units.words(name)} of {row.name}" for name, row in ranges.items() if None in (row.low, row.high)]
-    text = f"The catalog has no low and high for {', '.join(fixed)}: they stay at their values and move nothing."
-    table.attrs["warnings"] = (text,) if fixed else ()
     return table

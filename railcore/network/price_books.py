@@ -1,6 +1,6 @@
 """Books of prices and powers: what the parts of a network cost or draw, by kind of part or by item of the catalog."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -122,10 +122,6 @@ class PriceBook:
         what = {"USD": "Prices", "W": "Powers"}.get(self.unit, "Numbers")
         links = f"{_rate_text(self.source_Bps)} links: they are scaled to {_rate_text(self.rate_Bps)}."
         return (f"{what} of {self.name} are of {links}",)
-
-    def scaled(self, factor: float) -> "PriceBook":
-        """The book for parts that cost or draw `factor` times as much; its name says so."""
-        return self if factor == 1 else replace(self._times(factor), name=f"{self.name} x {units.number(factor, 4)}")
 
     def at_rate(self, rate_Bps: Quantity, exponent: float | None = None) -> "PriceBook":
         """The book for links of another rate: all times (rate / the book's) ** exponent; `label` and `warnings` say so.
@@ -299,11 +295,9 @@ def book_of_links(family: str, book: PriceBook, rate_Bps: Quantity | None = None
     return book if rate_Bps is None else replace(book, unit=unit).at_rate(rate_Bps)
 
 
-def check_books(prices: PriceBook, powers: PriceBook | None) -> None:
+def check_books(prices: PriceBook, powers: PriceBook) -> None:
     """Refuse books for one network that are in each other's place, or of unlike link rates. Raises ValueError."""
     book_of_links("prices", prices)
-    if powers is None:
-        return
     book_of_links("powers", powers)
     if None not in (prices.rate_Bps, powers.rate_Bps) and prices.rate_Bps != powers.rate_Bps:
         rates = [_rate_text(book.rate_Bps) for book in (prices, powers)]
@@ -354,44 +348,6 @@ def books_text(prices: PriceBook, powers: PriceBook, circuits: bool = False) -> 
     if whose[0] == whose[1]:
         return f"prices and powers of {whose[0]}"
     return f"prices of {whose[0]}, powers of {whose[1]}"
-
-
-@checked
-def book_rows(prices: str, powers: str | None = None, rate_Bps: float | None = None) -> dict[str, catalog.Value]:
-    """Catalog rows of `matching_books`, port_price to transceiver_power, with electricity price and PUE."""
-    rows: dict[str, catalog.Value] = {}
-    names = (prices, _power_name(prices, powers))
-    for family, name, book in zip(catalog.BOOKS, names, matching_books(prices, powers, rate_Bps), strict=True):
-        rows |= part_rows(family, name, book, ("port", "transceiver"))
-    return rows | {key: catalog.item("prices", "energy").row(key) for key in ("electricity_price", "pue")}
-
-
-def part_rows(family: str, name: str, book: PriceBook, parts: Iterable[str]) -> dict[str, catalog.Value]:
-    """Catalog rows of parts of a book, with low and high, at the book's own numbers.
-
-    Parameters
-    ----------
-    family, name
-        "prices" or "powers", and the book's name there; what it lacks is `DEFAULT_BOOK`'s.
-    book
-        The book, perhaps at another link rate.
-    parts
-        Of port, transceiver, dac and circuit_port.
-
-    Returns
-    -------
-    Rows by parameter, such as port_price.
-    """
-    what, _ = catalog.BOOKS[family]
-    rows = {}
-    for part in parts:
-        parameter, item = f"{part}_{what}", catalog.item(family, name)
-        row = (item if parameter in item else catalog.item(family, DEFAULT_BOOK)).row(parameter)
-        factor = getattr(book, part) / row.value if row.value else 1.0
-        ends = {end: getattr(row, end) for end in ("value", "low", "high")}
-        ends = {end: value if value is None else value * factor for end, value in ends.items()}
-        rows[parameter] = replace(row, **ends, name=book.label(part == "dac", part == "circuit_port", rate=True))
-    return rows
 
 
 def _power_name(prices: str, powers: str | None) -> str:

@@ -152,15 +152,16 @@ def run_times_table(timeline: StepTimeline) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["quantity", "measured_s", "computed_s", "difference"])
 
 
-def lengths_side_by_side(computed: pd.DataFrame, rail: int = WINDOW_RAIL) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """What Fig. 4 shows, measured and computed: distributions on every rail, and classes on one.
+def lengths_side_by_side(computed: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """What Fig. 4 shows, measured and computed: distributions on every rail, and classes on rail 0.
 
     computed: windows of all rails. Returns columns run, and those of `window_distribution`; and run, volume (text), and
     those of `window_classes`, the smallest volume first.
     """
     runs = {"measured": measured_windows(None), "computed": computed}
     every = [window_distribution(windows).assign(run=name) for name, windows in runs.items()]
-    classes = [window_classes(windows[windows["rail"] == rail]).assign(run=name) for name, windows in runs.items()]
+    on_rail = {name: windows[windows["rail"] == WINDOW_RAIL] for name, windows in runs.items()}
+    classes = [window_classes(windows).assign(run=name) for name, windows in on_rail.items()]
     table = pd.concat(classes, ignore_index=True).sort_values("volume_bytes", kind="stable", ignore_index=True)
     volumes = table["volume_bytes"]
     texts = [f"{units.number(x / units.MiB, 4)} MiB" if x > units.MB else units.show(x, "B") for x in volumes]
@@ -204,15 +205,15 @@ def overlapped_share(timeline: StepTimeline, kind: str, other: str) -> float:
     return both / alone
 
 
-def unordered_pairs(workload: Workload, stage: int, rail: int = 0) -> int:
-    """Pairs of a stage's AllGathers and a send/receive between other stages, on one rail, that no dependency orders.
+def unordered_pairs(workload: Workload, stage: int) -> int:
+    """Pairs of a stage's AllGathers and a send/receive between other stages, on rail 0, that no dependency orders.
 
     All AllGathers of a group in a pass count as one: no path of the graph leads from any of them to the send/receive,
     nor back.
     """
     table = workload.table
     table = table[(table["link"] == "rail") & (table["iteration"] == 0)]
-    table = table[[ranks[0] % workload.machine.hb_domain_size == rail for ranks in table["ranks"]]]
+    table = table[[ranks[0] % workload.machine.hb_domain_size == 0 for ranks in table["ranks"]]]
     stage_of = workload.strategy.coordinates(np.arange(workload.strategy.gpus))["pipeline"]
     gathers = table[(table["operation"] == "all_gather") & (table["stage"] == stage)]
     hops = table[table["operation"] == "send_receive"]
@@ -235,19 +236,19 @@ def _reached(followers: list[list[int]], sources: Iterable[int]) -> set[int]:
     return found
 
 
-def rail_picture(timeline: StepTimeline, rail: int = 0) -> dict[str, pd.DataFrame]:
-    """What Fig. 3 shows of the first iteration on a rail.
+def rail_picture(timeline: StepTimeline) -> dict[str, pd.DataFrame]:
+    """What Fig. 3 shows of the first iteration on rail 0.
 
     traffic: a row for each burst and rank (rank, label, start_s, end_s); windows: of `rail_windows`; circuits: phases
     with the pairs of ranks that circuits join; parts: warm-up, steady, cool-down and optimizer, by the computes of the
     last stage (name, start_s, end_s). attrs["warnings"] of traffic: those of the workload.
     """
-    bursts, phases = rail_bursts(timeline, rail), rail_phases(timeline, rail)
+    bursts, phases = rail_bursts(timeline), rail_phases(timeline)
     bursts, phases = bursts[bursts["iteration"] == 0], phases[phases["iteration"] == 0]
     members = timeline.table.set_index("group")["ranks"].to_dict()
     traffic = bursts.assign(rank=bursts["group"].map(members)).explode("rank")
     pairs = [_pairs(bursts[bursts["kind"] == kind]["group"].map(members)) for kind in phases["kind"]]
-    windows = rail_windows(timeline, rail)
+    windows = rail_windows(timeline)
     traffic = traffic[["rank", "kind", "label", "stage", "start_s", "end_s"]].reset_index(drop=True)
     traffic.attrs["warnings"] = timeline.workload.warnings
     return {

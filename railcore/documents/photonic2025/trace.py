@@ -92,15 +92,11 @@ def window_classes(windows: pd.DataFrame) -> pd.DataFrame:
     return table.assign(windows=table["windows"] / table["rail"].map(iterations))
 
 
-def replayed_iteration_times(
-    delays_s: ArrayLike,
-    provisioning: bool,
-    windows: pd.DataFrame | None = None,
-    iteration_s: float | None = None,
-) -> Floats:
-    """Mean iteration time when every window holds one reconfiguration: T0 + n d, or T0 + sum of max(0, d - window).
+def replayed_iteration_times(delays_s: ArrayLike, provisioning: bool, windows: pd.DataFrame | None = None) -> Floats:
+    """Mean iteration time when every window holds one reconfiguration: T + n d, or T + sum of max(0, d - window).
 
-    Nothing but the windows reacts: what starts late is as long as before, and later windows stay.
+    T is the iteration time of the run. Nothing but the windows reacts: what starts late is as long as before, and later
+    windows stay.
 
     Parameters
     ----------
@@ -108,9 +104,8 @@ def replayed_iteration_times(
         Reconfiguration delays d [s], of any shape.
     provisioning
         Whether a reconfiguration starts as soon as the traffic before it ends, instead of when the next is due.
-    windows, iteration_s
-        Windows of one rail (columns iteration, duration_s), by default those measured on rail 0, and the iteration
-        time without reconfigurations, T0.
+    windows
+        Of one rail (columns iteration, duration_s), by default those measured on rail 0.
 
     Returns
     -------
@@ -122,7 +117,6 @@ def replayed_iteration_times(
     """
     delays = at_least("delays_s", delays_s)
     windows = measured_windows() if windows is None else windows
-    base = measured_run()["iteration_time"] if iteration_s is None else float(at_least("iteration_s", iteration_s))
     lengths = windows["duration_s"].to_numpy() if provisioning else np.zeros(len(windows))
     stalls = np.maximum(delays[..., None] - lengths, 0.0).sum(axis=-1)
-    return np.asarray(base + stalls / windows["iteration"].nunique())
+    return np.asarray(measured_run()["iteration_time"] + stalls / windows["iteration"].nunique())

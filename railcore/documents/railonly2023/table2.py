@@ -1,11 +1,67 @@
 """Table 2 of railonly2023: counts and cost, and what redundant rail switches cost."""
 
+from dataclasses import replace
+
+import pandas as pd
+
 from railcore.documents.rail_networks import TIED_RADIX, least_saving_radix, savings_table
 from railcore.documents.readings import Entries, verdict_readings
 from railcore.facts import claims
-from railcore.network import cost, price_books
+from railcore.network import price_books
+from railcore.network.bill import bill_total
+from railcore.network.topology import Parts, RailFabric
 
 _TABLE, _SPARES = "railonly2023.table2", "railonly2023.fault.redundant_cost_ratio"
+
+
+def parts_with_spares(fabric: RailFabric, optics: bool) -> Parts:
+    """Parts of a fabric with a spare tier-1 switch for each rail.
+
+    optics: a spare has the links of a switch of its rail, with optics at both ends, and replaces it by itself; else it
+    waits in the rack and somebody moves the optics.
+    """
+    parts, layout = fabric.parts, fabric.layout
+    if not fabric.tiers:  # no network, no switch to replace
+        return parts
+    switches, links = parts.switches_by_tier.copy(), parts.links_by_tier.copy()
+    switches[0] += fabric.rails
+    if optics:
+        links[0] += fabric.rails * min(int(layout.hosts_per_leaf), len(fabric.endpoints(1)))
+        links[1:2] += fabric.rails * int(layout.uplinks(1, layout.hosts_per_leaf))
+    return replace(parts, switches_by_tier=switches, links_by_tier=links)
+
+
+def redundancy_costs(
+    cases: pd.DataFrame, hb_domain_size: int, prices: price_books.PriceBook, rails_per_switch: int | None
+) -> pd.DataFrame:
+    """Cost of rail-only with redundant parts, divided by that of rail-optimized without them.
+
+    Parameters
+    ----------
+    cases
+        Columns gpus and radix.
+    hb_domain_size
+        GPUs of an HB domain (scale-up or NVLink domain).
+    prices
+        Book of prices [USD].
+    rails_per_switch
+        Rails that share a switch where a rail is less than one; None for as many as fit.
+
+    Returns
+    -------
+    Columns none, spare_switch and spare_switch_and_optics (one for each rail), everything_doubled.
+    """
+    rows = []
+    for n, k in cases[["gpus", "radix"]].itertuples(index=False):
+        fabric = RailFabric(n, hb_domain_size, k, rails_per_switch=rails_per_switch)
+        built = (
+            fabric.with_layer(1.0).parts,
+            fabric.parts,
+            *(parts_with_spares(fabric, optics) for optics in (False, True)),
+        )
+        clos, none, switch, optics = (float(bill_total(parts.bill(), prices)) for parts in built)
+        rows.append((none / clos, switch / clos, optics / clos, 2 * none / clos))
+    return pd.DataFrame(rows, columns=["none", "spare_switch", "spare_switch_and_optics", "everything_doubled"])
 
 
 def table2_claims(hb_domain_size: int, prices: price_books.PriceBook, powers: price_books.PriceBook) -> Entries:
@@ -14,9 +70,7 @@ def table2_claims(hb_domain_size: int, prices: price_books.PriceBook, powers: pr
     powers: peak powers, for the columns of the table; the document prints none.
     """
     table = savings_table(_TABLE, hb_domain_size, prices, powers)
-    spares = cost.redundancy_costs(table, hb_domain_size, prices)
-    alone = spares[spares["rails_per_switch"] == 1]
-    shared = spares.loc[spares.groupby(["gpus", "radix"])["rails_per_switch"].idxmax()]
+    alone, shared = (redundancy_costs(table, hb_domain_size, prices, sharing) for sharing in (1, None))
     values = claims.table_values(_TABLE, table)
     own_switches = claims.table_values(
         _TABLE, savings_table(_TABLE, hb_domain_size, prices, powers, share_switches=False)

@@ -1,7 +1,10 @@
 """Table 1, Fig. 1 and the text of railonly2025: counts, cost and power, and the prices that it does not print."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from railcore.documents.rail_networks import TIED_RADIX, least_saving_radix, savings_table
 from railcore.documents.readings import Entries, verdict_readings
@@ -39,6 +42,28 @@ def printed_text_values(table: pd.DataFrame) -> dict[str, float]:
     }
 
 
+def ratio_bounds(table: pd.DataFrame, low: ArrayLike, high: ArrayLike) -> pd.DataFrame:
+    """Ratios r = transceiver / port with which each row of `compare_rail_networks` saves from `low` to `high`.
+
+    saving(r) = (dP + r dT) / (P + r T), with P ports and T transceivers of rail-optimized and dP, dT what rail-only
+    has less, is monotone in r, so each bound is r = (s P - dP) / (dT - s T). Columns gpus, radix, least, most (0 to
+    infinity; least > most where no ratio does). Rows hold together from the largest `least` to the smallest `most`.
+    """
+    p, t = (table[f"{part}_rail_optimized"].to_numpy(float) for part in ("ports", "transceivers"))
+    dp, dt = (p - table["ports_rail_only"].to_numpy(float), t - table["transceivers_rail_only"].to_numpy(float))
+    at_zero, at_infinity = dp / p, dt / t
+    lowest, highest = np.minimum(at_zero, at_infinity), np.maximum(at_zero, at_infinity)
+    ends = []
+    for saved in (np.clip(low, lowest, highest), np.clip(high, lowest, highest)):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ends.append(np.where(saved == at_infinity, np.inf, np.abs((saved * p - dp) / (dt - saved * t))))
+    never = (np.asarray(high) < lowest) | (np.asarray(low) > highest)
+    any_ratio = lowest == highest
+    least = np.select([never, any_ratio], [np.inf, 0.0], np.minimum(*ends))
+    most = np.select([never, any_ratio], [0.0, np.inf], np.maximum(*ends))
+    return table[["gpus", "radix"]].assign(least=least, most=most)
+
+
 def allowed_ratios(table: pd.DataFrame) -> pd.DataFrame:
     """Ratios transceiver / port that every printed saving of Table 1 allows, if the document rounds or cuts digits off.
 
@@ -49,7 +74,7 @@ def allowed_ratios(table: pd.DataFrame) -> pd.DataFrame:
         ids = [f"{_TABLE}.n{row.gpus}.r{row.radix}.{what}_saving" for row in table.itertuples()]
         printed = np.array([claims.paper_value(claim_id) for claim_id in ids])
         for digits, low, high in (("rounded", -0.005, 0.005), ("cut off", 0.0, 0.01)):
-            bounds[what, digits] = cost.ratio_bounds(table, printed + low, printed + high)
+            bounds[what, digits] = ratio_bounds(table, printed + low, printed + high)
     return pd.concat(bounds, names=["saving", "digits"]).droplevel(2).reset_index()
 
 
@@ -78,6 +103,38 @@ def fitted_books(table: pd.DataFrame, prices: price_books.PriceBook, powers: pri
     return fits
 
 
+def link_rate_costs(
+    gpus: Sequence[int],
+    hb_domain_size: int,
+    links: Sequence[tuple[float, int]],
+    prices: price_books.PriceBook,
+    powers: price_books.PriceBook,
+) -> pd.DataFrame:
+    """Cost and power of rail-optimized networks, a row for each kind of link and each number of GPUs.
+
+    Parameters
+    ----------
+    gpus, hb_domain_size
+        GPUs of the clusters, and of an HB domain (scale-up or NVLink domain).
+    links
+        Link rate [bytes/s, one direction] and radix of each kind.
+    prices, powers
+        Books of prices [USD] and of peak powers [W], scaled to each rate (`PriceBook.at_rate`).
+
+    Returns
+    -------
+    Columns link (rate and radix as text), link_rate, radix, gpus, cost_usd, power_w, includes, price_book, power_book.
+    """
+    tables = []
+    for rate, radix in links:
+        books = prices.at_rate(rate), powers.at_rate(rate)
+        table = {"link": f"{units.show(rate, 'bps')}, radix {radix}", "link_rate": rate, "radix": radix, "gpus": gpus}
+        totals = cost.part_totals(rail_parts(gpus, hb_domain_size, radix, 1), *books)
+        table |= {name: totals[name] for name in ("cost_usd", "power_w")}
+        tables.append(cost.with_book_names(pd.DataFrame(table), *books))
+    return pd.concat(tables, ignore_index=True)
+
+
 def table1_claims(hb_domain_size: int, prices: price_books.PriceBook, powers: price_books.PriceBook) -> Entries:
     """Values, reasons and readings of the claims on counts, cost and power; prices, powers: books solved from them."""
     table = savings_table(_TABLE, hb_domain_size, prices, powers)
@@ -97,7 +154,7 @@ def table1_claims(hb_domain_size: int, prices: price_books.PriceBook, powers: pr
     readings[f"{_TEXT}.worst_radix"] = TIED_RADIX
     fits = fitted_books(table, prices, powers).iloc[0]
     total = claims.paper_value(f"{_FIGURE}.cost_65536_400g")
-    ratio = cost.ratio_for_total(largest, total, solved_sums(table)["cost"])
+    ratio = _ratio_for_total(largest, total, solved_sums(table)["cost"])
     saved = units.show(values[f"{_TEXT}.power_saving_max"], "W", 3)
     bill = rail_parts(int(largest["gpus"]), int(largest["hb_domain_size"]), int(largest["radix"]), 1).bill()
     without, drawn = (float(bill_total(bill, book, BETWEEN_SWITCHES)) for book in (prices, powers))
@@ -113,6 +170,16 @@ def table1_claims(hb_domain_size: int, prices: price_books.PriceBook, powers: pr
         "is two thirds",
     }
     return Entries(values, reasons, readings)
+
+
+def _ratio_for_total(row: pd.Series, total_usd: float, port_and_transceiver_usd: float) -> float:
+    """Price ratio transceiver / port with which a rail-optimized network costs this total; the sum of both is known.
+
+    total = P p + T q with p + q known: q = (total - P (p + q)) / (T - P). row: of a `compare_rail_networks` table.
+    """
+    ports, transceivers = row["ports_rail_optimized"], row["transceivers_rail_optimized"]
+    transceiver = (total_usd - ports * port_and_transceiver_usd) / (transceivers - ports)
+    return float(transceiver / (port_and_transceiver_usd - transceiver))
 
 
 def _table_and_text(table: pd.DataFrame) -> dict[str, float]:

@@ -7,12 +7,13 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
+from railcore.engines.degraded.reach import connected_gpus, rail_flow, switches_on_the_way
 from railcore.facts.arguments import checked
 from railcore.facts.checks import one_of
 from railcore.facts.units import convert
 from railcore.network.topology.graph import fabric_name, rail_bisection_bandwidth, same_rail_switches
 from railcore.network.topology.rails import RailFabric, rail_only, rail_optimized
-from railcore.network.topology.wiring import Wiring, connected_gpus, rail_flow, switches_on_the_way, whole_wiring
+from railcore.network.topology.wiring import Wiring, whole_wiring
 
 FAULT_KINDS = ("GPU", "NIC", "host link", "rail switch", "trunk link", "spine", "HB switch", "HB domain")
 

@@ -66,8 +66,8 @@ def _holds(groups: Iterable[tuple[int, ...]], rank: int) -> np.ndarray:
     return np.array([rank in members for members in groups], bool)
 
 
-def ranks_on_rails_with(workload: Workload, rank: int, most: int = 3) -> list[int]:
-    """A rank and others that it sends to over the rails: the first of its groups of each kind, in order of use.
+def ranks_on_rails_with(workload: Workload, rank: int) -> list[int]:
+    """A rank and at most two others that it sends to over the rails: the first of its groups of each kind of traffic.
 
     Raises ValueError for a rank without traffic over the rails.
     """
@@ -79,7 +79,7 @@ def ranks_on_rails_with(workload: Workload, rank: int, most: int = 3) -> list[in
             "its ranks, and more GPUs than an HB domain has"
         )
     firsts = (sorted(set(ranks) - {rank})[0] for ranks in table.groupby("kind", sort=False)["ranks"].first())
-    return list(dict.fromkeys((rank, *firsts)))[:most]
+    return list(dict.fromkeys((rank, *firsts)))[:3]
 
 
 def warm_up_end_s(lanes: pd.DataFrame) -> float:

@@ -6,7 +6,7 @@ used at once. Otherwise the rank's client asks the manager of its HB domain, and
 controller waits for all ranks of the group, finds or generates their circuits, commands the switches and acknowledges.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -94,20 +94,16 @@ def catalog_control_plane(name: str = "host-driven", bound: str = "value") -> Co
 
 
 def reconfiguration_sequence(
-    plane: ControlPlane,
-    switch_s: float,
-    asked_s: Mapping[int, float],
-    state: str = "first time",
-    call: str = "collective",
+    plane: ControlPlane, switch_s: float, asked_s: Mapping[int, float], call: str = "collective"
 ) -> pd.DataFrame:
-    """The messages of one reconfiguration, from the calls of a group's ranks to their start.
+    """The messages of a group's first reconfiguration, from the calls of its ranks to their start.
 
     The controller serves requests one by one in the order in which they come. It acts when the last is served.
 
     Parameters
     ----------
-    plane, state
-        Latencies; what the controller knows of the group's circuits, one of CIRCUIT_STATES.
+    plane
+        Latencies.
     switch_s
         Reconfiguration of the circuit switch alone [s].
     asked_s
@@ -130,7 +126,6 @@ def reconfiguration_sequence(
         raise ValueError("asked_s is empty: give the time of the call for each rank of the group")
     at_least("switch_s", switch_s)
     at_least("asked_s", list(asked_s.values()))
-    one_of("state", state, CIRCUIT_STATES)
     rows: list[tuple] = []
 
     def step(number: int, name: str, rank: int | None, way: str, message: str, start: float, time: float) -> float:
@@ -140,20 +135,15 @@ def reconfiguration_sequence(
     asked = {}
     for rank, time in asked_s.items():
         heard = step(1, "interception", rank, "application > shim client", call, time, plane.interception_s)
-        choice = "which network? circuits" if state != "up" else "which network? circuits, up"
+        choice = "which network? circuits"
         asked[rank] = step(2, "choice of network", rank, "shim client > shim client", choice, heard, plane.selection_s)
-    if state == "up":
-        for rank in asked:
-            step(3, "call", rank, "shim client > collective library", call, max(asked.values()), 0.0)
-        return _sequence_table(rows)
     free = 0.0
     for rank, time in sorted(asked.items(), key=lambda each: each[1]):
         manager = step(3, "request", rank, "shim client > shim manager", "group, bytes", time, plane.local_s)
         there = step(4, "request", rank, "shim manager > controller", "rank asks", manager, plane.message_s)
         free = step(5, "barrier", rank, "controller > controller", "rank noted", max(free, there), plane.service_s)
-    stored = state == "cached"
-    text, time = ("stored circuits", plane.lookup_s) if stored else ("new circuits", plane.configuration_s)
-    found = step(6, text, None, "controller > controller", "all ranks asked", free, time)
+    way = "controller > controller"
+    found = step(6, "new circuits", None, way, "all ranks asked", free, plane.configuration_s)
     told = step(7, "command", None, "controller > circuit switch", "circuits", found, plane.message_s + plane.command_s)
     up = step(8, "switch", None, "circuit switch > circuit switch", "reconfigures", told, switch_s)
     done = step(9, "acknowledgement", None, "circuit switch > controller", "circuits are up", up, plane.message_s)
@@ -161,10 +151,6 @@ def reconfiguration_sequence(
         told = step(10, "acknowledgement", rank, "controller > shim manager", "go", done, plane.message_s)
         told = step(11, "acknowledgement", rank, "shim manager > shim client", "go", told, plane.local_s)
         step(12, "call", rank, "shim client > collective library", call, told, 0.0)
-    return _sequence_table(rows)
-
-
-def _sequence_table(rows: Iterable[tuple]) -> pd.DataFrame:
     columns = "number step rank sender receiver message start_s end_s".split()
     table = pd.DataFrame(rows, columns=columns).astype({"rank": "Int64"})
     return table.sort_values(["start_s", "number", "rank"], kind="stable", ignore_index=True)

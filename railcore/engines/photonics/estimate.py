@@ -21,7 +21,6 @@ from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, iteration_ti
 from railcore.engines.strategies.layer_time import layer_costs
 from railcore.facts.arguments import checked
 from railcore.facts.checks import Floats, at_least, one_of, whole
-from railcore.facts.units import significant
 from railcore.training.collectives import rings_time
 from railcore.training.machine import Machine, as_machine
 from railcore.training.rank_order import group_levels
@@ -413,33 +412,6 @@ def technology_overheads(
             parts.append(table.join(cells).reset_index().assign(model=model, software=name))
     order = ["model", "software", "gpus", "strategy", "reconfiguration_s", "electrical_s", "overhead"]
     return pd.concat(parts, ignore_index=True)[order]
-
-
-def largest_clusters(overheads: pd.DataFrame, switches: pd.DataFrame, limits: Sequence[float]) -> pd.DataFrame:
-    """Largest cluster of a table that a circuit switch reaches and whose overhead stays under each limit.
-
-    Parameters
-    ----------
-    overheads
-        Of `technology_overheads`, with the times of all switches.
-    switches
-        Columns circuit_switch, reconfiguration_s, reach [GPUs].
-    limits
-        Shares of the iteration.
-
-    Returns
-    -------
-    Columns circuit_switch, reconfiguration_s, reach, model, software, then GPUs for each limit: 0 where no
-    cluster within reach is under it. A switch that reaches none of the clusters has no row.
-    """
-    both = (switches[["circuit_switch", "reconfiguration_s", "reach"]], overheads)
-    each, every = (table.assign(reconfiguration_s=table["reconfiguration_s"].map(significant)) for table in both)
-    table = each.merge(every, on="reconfiguration_s")  # a time read and the same computed are one
-    table = table[table["gpus"] <= table["reach"]]
-    for limit in limits:
-        table[limit] = table["gpus"].where(table["overhead"] < limit, 0)
-    keys = ["circuit_switch", "reconfiguration_s", "reach", "model", "software"]
-    return table.groupby(keys, sort=False)[list(limits)].max().reset_index()
 
 
 @checked

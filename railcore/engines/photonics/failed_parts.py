@@ -39,10 +39,8 @@ class ReroutedWorkload(Workload):
         return [(nics.get(a, a), nics.get(b, b)) for a, b in pairs] if nics else pairs
 
 
-def moved_rings(
-    workload: Workload, lost: Sequence[int], rings: Sequence[str] = (), whole_rings: bool = True
-) -> ReroutedWorkload:
-    """The traffic that went through lost NICs, on the next rail whose NICs there are.
+def moved_rings(workload: Workload, lost: Sequence[int], rings: Sequence[str] = ()) -> ReroutedWorkload:
+    """The rings through lost NICs, each moved as a whole to the next rail whose NICs there are.
 
     Parameters
     ----------
@@ -52,9 +50,6 @@ def moved_rings(
         Ranks without a NIC.
     rings
         Those that move, as `Workload.ring` names them; by default all.
-    whole_rings
-        A ring through a lost NIC moves as a whole, as circuits need it. Else the lost NIC alone is replaced, which
-        takes a network that joins rails.
 
     Returns
     -------
@@ -73,9 +68,8 @@ def moved_rings(
         if link != RAIL or (rings and workload.ring(op) not in rings):
             continue
         nics = {nic for pair in workload.transfers(op, forwarded=True) for nic in pair}
-        if hit := nics & gone:
-            rails = {nic % size for nic in hit}
-            nic_of[op] = _next_rail({nic for nic in nics if nic % size in rails} if whole_rings else hit, gone, size)
+        if rails := {nic % size for nic in nics & gone}:
+            nic_of[op] = _next_rail({nic for nic in nics if nic % size in rails}, gone, size)
     fields = {name: getattr(workload, name) for name in Workload.__dataclass_fields__}
     return ReroutedWorkload(**fields, nic_of=nic_of)
 
@@ -138,10 +132,10 @@ class FailedPort(PhotonicCircuits):
 
 
 @checked
-def failure_slowdowns(
-    workload: Workload, network: PhotonicCircuits, ports: Sequence[int] = (2, 4), rank: int = 0, rates: str = "value"
-) -> pd.DataFrame:
+def failure_slowdowns(workload: Workload, network: PhotonicCircuits, ports: Sequence[int] = (2, 4)) -> pd.DataFrame:
     """Iteration time when a port of a NIC or the switch of a rail has failed: packets, circuits, circuits set once.
+
+    What fails is the first rank's port, or its rail's switch.
 
     Parameters
     ----------
@@ -152,10 +146,6 @@ def failure_slowdowns(
     ports
         Of a NIC. Packets and circuits set once have an equal part of its bandwidth on each; circuits that change have
         the NIC's on any, unless `network` says bandwidth="per port".
-    rank
-        Whose port, and whose rail's switch, fails.
-    rates
-        "value", "low" or "high" of the catalog's failure rates and repair times.
 
     Returns
     -------
@@ -172,7 +162,7 @@ def failure_slowdowns(
     """
     if workload.one_replica:
         raise ValueError("workload is of one replica: build it with one_replica=False, since one part fails")
-    rail = [each for each in workload.simulated if (each - rank) % workload.machine.hb_domain_size == 0]
+    rail = [each for each in workload.simulated if each % workload.machine.hb_domain_size == 0]
     rows, refused = [], []
     for count in whole("ports", list(ports), 2).tolist():
         changed = replace(network, ports=count, order=None)
@@ -187,11 +177,11 @@ def failure_slowdowns(
             except ValueError as error:
                 refused.append(str(error))
                 continue
-            port_left, port_s = _with_failed_port(workload, each, count, rank)
+            port_left, port_s = _with_failed_port(workload, each, count)
             switch_s = simulate(moved_rings(workload, rail), each).iteration_s
             found = [("none", "all", intact_s), ("port", port_left, port_s)]
             found += [("switch of a rail", "the next rail carries two", switch_s)]
-            year_of = _year_of_failures(workload, each, count, rates)
+            year_of = _year_of_failures(workload, each, count)
             rows += [(way, count, *case, case[-1] / intact_s, *year_of[case[0]]) for case in found]
     columns = ["way", "ports", "failure", "left", "iteration_s", "slowdown", "events_per_year", "time_share"]
     table = pd.DataFrame(rows, columns=columns)
@@ -199,7 +189,7 @@ def failure_slowdowns(
     return table
 
 
-def _year_of_failures(workload: Workload, network: RailNetwork, ports: int, rates: str) -> dict[str, tuple]:
+def _year_of_failures(workload: Workload, network: RailNetwork, ports: int) -> dict[str, tuple]:
     """Events a year and share of time with a failed part, by failure, on rails with a switch each."""
     gpus, size = workload.strategy.gpus, workload.machine.hb_domain_size
     domains = -(-gpus // size)
@@ -208,30 +198,30 @@ def _year_of_failures(workload: Workload, network: RailNetwork, ports: int, rate
         port_Bps = workload.machine.nic_Bps / ports
         switch = SwitchModel("packet switch", domains * ports, port_Bps)
         fabric = SegmentFabric(domains, switch, size, nic_ports=ports, homing=1, port_Bps=port_Bps, rails_per_switch=1)
-    table = expected_failures(parts_at_risk(fabric), rates).set_index("part")[["events_per_year", "parts_down"]]
+    table = expected_failures(parts_at_risk(fabric)).set_index("part")[["events_per_year", "parts_down"]]
     first = "circuit switch" if isinstance(fabric, PhotonicRails) else "tier-1 switch"
     parts = {"none": [], "port": ["host link", "host transceiver"], "switch of a rail": [first]}
     sums = {failure: table.loc[names].sum() for failure, names in parts.items()}
     return {failure: (each.events_per_year, -math.expm1(-each.parts_down)) for failure, each in sums.items()}
 
 
-def _with_failed_port(workload: Workload, network: RailNetwork, ports: int, rank: int) -> tuple[str, float]:
-    """What a failed port leaves, and the iteration time with it."""
+def _with_failed_port(workload: Workload, network: RailNetwork, ports: int) -> tuple[str, float]:
+    """What a failed port of rank 0 leaves, and the iteration time with it."""
     if isinstance(network, PhotonicCircuits):
         rings, held = rings_of_ports(ports), rings_of_ports(ports - 1)
         left = f"{held} of {rings} rings"
         if not held:
-            return f"{left}: the next rail carries them", simulate(moved_rings(workload, [rank]), network).iteration_s
+            return f"{left}: the next rail carries them", simulate(moved_rings(workload, [0]), network).iteration_s
         fields = {name: getattr(network, name) for name in PhotonicCircuits.__dataclass_fields__}
-        return left, simulate(workload, FailedPort(**fields, rank=rank)).iteration_s
+        return left, simulate(workload, FailedPort(**fields)).iteration_s
     if isinstance(network, StaticPartition):
         each = ports // (2 * len(workload.rail_rings))
         times = {}
         for ring in workload.rail_rings:
-            less = slower_nic(workload, rank, (each - 1) / each, [ring]) if each > 1 else None
-            times[ring] = simulate(less or moved_rings(workload, [rank], [ring]), network).iteration_s
+            less = slower_nic(workload, 0, (each - 1) / each, [ring]) if each > 1 else None
+            times[ring] = simulate(less or moved_rings(workload, [0], [ring]), network).iteration_s
         worst = max(times, key=lambda ring: times[ring])
         left = f"{each - 1} of {each} rings of {worst} traffic"
         return left if each > 1 else f"{left}: the next rail carries it", times[worst]
-    slower = slower_nic(workload, rank, (ports - 1) / ports)
+    slower = slower_nic(workload, 0, (ports - 1) / ports)
     return f"{ports - 1} of {ports} ports", simulate(slower, network).iteration_s

@@ -1,23 +1,20 @@
 """Cost and power of photonic rails beside electrical networks for the same GPUs, and what a circuit switch serves."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from railcore.facts import catalog, units
+from railcore.facts import catalog
 from railcore.facts.arguments import checked
-from railcore.facts.checks import positive, whole
-from railcore.facts.sensitivity import tornado_table
+from railcore.facts.checks import whole
 from railcore.network.bill import bill_total
 from railcore.network.cost import part_totals, share_saved, total_cost, with_book_names, with_domain_warnings
-from railcore.network.price_books import PriceBook, book_of_links
+from railcore.network.price_books import PriceBook
 from railcore.network.topology.clos import rail_parts
-from railcore.network.topology.photonic import circuit_parts, circuit_reach, ring_lengths
+from railcore.network.topology.photonic import circuit_parts, ring_lengths
 
 PHOTONIC = "photonic rails"
 CITED = ", as cited"  # after the name of a circuit switch: with the ports of the switch that its source cites
@@ -127,49 +124,6 @@ def photonic_ownership(table: pd.DataFrame, years: float, electricity_price: flo
     return table.assign(total_saved=share_saved(total, table["total_usd"]), payback_years=after)
 
 
-def price_sensitivity(
-    gpus: int,
-    hb_domain_size: int,
-    radix: int,
-    prices: PriceBook,
-    powers: PriceBook,
-    ranges: Mapping[str, catalog.Value],
-    **wiring,
-) -> pd.DataFrame:
-    """Share of cost that photonic rails save, with each price at its low and at its high, the others at their value.
-
-    Parameters
-    ----------
-    gpus, hb_domain_size, radix, prices, powers
-        As in `photonic_network_costs`; circuit ports in use alone are paid.
-    ranges
-        Rows of port_price, transceiver_price and circuit_port_price: `price_books.part_rows`.
-    **wiring
-        Of the NICs, as in `circuit_parts`.
-
-    Returns
-    -------
-    Columns over (the electrical network), those of `tornado_table`, price_book; a price without a low or a high keeps
-    its value there.
-    """
-
-    def saved(network: str, parameter: str, value: float) -> float:
-        changed: dict[str, Any] = {parameter.removesuffix("_price"): value}
-        table = photonic_network_costs(gpus, hb_domain_size, radix, replace(prices, **changed), powers, **wiring)
-        return float(table.set_index("network")["cost_saved"][network])
-
-    ends = {key: tuple(row.value if end is None else end for end in (row.low, row.high)) for key, row in ranges.items()}
-    table = photonic_network_costs(gpus, hb_domain_size, radix, prices, powers, **wiring)
-    centre = table.set_index("network")["cost_saved"]
-    tables = []
-    for network in ("rail-optimized", "rail-only"):
-        table = tornado_table(ends, partial(saved, network), centre[network])
-        table["input"] = [f"{units.words(name)} [{ranges[name].unit}]" for name in table["input"]]
-        tables.append(table.assign(over=network))
-    table = pd.concat(tables, ignore_index=True).assign(price_book=prices.label(circuits=True, rate=True))
-    return table[["over", *(name for name in table if name != "over")]]
-
-
 @checked
 def circuit_switch_plans(
     switches: Iterable[str],
@@ -232,61 +186,4 @@ def circuit_switch_plans(
                 **electrical,
             }
             rows.append(row)
-    return with_book_names(pd.DataFrame(rows), prices, powers, circuits=True)
-
-
-@checked
-def wiring_costs(
-    wirings: Iterable[tuple[int, int]],
-    nic_Bps: float,
-    gpus: int,
-    hb_domain_size: int,
-    radix: int,
-    ocs_ports: int,
-    prices: PriceBook,
-    powers: PriceBook,
-) -> pd.DataFrame:
-    """What each way to split a NIC and to fibre its ports gives and costs; one transceiver a GPU, its ports broken out.
-
-    Parameters
-    ----------
-    wirings
-        Ports of a NIC and fibres of a port, in pairs.
-    nic_Bps
-        Bandwidth of a NIC, one direction [bytes/s].
-    gpus, hb_domain_size
-        GPUs of the cluster and of an HB domain (scale-up or NVLink domain).
-    radix, ocs_ports
-        Ports of a packet switch, and of a circuit switch.
-    prices, powers
-        Books of prices [USD] and of peak powers [W], with circuit ports; scaled to nic_Bps (`book_of_links`).
-
-    Returns
-    -------
-    Columns nic_ports, fibres_per_port, circuit_ports (of a GPU), largest_cluster [GPUs, one switch a rail], rings (that
-    a GPU is in at once, `rings_of_ports`: half its ports with one fibre a port, else all), ring_Bps (what a GPU sends
-    around one of them, in one direction), gpu_cost_usd, gpu_power_w (of ports in use), cost_saved and power_saved (of
-    rail-optimized's), price_book, power_book.
-    """
-    rate = positive("nic_Bps", nic_Bps, "bytes/s").item()
-    prices, powers = book_of_links("prices", prices, rate), book_of_links("powers", powers, rate)
-    rows = []
-    for ports, fibres in wirings:
-        wiring = {"nic_ports": ports, "fibres_per_port": fibres, "transceivers_per_gpu": 1}
-        table = photonic_network_costs(gpus, hb_domain_size, radix, prices, powers, **wiring).set_index("network")
-        own, other = table.loc[PHOTONIC], table.loc["rail-optimized"]
-        rings = ports // 2 if fibres == 1 else ports
-        row = {
-            "nic_ports": ports,
-            "fibres_per_port": fibres,
-            "circuit_ports": ports * fibres,
-            "largest_cluster": int(circuit_reach(hb_domain_size, ocs_ports, ports, fibres_per_port=fibres)),
-            "rings": rings,
-            "ring_Bps": nic_Bps / ports if rings else np.nan,
-            "gpu_cost_usd": own["cost_usd"] / gpus,
-            "gpu_power_w": own["power_w"] / gpus,
-            "cost_saved": other["cost_saved"],
-            "power_saved": other["power_saved"],
-        }
-        rows.append(row)
     return with_book_names(pd.DataFrame(rows), prices, powers, circuits=True)

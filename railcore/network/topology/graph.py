@@ -55,31 +55,17 @@ def switches_to_gpus(graph: nx.Graph, source: str) -> dict[str, int]:
     return {node: n - 1 for node, n in lengths.items() if n and graph.nodes[node]["kind"] == "gpu"}
 
 
-def bisection_bandwidth(graph: nx.Graph, left: list[str], right: list[str], network_only: bool = True) -> float:
-    """Largest flow from `left` to `right`, one direction: max-flow over the graph.
+def bisection_bandwidth(graph: nx.Graph, left: list[str], right: list[str]) -> float:
+    """Largest flow from nodes `left` to nodes `right` over the network alone, without HB domains, one way [bytes/s].
 
-    Parameters
-    ----------
-    graph, left, right
-        Fabric, and its nodes on each side.
-    network_only
-        Whether edges of HB domains are left out.
-
-    Returns
-    -------
-    Bandwidth [bytes/s].
-
-    Raises
-    ------
-    ValueError
-        A side is empty, has a node that the graph lacks, or one of the other side.
+    Raises ValueError where a side is empty, has a node that the graph lacks, or one of the other side.
     """
     if not left or not right or not {*left, *right} <= set(graph) or set(left) & set(right):
         raise ValueError("left and right must name nodes of the graph, none of them on both sides")
     capacity = nx.DiGraph()
     capacity.add_nodes_from([*left, *right])
     for a, b, at in graph.edges(data=True):
-        if not (network_only and at["kind"] == "hb"):
+        if at["kind"] != "hb":
             for ends in ((a, b), (b, a)):
                 capacity.add_edge(*ends, capacity=at["bandwidth_Bps"])
     capacity.add_edges_from((("source", node) for node in left), capacity=math.inf)

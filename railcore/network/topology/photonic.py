@@ -175,7 +175,7 @@ def circuit_parts(
     modules = np.where(whole("transceivers_per_gpu", transceivers_per_gpu, least=0), transceivers_per_gpu, nic_ports)
     found = (
         rail_ports,
-        domain * (radix // in_plane),
+        circuit_reach(domain, radix, nic_ports, planes, fibres_per_port),
         np.where(fits, held, np.nan),
         switches,
         switches * radix,

@@ -5,9 +5,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pandas as pd
-
 from railcore.facts import catalog
 from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import positive, whole
@@ -303,25 +300,3 @@ def fat_tree(endpoints: int, radix: int, hb_domain_size: int = 1, **options) -> 
     """
     whole("endpoints", endpoints)
     return RailFabric(endpoints, hb_domain_size, radix, math.inf, rails=1, **options)
-
-
-def platform_bandwidths(names: list[str]) -> pd.DataFrame:
-    """HB bandwidth of catalog platforms: links x bandwidth of a link, and what a domain of them adds up to.
-
-    Columns platform, gpus, hb_links, link_Bps and gpu_Bps (one direction), all_gpus_both_ways_Bps, between_halves_Bps
-    (one direction, `HBDomains.hb_bisection_Bps`).
-    """
-    rows = []
-    for name in names:
-        item = catalog.item("platforms", name)
-        gpus, links, link = (item[key] for key in ("gpus", "hb_links", "hb_link_bandwidth"))
-        domain = HBDomains(gpus, gpus, hb_Bps=links * link, hb_switches=item["hb_switches"])
-        rows.append((name, gpus, links, link, links * link, 2 * gpus * links * link, domain.hb_bisection_Bps))
-    columns = "platform gpus hb_links link_Bps gpu_Bps all_gpus_both_ways_Bps between_halves_Bps".split()
-    return pd.DataFrame(rows, columns=columns)
-
-
-def most_rails_per_switch(gpus, hb_domain_size, radix) -> np.ndarray:
-    """Most rails of R endpoints that one switch of k ports can hold, at least 1: max(1, k // R)."""
-    size = rail_size(gpus, hb_domain_size)
-    return np.maximum(1, np.asarray(radix) // size)

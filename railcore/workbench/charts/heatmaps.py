@@ -15,11 +15,9 @@ from railcore.facts import units
 from railcore.facts.units import GB, counted, number
 from railcore.workbench import plotting
 from railcore.workbench.charts.bars import volume_by_kind
-from railcore.workbench.drawing.symbols import draw_marks, text_outline
 from railcore.workbench.plotting import COLOURS, MARKERS, heat_colours, log_axis, panels, percent, percent_axis
 
 _CELLS = 256  # of a matrix' side: more GPUs share a cell, which shows the largest entry
-_COUNT_COLOUR, _NO_COUNT_COLOUR = "#222222", "#F5F3EE"  # of counts, and of cells without one
 _NO_SHARE_COLOUR = "#CFCFCF"
 
 
@@ -201,45 +199,14 @@ def traffic_volume_and_matrix(volumes: pd.DataFrame, matrix: np.ndarray, hb_doma
     return figure
 
 
-def _counts(ax: plt.Axes, cells: pd.DataFrame, shape: tuple[int, int], most: float) -> None:
-    """Cells coloured by the logarithm of one and the count, with the counts."""
-    counts = cells["places"].to_numpy(float)
-    exact = cells["exact"].fillna(True).to_numpy(bool) if "exact" in cells else np.ones(len(counts), bool)
-    shade = np.log1p(counts) / np.log1p(max(most, 1.0))
-    style: dict = {"cmap": "Blues", "vmin": -0.15, "vmax": 1.1, "edgecolor": "white", "linewidth": 1}
-    ax.pcolormesh(np.ma.masked_where(~(shade > 0), shade).reshape(shape), **style)
-    ax.set(xlim=(0, shape[1]), ylim=(shape[0], 0), facecolor=_NO_COUNT_COLOUR)
-    y, x = np.indices(shape).reshape(2, -1) + 0.5
-    known = np.isfinite(counts)
-    bounds = np.where(exact, "", "+")
-    texts = [f"{number(count)}{more}" if count else "–" for count, more in zip(counts, bounds, strict=True)]
-    inks = np.where(shade > 0.55, "white", _COUNT_COLOUR)
-    outlines = [text_outline(text, 7.5)[0] for text in np.array(texts)[known]]
-    draw_marks(ax, outlines, np.column_stack([x, y])[known], facecolors=inks[known], linewidths=0)
-
-
-def overhead_map(
-    data: pd.DataFrame, technologies: pd.DataFrame, limits: Sequence[float], rows: str = "software"
-) -> plt.Figure:
+def overhead_map(data: pd.DataFrame, technologies: pd.DataFrame, limits: Sequence[float]) -> plt.Figure:
     """Overhead as areas over GPUs and the time of a change, with circuit switches as lines up to their reach.
 
-    Parameters
-    ----------
-    data
-        Columns model (a panel each, side by side), that of `rows` (panels below each other), gpus, reconfiguration_s,
-        overhead: a full grid, NaN where nothing fits.
-    technologies
-        Columns circuit_switch, reconfiguration_s, reach.
-    limits
-        Overheads between the areas.
-    rows
-        Column with a row of panels for each value.
-
-    Returns
-    -------
-    The figure.
+    data: columns model (a panel each, side by side), software (panels below each other), gpus, reconfiguration_s,
+    overhead: a full grid, NaN where nothing fits. technologies: columns circuit_switch, reconfiguration_s, reach.
+    limits: overheads between the areas.
     """
-    models, kinds, sizes = (list(data[name].unique()) for name in ("model", rows, "gpus"))
+    models, kinds, sizes = (list(data[name].unique()) for name in ("model", "software", "gpus"))
     shape = (len(kinds), len(models))
     size = (max(3.5 * shape[1], 9.0), 3.1 * shape[0] + 0.7)
     figure, axes = plt.subplots(*shape, figsize=size, squeeze=False, sharex=True, sharey=True)
@@ -251,7 +218,7 @@ def overhead_map(
     times = shown["reconfiguration_s"].to_numpy()
     near = [*(times[1:] < 3 * times[:-1]), False]  # to the line above: the name stands below
     for ax, (kind, model) in zip(axes.flat, product(kinds, models), strict=True):
-        part = data[(data["model"] == model) & (data[rows] == kind)]
+        part = data[(data["model"] == model) & (data["software"] == kind)]
         table = part.pivot(index="reconfiguration_s", columns="gpus", values="overhead")
         ax.contourf(table.columns, table.index, table, levels=levels, colors=colours, extend="neither")
         for row, below in zip(shown.itertuples(), near, strict=True):

@@ -24,23 +24,11 @@ CALLS = {
 }
 
 
-def iteration_time_by_reconfiguration(
-    data: pd.DataFrame, base_s: Mapping[str, float], marked_s: float = 0.0
-) -> plt.Figure:
+def iteration_time_by_reconfiguration(data: pd.DataFrame, base_s: Mapping[str, float], marked_s: float) -> plt.Figure:
     """Iteration time against the switch's time, a panel for each source, a line for each way to ask.
 
-    Parameters
-    ----------
-    data
-        Columns source, requests, reconfiguration_s, iteration_s, measured (points, not lines).
-    base_s
-        Iteration time without reconfiguration by source [s], dashed.
-    marked_s
-        A switch's time at which the increase is written [s]; 0 for none.
-
-    Returns
-    -------
-    The figure.
+    data: columns source, requests, reconfiguration_s, iteration_s, measured (points, not lines). base_s: iteration time
+    without reconfiguration by source [s], dashed. marked_s: a switch's time at which the increase is written [s].
     """
     figure, parts = plotting.panels(data, "source", (4.3, 4.3), sharey=True)
     for letter, (source, part, ax) in zip(ascii_lowercase, parts, strict=False):
@@ -48,8 +36,7 @@ def iteration_time_by_reconfiguration(
         for i, (way, line) in enumerate(part.groupby("requests", sort=False)):
             style = {"linestyle": "none"} if line["measured"].all() else {"marker": "", "linestyle": ("-", "--")[i % 2]}
             ax.plot(line["reconfiguration_s"], line["iteration_s"], **{**plotting.line_style(i, label=way), **style})
-            at = line[np.isclose(line["reconfiguration_s"], marked_s)] if marked_s else line[:0]
-            for row in at.itertuples():
+            for row in line[np.isclose(line["reconfiguration_s"], marked_s)].itertuples():
                 text = f"{way} at {units.show(marked_s, 's')}: +{percent(row.iteration_s / base - 1)}"
                 place: dict = {"xycoords": "axes fraction", "fontsize": 8.5, "color": COLOURS[i]}
                 ax.annotate(text, (0.03, 0.95 - 0.06 * i), **place)

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 
 from railcore.facts.units import distinct, number
@@ -13,32 +12,6 @@ from railcore.workbench.plotting import COLOURS, legend_below, line_style, log_a
 _TARGET = 0.9  # goodput to reach
 _DASHES = ("-", "--", "-.", ":")
 _DAYS = {"1 hour": 1 / 24, "1 day": 1, "1 week": 7, "1 month": 30, "1 year": 365, "4 years": 1460, "50 years": 18250}
-
-
-def cost_by_oversubscription(data: pd.DataFrame, title: str = "") -> plt.Figure:
-    """(a) cost over rail-optimized, (b) and (c) share of its NIC's bandwidth that a GPU has; over oversubscription.
-
-    A line for each `network`; an infinite oversubscription is a dashed level. title: of the whole. Columns network,
-    oversubscription, relative_cost, share_same_rail, share_across_rails.
-    """
-    panels = {
-        "relative_cost": "(a) cost over rail-optimized",
-        "share_same_rail": "(b) NIC share to the own rail, all sending",
-        "share_across_rails": "(c) NIC share to other rails, all sending",
-    }
-    figure, axes = plt.subplots(1, 3, figsize=(12.5, 4.6), sharey=True)
-    finite = np.isfinite(data["oversubscription"])
-    ratios = sorted(data.loc[finite, "oversubscription"].unique())
-    for ax, (column, name) in zip(axes, panels.items(), strict=True):
-        plotting.plot_lines(data[finite], "oversubscription", column, "network", ax, nested=True)
-        for level in data.loc[~finite, column]:
-            ax.axhline(level, color="black", linestyle="--", label="rail-only: no layer")
-        plotting.ratio_axis(ax, ratios, "oversubscription, bandwidth down : up")
-        plotting.panel_title(ax, name)
-    axes[0].set_ylim(-0.03, 1.05 * max(1.0, data["relative_cost"].max()))
-    percent_axis(axes[0].yaxis)
-    legend_below(figure, axes[0], title=title)
-    return figure
 
 
 def oversubscribed_costs(data: pd.DataFrame) -> plt.Figure:

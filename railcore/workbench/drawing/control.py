@@ -49,29 +49,16 @@ _WAYS = {
 _ALONE = ("controller", "circuit switch")
 
 
-def control_plane_figure(
-    sequence: pd.DataFrame, groups: Mapping[int, Sequence[str]] | None = None, rails: int = 1
-) -> plt.Figure:
+def control_plane_figure(sequence: pd.DataFrame, groups: Mapping[int, Sequence[str]], rails: int) -> plt.Figure:
     """(a) The parties of a control plane with the steps of one reconfiguration, (b) its messages in order.
 
-    Parameters
-    ----------
-    sequence
-        As `control_plane.reconfiguration_sequence` gives it: columns number, step, rank, sender, receiver, message,
-        start_s, end_s. Drawn are the first two ranks.
-    groups
-        Lines of the managers' tables of groups, by rank.
-    rails
-        Circuit switches, one a rail.
-
-    Returns
-    -------
-    The figure.
+    sequence: as `control_plane.reconfiguration_sequence` gives it; drawn are the first two ranks. groups: lines of the
+    managers' tables of groups, by rank. rails: circuit switches, one a rail.
     """
     ranks = list(sequence["rank"].dropna().unique()[:2])
     shown = sequence[sequence["rank"].isna() | sequence["rank"].isin(ranks)]
     figure, (left, right) = plt.subplots(1, 2, figsize=(13, 0.34 * len(shown) + 1.6), width_ratios=(1.15, 1))
-    _parties(left, shown, ranks, groups or {}, rails)
+    _parties(left, shown, ranks, groups, rails)
     _messages(right, shown, ranks)
     return figure
 
@@ -135,7 +122,7 @@ def _host(ax: plt.Axes, second: bool, name: str, groups: Sequence[str]) -> None:
         _box(ax, party, (left(x, wide), low, wide, high), "" if party == "shim manager" else party)
     x, low, wide, high = _IN_HOST["shim manager"]
     ax.text(left(x, wide) + wide / 2, low + high - 0.3, "shim manager", fontsize=9, ha="center", va="center")
-    table = "\n".join(["group: ranks, network", *groups]) if groups else "table of groups"
+    table = "\n".join(["group: ranks, network", *groups])
     ax.text(left(x, wide) + 0.1, low + high - 0.6, table, fontsize=7, va="top", linespacing=1.6, color=_INK)
     ax.text(left(1.2), 2.45, "GPU, NIC", fontsize=8, ha="center", va="center", color=_INK)
     ax.plot([left(1.2), left(1.2), left(4.7)], [2.2, 1.6, 0.95], color=_LIGHT, linewidth=2, zorder=1)

@@ -1,0 +1,248 @@
+"""Books of prices and powers: the catalog's, one's own, at other link rates; and that one book serves a whole table."""
+
+import math
+import re
+import textwrap
+from unittest.mock import MagicMock
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import pytest
+
+from railcore.documents import rail_networks
+from railcore.documents.railonly2025 import table1
+from railcore.facts import catalog, files
+from railcore.network import cost, price_books
+from railcore.network.bill import bill_total
+from railcore.network.topology import rail_only
+from railcore.workbench import outputs, plotting
+from railcore.workbench.driver import run
+
+CLUSTER = (4096, 16, 32)
+OWNED = {"years": 5, "electricity_price": 2e-8, "pue": 1.2}
+STREET = price_books.matching_books("street2025")
+TABLES_OF_A_CLUSTER = [
+    lambda *books: cost.cluster_networks(*CLUSTER, 4, *books),
+    lambda *books: cost.cluster_breakdown(*CLUSTER, 4, *books),
+    lambda *books: cost.compare_rail_networks(*CLUSTER, *books),
+    lambda *books: cost.ownership_costs(*CLUSTER, *books, **OWNED),
+]
+OURS = """name,parameter,value,low,high,unit,kind,source,as_of,note
+ours,bandwidth,{rate},,,Gbps,measured,our quote,2026,
+ours,port_price,600,,,USD,measured,our quote,2026,
+ours,transceiver_price,400,300,500,USD,assumed,our estimate,2026,
+"""
+
+
+def our_powers(rate):
+    return OURS.format(rate=rate).replace("price", "power").replace("USD", "W")
+
+
+@pytest.fixture
+def own_catalog(tmp_path, monkeypatch):
+    """Gives write(family, text): a family of a catalog of one's own, which counts from then on."""
+
+    def write(family, text):
+        folder = tmp_path / f"catalog{len(list(tmp_path.iterdir()))}"  # families are read once from each folder
+        folder.mkdir()
+        (folder / f"{family}.csv").write_text(text)
+        monkeypatch.setenv("RAILCORE_CATALOG", str(folder))
+
+    return write
+
+
+def test_a_book_of_ones_own_without_powers_and_copper(own_catalog):
+    own_catalog("prices", OURS.format(rate=400))
+    prices, powers = price_books.matching_books("ours")
+    default = price_books.price_book(price_books.DEFAULT_BOOK), price_books.power_book(price_books.DEFAULT_BOOK)
+    assert (prices.port, prices.transceiver, prices.dac) == (600, 400, default[0].dac)
+    assert powers == default[1]
+    rows = cost.ownership_costs(*CLUSTER, prices, powers, **OWNED)
+    copper = rows.set_index("host_links").price_book
+    assert set(copper["optics"]) == {"ours (400 Gbps)"}
+    assert set(copper["copper"]) == {"ours (400 Gbps), copper of street2025"}
+    assert set(rows.power_book) == {"street2025 (400 Gbps)"}
+    assert price_books.books_text(prices, powers) == "prices of ours, powers of street2025"
+    assert price_books.books_text(*default) == "prices and powers of street2025"
+
+
+def test_powers_of_another_link_rate_are_scaled_and_say_so(own_catalog):
+    own_catalog("prices", OURS.format(rate=800))
+    prices, powers = price_books.matching_books("ours")
+    default = price_books.power_book(price_books.DEFAULT_BOOK)
+    assert (powers.port, powers.transceiver) == (2 * default.port, 2 * default.transceiver)
+    assert prices.dac == 2 * price_books.price_book(price_books.DEFAULT_BOOK).dac
+    scaled = "street2025 (scaled from 400 Gbps to 800 Gbps)"
+    assert powers.label() == scaled and prices.label() == "ours" and prices.label(rate=True) == "ours (800 Gbps)"
+    assert prices.label(copper=True) == f"ours, copper of {scaled}"
+    assert powers.warnings == ("Powers of street2025 are of 400 Gbps links: they are scaled to 800 Gbps.",)
+    assert prices.warnings == ()
+    rows = rail_networks.book_rows(prices, powers)
+    assert rows["port_power"].value == powers.port and rows["port_power"].low == 20
+    assert rows["port_price"].value == prices.port and rows["port_price"].low is None
+    assert {"transceiver_price", "transceiver_power", "electricity_price", "pue"} == set(rows) - {
+        "port_price",
+        "port_power",
+    }
+
+
+def test_powers_of_the_same_name_count(own_catalog):
+    own_catalog("powers", our_powers(400))
+    assert price_books.matching_books("street2025", "ours")[1].port == 600
+    assert price_books.matching_books("street2025")[1] == price_books.power_book("street2025")
+
+
+def test_powers_without_a_link_rate_are_at_that_of_the_prices(own_catalog):
+    head, rate, *rows = our_powers(800).splitlines()
+    own_catalog("powers", "\n".join([head, *rows]))
+    assert price_books.power_book("ours").rate_Bps is None
+    prices, powers = price_books.matching_books("flops2024", "ours")
+    assert (powers.port, powers.rate_Bps, powers.label()) == (600, prices.rate_Bps, "ours")
+    assert powers.dac == 2 * price_books.power_book(price_books.DEFAULT_BOOK).dac
+    curve = table1.link_rate_costs([4096], 8, [(5e10, 64)], prices, powers)
+    assert curve.power_book.tolist() == ["ours (scaled from 800 Gbps to 400 Gbps)"]
+    own_catalog("powers", "\n".join([head, rate, *rows]))
+    assert price_books.matching_books("street2025", "ours")[1].port == 300
+
+
+def test_copper_is_scaled_as_the_rest_and_says_so(own_catalog):
+    head, ours = our_powers(800).split("\n", 1)
+    own_catalog("powers", f"{head}\nscaling,rate_exponent,0.7,,,1,measured,ours,2026,\n{ours}")
+    own, default = price_books.power_book("ours"), price_books.power_book("street2025")
+    scaled = price_books.matching_books("flops2024")[1]
+    assert own.dac == scaled.dac == pytest.approx(2**0.7 * default.dac)
+
+
+def test_all_rows_that_a_book_lacks_are_named_at_once(own_catalog):
+    head, *rows = OURS.format(rate=400).splitlines()
+    for kept in ([], [0], [1], [0, 1], [1, 2]):
+        own_catalog("prices", "\n".join([head, *(rows[i] for i in kept)]))
+        with pytest.raises(catalog.UnknownName) as refused:
+            price_books.price_book("ours")
+        for i, parameter in enumerate(("bandwidth", "port_price", "transceiver_price")):
+            assert (parameter in str(refused.value).partition("Rows to add:")[2]) == (i not in kept)
+        assert '`python -m railcore catalog template prices "ours"`' in str(refused.value)
+    with pytest.raises(catalog.UnknownName, match="book of prices 'energy' does not exist"):
+        price_books.price_book("energy")
+
+
+@pytest.mark.parametrize(("value", "remedy"), [(-1, "0 or more"), (math.nan, "a finite number of at least 0")])
+@pytest.mark.parametrize("name", ["port", "transceiver", "dac"])
+def test_bad_price_is_named(name, value, remedy):
+    with pytest.raises(ValueError, match=f"{name} is {value}: give {remedy}"):
+        price_books.PriceBook(**{"port": 1, "transceiver": 1, name: value})
+
+
+def test_a_book_without_copper_is_refused_where_it_needs_it():
+    book = price_books.PriceBook(1, 1, name="mine")
+    with pytest.raises(ValueError, match="book 'mine' has no dac"):
+        bill_total(rail_only(512, 8, 16).parts.bill(1), book)
+    rows = cost.ownership_costs(*CLUSTER, book, book, **OWNED)
+    assert list(rows.host_links) == ["optics"] * 2 and "'mine' has no dac" in rows.attrs["warnings"][0]
+
+
+@pytest.mark.parametrize("table", TABLES_OF_A_CLUSTER)
+def test_books_in_each_others_place_are_refused(table):
+    texts = price_books.PriceBook(port="600 USD", transceiver="400 USD", name="mine")
+    with pytest.raises(ValueError, match="prices is book 'street2025', which is in W: give one in USD"):
+        table(STREET[1], STREET[0])
+    with pytest.raises(ValueError, match="powers is book 'mine', which is in USD: give one in W"):
+        table(STREET[0], texts)
+    table(price_books.PriceBook(1, 1), price_books.PriceBook(2, 1))  # numbers alone do not tell
+    with pytest.raises(ValueError, match="port is '6 W': give a number in USD"):
+        price_books.PriceBook("6 W", 1, unit="USD")
+
+
+@pytest.mark.parametrize("table", TABLES_OF_A_CLUSTER)
+def test_powers_of_another_link_rate_than_the_prices_are_refused(table):
+    prices = price_books.PriceBook(900, 700, 90, name="mine", rate_Bps="800 Gbps", unit="USD")
+    with pytest.raises(ValueError, match="prices of mine are of 800 Gbps links, powers of street2025 of 400 Gbps"):
+        table(prices, STREET[1])
+    table(prices, price_books.PriceBook(20, 10, 0.1))
+    scaled = table(prices, STREET[1].at_rate("800 Gbps"))
+    assert scaled.attrs["warnings"] == ("Powers of street2025 are of 400 Gbps links: they are scaled to 800 Gbps.",)
+    assert set(scaled.price_book) == {"mine (800 Gbps)"}
+    assert all(text.startswith("street2025 (scaled from 400 Gbps to 800 Gbps)") for text in scaled.power_book)
+
+
+def test_books_for_links_of_another_rate_follow_the_catalogs_rule(own_catalog):
+    head = "name,parameter,value,low,high,unit,kind,source,as_of,note\n"
+    own_catalog("prices", f"{head}scaling,rate_exponent,0.8,,,1,measured,ours,2026,\n")
+    dear = price_books.matching_books("flops2024")
+    prices, powers = price_books.matching_books("flops2024", rate_Bps="400 Gbps")
+    for part in ("port", "transceiver"):
+        assert getattr(prices, part) == pytest.approx(getattr(dear[0], part) / 2**0.8)
+        assert getattr(powers, part) == getattr(price_books.power_book("street2025"), part)
+    assert prices == price_books.book_of_links("prices", dear[0], 5e10) == dear[0].at_rate("400 Gbps")
+    for table in TABLES_OF_A_CLUSTER[:3]:
+        full, half = (table(*books).filter(like="cost_usd").to_numpy() for books in (dear, (prices, powers)))
+        assert half == pytest.approx(full / 2**0.8)
+    rows = rail_networks.book_rows(prices, powers)
+    assert rows["port_price"].value == prices.port and rows["port_power"].value == powers.port
+
+
+def test_a_book_that_cannot_be_scaled_is_refused():
+    plain = price_books.PriceBook(2, 4, name="mine")
+    with pytest.raises(ValueError, match="book 'mine' has no rate_Bps, and links are of 400 Gbps"):
+        price_books.book_of_links("prices", plain, 5e10)
+    assert price_books.book_of_links("prices", plain) is plain
+    with pytest.raises(ValueError, match="rate_Bps is 'fast': give"):
+        STREET[0].at_rate("fast")
+    of_no_unit = price_books.PriceBook(2, 4, name="mine", rate_Bps=5e10)
+    with pytest.raises(ValueError, match=r"book 'mine' is of 400 Gbps links.*give its unit, 'USD' or 'W'"):
+        of_no_unit.at_rate(1e11)
+    for family, port in (("prices", 4), ("powers", 4)):  # its place tells
+        assert price_books.book_of_links(family, of_no_unit, 1e11).port == port
+
+
+def test_a_scaled_book_says_so():
+    book = price_books.PriceBook(2, 4, name="mine", rate_Bps=5e10, unit="USD")
+    faster = book.at_rate(1e11)
+    assert (faster.port, faster.label()) == (4, "mine (scaled from 400 Gbps to 800 Gbps)")
+    assert book.at_rate(2e11, 0.5).transceiver == 8 and book.at_rate(5e10) is book
+    assert faster.at_rate(2e11).label() == "mine (scaled from 400 Gbps to 1.6 Tbps)"
+    assert (faster.at_rate(5e10).label(), faster.at_rate(5e10).warnings) == ("mine", ())
+    flops = price_books.price_book("flops2024")
+    assert flops.label(copper=True) == "flops2024, copper of street2025 (scaled from 400 Gbps to 800 Gbps)"
+    slower = flops.at_rate(5e10)  # copper at the rate that it is listed at
+    assert slower.dac == price_books.price_book("street2025").dac
+    assert slower.label(copper=True) == "flops2024 (scaled from 800 Gbps to 400 Gbps), copper of street2025"
+
+
+def test_the_recipe_of_readme_has_one_book(tmp_path, monkeypatch, capsys):
+    """The cells of notebook 01 with a book of one's own, without its pictures and its explore cell."""
+    text = (files.ROOT / "README.md").read_text()
+    recipe = re.search(r"```\n(  name,parameter.*?)  ```", text, re.DOTALL)[1]
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "prices.csv").write_text(textwrap.dedent(recipe))
+    assert 'RAILCORE_CATALOG=mine make figures NB=01 PARAMS="-p price_book ours"' in text
+    monkeypatch.setenv("RAILCORE_CATALOG", str(tmp_path / "mine"))
+    monkeypatch.setenv("RAILCORE_OUT", str(tmp_path / "out"))
+    tables = {}
+    monkeypatch.setattr(outputs, "save", lambda item, table, *_, **__: tables.update({item: table}))
+    monkeypatch.setattr(plotting, "house_style", lambda: None)
+    cells = [cell["source"] for cell in run.load_notebook("01_network_cost")["cells"] if cell["cell_type"] == "code"]
+    names: dict = {}
+    parameters, imports, *others = cells[:-1]
+    exec(parameters, names)
+    names |= {"price_book": "ours", "gpus": 8192, "hb_domain_size": 72, "radix": 128}
+    exec(imports, names)
+    names |= {charts: MagicMock() for charts in ("bars", "curves", "heatmaps")}
+    for cell in others:
+        exec(cell, names)
+    plt.close("all")
+    books = pd.concat(table.price_book for table in tables.values() if "price_book" in table)
+    assert set(books.str.replace(r" \(.*?\)", "", regex=True)) == {"ours", "ours, copper of street2025"}
+    assert all(set(table.power_book.str[:10]) == {"street2025"} for table in tables.values() if "power_book" in table)
+    cluster = tables["extra.01_cluster"].set_index("network")
+    owned = tables["extra.01_ownership"].query("host_links == 'optics'").set_index("network")
+    fig1 = tables["railonly2025.fig1"].query("gpus == 8192 and link == '400 Gbps, radix 128'").iloc[0]
+    swept = tables["extra.01_saving_map"].query("gpus == 8192 and hb_domain_size == 64 and radix == 128").iloc[0]
+    for what in ("cost_usd", "power_w"):
+        full, rails = cluster[what][["rail-optimized", "rail-only"]]
+        assert fig1[what] == full
+        assert list(owned["purchase_usd" if what == "cost_usd" else what]) == [full, rails]
+    assert swept.cost_usd_rail_only == swept.ports_rail_only * 600 + swept.transceivers_rail_only * 400
+    printed = capsys.readouterr().out
+    assert "Warning: 8,192 GPUs do not fill HB domains of 72" in printed
+    assert "port price of ours" in printed
