@@ -154,18 +154,23 @@ def test_oversubscription_takes_parts_away_or_says_why_not(domains, hb_domain_si
         said = collapse_warning(fabric)
         assert same == (not fabric.is_oversubscribed) == bool(said)
         assert collapse_warning(full) == ""
-        for text in re.findall(r"fit: ([\d,]+) GPUs", said):  # up to there rails leave ports for a layer
-            most = int(text.replace(",", ""))
-            tiers = [int(replace(fabric, gpus=n).layout.pod_tier) for n in (most, most + hb_domain_size)]
-            assert tiers[0] < tiers[1] == fabric.layout.pod_tier and most < gpus
+        at = {"gpus": r"([\d,]+) GPUs \((\d)", "radix": r"(\d+) ports of a switch \((\d)"}
+        for name, pattern in at.items():
+            for value, tiers in re.findall(pattern, said):  # the nearest: none before it
+                there, here = int(value.replace(",", "")), getattr(fabric, name)
+                other = replace(fabric, **{name: there})
+                assert other.is_oversubscribed and other.tiers == int(tiers)
+                step = {"gpus": hb_domain_size, "radix": 2}[name] * (1 if there > here else -1)
+                between = [replace(fabric, **{name: each}) for each in range(here, there, step)]
+                assert not any(each.is_oversubscribed for each in between[:: max(1, len(between) // 20)])
 
 
 def test_a_layer_over_rails_that_need_the_ports():
     """Rails of 2,048 fill two tiers of 64 ports; at 4:1 51 of them face down, and 51 x 32 = 1,632."""
     fabric = RailFabric(16384, 8, 64, 4.0)
     said = collapse_warning(fabric)
-    assert "a rail of 2,048 GPUs does not fit into 2 tiers" in said
-    assert "Rails of at most 1,632 fit: 13,056 GPUs." in said
+    assert "a rail of 2,048 GPUs does not fit into 2 tiers" in said and "(at most 1,632)" in said
+    assert "13,056 GPUs (3 tiers), 65,544 GPUs (4 tiers), 40 ports of a switch (4 tiers), 72 ports" in said
     assert collapse_warning(RailFabric(13056, 8, 64, 4.0)) == collapse_warning(rail_optimized(16384, 8, 64)) == ""
     assert "one switch joins all GPUs" in collapse_warning(fat_tree(64, 64, tier_oversubscription=(4,)))
     assert "too small" in collapse_warning(fat_tree(65, 64, tier_oversubscription=(1.01,)))
