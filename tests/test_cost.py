@@ -184,7 +184,7 @@ def test_a_cluster_of_one_hb_domain_needs_no_network():
 @pytest.mark.parametrize(
     ("gpus", "missing", "why"),
     [
-        (16384, {"rails + layer 4:1"}, "Rails of at most 1,632 fit: 13,056 GPUs."),  # 51 x 32 GPUs
+        (16384, {"rails + layer 4:1"}, "13,056 GPUs (3 tiers), 65,544 GPUs (4 tiers)"),  # 51 x 32 GPUs
         (64, {"rails + layer 4:1", "Clos, leaves 4:1"}, "one switch joins all GPUs"),
         (72, set(), ""),
     ],
