@@ -1,1 +1,1 @@
-"""Networks: topologies and their faults, cost and power, reliability, cabling, locality, and the wide area."""
+"""Networks: fabrics, one bill of materials, prices and cost, reliability, and the wide area."""

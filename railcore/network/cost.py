@@ -51,7 +51,9 @@ def _with_book_warnings(table: pd.DataFrame, prices: PriceBook, powers: PriceBoo
 
 
 def part_totals(parts: Parts, prices: PriceBook, powers: PriceBook) -> dict[str, np.ndarray]:
-    """Of networks, an entry for each: tiers, switches, ports, links, transceivers, and `bill_totals` of NETWORK.
+    """Of networks, an entry for each: tiers, switches, ports, links, transceivers, cost_usd, power_w.
+
+    typical_power_w too, where it is known for all. NICs and hosts' other parts are not counted.
 
     Raises as `check_books`.
     """
@@ -94,7 +96,8 @@ def compare_rail_networks(
     Returns
     -------
     Columns gpus, hb_domain_size, radix; those of `part_totals` for each network (ending in _rail_optimized and
-    _rail_only); switch_ratio (rail-only over rail-optimized), cost_saving, power_saving; price_book, power_book.
+    _rail_only); switch_ratio (rail-only over rail-optimized), cost_saving, power_saving; price_book, power_book,
+    includes.
     attrs["warnings"]: a text where GPUs of a row do not fill HB domains, and where rail-only takes no less.
     """
     n, k, ports = (array.ravel() for array in np.broadcast_arrays(gpus, hb_domain_size, radix))
@@ -231,7 +234,8 @@ def cluster_breakdown(
 
     Returns
     -------
-    Columns of `bill_table`, network, price_book, power_book; without networks whose oversubscription takes nothing
+    Columns of `bill_table`, network, price_book, power_book, includes; without networks whose oversubscription
+    takes nothing
     away.
     """
     fabrics = _contenders(gpus, hb_domain_size, radix, oversubscription)

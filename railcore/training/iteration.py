@@ -103,7 +103,8 @@ def iteration_time(
 
     Returns
     -------
-    Seconds and bytes. What does not divide is computed rounded up, and has its obstacles.
+    Seconds and bytes. What does not divide is computed rounded up. Layers need not divide over stages; what is not
+    allowed is in `obstacles`.
 
     Raises
     ------
@@ -121,7 +122,8 @@ def iteration_time(
     passes_s = forward.time_s + backward.time_s + stage.copies_s
     busy = forward.busy.plus(backward.busy)
 
-    # 2. Hops to the neighbours: four sends and receives a chunk, hidden behind other chunks while the links are free.
+    # 2. Hops: two a chunk, one forward, one backward; a stage sends and receives at once. They hide behind other chunks
+    # while the links are free.
     hops = _hops(rank, layer, stage)
     hides = rank.runtime.overlap_pipeline and v > 1
     hidden = (1 - rank.lost) * min(hops.time_s, passes_s - max(busy.hb_s, busy.nic_s)) if hides else 0.0
@@ -135,11 +137,11 @@ def iteration_time(
     bubble_s = stage.others * passes_s / v + (critical_hops if p > 1 else 0.0)
 
     # 5. Exchanges once an iteration: gradients leave as chunks end their last backward pass, weights come before.
-    once_s = 0.0
+    exchanged_once_s = 0.0
     for link, one_pass in ((stage.after, backward), (stage.before, forward)):
         hiding = one_pass.time_s * steady_s / passes_s if rank.runtime.overlap_data else 0.0
         exposed = _exposed_once(link, busy, steady_s, hiding, n, v, min(p, m))
-        once_s += exposed + rank.lost * (link.time_s - exposed)
+        exchanged_once_s += exposed + rank.lost * (link.time_s - exposed)
 
     # 6. The slowest of all GPUs is waited for.
     straggler_s = stage.spread * (m * (n * layer.compute_s + logits_s) + stage.others / v * n * layer.compute_s)
@@ -148,7 +150,7 @@ def iteration_time(
         "logits_s": m * logits_s,
         "pipeline_s": m * (hops.time_s - hidden),
         "bubble_s": bubble_s,
-        "data_s": m * (forward.exchange_s + backward.exchange_s + stage.copies_s) + once_s,
+        "data_s": m * (forward.exchange_s + backward.exchange_s + stage.copies_s) + exchanged_once_s,
         "optimizer_s": stage.optimizer_s,
         "offload_s": m * (forward.offload_s + backward.offload_s) + stage.offload_s,
         "once_s": stage.once_s,

@@ -2,7 +2,7 @@
 
 Step by step: matrix products, attention, all other kernels, the traffic between tensor, context and expert ranks, and
 the host. Symbols as in `transformer`; t tensor, c context, e expert ranks, b sequences of a micro-batch, and
-u = s b / c its tokens on a rank. In a model with mixture layers it is the average layer of the slowest stage.
+u = s b / c its tokens on a rank. In a model with mixture layers it is the average layer of the fullest stage.
 """
 
 from dataclasses import dataclass, replace
@@ -98,7 +98,7 @@ class Rank:
 
     @property
     def mixtures(self) -> float:
-        """Share of mixture layers in the slowest stage: where the first layers are dense, one behind them."""
+        """Share of mixture layers in the fullest stage. Where the first layers are dense, it is a stage after them."""
         behind_dense = self.strategy.pipeline > 1 and self.model.dense_layers > 0
         return 1 / self.model.expert_layer_interval if behind_dense else self.model.mixture_share
 

@@ -152,7 +152,7 @@ class CollectiveWays:
     """How collectives run, and what they take of the compute beside them.
 
     collective_processors: of the GPU's, those that a collective keeps while products run beside it.
-    overlap_slowdown: times that products take which do not leave them to it.
+    overlap_slowdown: factor by which products beside a collective slow down where they do not leave them free.
     two_phase_collectives: beyond an HB domain they run as two phases, one after the other.
     routing, pipelined: of tokens to their experts, see `experts`.
     """

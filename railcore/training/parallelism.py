@@ -141,7 +141,7 @@ class Strategy:
 
     @checked
     def columns(self, global_batch: int) -> dict[str, int]:
-        """The strategy and its batch as `iteration_times` takes them: recompute, sharding and order by their place."""
+        """The strategy and its batch as arrays take them: recompute, sharding and order by their place."""
         places = {name: levels.index(getattr(self, name)) for name, levels in LEVELS.items()}
         counts = {name: getattr(self, name) for name in _COUNTS} | {
             name: int(getattr(self, name)) for name in _SWITCHES

@@ -62,7 +62,7 @@ def critical_sends(
     Raises
     ------
     ValueError
-        For interleaved with duplex or blocking, which have no short form: take `timetable.schedule`.
+        For interleaved with duplex or blocking, which have no short form: take `engines.steps.timetable.schedule`.
     """
     p, m, v = checked_sizes(kind, stages, microbatches, chunks, transfers)
     if transfers != "overlapped" and np.any(v > 1):
@@ -118,7 +118,7 @@ def microbatches_in_flight(p: Any, m: Any, v: Any, i: Any) -> Any:
 
     min(m, (w + 1 + r (v - 1)) / v) with w forward passes before the first backward one: p - 1 - i, with chunks
     2 (p - 1 - i) + (v - 1) p. r = m mod p: a rest of the micro-batches joins a group of p, and waits with it.
-    Arithmetic of one strategy or of arrays, as `critical_path` is.
+    Arithmetic of one strategy or of arrays, as `engines.strategies.critical_path` is.
 
     Parameters
     ----------

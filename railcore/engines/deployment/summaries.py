@@ -41,7 +41,21 @@ def refuse_overlaps(name: str, networks: Iterable[IPv4Network]) -> list[IPv4Netw
 
 
 def first_free(size: int, taken: Iterable[IPv4Network], area: IPv4Network, count: int = 1) -> int | None:
-    """First address of `count` blocks in a row, of `size` addresses each, that others leave free in an area, if any."""
+    """First address of `count` blocks in a row, of `size` addresses each, that others leave free in an area.
+
+    Parameters
+    ----------
+    size, count
+        Addresses of a block, and blocks.
+    taken
+        Networks of others.
+    area
+        Where to look.
+
+    Returns
+    -------
+    The address, or None where there is no room.
+    """
     start = int(area.network_address)
     for network in sorted(taken):
         if int(network.network_address) < start + count * size and int(network.broadcast_address) >= start:

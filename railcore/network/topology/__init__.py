@@ -1,4 +1,4 @@
-"""Fabrics: parts counted in closed form, the graph itself, and what a failed part cuts off."""
+"""Fabrics: parts counted in closed form, wiring, and the graph."""
 
 from railcore.network.topology.clos import Parts, clos_reach, ideal_clos_parts, rail_parts
 from railcore.network.topology.photonic import PhotonicRails

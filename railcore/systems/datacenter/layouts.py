@@ -1,12 +1,12 @@
 """One transformer layer, and how a model of such layers is laid out over racks.
 
-A layer asks its GPUs for parameters, memory by kind, FLOPs and bytes to send. It has the proportions of a `Transformer`
-at any depth and width, so that arrays of model sizes are one call. A layout gives the tensor-parallel degree, layers of
-a rack, replicas, and racks of a layer. The layers in a rack are one and the same layer of different replicas
+A layer asks its GPUs for parameters, memory by kind, FLOPs and bytes to send. It has the proportions of a
+`Transformer` at any depth and width, so that arrays of model sizes are one call. A layout gives the tensor-parallel
+degree, replicas in all and in a rack, and racks of a layer. A rack holds one layer of the model, for g replicas
 (flops2024, section 4): pipeline stages are whole racks, gradients are summed in the rack first.
 Symbols: L layers, which is also the pipeline-parallel degree, h hidden, s sequence length, b sequences of a
-micro-batch, r bytes of an activation element, t tensor-parallel degree, g = rack / t layers of a rack, y racks that
-hold a layer in one datacenter.
+micro-batch, r bytes of an activation element, t tensor-parallel degree, g = rack / t replicas of the layer in a rack, y
+racks that hold a layer in one datacenter.
 """
 
 from dataclasses import dataclass
@@ -188,7 +188,7 @@ class Layout:
     """A model on its racks; arrays of one shape. Where a model does not fit, `tensor` is 0 and the rest NaN.
 
     tensor: t [ranks].
-    layers_per_rack: g, layers that share a rack.
+    layers_per_rack: g, replicas of one layer that share a rack.
     racks_per_layer: that the racks of all datacenters allow.
     racks_per_layer_here: y, in each datacenter. Racks beyond y in all of them hold no replica.
     datacenters: that share the racks.

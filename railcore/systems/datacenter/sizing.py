@@ -147,7 +147,10 @@ class Sizing:
 
     @property
     def racks(self) -> Any:
-        """Whole racks: floor of the least of budget x compute share / price, power / that of a rack, GPUs / its own."""
+        """Whole racks, the most within every limit: power, GPUs, racks, and the budget.
+
+        Racks and `network` together get both shares of the budget; by the rule of thumb racks get compute_share of it.
+        """
         return np.minimum.reduce(np.broadcast_arrays(*self._most_racks.values()))
 
     @property
@@ -329,7 +332,8 @@ class Site:
 
     racks: of all datacenters.
     rack_gpus: GPUs of a rack, which is one HB domain (scale-up or NVLink domain).
-    gpu_rate: matrix products of a GPU [FLOP/s].
+    gpu_rate: that matrix products reach on a GPU [FLOP/s]. The catalog has the peak, at which compute is too short and
+        the exposed share too high: give peak x utilization.
     memory_bytes: of a GPU.
     hb_Bps, nic_Bps, wan_Bps: scale-up, scale-out and wide-area bandwidth of a GPU, one direction [bytes/s].
     host_Bps: between a GPU and its host's memory, one direction [bytes/s].

@@ -73,7 +73,7 @@ class PowerGrid:
             raise ValueError(f"lines of grid {self.name!r} end at substation {lost[0]}, which substations lack: add it")
 
     def with_plants(self, plants: pd.DataFrame) -> "PowerGrid":
-        """The same lines and loads with other plants, such as those of an EIA-860M workbook (`eia.plants`).
+        """The same lines and loads with other plants, such as an EIA-860M workbook's (`engines.siting.eia.plants`).
 
         plants: at least latitude, longitude [degrees], fuel (of the catalog's fuels) and power_w. Other required
         columns that it lacks are filled in: a site (`sub_id`) for each place, one unit of all the power, the state of

@@ -1,4 +1,4 @@
-"""Power nodes: plants grouped within a radius, every plant in one, the lines between them, and how many are left.
+"""Power nodes: plants grouped within a radius. Every plant is in exactly one node.
 
 flops2024, section 2, groups power sources within a radius without saying how. Two ways are here, both measured on the
 embedded grid. "densest first" is the default: the site whose circle gathers most power becomes a centre and takes its

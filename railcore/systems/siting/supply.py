@@ -25,13 +25,13 @@ class Supply:
     """Powers of groups of plants [W], arrays with one entry for each group. Coal counts in coal_w and coal_share only.
 
     installed_w: of all other plants.
-    firm_w: of those that run at call.
+    firm_w: of those that are dispatchable: they run at call.
     idle_w: of the firm ones, what an average hour leaves.
     idle_fuelled_w: of idle_w, what fuel can be bought for: neither water nor heat of the earth.
     largest_unit_w, largest_site_w: largest producer, by generator and by site.
     coal_w: installed coal.
     coal_share: of coal, in capacity or energy.
-    load_w: of the base case, inside.
+    load_w: of others inside the group, in the one hour that the grid models.
     interconnect_w: lines that cross the group's border.
     """
 
@@ -61,7 +61,10 @@ def counted_plants(grid: PowerGrid, oil: bool = True) -> np.ndarray:
 
 
 def plant_idle_fuelled_w(grid: PowerGrid, oil: bool = True) -> np.ndarray:
-    """What each counted plant leaves idle in an average hour and can buy fuel for [W]: f e p (1 - c), see `supply`."""
+    """What each counted plant leaves idle in an average hour and can buy fuel for [W]: f e p (1 - c).
+
+    Symbols as in `supply_of_groups`.
+    """
     idle = grid.power_w * grid.fuel("firm") * (1 - grid.fuel("capacity_factor"))
     return idle * grid.fuel("fuelled") * counted_plants(grid, oil)
 
@@ -77,7 +80,7 @@ def supply_of_groups(
     """Powers of groups of plants.
 
     installed = sum p; firm = sum f p; idle = sum f p (1 - c), fuelled times e as well; over plants p with f 1 for
-    fuels that run at call, e 1 for fuels that can be bought and capacity factor c. coal share = coal / all, of p or of
+    dispatchable fuels, e 1 for fuels that can be bought and capacity factor c. coal share = coal / all, of p or of
     c p.
 
     Parameters
@@ -146,7 +149,7 @@ RESERVES = {"unit": "largest_unit_w", "site": "largest_site_w", "none": ""}  # w
 class Rule:
     """A requirement: formula, what it counts, what it ignores, and the power that it lets a datacenter have [W].
 
-    Symbols: p installed power of the plants that are not coal, f 1 for fuels that run at call, e 1 for fuels that can
+    Symbols: p installed power of the plants that are not coal, f 1 for dispatchable fuels, e 1 for fuels that can
     be bought, c capacity factor, u largest unit, l load of others nearby.
     """
 
