@@ -55,12 +55,16 @@ def _undominated(plants: csr_array) -> np.ndarray:
 
 def _taken_in_turn(plants: csr_array) -> int:
     """Rows taken by rising number of plants, each that shares no plant with one taken before."""
-    held, count = np.zeros(plants.shape[1], bool), 0
-    for row in np.argsort(np.diff(plants.indptr), kind="stable").tolist():
-        mine = plants.indices[plants.indptr[row] : plants.indptr[row + 1]]
-        if not held[mine].any():
-            held[mine] = True
-            count += 1
+    order, holders = np.argsort(np.diff(plants.indptr), kind="stable"), plants.T.tocsr()
+    position = np.argsort(order)[holders.indices]  # of each plant's rows in that order
+    free, count = np.ones(len(order), bool), 0
+    while free.any():
+        first = free.argmax()
+        count += 1
+        free[first] = False
+        mine = plants.indices[plants.indptr[order[first]] : plants.indptr[order[first] + 1]]
+        for start, end in zip(holders.indptr[mine].tolist(), holders.indptr[mine + 1].tolist(), strict=True):
+            free[position[start:end]] = False
     return count
 
 
