@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from railcore.facts.globe import unit_vectors
-from railcore.systems.siting.geometry import within_radius
+from railcore.systems.siting.geometry import within_radii
 from railcore.systems.siting.grid import PowerGrid, state_of, state_outlines
 from railcore.systems.siting.supply import Supply, counted_plants, supply_of_groups
 
@@ -139,10 +139,10 @@ def candidates_by_radius(
             raise ValueError(f"radius_m is {radius!r}: give 5000 to 150000 m (5 to 150 km)")
     at = candidate_centres(grid, step_deg) if at is None else at
     here = unit_vectors(at[0], at[1])
-    tables = [unit_vectors(each["latitude"], each["longitude"]) for each in (grid.plants, grid.loads, grid.substations)]
+    tables = (grid.plants, grid.loads, grid.substations)
+    circles = (within_radii(here, unit_vectors(each["latitude"], each["longitude"]), radii) for each in tables)
     found = []
-    for radius in radii:
-        plants, loads, substations = (within_radius(here, there, radius) for there in tables)
+    for radius, plants, loads, substations in zip(radii, *circles, strict=True):
         for counts_oil in kinds:
             offer = supply_of_groups(grid, plants, loads, substations, counts_oil, coal_basis)
             each = Candidates(grid, radius, counts_oil, *at, plants, offer)

@@ -1,9 +1,9 @@
 """Which points of the Earth lie within a radius of others, and which inside an outline."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import coo_array, csr_array
 from scipy.spatial import cKDTree
 
 from railcore.facts import checks
@@ -15,11 +15,22 @@ def within_radius(a: np.ndarray, b: np.ndarray, radius_m: float) -> csr_array:
 
     Raises ValueError for a radius that is not above 0.
     """
-    chord = chord_length(float(checks.positive("radius_m", radius_m, "metres")))
-    pairs = cKDTree(a).sparse_distance_matrix(cKDTree(b), chord, output_type="ndarray")
-    near = csr_array((np.ones(len(pairs)), (pairs["i"], pairs["j"])), shape=(len(a), len(b)))
-    near.sort_indices()  # so that sums over a row add up in the same order
-    return near
+    return within_radii(a, b, [radius_m])[0]
+
+
+def within_radii(a: np.ndarray, b: np.ndarray, radii_m: Iterable[float]) -> list[csr_array]:
+    """`within_radius` of each radius: the pairs of the largest radius are found once, the others are among them."""
+    chords = [chord_length(float(checks.positive("radius_m", radius, "metres"))) for radius in radii_m]
+    pairs = cKDTree(a).sparse_distance_matrix(cKDTree(b), max(chords), output_type="ndarray")
+    ends = (pairs["i"].astype(np.int32), pairs["j"].astype(np.int32))
+    near, found = coo_array((pairs["v"], ends), shape=(len(a), len(b))), []
+    near.has_canonical_format = True  # each pair is there once
+    near = near.tocsc().tocsr()  # sorts the columns of each row
+    for limit in chords:
+        inside = near.data <= limit
+        start = np.concatenate([[0], np.cumsum(inside, dtype=near.indptr.dtype)])[near.indptr]
+        found.append(csr_array((np.ones(start[-1]), near.indices[inside], start), shape=near.shape))
+    return found
 
 
 def inside_rings(points: np.ndarray, rings: Sequence[np.ndarray]) -> np.ndarray:
@@ -27,9 +38,15 @@ def inside_rings(points: np.ndarray, rings: Sequence[np.ndarray]) -> np.ndarray:
 
     A ray from a point inside crosses edges an odd number of times. A point on an edge is inside of at most one side.
     """
-    x, y = points.T[:, :, None]  # each against all edges, from (x0, y0) to (x1, y1)
-    (x0, y0), (x1, y1) = (np.concatenate([ring[ends] for ring in rings]).T for ends in (slice(-1), slice(1, None)))
-    level = (np.minimum(y0, y1) < y) & (y <= np.maximum(y0, y1))
+    start, end = (np.concatenate([ring[part] for ring in rings]) for part in (slice(-1), slice(1, None)))
+    rising = np.argsort(points[:, 1], kind="stable")
+    low, high = (
+        np.searchsorted(points[rising, 1], edge(start[:, 1], end[:, 1]), "right") for edge in (np.minimum, np.maximum)
+    )
+    count = high - low  # of the points level with each edge
+    edge = np.repeat(np.arange(len(count)), count)
+    point = rising[np.arange(len(edge)) + np.repeat(low - np.cumsum(count) + count, count)]
+    (x, y), (x0, y0), (x1, y1) = points[point].T, start[edge].T, end[edge].T
     left = (y - y0) * (x1 - x0) >= (x - x0) * (y1 - y0)  # of an edge that rises; an edge that falls has it on its right
-    crossed = level & (left == (y1 > y0))
-    return crossed.sum(axis=1) % 2 == 1
+    crossed = left == (y1 > y0)
+    return np.bincount(point[crossed], minlength=len(points)) % 2 == 1
