@@ -235,8 +235,7 @@ def cluster_breakdown(
     Returns
     -------
     Columns of `bill_table`, network, price_book, power_book, includes; without networks whose oversubscription
-    takes nothing
-    away.
+    takes nothing away.
     """
     fabrics = _contenders(gpus, hb_domain_size, radix, oversubscription)
     bills = {name: fabric.parts.bill() for name, fabric in fabrics.items() if not collapse_warning(fabric)}

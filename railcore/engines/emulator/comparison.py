@@ -235,13 +235,13 @@ def strategy_traffic(
 def emulated_idle_shares(stages: Iterable[int], microbatches: Iterable[int]) -> pd.DataFrame:
     """Idle share of the forward pass of pipelines of one layer a stage, transfers free, from emulated runs.
 
-    Columns stages, microbatches, idle_share, closed_form ((p - 1) / (m + p - 1)), a row for each pair.
+    Columns stages, microbatches, idle_share, a row for each pair.
     """
     rows = []
     for p, m in product(stages, microbatches):
         run = emulated_run(FeedForward([1] * (p + 1)), Strategy(pipeline=p), m, 1, learning_rate=None)
-        rows.append((p, m, rank_timeline(run.ranks).idle_share, (p - 1) / (m + p - 1)))
-    return pd.DataFrame(rows, columns=["stages", "microbatches", "idle_share", "closed_form"])
+        rows.append((p, m, rank_timeline(run.ranks).idle_share))
+    return pd.DataFrame(rows, columns=["stages", "microbatches", "idle_share"])
 
 
 def gradient_scopes(run: EmulatedRun) -> dict[str, float]:

@@ -13,7 +13,6 @@ from collections.abc import Iterable
 import networkx as nx
 import pandas as pd
 
-from railcore.facts.checks import one_of
 from railcore.facts.units import convert
 from railcore.network.topology.wiring import WireList, rails_of_pods, wire_list
 
@@ -91,7 +90,7 @@ def rail_bisection_bandwidth(graph: nx.Graph, rail: int = 1) -> float:
     return bisection_bandwidth(graph, *halves)
 
 
-def route(graph: nx.Graph, source: str, target: str, forward: bool = True, side: str = "source") -> list[str]:
+def route(graph: nx.Graph, source: str, target: str, forward: bool = True) -> list[str]:
     """Shortest path between two GPUs.
 
     Parameters
@@ -99,9 +98,8 @@ def route(graph: nx.Graph, source: str, target: str, forward: bool = True, side:
     graph, source, target
         Fabric, and the names of two GPUs in it.
     forward
-        Whether HB domains may carry it to another rail, as NCCL's PXN does; else the scale-out network alone does.
-    side
-        Whose HB domain carries it where either can: that of the "source", as PXN does, or of the "destination".
+        Whether HB domains may carry it to another rail, that of the source where either can, as NCCL's PXN does; else
+        the scale-out network alone does.
 
     Returns
     -------
@@ -110,13 +108,12 @@ def route(graph: nx.Graph, source: str, target: str, forward: bool = True, side:
     Raises
     ------
     ValueError
-        The graph lacks a GPU, they are cut off from each other, or `side` is another.
+        The graph lacks a GPU, or they are cut off from each other.
     """
-    one_of("side", side, ("source", "destination"))
     for end in (source, target):
         if end not in graph:
             raise ValueError(f"no route from {source} to {target}: the graph has no {end}")
-    home = graph.nodes[source if side == "source" else target]["domain"]
+    home = graph.nodes[source]["domain"]
 
     def weight(a: str, b: str, at: dict) -> float | None:
         if at["kind"] != "hb":
