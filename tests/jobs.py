@@ -20,6 +20,7 @@ FREE_LINKS = {
     "nic_Bps": UNLIMITED_BANDWIDTH,
     "hb_latency_s": 0.0,
     "nic_latency_s": 0.0,
+    "call_latency_s": 0.0,
 }
 SENT = TrafficOptions(WEIGHT_BYTES, WEIGHT_BYTES, GRADIENT_BYTES, scatter_gather=True)  # what a step's graph sends
 A100_NODE = catalog_machine("DGX A100", hb_domain_size=4, nic_Bps="200 Gbps")

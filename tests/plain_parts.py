@@ -68,17 +68,26 @@ def rates(gpu):
 def plain_gather(gpu, size, runs, calls=1):
     """Time, HB busy, NIC busy of an AllGather of so many bytes."""
     x, y = plain_spread(gpu, runs)
-    n, (hb, nic) = x * y, rates(gpu)
-    steps = calls * (
-        math.ceil(math.log2(x)) * gpu.links.hb_latency_s + math.ceil(math.log2(y)) * gpu.links.nic_latency_s
-    )
-    if gpu.collectives.two_phase_collectives:
+    n, (hb, nic), links = x * y, rates(gpu), gpu.links
+    two = gpu.collectives.two_phase_collectives
+    near, far = x - 1 if two else n - y, math.ceil(math.log2(y)) if x == 1 else y - 1
+
+    def start(call, hb_step, nic_step):
+        return calls * (
+            call * links.call_latency_s + near * hb_step * links.hb_latency_s + far * nic_step * links.nic_latency_s
+        )
+
+    steps = start(1, 1, 1) if n > 1 else 0.0
+    if y == 1:
+        steps = min(steps, calls * links.multicast_latency_s)
+    if two:
         first, then = (y - 1) / n * size / nic, (x - 1) / x * size / hb
         return first + then + steps, then, first
-    if y == 1:
-        return (n - 1) / n * size / hb + steps, (n - 1) / n * size / hb, 0.0
     sent = (n - 1) / n * size
-    return sent / min(hb, x * nic) + steps, sent * (x - 1) / x / hb, sent / x / nic
+    rings = sent / (hb if y == 1 else min(hb, x * nic))
+    other = start(10 / 8.4, 1.9 / 3.4, 4 / 14) if n > 1 else 0.0  # LL128
+    time = min(rings + steps, rings / 0.92 + other)
+    return (time, sent / hb, 0.0) if y == 1 else (time, sent * (x - 1) / x / hb, sent / x / nic)
 
 
 def plain_exchange(gpu, size, runs):

@@ -312,6 +312,7 @@ def free(gpu):
         nic_Bps=machine.UNLIMITED_BANDWIDTH,
         hb_latency_s=0.0,
         nic_latency_s=0.0,
+        call_latency_s=0.0,
     )
 
 
@@ -558,7 +559,7 @@ def exchanged(gpu, size, ranks, stride=1):
 
 @given(BYTES, RANKS, st.sampled_from(list(MACHINES)))
 def test_a_group_in_one_domain_and_a_group_without_one_have_the_rings_time(size, n, name):
-    gpu = MACHINES[name].changed(hb_latency_s=0.0, nic_latency_s=0.0)
+    gpu = MACHINES[name].changed(hb_latency_s=0.0, nic_latency_s=0.0, call_latency_s=0.0)
     hb, nic = gpu.hb_Bps * gpu.links.hb_fraction, gpu.nic_Bps * gpu.links.nic_fraction
     for stride in (1, 3):
         whole, alone = gpu.changed(hb_domain_size=n * stride), gpu.changed(hb_domain_size=stride)
@@ -625,7 +626,15 @@ def test_links_carry_the_bytes_of_the_counted_step(sequence_parallel, recompute,
     table = transfers.transfer_table(model, strategy, 64, options)
     table = table[~table["stages"].str.startswith("all but") | (table["kind"] != "tensor")]  # gathers of the hops
     sent = table.groupby("kind")["sent_bytes"].sum()
-    even = {"hb_Bps": B, "nic_Bps": B, "hb_fraction": 1, "nic_fraction": 1, "hb_latency_s": 0, "nic_latency_s": 0}
+    even = {
+        "hb_Bps": B,
+        "nic_Bps": B,
+        "hb_fraction": 1,
+        "nic_fraction": 1,
+        "hb_latency_s": 0,
+        "nic_latency_s": 0,
+        "call_latency_s": 0,
+    }
     found = iteration_times(model, A100.changed(hb_domain_size=1, **even), strategy.columns(64))
     links = {name.removesuffix("_link_s"): float(time) for name, time in found.links.items()}
     tensor = "sequence" if sequence_parallel else "tensor"

@@ -13,6 +13,7 @@ import pytest
 from railcore.engines.strategies.iteration import iteration_times
 from railcore.engines.strategies.layer_time import LAYER_COLUMNS, layer_costs, layer_passes
 from railcore.facts import catalog
+from railcore.training.link_times import exposed_time
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.rank_order import ORDERS, PLACEMENTS
@@ -137,8 +138,13 @@ def test_an_eager_layer_takes_at_least_as_long_as_its_operators_take_to_start():
 def test_gradients_on_their_way_and_in_memory_have_their_own_bytes():
     plan = Strategy(data=64)
     wide, narrow = (found(GPT, plan, runtime=replace(MODERN, gradient_bytes=size)) for size in (4, 2))
-    start = found(replace(GPT), plan, H100.changed(hb_latency_s=0, nic_latency_s=0), replace(MODERN, gradient_bytes=2))
-    exact = found(GPT, plan, H100.changed(hb_latency_s=0, nic_latency_s=0))
+    start = found(
+        replace(GPT),
+        plan,
+        H100.changed(hb_latency_s=0, nic_latency_s=0, call_latency_s=0),
+        replace(MODERN, gradient_bytes=2),
+    )
+    exact = found(GPT, plan, H100.changed(hb_latency_s=0, nic_latency_s=0, call_latency_s=0))
     assert exact.links["data_link_s"] == pytest.approx(2 * start.links["data_link_s"], rel=1e-12)
     assert narrow.memory["gradients_bytes"] == wide.memory["gradients_bytes"] == 4 * GPT.total_parameters
     small = found(GPT, plan, runtime=replace(MODERN, accumulation_bytes=2))
@@ -158,7 +164,7 @@ def test_sharded_gradients_are_a_share_with_a_sharded_optimizer_alone():
 
 
 def test_weights_in_fp8_are_half_of_what_is_gathered():
-    still = {"hb_latency_s": 0.0, "nic_latency_s": 0.0}
+    still = {"hb_latency_s": 0.0, "nic_latency_s": 0.0, "call_latency_s": 0.0}
     plan, runtime = Strategy(data=64, sharding="weights"), replace(MODERN, fp8_weights=True)
     plain, narrow = (found(GPT, plan, FP8.changed(**still), each) for each in (MODERN, runtime))
     # forward and backward 2 bytes each and a gradient of 4: 8, of which the weights' 4 become 2
@@ -253,7 +259,7 @@ def test_exchanges_behind_another_micro_batch_leave_the_machines_share():
 
 
 def test_tokens_on_their_way_in_fp8_save_a_quarter_of_a_forward_exchange():
-    still = H100.changed(hb_latency_s=0.0, nic_latency_s=0.0)
+    still = H100.changed(hb_latency_s=0.0, nic_latency_s=0.0, call_latency_s=0.0)
     plan = Strategy(data=16, expert=16)
     wide, narrow = (found(MIXTURE, plan, still, replace(MODERN, dispatch_bytes=size)) for size in (2, 1))
     assert (narrow.links["expert_link_s"] / wide.links["expert_link_s"]).item() == pytest.approx(7 / 8, rel=1e-12)
@@ -365,8 +371,9 @@ def test_the_slowest_of_more_ranks_is_slower_and_one_rank_waits_for_nobody():
 def test_what_is_done_once_grows_with_the_steps_over_all_ranks():
     box = H100.changed(iteration_host_s=0.01)
     alone, many = (parts(GPT, Strategy(data=d), box, batch=1024)["once_s"] for d in (1, 1024))
+    one = H100.links.call_latency_s + 2 * 7 * (H100.links.hb_latency_s + H100.links.nic_latency_s)  # by a tree
     assert alone == pytest.approx(0.01)
-    assert many - alone == pytest.approx(2 * 2 * (3 * H100.links.hb_latency_s + 7 * H100.links.nic_latency_s), rel=1e-9)
+    assert many - alone == pytest.approx(2 * one)
 
 
 def test_uneven_stages_take_the_time_and_memory_of_the_fullest_one():
@@ -422,3 +429,27 @@ def test_what_does_not_exist_is_named_with_what_does():
 def test_a_runtime_names_what_is_out_of_range(changes, named):
     with pytest.raises(ValueError, match=named):
         Runtime(**changes)
+
+
+def test_rings_take_longer_the_more_ranks_they_pass_and_trees_hardly_do():
+    gather, reduce = H100.gather_links, H100.all_reduce_links
+    times = [float(gather(1e6, 8, y).time_s) for y in (1, 2, 16, 128, 1024)]
+    step = 8 * 4.0 / 14 * H100.links.nic_latency_s + 7 * 8 * 1.9 / 3.4 * H100.links.hb_latency_s
+    assert times == sorted(times) and times[4] - times[3] > 100 * step
+    assert float(reduce(1e6, 8, 1024).time_s) < times[4] / 10
+    assert float(reduce(1e10, 8, 4).time_s) == pytest.approx(2 * float(gather(1e10, 8, 4).time_s))
+    assert float(gather(0, 1, 1).time_s) == 0 and float(reduce(0, 1, 1).time_s) == 0
+    rail = [float(gather(0, 1, y).time_s) for y in (512, 1024)]  # one rank a domain: steps grow with the logarithm
+    assert rail[1] - rail[0] == pytest.approx(4.0 / 14 * H100.links.nic_latency_s)
+    assert float(gather(0, 256, 1).time_s) == pytest.approx(H100.links.multicast_latency_s)
+
+
+def test_an_exchange_that_is_longer_than_compute_does_not_pay_for_what_it_slows():
+    lost = 0.2
+    assert exposed_time(0.0, 1.0, lost) == 0
+    assert exposed_time(0.5, 1.0, lost) == pytest.approx(lost * 0.5)
+    assert exposed_time(10.0, 1.0, lost) == 9.0
+    assert exposed_time(2.0, 0.0, lost) == 2.0
+    assert exposed_time(0.5, 1.0, lost, 0.1) == pytest.approx(0.05 + lost * 0.45)
+    edge = 1 / (1 - lost)  # both answers meet where the slowed compute ends with the exchange
+    assert exposed_time(edge, 1.0, lost) == pytest.approx(edge - 1)

@@ -204,7 +204,7 @@ def test_of_many_strategies_the_right_ones_are_kept(name, links, monkeypatch):
     """Also the last places, where memory decides between equal times, and the best of each design."""
     gpu = machine.catalog_machine("DGX A100")
     if links == "free":
-        gpu = gpu.changed(hb_Bps=1e30, nic_Bps=1e30, hb_latency_s=0.0, nic_latency_s=0.0)
+        gpu = gpu.changed(hb_Bps=1e30, nic_Bps=1e30, hb_latency_s=0.0, nic_latency_s=0.0, call_latency_s=0.0)
     (columns,) = strategy_blocks(name, 256, 384)
     paths = []
     monkeypatch.setattr(iteration, "critical_path", lambda *values: paths.append(critical_path(*values)) or paths[-1])
@@ -289,7 +289,7 @@ def test_placements_that_put_all_ranks_in_the_same_places_are_the_same():
 
 def test_of_equal_strategies_the_first_by_key_stays():
     """On links that cost nothing many strategies take the same time and memory."""
-    free = small(0).changed(hb_Bps=1e30, nic_Bps=1e30, hb_latency_s=0.0, nic_latency_s=0.0)
+    free = small(0).changed(hb_Bps=1e30, nic_Bps=1e30, hb_latency_s=0.0, nic_latency_s=0.0, call_latency_s=0.0)
     found = found_in(0, free, top=1000)
     columns, all_ = evaluated(0, free)
     time = all_.total_s / columns["global_batch"]

@@ -23,7 +23,7 @@ _MACHINE_TERMS: Mapping[str, Mapping[str, Any]] = {
     "the slowest GPU": {"rank_spread": 0.0},
     "compute lost to collectives beside it": {"collective_processors": 0},
     "host between iterations": {"iteration_host_s": 0.0},
-    "HB links": {"hb_Bps": UNLIMITED_BANDWIDTH, "hb_latency_s": 0.0},
+    "HB links": {"hb_Bps": UNLIMITED_BANDWIDTH, "hb_latency_s": 0.0, "multicast_latency_s": 0.0},
     "NICs": {"nic_Bps": UNLIMITED_BANDWIDTH, "nic_latency_s": 0.0},
 }
 _BREAKDOWN_TERMS = {

@@ -25,7 +25,7 @@ from railcore.facts.arguments import checked
 from railcore.facts.checks import whole
 from railcore.facts.units import show
 from railcore.training.layer import LayerTime, Rank, layer_time
-from railcore.training.link_times import LinkTimes
+from railcore.training.link_times import LinkTimes, exposed_time
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy, as_strategy, indivisible
 from railcore.training.pipeline_schedule import LAYERS_IN_MEMORY, microbatches_in_flight
@@ -126,7 +126,8 @@ def iteration_time(
     # while the links are free.
     hops = _hops(rank, layer, stage)
     hides = rank.runtime.overlap_pipeline and v > 1
-    hidden = (1 - rank.lost) * min(hops.time_s, passes_s - max(busy.hb_s, busy.nic_s)) if hides else 0.0
+    free_s = passes_s - max(busy.hb_s, busy.nic_s)
+    hidden = hops.time_s - float(exposed_time(hops.time_s, free_s, rank.lost)) if hides else 0.0
     steady_s, busy = passes_s + hops.time_s - hidden, busy.plus(hops)
 
     # 3. Logits and loss on the last stage, beyond the layer whose place they may take.
@@ -140,8 +141,7 @@ def iteration_time(
     exchanged_once_s = 0.0
     for link, one_pass in ((stage.after, backward), (stage.before, forward)):
         hiding = one_pass.time_s * steady_s / passes_s if rank.runtime.overlap_data else 0.0
-        exposed = _exposed_once(link, busy, steady_s, hiding, n, v, min(p, m))
-        exchanged_once_s += exposed + rank.lost * (link.time_s - exposed)
+        exchanged_once_s += _exposed_once(link, busy, steady_s, hiding, n, v, min(p, m), rank.lost)
 
     # 6. The slowest of all GPUs is waited for.
     straggler_s = stage.spread * (m * (n * layer.compute_s + logits_s) + stage.others / v * n * layer.compute_s)
@@ -213,7 +213,7 @@ def _stage_pass(
     """n layers one after the other, with an exchange a layer that hides behind all but one of them.
 
     The window is W = (n - 1) layers. Exposed is the largest of: what is longer than W; what one link has beyond what
-    other kinds leave it of W; one layer's part, which nothing hides.
+    other kinds leave it of W; one layer's part, which nothing hides, and what compute loses beside the rest.
 
     Parameters
     ----------
@@ -236,9 +236,8 @@ def _stage_pass(
         exchange.time_s - window * work,
         exchange.hb_s - window * (work - busy.hb_s),
         exchange.nic_s - window * (work - busy.nic_s),
-        exchange.time_s / n,
+        exchange.time_s * (1 / n + rank.lost * (1 - 1 / n)),
     )
-    exposed += rank.lost * (exchange.time_s - exposed)
     time_s = max(work + exposed, offloaded_bytes / rank.machine.host.host_Bps)
     return _StagePass(time_s, exposed, time_s - work - exposed, busy.plus(exchange))
 
@@ -256,12 +255,15 @@ def _hops(rank: Rank, layer: LayerTime, stage: Stage) -> LinkTimes:
     return hop.times(2 * rank.strategy.interleave)
 
 
-def _exposed_once(link: LinkTimes, busy: LinkTimes, steady_s: float, pass_s: float, n: int, v: int, last: int) -> float:
+def _exposed_once(
+    link: LinkTimes, busy: LinkTimes, steady_s: float, pass_s: float, n: int, v: int, last: int, lost: float
+) -> float:
     """What is exposed of an exchange that comes once an iteration.
 
     It goes on at the rate r that the fuller of its links has left, 1 - busy / time. A chunk's gradients leave after its
     last micro-batch, while `last` micro-batches of each chunk that remains run backward: behind r t_b (1 + (v - 1)
-    last) / v in all, and the last chunk's own share behind r t_b / v. One layer's part is never hidden.
+    last) / v in all, and the last chunk's own share behind r t_b / v. One layer's part is never hidden, and beside the
+    rest compute loses its share of a second.
 
     Parameters
     ----------
@@ -273,6 +275,8 @@ def _exposed_once(link: LinkTimes, busy: LinkTimes, steady_s: float, pass_s: flo
         t_b, of the pass behind which it hides; 0 where nothing is hidden.
     n, v, last
         Layers, chunks, and micro-batches that remain.
+    lost
+        Share of a second of compute that a collective beside it takes.
 
     Returns
     -------
@@ -280,7 +284,8 @@ def _exposed_once(link: LinkTimes, busy: LinkTimes, steady_s: float, pass_s: flo
     """
     shares = [1 - used / steady_s for used, own in ((busy.hb_s, link.hb_s), (busy.nic_s, link.nic_s)) if own]
     behind = min([1.0, *shares]) * pass_s
-    return max((link.time_s - behind) / v, link.time_s - behind * (1 + (v - 1) * last) / v, link.time_s / n)
+    least = link.time_s * (1 / n + lost * (1 - 1 / n))
+    return max((link.time_s - behind) / v, link.time_s - behind * (1 + (v - 1) * last) / v, least)
 
 
 def _memory_by_stage(

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from railcore.training.expert_dispatch import capacity_copies, dispatch_bytes, host_bound_time, host_operators
-from railcore.training.link_times import NO_LINK, LinkTimes
+from railcore.training.link_times import NO_LINK, LinkTimes, exposed_time
 from railcore.training.machine import Machine
 from railcore.training.parallelism import Strategy
 from railcore.training.products import ELEMENT_BYTES, product_passes
@@ -293,16 +293,15 @@ def tensor_traffic(rank: Rank, forward_products: float, input_products: float, w
     if runtime.overlap_tensor_forward:
         behind = forward_products, input_products + weight_products
         exposed = [
-            max(link.time_s - (t - 1) / t * window, link.time_s / t)
+            exposed_time(link.time_s, (t - 1) / t * window, rank.lost, 1 / t)
             for link, window in zip((forward, backward), behind, strict=True)
         ]
     else:
-        hidden = min(forward.time_s, weight_products) if runtime.overlap_tensor else 0.0
-        exposed = [forward.time_s, backward.time_s - hidden]
-    dense = _with_lost_compute(rank, exposed, forward, backward)
+        beside = exposed_time(forward.time_s, weight_products, rank.lost) if runtime.overlap_tensor else forward.time_s
+        exposed = [forward.time_s, backward.time_s - forward.time_s + beside]
     sliced = rank.model.experts and not rank.strategy.whole_experts
     routed = gather.times(2 * rank.mixtures * rank.copies if sliced else 0.0)
-    both = Passes(dense.forward + routed.time_s, dense.backward + routed.time_s)
+    both = Passes(*(float(time + routed.time_s) for time in exposed))
     return LayerTraffic(both, forward.plus(routed), backward.plus(routed))
 
 
@@ -312,8 +311,10 @@ def context_traffic(rank: Rank, scores: Passes) -> LayerTraffic:
     elements = model.sequence_length * strategy.micro_batch * model.key_value_elements(strategy.tensor)
     ring = rank.gather(ELEMENT_BYTES * elements, "context")
     forward, backward = ring, ring.times(2)
-    exposed = [max(forward.time_s - scores.forward, 0.0), max(backward.time_s - scores.backward, 0.0)]
-    return LayerTraffic(_with_lost_compute(rank, exposed, forward, backward), forward, backward)
+    exposed = [
+        exposed_time(link.time_s, window, rank.lost) for link, window in zip((forward, backward), scores, strict=True)
+    ]
+    return LayerTraffic(Passes(*map(float, exposed)), forward, backward)
 
 
 def expert_traffic(rank: Rank, compute: Passes) -> LayerTraffic:
@@ -329,10 +330,10 @@ def expert_traffic(rank: Rank, compute: Passes) -> LayerTraffic:
         return LayerTraffic(Passes(forward.time_s, backward.time_s), forward, backward)
     least = 1 - rank.machine.host.exchange_hidden_share
     exposed = [
-        max(link.time_s - window, least * link.time_s)
+        exposed_time(link.time_s, window, rank.lost, least)
         for link, window in zip((forward, backward), compute, strict=True)
     ]
-    return LayerTraffic(_with_lost_compute(rank, exposed, forward, backward), forward, backward)
+    return LayerTraffic(Passes(*map(float, exposed)), forward, backward)
 
 
 def host_waits(rank: Rank, gpu: Passes) -> Passes:
@@ -384,12 +385,6 @@ def kept_bytes(rank: Rank, recompute: str) -> float:
     if strategy.keep_gathered and strategy.sequence_parallel and recompute != "full":
         kept += rank.operators * ELEMENT_BYTES * rank.tokens * model.hidden * (1 - 1 / strategy.tensor)
     return kept
-
-
-def _with_lost_compute(rank: Rank, exposed: list[float], forward: LinkTimes, backward: LinkTimes) -> Passes:
-    """Exposed times, and what the compute beside the hidden part loses to it."""
-    both = [time + rank.lost * (link.time_s - time) for time, link in zip(exposed, (forward, backward), strict=True)]
-    return Passes(float(both[0]), float(both[1]))
 
 
 def _dispatch(rank: Rank, element_bytes: int) -> LinkTimes:

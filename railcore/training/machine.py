@@ -13,7 +13,7 @@ from railcore.facts.arguments import Quantity, checked
 from railcore.network.topology.clos import checked_oversubscription
 from railcore.network.topology.rails import RailFabric
 from railcore.training.experts import ROUTINGS, expert_all_to_all_time
-from railcore.training.link_times import LinkTimes, gather_links
+from railcore.training.link_times import Latencies, LinkTimes, all_reduce_links, gather_links
 
 PRECISIONS = ("bf16", "fp8")
 ATTENTION_KERNELS = ("flash1", "flash2", "flash3", "cudnn")
@@ -89,6 +89,8 @@ class GpuLinks:
     hb_Bps, nic_Bps: bandwidth of the HB interconnect and of the NIC [bytes/s].
     hb_fraction, nic_fraction: share of it that collectives reach.
     hb_latency_s, nic_latency_s: of one step [s].
+    call_latency_s, multicast_latency_s: of a collective's start, and of one within an HB domain whose switches
+        multicast and reduce (NVLink SHARP) [s].
     oversubscription: of the any-to-any layer over the rails, which only "direct" routing uses; math.inf is rail-only.
     """
 
@@ -99,6 +101,8 @@ class GpuLinks:
     nic_Bps: Quantity
     nic_fraction: float
     nic_latency_s: Quantity
+    call_latency_s: Quantity = 0.0
+    multicast_latency_s: Quantity = math.inf
     oversubscription: float = math.inf
 
     def __post_init__(self) -> None:
@@ -106,7 +110,8 @@ class GpuLinks:
         for network in ("hb", "nic"):
             checks.positive(f"{network}_Bps", getattr(self, f"{network}_Bps"))
             checks.share(f"{network}_fraction", getattr(self, f"{network}_fraction"), above_0=True)
-            checks.at_least(f"{network}_latency_s", getattr(self, f"{network}_latency_s"))
+        for name in ("hb_latency_s", "nic_latency_s", "call_latency_s", "multicast_latency_s"):
+            checks.at_least(name, getattr(self, name))
         checked_oversubscription(self.oversubscription)
 
 
@@ -290,14 +295,33 @@ class Machine:
         -------
         Seconds.
         """
-        bandwidths, latencies = self.reached
+        return gather_links(
+            message_bytes, inside, domains, *self.reached, calls, self.collectives.two_phase_collectives
+        )
+
+    def all_reduce_links(
+        self, message_bytes: ArrayLike, inside: ArrayLike, domains: ArrayLike, calls: ArrayLike = 1
+    ) -> LinkTimes:
+        """`link_times.all_reduce_links` on this machine's links.
+
+        Parameters
+        ----------
+        message_bytes, inside, domains, calls
+            As for `gather_links`.
+
+        Returns
+        -------
+        Seconds.
+        """
         phases = self.collectives.two_phase_collectives
-        return gather_links(message_bytes, inside, domains, bandwidths, latencies, calls, phases)
+        return all_reduce_links(message_bytes, inside, domains, *self.reached, calls, phases)
 
     @property
-    def reached(self) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Bandwidths that collectives reach, and latencies, of HB interconnect and NIC."""
-        return (self.collective_hb_Bps, self.collective_nic_Bps), (self.links.hb_latency_s, self.links.nic_latency_s)
+    def reached(self) -> tuple[tuple[float, float], Latencies]:
+        """Bandwidths that collectives reach over HB interconnect and NIC, and latencies."""
+        links = self.links
+        latencies = Latencies(links.hb_latency_s, links.nic_latency_s, links.call_latency_s, links.multicast_latency_s)
+        return (self.collective_hb_Bps, self.collective_nic_Bps), latencies
 
     def all_to_all_links(self, message_bytes: ArrayLike, inside: ArrayLike, domains: ArrayLike) -> LinkTimes:
         """Times of an all-to-all, D bytes a rank, x ranks in each of y HB domains, and of the links that it uses.
@@ -306,7 +330,7 @@ class Machine:
         is not for the rank's own rail passes the HB interconnect, (x - 1) / x.
         """
         x, y = np.asarray(inside), np.asarray(domains)
-        (hb, nic), (hb_latency, nic_latency) = self.reached
+        (hb, nic), (hb_latency, nic_latency, *_) = self.reached
         across = (self.collectives.routing, self.links.oversubscription)
         time = expert_all_to_all_time(message_bytes, x * y, x, hb, nic, *across, pipelined=self.collectives.pipelined)
         sent = np.asarray(message_bytes, float)
@@ -330,7 +354,7 @@ class Machine:
         -------
         Seconds.
         """
-        (hb, nic), (hb_latency, nic_latency) = self.reached
+        (hb, nic), (hb_latency, nic_latency, *_) = self.reached
         within, beyond = np.asarray(hb_bytes, float) / hb, np.asarray(nic_bytes, float) / nic
         time = np.maximum(within, beyond) if self.collectives.pipelined else within + beyond
         start = (np.asarray(inside) > 1) * hb_latency + (np.asarray(domains) > 1) * nic_latency
@@ -338,7 +362,7 @@ class Machine:
 
     def hop_link(self, inside: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """Bandwidth [bytes/s] and latency [s] of a hop between two GPUs, by whether they are in one HB domain."""
-        (hb, nic), (hb_latency, nic_latency) = self.reached
+        (hb, nic), (hb_latency, nic_latency, *_) = self.reached
         return np.where(inside, hb, nic), np.where(inside, hb_latency, nic_latency)
 
 
@@ -431,6 +455,8 @@ def catalog_machine(
         "hb_latency_s": common["hb_latency"],
         "nic_Bps": box["nic_bandwidth"],
         "nic_latency_s": common["nic_latency"],
+        "call_latency_s": common["call_latency"],
+        "multicast_latency_s": common["multicast_latency"],
         "host_Bps": gpu.get("cpu_bandwidth", gpu["pcie_bandwidth"]),
         "host_memory_Bps": common["host_memory_bandwidth"],
     }

@@ -5,8 +5,12 @@ It holds weights, gradients and optimizer states, exchanges them with its replic
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from railcore.training.layer import Rank
 from railcore.training.link_times import NO_LINK, LinkTimes
@@ -86,7 +90,7 @@ def stage_of(rank: Rank, offload: tuple[str, ...] = ()) -> Stage:
         optimizer_s=0.0 if on_host else update * updated,
         offload_s=host_s * updated if on_host else 0.0,
         copies_s=COPY_BYTES * sum(most) / machine.hbm_Bps if copied else 0.0,
-        once_s=float(2 * ONCE_CALLS * machine.gather_links(0.0, *everyone).time_s) + machine.host.iteration_host_s,
+        once_s=float(ONCE_CALLS * machine.all_reduce_links(0.0, *everyone).time_s) + machine.host.iteration_host_s,
         spread=machine.rates.rank_spread * expected_maximum(strategy.gpus),
     )
 
@@ -141,31 +145,45 @@ def stage_state_bytes(rank: Rank, held: tuple[float, float], layers: int, offloa
 
 
 def replica_exchanges(rank: Rank, held: tuple[float, float], layers: int) -> dict[str, LinkTimes]:
-    """Gradients and weights among ranks that hold the same ones, a layer at a time.
+    """Gradients and weights among ranks that hold the same ones, a layer at a time where they are sharded (FSDP).
 
-    Not sharded: an AllReduce of the gradients after the last backward pass. "optimizer": a ReduceScatter then, and an
-    AllGather of the weights before the first forward pass. "gradients": the ReduceScatter in every backward pass.
-    "weights": besides, an AllGather of the weights in every pass.
+    Otherwise they go in `bucket_calls`. Not sharded: an AllReduce of the gradients after the last backward pass.
+    "optimizer": a ReduceScatter then, and an AllGather of the weights before the first forward pass. "gradients": the
+    ReduceScatter in every backward pass. "weights": besides, an AllGather of the weights in every pass.
 
     held: parameters of the rank, shared and of experts.
     """
 
-    def exchange(size: int) -> LinkTimes:
+    machine, level = rank.machine, SHARDING.index(rank.strategy.sharding)
+
+    def exchange(size: int, links: Callable[..., LinkTimes] = machine.gather_links, by_layer: bool = True) -> LinkTimes:
         found = NO_LINK
         for parameters, group in zip(held, ("replica", "expert_replica"), strict=True):
-            found = found.plus(rank.gather(size * parameters, group, layers if parameters else 0))
+            ranks = rank.domains(group)
+            calls = layers if by_layer else float(bucket_calls(parameters, ranks[0] * ranks[1]))
+            found = found.plus(links(size * parameters, *ranks, calls if parameters else 0))
         return found
 
-    gradients = exchange(rank.runtime.gradient_bytes)
-    weights = exchange(1 if rank.runtime.fp8_weights and rank.fp8 else WEIGHT_BYTES)
-    kinds = ("after", "before", "in_forward", "in_backward")
-    by_sharding = {
-        "none": (gradients.times(2), NO_LINK, NO_LINK, NO_LINK),
-        "optimizer": (gradients, weights, NO_LINK, NO_LINK),
-        "gradients": (NO_LINK, weights, NO_LINK, gradients),
-        "weights": (NO_LINK, NO_LINK, weights, weights.plus(gradients)),
+    sent = rank.runtime.gradient_bytes
+    gathered = 1 if rank.runtime.fp8_weights and rank.fp8 else WEIGHT_BYTES
+    if level == 0:
+        whole = exchange(sent, machine.all_reduce_links, False)
+        return {"after": whole, "before": NO_LINK, "in_forward": NO_LINK, "in_backward": NO_LINK}
+    gradients, weights = exchange(sent, by_layer=level >= 2), exchange(gathered, by_layer=level == 3)
+    return {
+        "after": gradients if level == 1 else NO_LINK,
+        "before": weights if level < 3 else NO_LINK,
+        "in_forward": weights if level == 3 else NO_LINK,
+        "in_backward": {1: NO_LINK, 2: gradients, 3: weights.plus(gradients)}[level],
     }
-    return dict(zip(kinds, by_sharding[rank.strategy.sharding], strict=True))
+
+
+def bucket_calls(parameters: ArrayLike, ranks: ArrayLike) -> np.ndarray:
+    """Collectives that so many parameters are exchanged in: buckets of 40 million, or a million a rank where more.
+
+    Source: GitHub NVIDIA/Megatron-LM, megatron/core/distributed/distributed_data_parallel.py (bucket_size).
+    """
+    return np.ceil(np.asarray(parameters) / np.maximum(40e6, 1e6 * np.asarray(ranks)))
 
 
 def expected_maximum(ranks: int) -> float:

@@ -93,22 +93,21 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     slowed = setting.interference
     # Exchanges of every pass, hidden behind all but one of its layers.
     window = setting.overlap_data * (n - 1) * per_layer
+    least = per_layer + slowed * (1 - per_layer)  # of an exchange: one layer's part, and what compute loses beside it
     data_forward = larger(
-        larger(stage.in_forward_s - window * forward, stage.in_forward_s * per_layer),
+        larger(stage.in_forward_s - window * forward, stage.in_forward_s * least),
         larger(
             stage.in_forward_nic_s - window * (forward - forward_nic),
             stage.in_forward_hb_s - window * (forward - forward_hb),
         ),
     )
     data_backward = larger(
-        larger(stage.in_backward_s - window * backward, stage.in_backward_s * per_layer),
+        larger(stage.in_backward_s - window * backward, stage.in_backward_s * least),
         larger(
             stage.in_backward_nic_s - window * (backward - backward_nic),
             stage.in_backward_hb_s - window * (backward - backward_hb),
         ),
     )
-    data_forward = data_forward + slowed * (stage.in_forward_s - data_forward)
-    data_backward = data_backward + slowed * (stage.in_backward_s - data_backward)
     # Activations on their way to the host and back, and weights from it, behind the pass that makes or needs them.
     away_s = (setting.offload_activations * n * layer.kept_bytes + stage.streamed_bytes) / setting.host_Bps
     pass_forward = larger(forward + data_forward, away_s)
@@ -123,7 +122,7 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     hops = 2 * v * several * (stage.hop_latency_s + layer.boundary_s) + on_link
     hop_hb = (1 - stage.hop_on_nic) * on_link + 2 * v * several * layer.boundary_hb_s
     free = passes - larger(nic, hb)
-    hidden = (1 - slowed) * setting.overlap_pipeline * (v > 1) * smaller(hops, free)
+    hidden = setting.overlap_pipeline * (v > 1) * smaller(free, (1 - slowed) * hops)
     nic, hb = nic + stage.hop_on_nic * on_link + 2 * v * several * layer.boundary_nic_s, hb + hop_hb
     steady = passes + hops - hidden
     # Exchanges once an iteration, at the rate that the others leave.
@@ -140,7 +139,7 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
         window * pass_backward,
         passes_left,
         per_chunk,
-        per_layer,
+        least,
     )
     before = _exposed(
         stage.before_s,
@@ -151,10 +150,9 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
         window * pass_forward,
         passes_left,
         per_chunk,
-        per_layer,
+        least,
     )
     once = after + before
-    once = once + slowed * (stage.after_s + stage.before_s - once)
     logits = larger(layer.logits_s - stage.edge_layers * passes * per_layer, 0.0)
     counted = m * logits / layer.logits_s  # micro-batches whose logits lengthen the path
     hiding = setting.overlap_pipeline * (v > 1) * several
@@ -203,13 +201,13 @@ def _exposed(
     pass_s: Any,
     passes_left: Any,
     per_chunk: Any,
-    per_layer: Any,
+    least: Any,
 ) -> Any:
     """What is exposed of an exchange once an iteration; see `critical_path`.
 
     pass_s: t_b or t_f of a micro-batch. passes_left: (1 + (v - 1) q) / v, passes behind which gradients leave.
-    per_chunk, per_layer: 1 / v and 1 / n.
+    per_chunk, least: 1 / v, and the share of the exchange that is never hidden.
     """
     rate = smaller(1 - (hb_s > 0) * (1 - free_hb), 1 - (nic_s > 0) * (1 - free_nic))
     hides = rate * pass_s
-    return larger(larger((link_s - hides) * per_chunk, link_s - hides * passes_left), link_s * per_layer)
+    return larger(larger((link_s - hides) * per_chunk, link_s - hides * passes_left), link_s * least)

@@ -15,7 +15,7 @@ import numpy as np
 
 from railcore.training.expert_dispatch import capacity_copies, dispatch_bytes, host_bound_time, host_operators
 from railcore.training.layer import LOSS_BYTES, OWN_KERNELS
-from railcore.training.link_times import NO_LINK, LinkTimes
+from railcore.training.link_times import NO_LINK, LinkTimes, exposed_time
 from railcore.training.machine import Machine
 from railcore.training.products import ELEMENT_BYTES, product_passes
 from railcore.training.rank_order import GroupLevels, group_levels
@@ -353,41 +353,37 @@ def _tensor_traffic(machine: Machine, runtime: Runtime, rank: _Ranks, products: 
     experts is gathered with their tokens, and never hidden.
     """
     gather = _input_gather(machine, rank)
-    narrow = 0.5 if runtime.fp8_tensor and machine.precision == "fp8" else 1.0
+    narrow, lost = 0.5 if runtime.fp8_tensor and machine.precision == "fp8" else 1.0, runtime.interference(machine)
     again = np.where(rank.sliced & ~(rank.kept_inputs > 0), narrow, 0.0)
     forward = gather.times(rank.operators * (1 + narrow))
     backward = gather.times(rank.operators * (1 + narrow + again))
     if runtime.overlap_tensor_forward:
         behind = (rank.t - 1) / rank.t
         windows = behind * products[0], behind * (products[1] + products[2])
-        first = np.maximum(forward.time_s - windows[0], forward.time_s / rank.t)
-        second = np.maximum(backward.time_s - windows[1], backward.time_s / rank.t)
+        first, second = (
+            exposed_time(link.time_s, window, lost, 1 / rank.t)
+            for link, window in zip((forward, backward), windows, strict=True)
+        )
     else:
         first = forward.time_s
-        second = backward.time_s - np.minimum(forward.time_s * runtime.overlap_tensor, products[2])
-    dense = _traffic(runtime.interference(machine), first, second, forward, backward)
+        beside = exposed_time(forward.time_s, products[2], lost) if runtime.overlap_tensor else forward.time_s
+        second = backward.time_s - forward.time_s + beside
     experts = gather.times(2 * rank.expert_operators)
     return PassTimes(
-        dense.forward + experts.time_s,
-        dense.backward + experts.time_s,
+        first + experts.time_s,
+        second + experts.time_s,
         forward.plus(experts),
         backward.plus(experts),
     )
-
-
-def _traffic(interference: float, forward: Any, backward: Any, *links: LinkTimes) -> PassTimes:
-    """Exposed times of a kind of traffic, and what the compute beside its hidden part loses to it."""
-    lost = [interference * (link.time_s - time) for link, time in zip(links, (forward, backward), strict=True)]
-    return PassTimes(forward + lost[0], backward + lost[1], *links)
 
 
 def _context_traffic(machine: Machine, runtime: Runtime, rank: _Ranks, attention: PassTimes) -> PassTimes:
     """Of context ranks, which gather keys and values behind the scores, twice in the backward pass."""
     elements = rank.model.sequence_length * rank.b * rank.model.key_value_elements(rank.t)
     ring = _gather(machine, ELEMENT_BYTES * elements, rank.groups["context"])
-    first = np.maximum(ring.time_s - attention.forward, 0.0)
-    second = np.maximum(2 * ring.time_s - attention.backward, 0.0)
-    return _traffic(runtime.interference(machine), first, second, ring, ring.times(2))
+    lost = runtime.interference(machine)
+    first = exposed_time(ring.time_s, attention.forward, lost)
+    return PassTimes(first, exposed_time(2 * ring.time_s, attention.backward, lost), ring, ring.times(2))
 
 
 def _expert_traffic(machine: Machine, runtime: Runtime, rank: _Ranks, forward_s: Any, backward_s: Any) -> PassTimes:
@@ -404,10 +400,10 @@ def _expert_traffic(machine: Machine, runtime: Runtime, rank: _Ranks, forward_s:
         return PassTimes(forward.time_s, backward.time_s, forward, backward)
     least = 1 - machine.host.exchange_hidden_share
     exposed = [
-        np.maximum(links.time_s - window, least * links.time_s)
+        exposed_time(links.time_s, window, runtime.interference(machine), least)
         for links, window in ((forward, forward_s), (backward, backward_s))
     ]
-    return _traffic(runtime.interference(machine), exposed[0], exposed[1], forward, backward)
+    return PassTimes(exposed[0], exposed[1], forward, backward)
 
 
 def _exchange(machine: Machine, runtime: Runtime, rank: _Ranks, element_bytes: int) -> LinkTimes:

@@ -1,6 +1,6 @@
 """What the places of ranks decide for a pipeline stage: layers, states, hops, exchanges of gradients and weights."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,14 @@ from railcore.training.link_times import NO_LINK, LinkTimes
 from railcore.training.machine import Machine
 from railcore.training.rank_order import GroupLevels, group_levels
 from railcore.training.runtime import Runtime
-from railcore.training.stage import COPY_BYTES, EAGER_UPDATE_BYTES, ONCE_CALLS, UPDATE_BYTES, expected_maximum
+from railcore.training.stage import (
+    COPY_BYTES,
+    EAGER_UPDATE_BYTES,
+    ONCE_CALLS,
+    UPDATE_BYTES,
+    bucket_calls,
+    expected_maximum,
+)
 from railcore.training.transformer import Transformer
 from railcore.training.transformer_memory import OPTIMIZER_BYTES, WEIGHT_BYTES, WHOLE_LAYERS, sharded_parameters
 
@@ -83,7 +90,7 @@ def stage_costs(
     rows["offload_s"] = host_s * updated if away else 0.0
     ranks = np.prod([columns[name] for name in ("tensor", "context", "data", "pipeline")], axis=0)
     everyone = GroupLevels(ranks, 1).in_domains(machine.hb_domain_size)
-    rows["once_s"] = 2 * ONCE_CALLS * machine.gather_links(0.0, *everyone).time_s + machine.host.iteration_host_s
+    rows["once_s"] = ONCE_CALLS * machine.all_reduce_links(0.0, *everyone).time_s + machine.host.iteration_host_s
     rows["spread"] = machine.rates.rank_spread * _expected_maximum(ranks)
     rows["streamed_bytes"] = fullest.pop("streamed")
     for stage in STAGES:
@@ -156,21 +163,24 @@ def _data_links(
     Plain: an AllReduce of the gradients after the last backward pass. "optimizer": a ReduceScatter then, and an
     AllGather of the weights before the first forward pass. "gradients": the ReduceScatter in every backward pass.
     "weights": besides, an AllGather in every forward and every backward pass. Shared parameters travel among the
-    context and data ranks, experts among those that hold the same ones, a layer at a time.
+    context and data ranks, experts among those that hold the same ones, a layer at a time where they are sharded.
     """
 
-    def exchange(size: int) -> LinkTimes:
+    def exchange(size: int, links: Callable[..., LinkTimes], by_layer: np.ndarray) -> LinkTimes:
         found = NO_LINK
         for parameters, group in zip(held, ("replica", "expert_replica"), strict=True):
-            inside = groups[group].in_domains(machine.hb_domain_size)
-            found = found.plus(machine.gather_links(size * parameters, *inside, layers * (parameters > 0)))
+            x, y = groups[group].in_domains(machine.hb_domain_size)
+            calls = np.where(by_layer, layers, bucket_calls(parameters, x * y)) * (parameters > 0)
+            found = found.plus(links(size * parameters, x, y, calls))
         return found
 
     narrow = runtime.fp8_weights and machine.precision == "fp8"
-    gradients, weights = exchange(runtime.gradient_bytes), exchange(1 if narrow else WEIGHT_BYTES)
+    gradients = exchange(runtime.gradient_bytes, machine.gather_links, level >= 2)
+    weights = exchange(1 if narrow else WEIGHT_BYTES, machine.gather_links, level == 3)
+    whole = exchange(runtime.gradient_bytes, machine.all_reduce_links, level < 0)
     in_forward = weights.times(level == 3)
     found = {
-        "after": gradients.times(np.select([level == 0, level == 1], [2.0, 1.0], 0.0)),
+        "after": whole.times(level == 0).plus(gradients.times(level == 1)),
         "before": weights.times((level == 1) | (level == 2)),
         "in_forward": in_forward,
         "in_backward": gradients.times(level >= 2).plus(in_forward),
