@@ -57,9 +57,9 @@ SOFTWARE = {name: catalog_runtime(name) for name in catalog.names("runtimes")} |
     "nothing hidden": Runtime(
         overlap_tensor=False, overlap_data=False, overlap_pipeline=False, attention="unfused", dropout=True
     ),
-    "dropless": Runtime(host_ahead=False, dispatcher="nodes", overlap_expert=True, dispatch_bytes=1),
+    "dropless": Runtime(graphs="none", dispatcher="nodes", overlap_expert=True, dispatch_bytes=1),
     "capacity": Runtime(capacity=1.25, sharded_gradients=True, fp8_tensor=True, fp8_weights=True),
-    "eager": Runtime(eager=True, host_ahead=False, gradient_bytes=2, accumulation_bytes=2, dropout=True),
+    "eager": Runtime(eager=True, graphs="none", gradient_bytes=2, accumulation_bytes=2, dropout=True),
 }
 KEPT = (*OFFLOADS, ("optimizer", "activations"))
 ONE = dict.fromkeys(STRATEGY_COLUMNS, 1)

@@ -267,7 +267,7 @@ def test_tokens_on_their_way_in_fp8_save_a_quarter_of_a_forward_exchange():
 
 def test_the_host_binds_dropless_layers_and_graphs_or_a_capacity_free_them():
     plan, slow = Strategy(data=16, expert=2), H100.changed(launch_s=1e-3)
-    dropless = replace(MODERN, host_ahead=False)
+    dropless = replace(MODERN, graphs="none")
     bound = parts(MIXTURE, plan, slow, dropless)
     assert bound["host_s"] > 0
     for runtime in (MODERN, replace(dropless, capacity=1.25)):

@@ -36,7 +36,8 @@ _BREAKDOWN_TERMS = {
     "optimizer step": "optimizer_s",
 }
 _SIZES = (16, 128, 1024)  # upper ends of classes of GPUs
-_PRODUCTS = {"mxfp8": "fp8"}  # with scales of blocks, at the same rate
+import os
+GR=os.environ.get("GR","whole")
 
 
 class TrainingDuration(NamedTuple):
@@ -164,7 +165,7 @@ def _runtime(row: Any) -> Runtime:
         changes |= {"gradient_bytes": size, "accumulation_bytes": size}
     if row.experts:
         changes |= {"dispatcher": "nodes" if row.dispatcher in ("deepep", "hybridep") else "copies"}
-        changes |= {"overlap_expert": str(row.expert_overlap) == "1", "host_ahead": str(row.graphs) == "1"}
+        changes |= {"overlap_expert": str(row.expert_overlap) == "1", "graphs": {"0": "none", "": "none", "1": GR}.get(str(row.graphs), str(row.graphs))}
         changes |= {"capacity": float(row.capacity or 0)}
     return replace(as_runtime(row.runtime), **changes)
 
@@ -182,10 +183,10 @@ def predictions(table: pd.DataFrame, runtime: Mapping[str, Any] | None = None, *
     Adds modelled_s; error = modelled / measured - 1; memory_bytes, fit_in_memory and limit ("feasible", or what would
     rule the run out; it ran all the same); the columns of the breakdown.
     """
-    kinds = set(zip(table["platform"], table["precision"].replace(_PRODUCTS), strict=True))
+    kinds = set(zip(table["platform"], table["precision"], strict=True))
     machines, rows = {kind: catalog_machine(*kind, **changes) for kind in kinds}, []
     for row in table.itertuples():
-        machine = _used_domains(machines[row.platform, _PRODUCTS.get(row.precision, row.precision)], row.gpus)
+        machine = _used_domains(machines[row.platform, row.precision], row.gpus)
         software = replace(_runtime(row), **(runtime or {}))
         found = iteration_times(_model(row), machine, _strategy(row), software, global_batch=row.global_batch)
         memory, seconds = found.memory_bytes.item(), found.total_s.item()

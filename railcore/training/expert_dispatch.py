@@ -30,6 +30,7 @@ DISPATCHERS = ("copies", "nodes")
 _CAST_KERNELS = 3  # that cast one expert's matrix to fp8; see host_operators
 _LINEAR_LAYERS = 2  # of an expert: gate and up in one, and down
 _COMMON_OPERATORS = (28, 14)  # forward and backward, whatever the experts are; see host_operators
+_GRAPHED_OPERATORS = (17, 4)  # of them, what a graph of router and preprocessing holds; see host_operators
 
 
 class DispatchBytes(NamedTuple):
@@ -214,7 +215,9 @@ def capacity_copies(
     return k * (c + 0 * m if padded else np.minimum(c, m))
 
 
-def host_operators(experts_local: ArrayLike, fp8: bool = False, bias: bool = False) -> HostOperators:
+def host_operators(
+    experts_local: ArrayLike, fp8: bool = False, bias: bool = False, graphed: bool = False
+) -> HostOperators:
     """Operators of a mixture layer that a host starts, without attention and norms, as Megatron-Core launches them.
 
     Common to all experts are 28 forward: router in fp32 and its losses 6; counts of tokens, their exchange and copies
@@ -225,16 +228,30 @@ def host_operators(experts_local: ArrayLike, fp8: bool = False, bias: bool = Fal
     largest element, compute the scale, cast. Rows are padded to whole blocks and back, 2 each pass. Biases take two
     operators an expert and pass.
 
-    experts_local: experts of a rank. The fixed counts come from reading the code; take them as good to a third.
+    Parameters
+    ----------
+    experts_local
+        Experts of a rank.
+    fp8, bias
+        Precision of their products, and whether they have biases.
+    graphed
+        Router, counts and their preprocessing are in a CUDA graph, of which only the start counts.
 
-    Sources: GitHub NVIDIA/Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py at 0014f13 (2025: dispatcher
+    Returns
+    -------
+    Numbers. The fixed counts come from reading the code; take them as good to a third.
+
+    References
+    ----------
+    GitHub NVIDIA/Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py at 0014f13 (2025: dispatcher
     "alltoall"), moe README (grouped products on several streams); GitHub NVIDIA/TransformerEngine,
     pytorch/module/grouped_linear.py at 0069563 (2025), pull request 1525 (2025-04: current scaling).
     """
     n = whole("experts_local", experts_local)
     shared = fp8 * (2 + n * _LINEAR_LAYERS * _CAST_KERNELS) + 2 * bias * n
-    forward = _COMMON_OPERATORS[0] + shared + n * _LINEAR_LAYERS
-    backward = _COMMON_OPERATORS[1] + shared + n * 3 * _LINEAR_LAYERS
+    common = [count - graphed * (inside - 1) for count, inside in zip(_COMMON_OPERATORS, _GRAPHED_OPERATORS, strict=True)]
+    forward = common[0] + shared + n * _LINEAR_LAYERS
+    backward = common[1] + shared + n * 3 * _LINEAR_LAYERS
     return HostOperators(np.asarray(forward, float), np.asarray(backward, float))
 
 
@@ -242,9 +259,9 @@ def host_bound_time(gpu_s: ArrayLike, host_s: ArrayLike, serial: ArrayLike = 0.0
     """Time of work that a host starts and a GPU does: the longer, and of the shorter the serial share.
 
     max(gpu_s, host_s) + serial min(gpu_s, host_s). serial is 0 where the host is always ahead, as without waits or
-    with CUDA graphs, and 1 where each waits for the other. Dropless routing has the host wait once a layer in the
-    forward pass for the counts of tokens, so that the share lies between.
-    Source: Megatron-Core, token_dispatcher.py (synchronization before the exchange).
+    with CUDA graphs, and 1 where each waits for the other. Experts have the host wait once a layer in the forward pass
+    for the counts of tokens, so that the share lies between: padded ones too, whose counts are read as a list.
+    Source: Megatron-Core, token_dispatcher.py (synchronization before the exchange), experts.py (tokens_per_expert).
     """
     gpu, host = at_least("gpu_s", gpu_s), at_least("host_s", host_s)
     return np.maximum(gpu, host) + share("serial", serial) * np.minimum(gpu, host)

@@ -117,8 +117,8 @@ class Rank:
 
     @property
     def fp8(self) -> bool:
-        """Whether linear layers compute in fp8."""
-        return self.machine.precision == "fp8"
+        """Whether linear layers compute in 8 bits or fewer."""
+        return self.machine.narrow
 
     @property
     def lost(self) -> float:
@@ -207,7 +207,7 @@ def linear_times(rank: Rank) -> tuple[float, float, float]:
         shapes += [(rank.mixtures, u, *sides) for sides in feed_forward(model.shared_hidden / t) if model.shared_hidden]
     moved = rank.runtime.gradient_result_bytes
     passes = [
-        [share * time for time in product_passes(rank.machine, m, n, k, 1, rank.fp8, moved)]
+        [share * time for time in product_passes(rank.machine, m, n, k, 1, True, moved)]
         for share, m, n, k in shapes
         if share
     ]
@@ -339,20 +339,22 @@ def expert_traffic(rank: Rank, compute: Passes) -> LayerTraffic:
 def host_waits(rank: Rank, gpu: Passes) -> Passes:
     """What a layer takes beyond its time on the GPU, because the host starts its operators.
 
-    Eager software takes the longer of both. So do mixture layers that drop no token, without CUDA graphs: the host has
-    to learn the numbers of tokens first, and of the shorter time dropless_serial_share adds to the longer.
+    Eager software takes the longer of both. So do mixture layers without CUDA graphs of the whole layer: the host has
+    to learn the numbers of tokens first, and of the shorter time dropless_serial_share adds to the longer. Graphs of
+    parts leave it the operators of routed experts, and the start of a graph in each pass.
     """
     model, machine, runtime = rank.model, rank.machine, rank.runtime
-    dropless = bool(model.experts) and not runtime.capacity and not runtime.host_ahead
-    if not (runtime.eager or dropless):
+    waits_for_counts, parts = bool(model.experts) and runtime.graphs != "whole", runtime.graphs == "parts"
+    if not (runtime.eager or waits_for_counts):
         return Passes(0.0, 0.0)
-    operators = [float(machine.host.forward_operators), float(machine.host.backward_operators)]
+    host = machine.host
+    operators = [1.0, 1.0] if parts else [float(host.forward_operators), float(host.backward_operators)]
     if model.experts:
-        more = host_operators(max(model.experts // rank.strategy.expert, 1), rank.fp8, model.biases)
+        more = host_operators(max(model.experts // rank.strategy.expert, 1), rank.fp8, model.biases, parts)
         operators = [count + rank.mixtures * float(each) for count, each in zip(operators, more, strict=True)]
-    serial = machine.host.dropless_serial_share if dropless else 0.0
+    serial = host.dropless_serial_share if waits_for_counts else 0.0
     waits = [
-        float(host_bound_time(time, count * machine.host.launch_s, serial)) - time
+        float(host_bound_time(time, count * host.launch_s, serial)) - time
         for time, count in zip(gpu, operators, strict=True)
     ]
     return Passes(*waits)

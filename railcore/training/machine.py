@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,7 +15,36 @@ from railcore.network.topology.rails import RailFabric
 from railcore.training.experts import ROUTINGS, expert_all_to_all_time
 from railcore.training.link_times import Latencies, LinkTimes, all_reduce_links, gather_links
 
-PRECISIONS = ("bf16", "fp8")
+
+
+class LinearFormat(NamedTuple):
+    """A number format of linear layers.
+
+    rate: row of a GPU with its dense peak.
+    element_bytes: with scales.
+    cast_bytes: that pass HBM to cast an element from bf16, along rows and along columns.
+    scale_kernels: that order the scales of a product's two operands for it.
+    gathered_bytes: of an element of sharded weights that travel as the linear layers need them.
+    """
+
+    rate: str
+    element_bytes: float
+    cast_bytes: float
+    scale_kernels: int
+    gathered_bytes: float
+
+
+# A cast reads 2 bytes and writes the element twice. MXFP8 has a scale of one byte for 32 elements; NVFP4 one for 16,
+# and its cast reads the matrix twice, for its largest element first. Weights in blocks travel in bf16 and are cast
+# where they arrive (Megatron-Core: reuse_grad_buf_for_mxfp8_param_ag).
+# Source: GitHub NVIDIA/TransformerEngine, transformer_engine/common/recipe, and pytorch/tensor/{mxfp8,nvfp4}_tensor.py.
+FORMATS = {
+    "bf16": LinearFormat("bf16_dense_rate", 2, 0, 0, 2),
+    "fp8": LinearFormat("fp8_dense_rate", 1, 4, 0, 1),
+    "mxfp8": LinearFormat("fp8_dense_rate", 1 + 1 / 32, 4 + 2 / 32, 2, 2),
+    "nvfp4": LinearFormat("fp4_dense_rate", 1 / 2 + 1 / 16, 5 + 2 / 16, 2, 2),
+}
+PRECISIONS = tuple(FORMATS)
 ATTENTION_KERNELS = ("flash1", "flash2", "flash3", "cudnn")
 RESERVED = ("context_memory", "communication_memory", "fragmentation_memory")  # rows of "all" in efficiencies
 _ATTENTION_TOKENS = 4096  # of the sequences on which rates of attention are given
@@ -179,7 +208,7 @@ class CollectiveWays:
 class Machine:
     """One GPU of a cluster, with its links.
 
-    gpu, precision: name, and precision of the linear layers ("bf16" or "fp8"); attention and logits stay in bf16.
+    gpu, precision: name, and precision of the linear layers, of PRECISIONS; attention and logits stay in bf16.
     rates, memory, links, host, collectives: its parts.
     platform: of the catalog, from which the values are, "" for none.
 
@@ -220,6 +249,16 @@ class Machine:
     def changed(self, **changes: Any) -> "Machine":
         """The same with other values of its fields, or of its parts' by their names, such as nic_Bps."""
         return Machine.of_values(self.values | changes)
+
+    @property
+    def format(self) -> LinearFormat:
+        """Number format of the linear layers."""
+        return FORMATS[self.precision]
+
+    @property
+    def narrow(self) -> bool:
+        """Whether linear layers compute in 8 bits or fewer."""
+        return self.precision != "bf16"
 
     @property
     def hb_domain_size(self) -> int:
@@ -376,6 +415,19 @@ PARTS: dict[str, Any] = {
 PART_OF = {each.name: part for part, kind in PARTS.items() for each in fields(kind)}
 
 
+def sustained_share(shares: catalog.Item, precision: str) -> float:
+    """Share of the dense peak in a precision that large products sustain, of the catalog's rows of a GPU.
+
+    In training products follow each other, and power limits their clocks: they take matmul_sustained, measured on
+    large products one after the other, and not matmul_fraction, the best of any shape. Where a GPU has no such row, it
+    is the best one; block scales of MXFP8 have that of FP8, and NVFP4 too.
+    """
+    names = [f"matmul_{kind}_{each}" for each in (precision, "fp8") for kind in ("sustained", "fraction")]
+    if precision == "bf16":
+        names = names[:2]
+    return shares[next((name for name in names if name in shares), names[-1])]
+
+
 def shared_memory(gpu: catalog.Item) -> float:
     """Memory of a GPU of the catalog that its programs share [bytes].
 
@@ -409,7 +461,7 @@ def catalog_machine(
     Parameters
     ----------
     platform, precision
-        Of the catalog's platforms; "bf16" or "fp8".
+        Of the catalog's platforms; one of PRECISIONS.
     hb_domain_size, nic_Bps
         GPUs of an HB domain, and bandwidth of a NIC [bytes/s]; None for the platform's.
     changes
@@ -432,10 +484,10 @@ def catalog_machine(
         "platform": platform,
         "gpu": name,
         "precision": precision,
-        "linear_rate": gpu[f"{precision}_dense_rate"],
+        "linear_rate": gpu[FORMATS[precision].rate],
         "bf16_rate": gpu["bf16_dense_rate"],
-        "linear_fraction": share[f"matmul_fraction_{precision}"],
-        "bf16_fraction": share["matmul_fraction_bf16"],
+        "linear_fraction": sustained_share(share, precision),
+        "bf16_fraction": sustained_share(share, "bf16"),
         "sustained_fraction": common["sustained_fraction"],
         "processors": int(share["processors"]),
         "memory_bytes": shared_memory(gpu),

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from railcore.training.machine import Machine
+from railcore.training.machine import FORMATS, Machine
 
 ELEMENT_BYTES = 2  # of bf16
 _TILE = (256, 128)  # rows and columns of the largest common tile of a matrix product
@@ -17,7 +17,7 @@ def product_time(
     n: Any,
     k: Any,
     batch: Any = 1,
-    fp8: bool = False,
+    linear: bool = False,
     weights: bool = True,
     result_bytes: int = ELEMENT_BYTES,
 ) -> np.ndarray:
@@ -33,8 +33,9 @@ def product_time(
         Rates of the GPU.
     m, n, k, batch
         Sizes and number of the products; they broadcast.
-    fp8
-        Operands have one byte, and each element cast from bf16 moves 2 bytes more.
+    linear
+        In the number format of the machine's linear layers, else in bf16. Operands are cast from bf16, and each cast
+        serves two products.
     weights
         Whether the k x n operand is weights, whose cast serves all micro-batches; else it is cast too.
     result_bytes
@@ -46,12 +47,11 @@ def product_time(
     """
     tiles, area = _tiles(m, n)
     waves = np.ceil(tiles * batch / machine.rates.processors)
-    rate = machine.linear_flops if fp8 else machine.bf16_flops
-    size = 1 if fp8 else ELEMENT_BYTES
-    # A cast reads 2 bytes and writes 1 each way round; two products use it, so that half falls to each.
-    cast = ELEMENT_BYTES * (m * k + (0 if weights else k * n)) if fp8 else 0
-    moved = batch * ((m * k + k * n) * size + m * n * result_bytes + cast)
-    return waves * machine.rates.processors * area * 2 * k / rate + moved / machine.hbm_Bps + machine.host.kernel_s
+    form, rate = (machine.format, machine.linear_flops) if linear else (FORMATS["bf16"], machine.bf16_flops)
+    cast = form.cast_bytes / 2 * (m * k + (0 if weights else k * n))
+    moved = batch * ((m * k + k * n) * form.element_bytes + m * n * result_bytes + cast)
+    starts = (1 + form.scale_kernels) * machine.host.kernel_s
+    return waves * machine.rates.processors * area * 2 * k / rate + moved / machine.hbm_Bps + starts
 
 
 def _tiles(m: Any, n: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -69,20 +69,20 @@ def _tiling(m: Any, n: Any, rows: int, columns: int) -> tuple[np.ndarray, np.nda
 
 
 def product_passes(
-    machine: Machine, m: Any, n: Any, k: Any, batch: Any = 1, fp8: bool = False, gradient_bytes: int = ELEMENT_BYTES
+    machine: Machine, m: Any, n: Any, k: Any, batch: Any = 1, linear: bool = False, gradient_bytes: int = ELEMENT_BYTES
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Times of a product forward, of its input's gradient, and of its weights' gradient.
 
     Parameters
     ----------
-    machine, m, n, k, batch, fp8
+    machine, m, n, k, batch, linear
         As for `product_time`: m x k inputs by k x n weights.
     gradient_bytes
         Moved for each element of the weights' gradient, as result_bytes there.
 
     Returns
     -------
-    Seconds of m x n by k, m x k by n, and k x n by m; in fp8 the last one casts both operands.
+    Seconds of m x n by k, m x k by n, and k x n by m; the last one casts both operands.
     """
-    forward, inputs = (product_time(machine, m, a, b, batch, fp8) for a, b in ((n, k), (k, n)))
-    return forward, inputs, product_time(machine, k, n, m, batch, fp8, False, gradient_bytes)
+    forward, inputs = (product_time(machine, m, a, b, batch, linear) for a, b in ((n, k), (k, n)))
+    return forward, inputs, product_time(machine, k, n, m, batch, linear, False, gradient_bytes)

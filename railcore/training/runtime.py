@@ -9,6 +9,7 @@ from railcore.facts.arguments import checked
 from railcore.training.expert_dispatch import DISPATCHERS
 from railcore.training.machine import ATTENTION_KERNELS, Machine
 
+GRAPHS = ("none", "parts", "whole")
 OFFLOADS = ("none", "optimizer", "activations", "weights")
 
 
@@ -31,8 +32,9 @@ class Runtime:
     dispatcher: a token goes to each of its experts ("copies"), or once to each HB domain with one of them ("nodes").
     dispatch_bytes: of an element on its way to the experts; 2 on the way back [bytes].
     capacity: tokens that an expert takes, over the mean: each is filled up to it, and other tokens are dropped. 0 drops
-        none, and the host waits for their numbers (dropless).
-    host_ahead: the GPU never waits for the host, as with CUDA graphs.
+        none (dropless).
+    graphs: CUDA graphs, one of GRAPHS: of the "whole" layer, so that the GPU never waits for the host; of "parts", all
+        but the routed experts; or "none".
     attention: the kernel: one of ATTENTION_KERNELS, "best", or "unfused", which stores the scores.
     dropout: after attention and feed-forward.
     fp8_weights: sharded weights are gathered in fp8 where linear layers compute in it.
@@ -58,7 +60,7 @@ class Runtime:
     dispatcher: str = "copies"
     dispatch_bytes: int = 2
     capacity: float = 0.0
-    host_ahead: bool = True
+    graphs: str = "whole"
     attention: str = "best"
     dropout: bool = False
     fp8_weights: bool = False
@@ -69,6 +71,7 @@ class Runtime:
     def __post_init__(self) -> None:
         checks.one_of("attention", self.attention, ("best", "unfused", *ATTENTION_KERNELS))
         checks.one_of("dispatcher", self.dispatcher, DISPATCHERS)
+        checks.one_of("graphs", self.graphs, GRAPHS)
         for name in ("gradient_bytes", "accumulation_bytes"):
             checks.one_of(name, getattr(self, name), (2, 4))
         checks.one_of("dispatch_bytes", self.dispatch_bytes, (1, 2))

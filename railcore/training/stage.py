@@ -14,7 +14,9 @@ from numpy.typing import ArrayLike
 
 from railcore.training.layer import Rank
 from railcore.training.link_times import NO_LINK, LinkTimes
+from railcore.training.machine import Machine
 from railcore.training.rank_order import GroupLevels
+from railcore.training.runtime import Runtime
 from railcore.training.transformer import SHARDING
 from railcore.training.transformer_memory import OPTIMIZER_BYTES, WEIGHT_BYTES, WHOLE_LAYERS, sharded_parameters
 
@@ -37,7 +39,7 @@ class Stage:
     streamed_bytes: weights that come from the host in each pass.
     optimizer_s, offload_s: the update, on the GPU and on the host.
     copies_s: copies of gradients in each backward pass.
-    once_s: what is done once an iteration.
+    once_s: what else is done once an iteration: casts of new weights, norms over all GPUs, the host's work.
     spread: by how much the slowest of all GPUs computes longer, over the mean.
     """
 
@@ -76,6 +78,8 @@ def stage_of(rank: Rank, offload: tuple[str, ...] = ()) -> Stage:
     update = (EAGER_UPDATE_BYTES if runtime.eager else UPDATE_BYTES) / machine.hbm_Bps
     copied = runtime.eager and strategy.sharding in ("gradients", "weights")
     everyone = GroupLevels(strategy.gpus, 1).in_domains(machine.hb_domain_size)
+    reduced_s = ONCE_CALLS * machine.all_reduce_links(0.0, *everyone).time_s
+    casts_s = machine.format.cast_bytes * sum(most) / machine.hbm_Bps
     near = rank.domains("pipeline")[1] == 1
     hop_Bps, hop_latency_s = machine.hop_link(near)
     return Stage(
@@ -90,7 +94,7 @@ def stage_of(rank: Rank, offload: tuple[str, ...] = ()) -> Stage:
         optimizer_s=0.0 if on_host else update * updated,
         offload_s=host_s * updated if on_host else 0.0,
         copies_s=COPY_BYTES * sum(most) / machine.hbm_Bps if copied else 0.0,
-        once_s=float(ONCE_CALLS * machine.all_reduce_links(0.0, *everyone).time_s) + machine.host.iteration_host_s,
+        once_s=float(reduced_s) + machine.host.iteration_host_s + casts_s,
         spread=machine.rates.rank_spread * expected_maximum(strategy.gpus),
     )
 
@@ -156,7 +160,7 @@ def replica_exchanges(rank: Rank, held: tuple[float, float], layers: int) -> dic
 
     machine, level = rank.machine, SHARDING.index(rank.strategy.sharding)
 
-    def exchange(size: int, links: Callable[..., LinkTimes] = machine.gather_links, by_layer: bool = True) -> LinkTimes:
+    def exchange(size: float, links: Callable[..., LinkTimes] = machine.gather_links, by_layer: bool = True) -> LinkTimes:
         found = NO_LINK
         for parameters, group in zip(held, ("replica", "expert_replica"), strict=True):
             ranks = rank.domains(group)
@@ -165,7 +169,7 @@ def replica_exchanges(rank: Rank, held: tuple[float, float], layers: int) -> dic
         return found
 
     sent = rank.runtime.gradient_bytes
-    gathered = 1 if rank.runtime.fp8_weights and rank.fp8 else WEIGHT_BYTES
+    gathered = gathered_bytes(machine, rank.runtime)
     if level == 0:
         whole = exchange(sent, machine.all_reduce_links, False)
         return {"after": whole, "before": NO_LINK, "in_forward": NO_LINK, "in_backward": NO_LINK}
@@ -176,6 +180,11 @@ def replica_exchanges(rank: Rank, held: tuple[float, float], layers: int) -> dic
         "in_forward": weights if level == 3 else NO_LINK,
         "in_backward": {1: NO_LINK, 2: gradients, 3: weights.plus(gradients)}[level],
     }
+
+
+def gathered_bytes(machine: Machine, runtime: Runtime) -> float:
+    """Of an element of sharded weights on its way."""
+    return machine.format.gathered_bytes if runtime.fp8_weights else WEIGHT_BYTES
 
 
 def bucket_calls(parameters: ArrayLike, ranks: ArrayLike) -> np.ndarray:

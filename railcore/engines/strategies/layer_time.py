@@ -126,7 +126,7 @@ def _kept_bytes(machine: Machine, runtime: Runtime, rank: "_Ranks", level: Any) 
         else rank.model
     )
     kinds = model.layer_activation_bytes(rank.b, rank.t, rank.c, rank.sliced, level, mixture_share=rank.mixed, **fused)
-    if machine.precision == "fp8":
+    if machine.narrow:
         matrices = rank.model.ffn_matrices
         shares = {"inputs": 0.75, "feed-forward": (2 * matrices - 1) / (2 * matrices)}
         narrow = {kind: np.where(np.asarray(level) < 2, share, 1.0) for kind, share in shares.items()}
@@ -222,21 +222,19 @@ def _both_passes(work: Mapping[str, PassTimes]) -> tuple[Any, Any]:
 
 
 def _host_waits(machine: Machine, runtime: Runtime, rank: _Ranks, forward: Any, backward: Any) -> PassTimes:
-    """What a layer takes beyond its time on the GPU because the host starts its operators.
-
-    Eager, the longer of both times counts. So it does for mixture layers without capacity (dropless) and graphs, where
-    the host waits for the numbers of tokens and cannot run ahead; of the shorter time dropless_serial_share adds to it.
-    """
-    dropless = bool(rank.model.experts) and not runtime.capacity and not runtime.host_ahead
-    if not (runtime.eager or dropless):
+    """What a layer takes beyond its time on the GPU because the host starts its operators; see `layer.host_waits`."""
+    waits_for_counts, parts = bool(rank.model.experts) and runtime.graphs != "whole", runtime.graphs == "parts"
+    if not (runtime.eager or waits_for_counts):
         return PassTimes(0 * forward, 0 * backward)
-    operators = [machine.host.forward_operators + 0 * rank.u, machine.host.backward_operators + 0 * rank.u]
+    host = machine.host
+    counts = (1, 1) if parts else (host.forward_operators, host.backward_operators)
+    operators = [count + 0 * rank.u for count in counts]
     if rank.model.experts:
-        found = host_operators(rank.local, machine.precision == "fp8", rank.model.biases)
+        found = host_operators(rank.local, machine.narrow, rank.model.biases, parts)
         operators = [plain + rank.mixed * more for plain, more in zip(operators, found, strict=True)]
-    serial = machine.host.dropless_serial_share * dropless
+    serial = host.dropless_serial_share * waits_for_counts
     waits = [
-        host_bound_time(gpu, count * machine.host.launch_s, serial) - gpu
+        host_bound_time(gpu, count * host.launch_s, serial) - gpu
         for gpu, count in zip((forward, backward), operators, strict=True)
     ]
     return PassTimes(*waits)  # type: ignore[arg-type]
@@ -274,9 +272,8 @@ def _linear_times(machine: Machine, runtime: Runtime, rank: _Ranks) -> list[Any]
         rows += [(rank.mixed * rank.local, each, n, k, 1) for n, k in feed_forward(width)]
         if model.shared_hidden:
             rows += [(rank.mixed, rank.u, n, k, 1) for n, k in feed_forward(model.shared_hidden / rank.t)]
-    fp8 = machine.precision == "fp8"
     moved = runtime.gradient_result_bytes
-    passes = [[share * time for time in product_passes(machine, m, n, k, q, fp8, moved)] for share, m, n, k, q in rows]
+    passes = [[share * time for time in product_passes(machine, m, n, k, q, True, moved)] for share, m, n, k, q in rows]
     return [sum(times) for times in zip(*passes, strict=True)]
 
 
@@ -353,7 +350,7 @@ def _tensor_traffic(machine: Machine, runtime: Runtime, rank: _Ranks, products: 
     experts is gathered with their tokens, and never hidden.
     """
     gather = _input_gather(machine, rank)
-    narrow, lost = 0.5 if runtime.fp8_tensor and machine.precision == "fp8" else 1.0, runtime.interference(machine)
+    narrow, lost = 0.5 if runtime.fp8_tensor and machine.narrow else 1.0, runtime.interference(machine)
     again = np.where(rank.sliced & ~(rank.kept_inputs > 0), narrow, 0.0)
     forward = gather.times(rank.operators * (1 + narrow))
     backward = gather.times(rank.operators * (1 + narrow + again))

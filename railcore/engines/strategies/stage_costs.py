@@ -17,6 +17,7 @@ from railcore.training.stage import (
     UPDATE_BYTES,
     bucket_calls,
     expected_maximum,
+    gathered_bytes,
 )
 from railcore.training.transformer import Transformer
 from railcore.training.transformer_memory import OPTIMIZER_BYTES, WEIGHT_BYTES, WHOLE_LAYERS, sharded_parameters
@@ -86,11 +87,12 @@ def stage_costs(
     host_s = sent / host.host_Bps + UPDATE_BYTES / host.host_memory_Bps
     update_bytes = EAGER_UPDATE_BYTES if runtime.eager else UPDATE_BYTES
     rows["optimizer_s"] = 0.0 if away else update_bytes / machine.hbm_Bps * updated
+    rows["once_s"] = machine.format.cast_bytes / machine.hbm_Bps * sum(most)
     rows["copies_s"] = runtime.eager * (level >= 2) * COPY_BYTES / machine.hbm_Bps * sum(most)
     rows["offload_s"] = host_s * updated if away else 0.0
     ranks = np.prod([columns[name] for name in ("tensor", "context", "data", "pipeline")], axis=0)
     everyone = GroupLevels(ranks, 1).in_domains(machine.hb_domain_size)
-    rows["once_s"] = ONCE_CALLS * machine.all_reduce_links(0.0, *everyone).time_s + machine.host.iteration_host_s
+    rows["once_s"] += ONCE_CALLS * machine.all_reduce_links(0.0, *everyone).time_s + machine.host.iteration_host_s
     rows["spread"] = machine.rates.rank_spread * _expected_maximum(ranks)
     rows["streamed_bytes"] = fullest.pop("streamed")
     for stage in STAGES:
@@ -166,7 +168,7 @@ def _data_links(
     context and data ranks, experts among those that hold the same ones, a layer at a time where they are sharded.
     """
 
-    def exchange(size: int, links: Callable[..., LinkTimes], by_layer: np.ndarray) -> LinkTimes:
+    def exchange(size: float, links: Callable[..., LinkTimes], by_layer: np.ndarray) -> LinkTimes:
         found = NO_LINK
         for parameters, group in zip(held, ("replica", "expert_replica"), strict=True):
             x, y = groups[group].in_domains(machine.hb_domain_size)
@@ -174,9 +176,8 @@ def _data_links(
             found = found.plus(links(size * parameters, x, y, calls))
         return found
 
-    narrow = runtime.fp8_weights and machine.precision == "fp8"
     gradients = exchange(runtime.gradient_bytes, machine.gather_links, level >= 2)
-    weights = exchange(1 if narrow else WEIGHT_BYTES, machine.gather_links, level == 3)
+    weights = exchange(gathered_bytes(machine, runtime), machine.gather_links, level == 3)
     whole = exchange(runtime.gradient_bytes, machine.all_reduce_links, level < 0)
     in_forward = weights.times(level == 3)
     found = {
