@@ -37,7 +37,8 @@ _BREAKDOWN_TERMS = {
 }
 _SIZES = (16, 128, 1024)  # upper ends of classes of GPUs
 import os
-GR=os.environ.get("GR","whole")
+
+GR = os.environ.get("GR", "whole")
 
 
 class TrainingDuration(NamedTuple):
@@ -165,7 +166,10 @@ def _runtime(row: Any) -> Runtime:
         changes |= {"gradient_bytes": size, "accumulation_bytes": size}
     if row.experts:
         changes |= {"dispatcher": "nodes" if row.dispatcher in ("deepep", "hybridep") else "copies"}
-        changes |= {"overlap_expert": str(row.expert_overlap) == "1", "graphs": {"0": "none", "": "none", "1": GR}.get(str(row.graphs), str(row.graphs))}
+        changes |= {
+            "overlap_expert": str(row.expert_overlap) == "1",
+            "graphs": {"0": "none", "": "none", "1": GR}.get(str(row.graphs), str(row.graphs)),
+        }
         changes |= {"capacity": float(row.capacity or 0)}
     return replace(as_runtime(row.runtime), **changes)
 

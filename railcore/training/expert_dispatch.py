@@ -249,7 +249,9 @@ def host_operators(
     """
     n = whole("experts_local", experts_local)
     shared = fp8 * (2 + n * _LINEAR_LAYERS * _CAST_KERNELS) + 2 * bias * n
-    common = [count - graphed * (inside - 1) for count, inside in zip(_COMMON_OPERATORS, _GRAPHED_OPERATORS, strict=True)]
+    common = [
+        count - graphed * (inside - 1) for count, inside in zip(_COMMON_OPERATORS, _GRAPHED_OPERATORS, strict=True)
+    ]
     forward = common[0] + shared + n * _LINEAR_LAYERS
     backward = common[1] + shared + n * 3 * _LINEAR_LAYERS
     return HostOperators(np.asarray(forward, float), np.asarray(backward, float))

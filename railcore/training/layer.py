@@ -205,9 +205,9 @@ def linear_times(rank: Rank) -> tuple[float, float, float]:
         width = model.expert_hidden * slices / t
         shapes += [(rank.mixtures * max(held, 1), tokens, *sides) for sides in feed_forward(width)]
         shapes += [(rank.mixtures, u, *sides) for sides in feed_forward(model.shared_hidden / t) if model.shared_hidden]
-    moved = rank.runtime.gradient_result_bytes
+    moved, form = rank.runtime.gradient_result_bytes, rank.runtime.linear_format(rank.machine)
     passes = [
-        [share * time for time in product_passes(rank.machine, m, n, k, 1, True, moved)]
+        [share * time for time in product_passes(rank.machine, m, n, k, 1, form, moved)]
         for share, m, n, k in shapes
         if share
     ]
@@ -226,7 +226,9 @@ def attention_times(rank: Rank) -> Passes:
     heads, rows = rank.strategy.micro_batch * model.heads / rank.strategy.tensor, s / rank.strategy.context
     if runtime.fused_attention:
         keys = sum(share * most * (2 - most / s) for share, most in model.attention_spans())
-        rate = machine.rates.bf16_rate * machine.attention_share(runtime.attention, rows)
+        rate = machine.rates.bf16_rate * machine.attention_share(
+            runtime.attention, rows, model.query_dim, model.value_dim
+        )
         forward = float(heads * rows * keys * (model.query_dim + model.value_dim) / rate) + machine.host.kernel_s
         return Passes(forward, 2.5 * forward)
     query_key = product_passes(machine, rows, s, model.query_dim, heads)

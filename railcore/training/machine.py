@@ -16,7 +16,6 @@ from railcore.training.experts import ROUTINGS, expert_all_to_all_time
 from railcore.training.link_times import Latencies, LinkTimes, all_reduce_links, gather_links
 
 
-
 class LinearFormat(NamedTuple):
     """A number format of linear layers.
 
@@ -44,8 +43,9 @@ FORMATS = {
     "mxfp8": LinearFormat("fp8_dense_rate", 1 + 1 / 32, 4 + 2 / 32, 2, 2),
     "nvfp4": LinearFormat("fp4_dense_rate", 1 / 2 + 1 / 16, 5 + 2 / 16, 2, 2),
 }
-PRECISIONS = tuple(FORMATS)
-ATTENTION_KERNELS = ("flash1", "flash2", "flash3", "cudnn")
+BF16, PRECISIONS = FORMATS["bf16"], tuple(FORMATS)
+ATTENTION_KERNELS = ("flash1", "flash2", "flash3", "cudnn", "cudnn_2025")
+_ATTENTION_SHAPES = ("head64", "mla")  # heads of 64, and of latent attention, whose queries are longer than its values
 RESERVED = ("context_memory", "communication_memory", "fragmentation_memory")  # rows of "all" in efficiencies
 _ATTENTION_TOKENS = 4096  # of the sequences on which rates of attention are given
 UNLIMITED_BANDWIDTH = 1e30  # bytes/s of a memory or link that costs nothing
@@ -63,7 +63,7 @@ class GpuRates:
     processors: over which the tiles of a product are spread.
     rank_spread: standard deviation of the compute time of equal GPUs, over its mean; the slowest is waited for.
     attention_ramp: tokens of a sequence at which attention has half of its rate for long ones.
-    attention_kernels: names and shares of other attention kernels.
+    attention_kernels: names and shares of other attention kernels, and of the best one for other shapes.
     """
 
     linear_rate: Quantity
@@ -94,6 +94,7 @@ class GpuMemory:
 
     memory_bytes: size, as the driver reports it [bytes].
     memory_Bps, memory_fraction: bandwidth [bytes/s], and the share of it that kernels reach.
+    cast_fraction: share of it that casts to the format of linear layers reach.
     reserved_bytes: for the runtime's context, its communication buffers and fragments [bytes].
     """
 
@@ -101,11 +102,13 @@ class GpuMemory:
     memory_Bps: Quantity
     memory_fraction: float
     reserved_bytes: Quantity
+    cast_fraction: float
 
     def __post_init__(self) -> None:
         for name in ("memory_bytes", "memory_Bps"):
             checks.positive(name, getattr(self, name))
-        checks.share("memory_fraction", self.memory_fraction, above_0=True)
+        for name in ("memory_fraction", "cast_fraction"):
+            checks.share(name, getattr(self, name), above_0=True)
         checks.at_least("reserved_bytes", self.reserved_bytes)
 
 
@@ -290,19 +293,29 @@ class Machine:
         """Rate of a large matrix product in bf16 [FLOP/s]."""
         return self.rates.bf16_rate * self.rates.bf16_fraction * self.rates.sustained_fraction
 
-    def attention_share(self, kernel: str, tokens: ArrayLike) -> np.ndarray:
+    def attention_share(
+        self, kernel: str, tokens: ArrayLike, query_dim: float = 128, value_dim: float = 128
+    ) -> np.ndarray:
         """Share of bf16_rate that a kernel of fused attention reaches on sequences of `tokens`.
 
-        f (1 + r / 4,096) / (1 + r / s), r the ramp; f of the best kernel where this one has no row of its own.
+        f (1 + r / 4,096) / (1 + r / s), r the ramp. f is the kernel's, or the best one's where it has no row of its
+        own; for heads of 64 elements or fewer, and for latent attention, times what the best one loses there.
         """
-        share = dict(self.rates.attention_kernels).get(kernel, self.rates.attention_fraction)
-        ramp = self.rates.attention_ramp
+        best, known = self.rates.attention_fraction, dict(self.rates.attention_kernels)
+        share = known.get(kernel, known.get(kernel.partition("_")[0], best))
+        shape = "head64" if query_dim <= 64 else "mla" if query_dim != value_dim else ""
+        share, ramp = share * known.get(shape, best) / best, self.rates.attention_ramp
         return np.asarray(share * (1 + ramp / _ATTENTION_TOKENS) / (1 + ramp / np.asarray(tokens)))
 
     @property
     def hbm_Bps(self) -> float:
         """HBM bandwidth that kernels reach [bytes/s]."""
         return self.memory.memory_Bps * self.memory.memory_fraction
+
+    @property
+    def cast_Bps(self) -> float:
+        """HBM bandwidth that casts to the format of linear layers reach [bytes/s]."""
+        return self.memory.memory_Bps * self.memory.cast_fraction
 
     @property
     def collective_hb_Bps(self) -> float:
@@ -415,16 +428,15 @@ PARTS: dict[str, Any] = {
 PART_OF = {each.name: part for part, kind in PARTS.items() for each in fields(kind)}
 
 
-def sustained_share(shares: catalog.Item, precision: str) -> float:
+def product_share(shares: catalog.Item, precision: str) -> float:
     """Share of the dense peak in a precision that large products sustain, of the catalog's rows of a GPU.
 
     In training products follow each other, and power limits their clocks: they take matmul_sustained, measured on
     large products one after the other, and not matmul_fraction, the best of any shape. Where a GPU has no such row, it
-    is the best one; block scales of MXFP8 have that of FP8, and NVFP4 too.
+    is the best one; where it has none in MXFP8 or NVFP4, that of FP8.
     """
-    names = [f"matmul_{kind}_{each}" for each in (precision, "fp8") for kind in ("sustained", "fraction")]
-    if precision == "bf16":
-        names = names[:2]
+    formats = ("bf16",) if precision == "bf16" else (precision, "fp8")
+    names = [f"matmul_{kind}_{each}" for each in formats for kind in ("sustained", "fraction")]
     return shares[next((name for name in names if name in shares), names[-1])]
 
 
@@ -486,8 +498,8 @@ def catalog_machine(
         "precision": precision,
         "linear_rate": gpu[FORMATS[precision].rate],
         "bf16_rate": gpu["bf16_dense_rate"],
-        "linear_fraction": sustained_share(share, precision),
-        "bf16_fraction": sustained_share(share, "bf16"),
+        "linear_fraction": product_share(share, precision),
+        "bf16_fraction": product_share(share, "bf16"),
         "sustained_fraction": common["sustained_fraction"],
         "processors": int(share["processors"]),
         "memory_bytes": shared_memory(gpu),
@@ -515,7 +527,10 @@ def catalog_machine(
     links = {"hb_domain_size": hb_domain_size, "nic_Bps": nic_Bps}
     changes |= {name: value for name, value in links.items() if value is not None}
     shares = {f"{part}_fraction": share[f"{part}_fraction"] for part in ("attention", "memory", "hb", "nic")}
-    named = {kernel: f"attention_fraction_{kernel}" for kernel in ATTENTION_KERNELS}
+    named = {kernel: f"attention_fraction_{kernel}" for kernel in (*ATTENTION_KERNELS, *_ATTENTION_SHAPES)}
+    values["cast_fraction"] = (
+        common["block_cast_fraction"] if FORMATS[precision].scale_kernels else share["memory_fraction"]
+    )
     values["attention_kernels"] = tuple((kernel, share[row]) for kernel, row in named.items() if row in share)
     values |= {"overlap_slowdown": share.get("overlap_slowdown", 1.0), "attention_ramp": common["attention_ramp"]}
     return Machine.of_values({**values, **shares, **changes})

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from railcore.training.machine import FORMATS, Machine
+from railcore.training.machine import BF16, LinearFormat, Machine
 
 ELEMENT_BYTES = 2  # of bf16
 _TILE = (256, 128)  # rows and columns of the largest common tile of a matrix product
@@ -17,7 +17,7 @@ def product_time(
     n: Any,
     k: Any,
     batch: Any = 1,
-    linear: bool = False,
+    form: LinearFormat = BF16,
     weights: bool = True,
     result_bytes: int = ELEMENT_BYTES,
 ) -> np.ndarray:
@@ -33,9 +33,9 @@ def product_time(
         Rates of the GPU.
     m, n, k, batch
         Sizes and number of the products; they broadcast.
-    linear
-        In the number format of the machine's linear layers, else in bf16. Operands are cast from bf16, and each cast
-        serves two products.
+    form
+        Number format of the operands, bf16 or that of the machine's linear layers. They are cast from bf16, and each
+        cast serves two products.
     weights
         Whether the k x n operand is weights, whose cast serves all micro-batches; else it is cast too.
     result_bytes
@@ -47,11 +47,11 @@ def product_time(
     """
     tiles, area = _tiles(m, n)
     waves = np.ceil(tiles * batch / machine.rates.processors)
-    form, rate = (machine.format, machine.linear_flops) if linear else (FORMATS["bf16"], machine.bf16_flops)
-    cast = form.cast_bytes / 2 * (m * k + (0 if weights else k * n))
-    moved = batch * ((m * k + k * n) * form.element_bytes + m * n * result_bytes + cast)
+    rate = machine.bf16_flops if form is BF16 else machine.linear_flops
+    moved = batch * ((m * k + k * n) * form.element_bytes + m * n * result_bytes) / machine.hbm_Bps
+    cast = batch * form.cast_bytes / 2 * (m * k + (0 if weights else k * n)) / machine.cast_Bps
     starts = (1 + form.scale_kernels) * machine.host.kernel_s
-    return waves * machine.rates.processors * area * 2 * k / rate + moved / machine.hbm_Bps + starts
+    return waves * machine.rates.processors * area * 2 * k / rate + moved + cast + starts
 
 
 def _tiles(m: Any, n: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -69,13 +69,19 @@ def _tiling(m: Any, n: Any, rows: int, columns: int) -> tuple[np.ndarray, np.nda
 
 
 def product_passes(
-    machine: Machine, m: Any, n: Any, k: Any, batch: Any = 1, linear: bool = False, gradient_bytes: int = ELEMENT_BYTES
+    machine: Machine,
+    m: Any,
+    n: Any,
+    k: Any,
+    batch: Any = 1,
+    form: LinearFormat = BF16,
+    gradient_bytes: int = ELEMENT_BYTES,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Times of a product forward, of its input's gradient, and of its weights' gradient.
 
     Parameters
     ----------
-    machine, m, n, k, batch, linear
+    machine, m, n, k, batch, form
         As for `product_time`: m x k inputs by k x n weights.
     gradient_bytes
         Moved for each element of the weights' gradient, as result_bytes there.
@@ -84,5 +90,39 @@ def product_passes(
     -------
     Seconds of m x n by k, m x k by n, and k x n by m; the last one casts both operands.
     """
-    forward, inputs = (product_time(machine, m, a, b, batch, linear) for a, b in ((n, k), (k, n)))
-    return forward, inputs, product_time(machine, k, n, m, batch, linear, False, gradient_bytes)
+    forward, inputs = (product_time(machine, m, a, b, batch, form) for a, b in ((n, k), (k, n)))
+    return forward, inputs, product_time(machine, k, n, m, batch, form, False, gradient_bytes)
+
+
+def sustained_share(
+    machine: Machine, sizes: list[tuple[int, int, int]], rate_flops: float, form: LinearFormat
+) -> float:
+    """Share of the dense peak with which `product_time` gives a measured rate of large products.
+
+    A published rate counts operands that pass HBM and the start of the kernel, which product_time adds to the time of
+    the processors; and part of its last wave is idle. What is left is share = C / (sum 2 m n k / rate - rest), C the
+    time of the processors at the peak. For products whose operands take most of the time it is above 1: take larger
+    ones.
+
+    Parameters
+    ----------
+    machine
+        The GPU, in the precision of the products.
+    sizes
+        Rows, columns and inner side of the products that were measured together.
+    rate_flops
+        2 m n k of all of them over their time [FLOP/s].
+    form
+        Number format of the operands, cast before.
+
+    Returns
+    -------
+    Share, for the catalog's rows matmul_sustained.
+    """
+    form = form if form is BF16 else form._replace(cast_bytes=0)
+    whole, half = (
+        sum(float(product_time(machine.changed(linear_fraction=f, bf16_fraction=f), *mnk, form=form)) for mnk in sizes)
+        for f in (1.0, 0.5)
+    )
+    at_peak = half - whole
+    return at_peak / (sum(2.0 * m * n * k for m, n, k in sizes) / rate_flops - (whole - at_peak))

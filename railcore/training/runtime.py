@@ -7,9 +7,11 @@ from typing import Any, get_type_hints
 from railcore.facts import catalog, checks
 from railcore.facts.arguments import checked
 from railcore.training.expert_dispatch import DISPATCHERS
-from railcore.training.machine import ATTENTION_KERNELS, Machine
+from railcore.training.machine import ATTENTION_KERNELS, LinearFormat, Machine
 
+ELEMENT_READ_BYTES = 2  # of a tensor in bf16 that is read for its largest element
 GRAPHS = ("none", "parts", "whole")
+FP8_SCALINGS = ("delayed", "current")
 OFFLOADS = ("none", "optimizer", "activations", "weights")
 
 
@@ -37,6 +39,8 @@ class Runtime:
         but the routed experts; or "none".
     attention: the kernel: one of ATTENTION_KERNELS, "best", or "unfused", which stores the scores.
     dropout: after attention and feed-forward.
+    fp8_scaling: of a tensor in fp8, by its largest element so far ("delayed"), or by its own, which is read first
+        ("current").
     fp8_weights: sharded weights are gathered in fp8 where linear layers compute in it.
     eager: every operator is a kernel of its own, the host starts them one by one, and gradients of a sharded layer are
         copied into one array and scaled.
@@ -63,6 +67,7 @@ class Runtime:
     graphs: str = "whole"
     attention: str = "best"
     dropout: bool = False
+    fp8_scaling: str = "delayed"
     fp8_weights: bool = False
     eager: bool = False
     persistent_kernels: bool = False
@@ -72,6 +77,7 @@ class Runtime:
         checks.one_of("attention", self.attention, ("best", "unfused", *ATTENTION_KERNELS))
         checks.one_of("dispatcher", self.dispatcher, DISPATCHERS)
         checks.one_of("graphs", self.graphs, GRAPHS)
+        checks.one_of("fp8_scaling", self.fp8_scaling, FP8_SCALINGS)
         for name in ("gradient_bytes", "accumulation_bytes"):
             checks.one_of(name, getattr(self, name), (2, 4))
         checks.one_of("dispatch_bytes", self.dispatch_bytes, (1, 2))
@@ -96,6 +102,11 @@ class Runtime:
     def gradient_result_bytes(self) -> int:
         """Bytes that a product moves for each element of the weights' gradient: read, added to and written back."""
         return 2 if self.eager else 2 * self.accumulation_bytes
+
+    def linear_format(self, machine: Machine) -> LinearFormat:
+        """Number format of the linear layers, with what its casts read."""
+        again = ELEMENT_READ_BYTES if machine.precision == "fp8" and self.fp8_scaling == "current" else 0
+        return machine.format._replace(cast_bytes=machine.format.cast_bytes + again) if again else machine.format
 
     def interference(self, machine: Machine) -> float:
         """Share of a second of compute that is lost to a collective beside it.

@@ -79,7 +79,7 @@ def stage_of(rank: Rank, offload: tuple[str, ...] = ()) -> Stage:
     copied = runtime.eager and strategy.sharding in ("gradients", "weights")
     everyone = GroupLevels(strategy.gpus, 1).in_domains(machine.hb_domain_size)
     reduced_s = ONCE_CALLS * machine.all_reduce_links(0.0, *everyone).time_s
-    casts_s = machine.format.cast_bytes * sum(most) / machine.hbm_Bps
+    casts_s = runtime.linear_format(machine).cast_bytes * sum(most) / machine.cast_Bps
     near = rank.domains("pipeline")[1] == 1
     hop_Bps, hop_latency_s = machine.hop_link(near)
     return Stage(
@@ -160,7 +160,9 @@ def replica_exchanges(rank: Rank, held: tuple[float, float], layers: int) -> dic
 
     machine, level = rank.machine, SHARDING.index(rank.strategy.sharding)
 
-    def exchange(size: float, links: Callable[..., LinkTimes] = machine.gather_links, by_layer: bool = True) -> LinkTimes:
+    def exchange(
+        size: float, links: Callable[..., LinkTimes] = machine.gather_links, by_layer: bool = True
+    ) -> LinkTimes:
         found = NO_LINK
         for parameters, group in zip(held, ("replica", "expert_replica"), strict=True):
             ranks = rank.domains(group)

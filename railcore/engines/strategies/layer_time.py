@@ -272,8 +272,8 @@ def _linear_times(machine: Machine, runtime: Runtime, rank: _Ranks) -> list[Any]
         rows += [(rank.mixed * rank.local, each, n, k, 1) for n, k in feed_forward(width)]
         if model.shared_hidden:
             rows += [(rank.mixed, rank.u, n, k, 1) for n, k in feed_forward(model.shared_hidden / rank.t)]
-    moved = runtime.gradient_result_bytes
-    passes = [[share * time for time in product_passes(machine, m, n, k, q, True, moved)] for share, m, n, k, q in rows]
+    moved, form = runtime.gradient_result_bytes, runtime.linear_format(machine)
+    passes = [[share * time for time in product_passes(machine, m, n, k, q, form, moved)] for share, m, n, k, q in rows]
     return [sum(times) for times in zip(*passes, strict=True)]
 
 
@@ -288,7 +288,9 @@ def _attention(machine: Machine, runtime: Runtime, rank: _Ranks) -> PassTimes:
     heads, wide = rank.b * model.heads / rank.t, model.query_dim + model.value_dim
     if runtime.fused_attention:
         met = sum(share * keys * (2 - keys / s) for share, keys in model.attention_spans())
-        rate = machine.rates.bf16_rate * machine.attention_share(runtime.attention, s / rank.c)
+        rate = machine.rates.bf16_rate * machine.attention_share(
+            runtime.attention, s / rank.c, model.query_dim, model.value_dim
+        )
         forward = heads * s * met / rank.c * wide / rate + machine.host.kernel_s
         return PassTimes(forward, 2.5 * forward)
     rows = s / rank.c

@@ -87,7 +87,7 @@ def stage_costs(
     host_s = sent / host.host_Bps + UPDATE_BYTES / host.host_memory_Bps
     update_bytes = EAGER_UPDATE_BYTES if runtime.eager else UPDATE_BYTES
     rows["optimizer_s"] = 0.0 if away else update_bytes / machine.hbm_Bps * updated
-    rows["once_s"] = machine.format.cast_bytes / machine.hbm_Bps * sum(most)
+    rows["once_s"] = runtime.linear_format(machine).cast_bytes / machine.cast_Bps * sum(most)
     rows["copies_s"] = runtime.eager * (level >= 2) * COPY_BYTES / machine.hbm_Bps * sum(most)
     rows["offload_s"] = host_s * updated if away else 0.0
     ranks = np.prod([columns[name] for name in ("tensor", "context", "data", "pipeline")], axis=0)
