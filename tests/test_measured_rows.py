@@ -9,7 +9,7 @@ from railcore.facts import catalog, files
 from railcore.training.transformer import RECOMPUTE, SHARDING
 
 ROWS = pd.read_csv(files.data("measured/iterations.csv"), keep_default_na=False)
-ARCHITECTURES = {"DeepSeek-V3", "GPT-OSS 120B", "Grok-1", "Qwen3-30B-A3B", "Qwen3-235B-A22B"}
+ARCHITECTURES = {"DeepSeek-V3", "GPT-OSS 120B", "Grok-1", "Mixtral 8x7B", "Qwen3-30B-A3B", "Qwen3-235B-A22B"}
 
 
 def stages(layout):
@@ -26,7 +26,10 @@ def test_rows_divide():
     assert (ROWS["gpus"] == ROWS["tp"] * ROWS["cp"] * ROWS["pp"] * ROWS["dp"]).all()
     assert (ROWS["global_batch"] % (ROWS["dp"] * ROWS["microbatch"]) == 0).all()
     modelled = ROWS[ROWS["use"] != "outside"]
-    assert (modelled["dp"] * modelled["cp"] % modelled["ep"] == 0).all()
+    # a mixture's tensor ranks that do not share an expert hold different ones
+    holders = modelled["gpus"] // modelled["pp"] // modelled["expert_tensor"]
+    dense = modelled["experts"] == 0
+    assert (holders % modelled["ep"] == 0)[~dense].all() and modelled.loc[dense, "ep"].eq(1).all()
 
 
 def test_rows_are_told_apart():
@@ -46,7 +49,7 @@ def test_columns_hold_known_names():
         "dispatch": {"", "dropless", "drop"},
         "dispatcher": {"", "alltoall", "allgather", "deepep", "hybridep"},
         "expert_overlap": {"", "0", "1"},
-        "graphs": {"", "0", "1"},
+        "graphs": {"", "none", "parts", "whole"},
         "gradient_bytes": {"", "2", "4"},
     }
     for name, values in known.items():
@@ -75,6 +78,12 @@ def test_layers_fill_the_stages(layout):
     found = stages(layout)
     assert len(found) == chunks.iloc[0] and chunks.nunique() == 1
     assert (rows["layers"] == "".join(found).count("t")).all()
+
+
+def test_every_row_says_when_its_software_was_released():
+    assert ROWS["released"].str.fullmatch(r"20\d\d-(0[1-9]|1[0-2])").all()
+    named = ROWS["source"].str.extract(r"container NeMo (\d\d)\.(\d\d)").dropna()
+    assert (ROWS.loc[named.index, "released"] == "20" + named[0] + "-" + named[1]).all()
 
 
 def test_rows_left_aside_are_checked():
