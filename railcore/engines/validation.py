@@ -1,4 +1,4 @@
-"""Published training runs, the model's times for them, the one fitted number, and the effect of each physical term."""
+"""Published training runs, the model's times for them, their errors, and the effect of each physical term."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ from railcore.training.runtime import Runtime, as_runtime
 from railcore.training.transformer import Transformer, catalog_model, model_flops_utilization
 
 _MACHINE_TERMS: Mapping[str, Mapping[str, Any]] = {
-    "best product of the GPU": {"linear_fraction": 1.0, "bf16_fraction": 1.0, "sustained_fraction": 1.0},
+    "best product of the GPU": {"linear_fraction": 1.0, "bf16_fraction": 1.0},
     "whole waves of tiles": {"processors": 1},
     "memory traffic": {"memory_Bps": UNLIMITED_BANDWIDTH},
     "kernel starts": {"kernel_s": 0.0},
@@ -105,8 +105,8 @@ def breakdown_table(model: str, platform: str, precision: str, strategy: Strateg
 def published_runs(use: str = "fit") -> pd.DataFrame:
     """Rows of data/measured/iterations.csv by `use`: "fit", "check", "forward" or "outside", as data/README.md has it.
 
-    Adds mixture ("experts" or "dense"), group (a coarser software), half (odd or even rows of a source), size (GPUs by
-    class) and seen ("looked at" while the model was built, "left aside", or "forward").
+    Adds mixture ("experts" or "dense"), group (a coarser software), size (GPUs by class) and seen ("looked at" while
+    the model was built, "left aside", or "forward").
     Raises ValueError for another use.
     """
     table = pd.read_csv(files.data("measured/iterations.csv"), keep_default_na=False)
@@ -118,7 +118,6 @@ def published_runs(use: str = "fit") -> pd.DataFrame:
     return table.assign(
         mixture=np.where(table["experts"] > 0, "experts", "dense"),
         group=kind.where(kind != "NeMo", "NeMo, " + table["precision"]),
-        half=np.where(table.groupby("source").cumcount() % 2, "even rows", "odd rows"),
         size=sizes.astype(str),
         seen=np.where(table["use"] == "forward", "forward", aside),
     )
@@ -196,23 +195,6 @@ def predictions(table: pd.DataFrame, runtime: Mapping[str, Any] | None = None, *
     return table.assign(error=table["modelled_s"] / table["measured_iteration_s"] - 1)
 
 
-def fitted_fraction(table: pd.DataFrame) -> float:
-    """Sustained share of a product's best rate with the least squares of the runs' errors, from 0.3 to 1.
-
-    Found as its inverse, on which the errors depend almost linearly. Raises ValueError for a table without runs.
-    """
-    from scipy.optimize import least_squares
-
-    if table.empty:
-        raise ValueError("table has no runs: give at least one")
-
-    def errors(inverse: np.ndarray) -> pd.Series:
-        return predictions(table, sustained_fraction=1 / float(inverse[0]))["error"]
-
-    found = least_squares(errors, [1 / 0.9], bounds=([1.0], [1 / 0.3]), method="dogbox", xtol=1e-6)
-    return 1 / float(found.x[0])
-
-
 def error_summary(table: pd.DataFrame, by: str | list[str] = "source") -> pd.DataFrame:
     """Errors of `predictions` by a column: runs, mean_error, mean_absolute_error, largest_error."""
     absolute = table.assign(absolute=table["error"].abs()).groupby(by, sort=False)
@@ -222,19 +204,6 @@ def error_summary(table: pd.DataFrame, by: str | list[str] = "source") -> pd.Dat
         mean_absolute_error=("absolute", "mean"),
         largest_error=("absolute", "max"),
     ).reset_index()
-
-
-def cross_validation(table: pd.DataFrame, by: str) -> pd.DataFrame:
-    """Fitted to the runs of one value of a column, the errors of all other runs; every value in turn.
-
-    Columns fitted_to, fitted (the fraction), and those of `error_summary` by source.
-    """
-    found = []
-    for name, part in table.groupby(by, sort=False):
-        fraction = fitted_fraction(part)
-        errors = error_summary(predictions(table.drop(part.index), sustained_fraction=fraction))
-        found.append(pd.DataFrame({"fitted_to": name, "fitted": fraction}, index=errors.index).join(errors))
-    return pd.concat(found)
 
 
 def schedules_measured_twice(table: pd.DataFrame) -> pd.DataFrame:
