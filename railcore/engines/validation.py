@@ -1,4 +1,4 @@
-"""Published training runs, the model's times for them, their errors, and the effect of each physical term."""
+"""Published training runs, the model's times for them, and their errors."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,33 +10,16 @@ import pandas as pd
 from railcore.engines.strategies.iteration import TIME_PARTS, iteration_times
 from railcore.facts import files
 from railcore.facts.checks import one_of
-from railcore.training.machine import UNLIMITED_BANDWIDTH, Machine, catalog_machine
+from railcore.training.expected_error import PRODUCTS
+from railcore.training.machine import Machine, catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.runtime import Runtime, as_runtime
 from railcore.training.transformer import Transformer, catalog_model, model_flops_utilization
 
-_MACHINE_TERMS: Mapping[str, Mapping[str, Any]] = {
-    "best product of the GPU": {"linear_fraction": 1.0, "bf16_fraction": 1.0},
-    "whole waves of tiles": {"processors": 1},
-    "memory traffic": {"memory_Bps": UNLIMITED_BANDWIDTH},
-    "kernel starts": {"kernel_s": 0.0},
-    "the slowest GPU": {"rank_spread": 0.0},
-    "compute lost to collectives beside it": {"collective_processors": 0},
-    "host between iterations": {"iteration_host_s": 0.0},
-    "HB links": {"hb_Bps": UNLIMITED_BANDWIDTH, "hb_latency_s": 0.0},
-    "NICs": {"nic_Bps": UNLIMITED_BANDWIDTH, "nic_latency_s": 0.0},
-}
-_BREAKDOWN_TERMS = {
-    "attention": "attention_s",
-    "elementwise kernels": "elementwise_s",
-    "logits and loss": "logits_s",
-    "pipeline hops": "pipeline_s",
-    "pipeline bubble": "bubble_s",
-    "exchange of gradients": "data_s",
-    "optimizer step": "optimizer_s",
-}
 _SIZES = (16, 128, 1024)  # upper ends of classes of GPUs
-_PRODUCTS = {"mxfp8": "fp8"}  # with scales of blocks, at the same rate
+_GRAPHS = {"0": "none", "1": "whole"}  # CUDA graphs as an older table has them
+YOURS = "yours"  # use, group and seen of runs that a user adds
+MODELLED = ("fit", "check", "forward")  # uses of runs whose columns describe them
 
 
 class TrainingDuration(NamedTuple):
@@ -106,20 +89,25 @@ def published_runs(use: str = "fit") -> pd.DataFrame:
     """Rows of data/measured/iterations.csv by `use`: "fit", "check", "forward" or "outside", as data/README.md has it.
 
     Adds mixture ("experts" or "dense"), group (a coarser software), size (GPUs by class) and seen ("looked at" while
-    the model was built, "left aside", or "forward").
+    the model was built, "left aside", or "forward"; "yours" of runs that a user adds).
     Raises ValueError for another use.
     """
     table = pd.read_csv(files.data("measured/iterations.csv"), keep_default_na=False)
     one_of("use", use, sorted(set(table["use"])))
-    table = table[table["use"] == use].reset_index(drop=True)
+    return with_groups(table[table["use"] == use].reset_index(drop=True))
+
+
+def with_groups(table: pd.DataFrame) -> pd.DataFrame:
+    """Runs in the columns of data/measured/iterations.csv, with those that `published_runs` adds."""
     kind = table["software"].where(table["experts"] == 0, "mixtures of experts")
     sizes = pd.cut(table["gpus"], [0, *_SIZES, np.inf], labels=[f"up to {n}" for n in _SIZES] + ["more"])
     aside = np.where(table["aside"] == 1, "left aside", "looked at")
+    apart = table["use"].where(table["use"].isin(["forward", YOURS]), aside)
     return table.assign(
         mixture=np.where(table["experts"] > 0, "experts", "dense"),
-        group=kind.where(kind != "NeMo", "NeMo, " + table["precision"]),
+        group=kind.where(kind != "NeMo", "NeMo, " + table["precision"]).mask(apart == YOURS, YOURS),
         size=sizes.astype(str),
-        seen=np.where(table["use"] == "forward", "forward", aside),
+        seen=apart,
     )
 
 
@@ -163,9 +151,27 @@ def _runtime(row: Any) -> Runtime:
         changes |= {"gradient_bytes": size, "accumulation_bytes": size}
     if row.experts:
         changes |= {"dispatcher": "nodes" if row.dispatcher in ("deepep", "hybridep") else "copies"}
-        changes |= {"overlap_expert": str(row.expert_overlap) == "1", "host_ahead": str(row.graphs) == "1"}
+        changes |= {
+            "overlap_expert": str(row.expert_overlap) == "1",
+            "host_ahead": _GRAPHS.get(str(row.graphs), row.graphs) == "whole",
+        }
         changes |= {"capacity": float(row.capacity or 0)}
     return replace(as_runtime(row.runtime), **changes)
+
+
+def check_run(row: Any) -> None:
+    """Refuse a run whose model, strategy or software contradicts itself. Raises ValueError.
+
+    row: with the columns of data/measured/iterations.csv as attributes.
+    """
+    catalog_machine(row.platform, PRODUCTS.get(row.precision, row.precision))
+    _runtime(row)
+    _strategy(row).check(_model(row), row.global_batch, row.gpus)
+
+
+def joined_runs(*tables: pd.DataFrame) -> pd.DataFrame:
+    """Tables of runs one below another, those without rows left out."""
+    return pd.concat([table for table in tables if not table.empty], ignore_index=True)
 
 
 def _used_domains(machine: Machine, gpus: int) -> Machine:
@@ -181,10 +187,10 @@ def predictions(table: pd.DataFrame, runtime: Mapping[str, Any] | None = None, *
     Adds modelled_s; error = modelled / measured - 1; memory_bytes, fit_in_memory and limit ("feasible", or what would
     rule the run out; it ran all the same); the columns of the breakdown.
     """
-    kinds = set(zip(table["platform"], table["precision"].replace(_PRODUCTS), strict=True))
+    kinds = set(zip(table["platform"], table["precision"].replace(PRODUCTS), strict=True))
     machines, rows = {kind: catalog_machine(*kind, **changes) for kind in kinds}, []
     for row in table.itertuples():
-        machine = _used_domains(machines[row.platform, _PRODUCTS.get(row.precision, row.precision)], row.gpus)
+        machine = _used_domains(machines[row.platform, PRODUCTS.get(row.precision, row.precision)], row.gpus)
         software = replace(_runtime(row), **(runtime or {}))
         found = iteration_times(_model(row), machine, _strategy(row), software, global_batch=row.global_batch)
         memory, seconds = found.memory_bytes.item(), found.total_s.item()
@@ -235,25 +241,3 @@ def runtime_effect(table: pd.DataFrame, runtimes: Sequence[str]) -> pd.DataFrame
     """Errors of a table of runs under each of some runtimes in place of their own: columns runtime, then the errors."""
     rows = [error_summary(predictions(table.assign(runtime=name)), "use").assign(runtime=name) for name in runtimes]
     return pd.concat(rows)[["runtime", "runs", "mean_error", "mean_absolute_error", "largest_error"]]
-
-
-def term_ablation(table: pd.DataFrame) -> pd.DataFrame:
-    """What the model loses without each physical term, everything else as it is.
-
-    Columns term, time_share (mean share of the iteration that goes with it), mean_error, mean_absolute_error and
-    largest_error without it.
-    """
-    whole = predictions(table)
-    times = {"nothing": whole["modelled_s"]}
-    times |= {term: predictions(table, **changes)["modelled_s"] for term, changes in _MACHINE_TERMS.items()}
-    times |= {term: whole["modelled_s"] - whole[part] for term, part in _BREAKDOWN_TERMS.items()}
-    times["hiding of tensor traffic"] = predictions(table, {"overlap_tensor": False})["modelled_s"]
-    without = pd.DataFrame(times)
-    errors = without.div(table["measured_iteration_s"], axis=0) - 1
-    columns = {
-        "time_share": 1 - without.div(whole["modelled_s"], axis=0).mean(),
-        "mean_error": errors.mean(),
-        "mean_absolute_error": errors.abs().mean(),
-        "largest_error": errors.abs().max(),
-    }
-    return pd.DataFrame(columns).rename_axis("term").reset_index()
