@@ -231,8 +231,8 @@ def labelled_runs(table: pd.DataFrame) -> pd.DataFrame:
     degrees = " t" + table["tp"].astype(str) + " p" + table["pp"].astype(str) + " d" + table["dp"].astype(str)
     label = table["model"] + ", " + table["gpus"].map("{:,} GPUs".format) + degrees + " " + table["recompute"]
     columns = (
-        "source software model platform precision gpus tp cp pp dp ep interleave microbatch global_batch recompute "
-        "measured_iteration_s modelled_s error memory_bytes limit"
+        "source group software model platform precision gpus tp cp pp dp ep interleave microbatch global_batch "
+        "recompute measured_iteration_s modelled_s error memory_bytes limit"
     )
     return table.assign(label=label)[["label", *columns.split()]]
 
