@@ -1,4 +1,4 @@
-"""The command line: `python -m railcore` with figures, claim, list, catalog template, assumptions or lab."""
+"""The command line: `python -m railcore` with figures, claim, list, catalog, runs, assumptions or lab."""
 
 import argparse
 import os
@@ -33,6 +33,11 @@ def main(arguments: list[str] | None = None) -> int:
     adding.add_argument("--gpu", default="", help="the GPU of a new platform")
     adding.add_argument("--like", default="", help="GPU whose efficiencies are filled in as assumed")
     adding.add_argument("--write", metavar="FOLDER", help="add the rows to the files of a folder instead")
+    runs = commands.add_parser("runs", help="training runs of your own, to hold the model against")
+    filling = runs.add_subparsers(dest="action", required=True).add_parser(
+        "template", help="print or write a CSV for them"
+    )
+    filling.add_argument("--write", metavar="FILE", help="write it into a new file instead")
     commands.add_parser("assumptions", help="rows of the catalog that are assumed, with their bounds")
     lab = commands.add_parser("lab", help="open JupyterLab on copies of the notebooks in build/lab")
     what = lab.add_mutually_exclusive_group()
@@ -162,6 +167,24 @@ def _catalog(options) -> int:
     return 0
 
 
+def _runs(options) -> int:
+    from pathlib import Path
+
+    from railcore.engines import own_runs
+
+    if options.write:
+        own_runs.write_run_template(Path(options.write))
+        print(f"{options.write}: written")
+    else:
+        print(own_runs.run_template(), end="")
+    print(
+        "Replace the example by your runs, a row each; what is not needed may stay blank.\n"
+        f'To use them: make figures NB=06 PARAMS="-p runs {options.write or "FILE"}"',
+        file=sys.stderr,
+    )
+    return 0
+
+
 def _lab(options) -> int:
     from railcore.workbench.driver import lab
 
@@ -181,6 +204,7 @@ _COMMANDS = {
     "claim": _claim,
     "list": _list,
     "catalog": _catalog,
+    "runs": _runs,
     "assumptions": _assumptions,
     "lab": _lab,
 }

@@ -153,11 +153,7 @@ def plain_product(gpu, m, n, k, batch=1, fp8=False, weights=True, result_bytes=2
         )
     flops = 2 * math.ceil(tiles * batch / gpu.rates.processors) * gpu.rates.processors * area * k
     moved = batch * (size * (m * k + k * n) + result_bytes * m * n + cast)
-    return (
-        flops / (rate * gpu.rates.sustained_fraction)
-        + moved / (gpu.memory.memory_Bps * gpu.memory.memory_fraction)
-        + gpu.host.kernel_s
-    )
+    return flops / rate + moved / (gpu.memory.memory_Bps * gpu.memory.memory_fraction) + gpu.host.kernel_s
 
 
 def plain_matrices(model, t):

@@ -125,7 +125,9 @@ def test_by_rate_takes_the_cluster_that_suffers_most():
     models, sizes = {"Llama-3 8B": LLAMA}, {"batches": {"Llama-3 8B": [64]}}
     table = slowdown_by_sustained_rate(models, H100, [8, 32], 8, [0.25, 1.0], **sizes)
     for row in table.to_dict("records"):
-        machine_then = H100.changed(sustained_fraction=row["sustained_fraction"])
+        share = row["share_of_best_rate"]
+        then = {name: share * getattr(H100.rates, name) for name in ("linear_fraction", "bf16_fraction")}
+        machine_then = H100.changed(**then)
         large = best_times(models, machine_then, [32], [8], **sizes)
         assert row["Llama-3 8B"] == large.slowdown[large.hb_domain_size == 8].item() > 0
     assert table["Llama-3 8B"].is_monotonic_increasing

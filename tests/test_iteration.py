@@ -259,7 +259,7 @@ def test_without_overlap_all_link_time_is_exposed(found):
 @pytest.mark.parametrize(
     "names",
     [["hb_Bps"], ["hb_fraction"], ["nic_Bps"], ["nic_fraction"], ["memory_Bps"], ["memory_fraction"], ["host_Bps"]]
-    + [["linear_rate", "bf16_rate"], ["linear_fraction", "bf16_fraction"], ["sustained_fraction"]]
+    + [["linear_rate", "bf16_rate"], ["linear_fraction", "bf16_fraction"]]
     + [["attention_fraction"], ["bf16_rate"], ["oversubscription"], ["kernel_s"], ["hb_latency_s"], ["nic_latency_s"]],
     ids=" ".join,
 )

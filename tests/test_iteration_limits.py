@@ -312,7 +312,7 @@ def test_a_window_leaves_its_share_of_the_scores():
 
 def test_latent_attention_takes_its_own_products_and_gathers_the_heads():
     latent = replace(GPT, biases=False, positions=0, kv_rank=256, query_rank=512, rope_dim=64, value_dim=64)
-    ideal = H100.changed(processors=1, memory_Bps=1e30, kernel_s=0.0, bf16_fraction=1.0, sustained_fraction=1.0)
+    ideal = H100.changed(processors=1, memory_Bps=1e30, kernel_s=0.0, bf16_fraction=1.0)
     ideal = ideal.changed(linear_fraction=1.0)
     ours = layer_passes(latent, ideal, MODERN, one_layer(Strategy()))["linear"].forward.item()
     weights = latent.attention_weights + latent.ffn_weights

@@ -25,7 +25,7 @@ from railcore.workbench.driver import parameters
 
 FLOORS = ("facts", "network", "training", "systems", "engines", "documents")  # `workbench` stands aside
 ENGINES = "deployment transport strategies search steps photonics degraded datacenter siting emulator".split()
-ENGINES += ["launch_lines", "validation"]
+ENGINES += ["launch_lines", "validation", "own_runs", "run_errors"]
 DOCUMENTS = sorted({row["document"] for row in outputs.items().values()} - {"extra"})
 MODULES = sorted(path for path in (files.ROOT / "railcore").rglob("*.py"))
 NOTEBOOKS = sorted(files.NOTEBOOKS.glob("*.ipynb"))

@@ -1,25 +1,16 @@
+import pandas as pd
 import pytest
 
 from railcore.documents.railonly2025.iteration_claims import iteration_time_claims
-from railcore.engines import validation
+from railcore.engines import run_errors, validation
 from railcore.engines.strategies.iteration import TIME_PARTS, iteration_times
-from railcore.facts import catalog, claims
-from railcore.training import machine, transformer
+from railcore.facts import claims
+from railcore.training import expected_error, machine, transformer
 from railcore.training.parallelism import Strategy
 
 RUNS = validation.published_runs()
 MODELLED = validation.predictions(RUNS)
-
-
-def test_catalog_has_the_fitted_value_and_the_range_of_its_parts():
-    row = catalog.item("efficiencies", "all").row("sustained_fraction")
-    assert row.kind == "derived"
-    assert validation.fitted_fraction(RUNS) == pytest.approx(row.value, abs=2e-5)
-    halves, sources = (validation.cross_validation(RUNS, by) for by in ("half", "source"))
-    fitted = [*halves["fitted"], *sources["fitted"]]
-    assert [min(fitted), max(fitted)] == pytest.approx([row.low, row.high], abs=2e-5)
-    limits = halves["source"].str.startswith("Korthikanti").map({True: 1.5 * 0.035, False: 1.5 * 0.06})
-    assert (halves["mean_absolute_error"] < limits).all()
+EVERY = validation.joined_runs(*(validation.predictions(validation.published_runs(use)) for use in validation.MODELLED))
 
 
 def test_model_is_as_near_to_the_measured_runs_as_it_claims():
@@ -35,31 +26,77 @@ def test_model_is_as_near_to_the_measured_runs_as_it_claims():
 
 def test_breakdown_adds_up_and_every_term_takes_time():
     assert MODELLED[list(TIME_PARTS)].sum(axis=1).to_numpy() == pytest.approx(MODELLED["modelled_s"].to_numpy())
-    worth = validation.term_ablation(RUNS).set_index("term")
-    assert worth.loc["nothing", "time_share"] == 0
-    hiding = worth.pop("time_share").drop(["nothing", "hiding of tensor traffic"])
-    assert (hiding > 0).all()
-    least, share = worth.loc["nothing", "mean_absolute_error"], hiding.reindex(worth.index).fillna(1.0)
-    assert (worth["mean_absolute_error"][share > 0.02] >= least).all()  # small ones hardly show in the errors
-    assert (worth["mean_absolute_error"] >= least - 0.002).all()
+    worth = run_errors.mechanism_effects(RUNS).drop(columns="family").set_index("mechanism")
+    assert worth.loc["nothing", "time_share"] == 0 and worth.loc["nothing", "gained"] == 0
+    share = worth["time_share"].drop(["nothing", "hiding of tensor traffic"])
+    assert (share > 0).all()
+    gained = worth["gained"]
+    assert (gained[share.reindex(worth.index).fillna(1.0) > 0.02] >= 0).all()  # small ones hardly show in the errors
+    assert (gained >= -0.002).all()
+
+
+def test_a_mechanism_is_switched_off_by_fields_of_the_machine_of_the_software_or_by_its_part():
+    runs = RUNS.tail(2)
+    off = {
+        "spread": {"rank_spread": 0.0},
+        "hiding": {"overlap_tensor": False},
+        "both": {"rank_spread": 0.0, "overlap_tensor": False},
+        "optimizer": "optimizer_s",
+    }
+    effects = run_errors.mechanism_effects(runs, off).set_index("mechanism")
+    whole, measured = validation.predictions(runs), runs["measured_iteration_s"]
+    expected = {
+        "nothing": whole["modelled_s"],
+        "spread": validation.predictions(runs, rank_spread=0.0)["modelled_s"],
+        "hiding": validation.predictions(runs, {"overlap_tensor": False})["modelled_s"],
+        "both": validation.predictions(runs, {"overlap_tensor": False}, rank_spread=0.0)["modelled_s"],
+        "optimizer": whole["modelled_s"] - whole["optimizer_s"],
+    }
+    for name, times in expected.items():
+        error = (times / measured - 1).abs().mean()
+        assert effects.loc[name, "mean_absolute_error"] == pytest.approx(error)
+        assert effects.loc[name, "gained"] == pytest.approx(error - whole["error"].abs().mean())
+    with pytest.raises((TypeError, ValueError), match="no_such_field"):
+        run_errors.mechanism_effects(runs, {"wrong": {"no_such_field": 1}})
+
+
+def test_families_and_goals_split_what_was_looked_at_from_the_rest():
+    every = run_errors.with_families(EVERY)
+    assert set(every["family"][every["experts"] > 0]) == {"mixtures"}
+    assert set(every["family"][every["experts"] == 0]) >= {
+        "dense, bf16, Hopper",
+        "dense, fp8, Hopper",
+        "dense, Blackwell",
+    }
+    reached = run_errors.goals_reached(EVERY)
+    assert list(reached["goal"].unique()) == list(run_errors.goals()["goal"]) and len(reached) == 2 * len(
+        run_errors.goals()
+    )
+    for row in reached.itertuples():
+        assert row.reached == ("no runs" if not row.runs else "yes" if row.error < row.below else "no")
+        assert bool(row.model) == (row.goal.endswith("each model") and row.runs > 0)
+    hopper = every[(every["family"] == "dense, bf16, Hopper") & (every["seen"] != "looked at")]
+    (row,) = reached[(reached["goal"] == "dense bf16 on Hopper") & (reached["seen"] != "looked at")].itertuples()
+    assert (row.runs, row.error) == (len(hopper), pytest.approx(hopper["error"].abs().mean()))
+
+
+def test_stored_errors_are_those_of_today():
+    """After a change of the model: python data/derived/rebuild.py --write iteration_errors mechanism_effects."""
+    kinds = ["platform", "precision", "mixture", "seen"]
+    today = validation.error_summary(EVERY, kinds).sort_values(kinds, ignore_index=True)
+    pd.testing.assert_frame_equal(expected_error.iteration_errors(), today, check_dtype=False, rtol=1e-7)
+    whole = run_errors.stored_effects().query("mechanism == 'nothing'").set_index("family")["mean_absolute_error"]
+    families = run_errors.with_families(EVERY).assign(error=EVERY["error"].abs()).groupby("family")["error"].mean()
+    assert whole.to_dict() == pytest.approx(families.to_dict(), rel=1e-7)
+    assert set(run_errors.stored_effects()["mechanism"]) == {"nothing", *run_errors.MECHANISMS}
+    wide = run_errors.effects_by_family(run_errors.stored_effects())
+    assert list(wide["mechanism"]) == ["error of the whole model", *run_errors.MECHANISMS]
 
 
 def test_a_schedule_measured_twice_is_compared_at_the_same_work():
     twice = validation.schedules_measured_twice(MODELLED)
     assert len(twice) == 2 and twice["measured_ratio"].between(1.05, 1.15).all()
     assert (twice["modelled_ratio"] < twice["measured_ratio"]).all()
-
-
-def test_every_group_is_left_out_of_the_fit_once():
-    by_source = validation.cross_validation(RUNS, "source")
-    assert list(by_source["fitted_to"]) == list(RUNS["source"].unique())
-    assert (by_source["fitted_to"] != by_source["source"]).all() and by_source["runs"].sum() == len(RUNS)
-    for name, row in by_source.set_index("fitted_to").iterrows():
-        own, others = (RUNS[RUNS["source"] == name], RUNS[RUNS["source"] != name])
-        assert row["fitted"] == pytest.approx(validation.fitted_fraction(own))
-        errors = validation.predictions(others, sustained_fraction=row["fitted"])["error"]
-        expected = (len(errors), errors.mean(), errors.abs().mean(), errors.abs().max())
-        assert tuple(row[["runs", "mean_error", "mean_absolute_error", "largest_error"]]) == pytest.approx(expected)
 
 
 def test_a_training_takes_its_iterations():
@@ -79,14 +116,12 @@ def test_a_training_takes_its_iterations():
         validation.training_duration(model, gpu, plan, 2000, 3e12)
 
 
-def test_the_documents_error_is_that_of_runs_left_out():
-    left_out = validation.cross_validation(RUNS, "half")
+def test_the_documents_error_is_that_of_the_runs_it_cites():
     training = validation.TrainingDuration(5.0, 1e6, 86400 * 108.0, 0.25, 7e10, "feasible")
-    values, reasons, readings = iteration_time_claims(training, MODELLED, left_out)
+    values, reasons, readings = iteration_time_claims(training, MODELLED)
     assert values["railonly2025.intro.llama3_days"] == pytest.approx(108)
-    halves = [validation.predictions(RUNS[RUNS["half"] != half], sustained_fraction=fraction)["error"].abs()
-              for half, fraction in left_out.groupby("fitted_to")["fitted"].first().items()]  # fmt: skip
-    expected = sum(half.sum() for half in halves) / len(RUNS)
+    measured = RUNS["measured_iteration_s"].to_numpy()
+    expected = sum(abs(MODELLED["modelled_s"].to_numpy() / measured - 1)) / len(RUNS)
     assert values["railonly2025.fig7.mean_error"] == pytest.approx(expected)
     assert "the printed days need 50.0%" in reasons["railonly2025.intro.llama3_days"]
     assert claims.paper_value("railonly2025.intro.llama3_days") == 54 and set(readings) < set(values)
@@ -95,5 +130,3 @@ def test_the_documents_error_is_that_of_runs_left_out():
 def test_errors():
     with pytest.raises(ValueError, match=r"use is 'all'.*check, fit"):
         validation.published_runs("all")
-    with pytest.raises(ValueError, match="table has no runs"):
-        validation.fitted_fraction(RUNS.head(0))

@@ -25,12 +25,19 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import iteration_errors
+import mechanism_effects
 import photonic_runs
 import transport_runs
 
 from railcore.facts import files
 
-TABLES: dict[str, ModuleType] = {"photonic_runs": photonic_runs, "transport_runs": transport_runs}
+TABLES: dict[str, ModuleType] = {
+    "iteration_errors": iteration_errors,
+    "mechanism_effects": mechanism_effects,
+    "photonic_runs": photonic_runs,
+    "transport_runs": transport_runs,
+}
 
 
 def digest(*parts: object) -> str:

@@ -1,4 +1,4 @@
-"""Published training runs, the model's times for them, the one fitted number, and the effect of each physical term."""
+"""Published training runs, the model's times for them, and their errors."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,35 +10,15 @@ import pandas as pd
 from railcore.engines.strategies.iteration import TIME_PARTS, iteration_times
 from railcore.facts import files
 from railcore.facts.checks import one_of
-from railcore.training.machine import UNLIMITED_BANDWIDTH, Machine, catalog_machine
+from railcore.training.expected_error import PRODUCTS
+from railcore.training.machine import Machine, catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.runtime import Runtime, as_runtime
 from railcore.training.transformer import Transformer, catalog_model, model_flops_utilization
 
-_MACHINE_TERMS: Mapping[str, Mapping[str, Any]] = {
-    "best product of the GPU": {"linear_fraction": 1.0, "bf16_fraction": 1.0, "sustained_fraction": 1.0},
-    "whole waves of tiles": {"processors": 1},
-    "memory traffic": {"memory_Bps": UNLIMITED_BANDWIDTH},
-    "kernel starts": {"kernel_s": 0.0},
-    "the slowest GPU": {"rank_spread": 0.0},
-    "compute lost to collectives beside it": {"collective_processors": 0},
-    "host between iterations": {"iteration_host_s": 0.0},
-    "HB links": {"hb_Bps": UNLIMITED_BANDWIDTH, "hb_latency_s": 0.0, "multicast_latency_s": 0.0},
-    "NICs": {"nic_Bps": UNLIMITED_BANDWIDTH, "nic_latency_s": 0.0},
-}
-_BREAKDOWN_TERMS = {
-    "attention": "attention_s",
-    "elementwise kernels": "elementwise_s",
-    "logits and loss": "logits_s",
-    "pipeline hops": "pipeline_s",
-    "pipeline bubble": "bubble_s",
-    "exchange of gradients": "data_s",
-    "optimizer step": "optimizer_s",
-}
 _SIZES = (16, 128, 1024)  # upper ends of classes of GPUs
-import os
-
-GR = os.environ.get("GR", "whole")
+YOURS = "yours"  # use, group and seen of runs that a user adds
+MODELLED = ("fit", "check", "forward")  # uses of runs whose columns describe them
 
 
 class TrainingDuration(NamedTuple):
@@ -107,22 +87,26 @@ def breakdown_table(model: str, platform: str, precision: str, strategy: Strateg
 def published_runs(use: str = "fit") -> pd.DataFrame:
     """Rows of data/measured/iterations.csv by `use`: "fit", "check", "forward" or "outside", as data/README.md has it.
 
-    Adds mixture ("experts" or "dense"), group (a coarser software), half (odd or even rows of a source), size (GPUs by
-    class) and seen ("looked at" while the model was built, "left aside", or "forward").
+    Adds mixture ("experts" or "dense"), group (a coarser software), size (GPUs by class) and seen ("looked at" while
+    the model was built, "left aside", or "forward"; "yours" of runs that a user adds).
     Raises ValueError for another use.
     """
     table = pd.read_csv(files.data("measured/iterations.csv"), keep_default_na=False)
     one_of("use", use, sorted(set(table["use"])))
-    table = table[table["use"] == use].reset_index(drop=True)
+    return with_groups(table[table["use"] == use].reset_index(drop=True))
+
+
+def with_groups(table: pd.DataFrame) -> pd.DataFrame:
+    """Runs in the columns of data/measured/iterations.csv, with those that `published_runs` adds."""
     kind = table["software"].where(table["experts"] == 0, "mixtures of experts")
     sizes = pd.cut(table["gpus"], [0, *_SIZES, np.inf], labels=[f"up to {n}" for n in _SIZES] + ["more"])
     aside = np.where(table["aside"] == 1, "left aside", "looked at")
+    apart = table["use"].where(table["use"].isin(["forward", YOURS]), aside)
     return table.assign(
         mixture=np.where(table["experts"] > 0, "experts", "dense"),
-        group=kind.where(kind != "NeMo", "NeMo, " + table["precision"]),
-        half=np.where(table.groupby("source").cumcount() % 2, "even rows", "odd rows"),
+        group=kind.where(kind != "NeMo", "NeMo, " + table["precision"]).mask(apart == YOURS, YOURS),
         size=sizes.astype(str),
-        seen=np.where(table["use"] == "forward", "forward", aside),
+        seen=apart,
     )
 
 
@@ -168,10 +152,25 @@ def _runtime(row: Any) -> Runtime:
         changes |= {"dispatcher": "nodes" if row.dispatcher in ("deepep", "hybridep") else "copies"}
         changes |= {
             "overlap_expert": str(row.expert_overlap) == "1",
-            "graphs": {"0": "none", "": "none", "1": GR}.get(str(row.graphs), str(row.graphs)),
+            "graphs": row.graphs or "none",
         }
         changes |= {"capacity": float(row.capacity or 0)}
     return replace(as_runtime(row.runtime), **changes)
+
+
+def check_run(row: Any) -> None:
+    """Refuse a run whose model, strategy or software contradicts itself. Raises ValueError.
+
+    row: with the columns of data/measured/iterations.csv as attributes.
+    """
+    catalog_machine(row.platform, PRODUCTS.get(row.precision, row.precision))
+    _runtime(row)
+    _strategy(row).check(_model(row), row.global_batch, row.gpus)
+
+
+def joined_runs(*tables: pd.DataFrame) -> pd.DataFrame:
+    """Tables of runs one below another, those without rows left out."""
+    return pd.concat([table for table in tables if not table.empty], ignore_index=True)
 
 
 def _used_domains(machine: Machine, gpus: int) -> Machine:
@@ -201,23 +200,6 @@ def predictions(table: pd.DataFrame, runtime: Mapping[str, Any] | None = None, *
     return table.assign(error=table["modelled_s"] / table["measured_iteration_s"] - 1)
 
 
-def fitted_fraction(table: pd.DataFrame) -> float:
-    """Sustained share of a product's best rate with the least squares of the runs' errors, from 0.3 to 1.
-
-    Found as its inverse, on which the errors depend almost linearly. Raises ValueError for a table without runs.
-    """
-    from scipy.optimize import least_squares
-
-    if table.empty:
-        raise ValueError("table has no runs: give at least one")
-
-    def errors(inverse: np.ndarray) -> pd.Series:
-        return predictions(table, sustained_fraction=1 / float(inverse[0]))["error"]
-
-    found = least_squares(errors, [1 / 0.9], bounds=([1.0], [1 / 0.3]), method="dogbox", xtol=1e-6)
-    return 1 / float(found.x[0])
-
-
 def error_summary(table: pd.DataFrame, by: str | list[str] = "source") -> pd.DataFrame:
     """Errors of `predictions` by a column: runs, mean_error, mean_absolute_error, largest_error."""
     absolute = table.assign(absolute=table["error"].abs()).groupby(by, sort=False)
@@ -227,19 +209,6 @@ def error_summary(table: pd.DataFrame, by: str | list[str] = "source") -> pd.Dat
         mean_absolute_error=("absolute", "mean"),
         largest_error=("absolute", "max"),
     ).reset_index()
-
-
-def cross_validation(table: pd.DataFrame, by: str) -> pd.DataFrame:
-    """Fitted to the runs of one value of a column, the errors of all other runs; every value in turn.
-
-    Columns fitted_to, fitted (the fraction), and those of `error_summary` by source.
-    """
-    found = []
-    for name, part in table.groupby(by, sort=False):
-        fraction = fitted_fraction(part)
-        errors = error_summary(predictions(table.drop(part.index), sustained_fraction=fraction))
-        found.append(pd.DataFrame({"fitted_to": name, "fitted": fraction}, index=errors.index).join(errors))
-    return pd.concat(found)
 
 
 def schedules_measured_twice(table: pd.DataFrame) -> pd.DataFrame:
@@ -261,8 +230,8 @@ def labelled_runs(table: pd.DataFrame) -> pd.DataFrame:
     degrees = " t" + table["tp"].astype(str) + " p" + table["pp"].astype(str) + " d" + table["dp"].astype(str)
     label = table["model"] + ", " + table["gpus"].map("{:,} GPUs".format) + degrees + " " + table["recompute"]
     columns = (
-        "source software model platform precision gpus tp cp pp dp ep interleave microbatch global_batch recompute "
-        "measured_iteration_s modelled_s error memory_bytes limit"
+        "source group software model platform precision gpus tp cp pp dp ep interleave microbatch global_batch "
+        "recompute measured_iteration_s modelled_s error memory_bytes limit"
     )
     return table.assign(label=label)[["label", *columns.split()]]
 
@@ -271,25 +240,3 @@ def runtime_effect(table: pd.DataFrame, runtimes: Sequence[str]) -> pd.DataFrame
     """Errors of a table of runs under each of some runtimes in place of their own: columns runtime, then the errors."""
     rows = [error_summary(predictions(table.assign(runtime=name)), "use").assign(runtime=name) for name in runtimes]
     return pd.concat(rows)[["runtime", "runs", "mean_error", "mean_absolute_error", "largest_error"]]
-
-
-def term_ablation(table: pd.DataFrame) -> pd.DataFrame:
-    """What the model loses without each physical term, everything else as it is.
-
-    Columns term, time_share (mean share of the iteration that goes with it), mean_error, mean_absolute_error and
-    largest_error without it.
-    """
-    whole = predictions(table)
-    times = {"nothing": whole["modelled_s"]}
-    times |= {term: predictions(table, **changes)["modelled_s"] for term, changes in _MACHINE_TERMS.items()}
-    times |= {term: whole["modelled_s"] - whole[part] for term, part in _BREAKDOWN_TERMS.items()}
-    times["hiding of tensor traffic"] = predictions(table, {"overlap_tensor": False})["modelled_s"]
-    without = pd.DataFrame(times)
-    errors = without.div(table["measured_iteration_s"], axis=0) - 1
-    columns = {
-        "time_share": 1 - without.div(whole["modelled_s"], axis=0).mean(),
-        "mean_error": errors.mean(),
-        "mean_absolute_error": errors.abs().mean(),
-        "largest_error": errors.abs().max(),
-    }
-    return pd.DataFrame(columns).rename_axis("term").reset_index()

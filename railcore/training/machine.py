@@ -58,7 +58,6 @@ class GpuRates:
 
     linear_rate, bf16_rate: dense peak in the precision of the linear layers, and in bf16 [FLOP/s].
     linear_fraction, bf16_fraction: share of it that the best matrix product reaches.
-    sustained_fraction: share of that which products of training reach, beyond what tiles and memory explain.
     attention_fraction: share of bf16_rate that the best fused attention reaches, on _ATTENTION_TOKENS tokens.
     processors: over which the tiles of a product are spread.
     rank_spread: standard deviation of the compute time of equal GPUs, over its mean; the slowest is waited for.
@@ -70,7 +69,6 @@ class GpuRates:
     bf16_rate: Quantity
     linear_fraction: float
     bf16_fraction: float
-    sustained_fraction: float
     attention_fraction: float
     processors: int
     rank_spread: float
@@ -81,7 +79,7 @@ class GpuRates:
         checks.whole("processors", self.processors)
         for name in ("linear_rate", "bf16_rate"):
             checks.positive(name, getattr(self, name))
-        for name in ("linear_fraction", "bf16_fraction", "sustained_fraction", "attention_fraction"):
+        for name in ("linear_fraction", "bf16_fraction", "attention_fraction"):
             checks.share(name, getattr(self, name), above_0=True)
         checks.share("rank_spread", self.rank_spread, below_1=True)
         checks.at_least("attention_ramp", self.attention_ramp)
@@ -286,12 +284,12 @@ class Machine:
     @property
     def linear_flops(self) -> float:
         """Rate of a large matrix product of the linear layers [FLOP/s]."""
-        return self.rates.linear_rate * self.rates.linear_fraction * self.rates.sustained_fraction
+        return self.rates.linear_rate * self.rates.linear_fraction
 
     @property
     def bf16_flops(self) -> float:
         """Rate of a large matrix product in bf16 [FLOP/s]."""
-        return self.rates.bf16_rate * self.rates.bf16_fraction * self.rates.sustained_fraction
+        return self.rates.bf16_rate * self.rates.bf16_fraction
 
     def attention_share(
         self, kernel: str, tokens: ArrayLike, query_dim: float = 128, value_dim: float = 128
@@ -500,7 +498,6 @@ def catalog_machine(
         "bf16_rate": gpu["bf16_dense_rate"],
         "linear_fraction": product_share(share, precision),
         "bf16_fraction": product_share(share, "bf16"),
-        "sustained_fraction": common["sustained_fraction"],
         "processors": int(share["processors"]),
         "memory_bytes": shared_memory(gpu),
         "memory_Bps": gpu["memory_bandwidth"],

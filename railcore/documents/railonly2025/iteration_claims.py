@@ -24,17 +24,16 @@ _FIG8_QUOTED = (  # claim, its model, column of `hb_domain_summary`, format
 _DESCRIBED = catalog_runtime("megatron2021", gradient_bytes=4, accumulation_bytes=4, overlap_data=True)
 
 
-def iteration_time_claims(llama: TrainingDuration, modelled: pd.DataFrame, left_out: pd.DataFrame) -> Entries:
+def iteration_time_claims(llama: TrainingDuration, modelled: pd.DataFrame) -> Entries:
     """Values, reasons and readings for `claims.record`.
 
-    llama: the training of Llama 3 405B. modelled: `predictions` of the runs that the document cites. left_out:
-    `cross_validation` by half.
+    llama: the training of Llama 3 405B. modelled: `predictions` of the runs that the document cites.
     """
     days, mfu = llama.training_s / day, llama.model_flops_utilization
     printed_days = claims.paper_value(f"railonly2025.{_DAYS}")
     published = catalog.item("models", "Llama-3 405B").row("model_flops_utilization")
-    errors = left_out["mean_absolute_error"]
-    values = {_DAYS: days, _ERROR: float((errors * left_out["runs"]).sum() / left_out["runs"].sum())}
+    errors = modelled["error"].abs()
+    values = {_DAYS: days, _ERROR: float(errors.mean())}
     reason = (
         f"by this model the published mapping reaches {mfu:.1%} of the peak rate; "
         f"{published.low:.0%} to {published.high:.0%} are published, and the printed days need "
@@ -42,8 +41,7 @@ def iteration_time_claims(llama: TrainingDuration, modelled: pd.DataFrame, left_
     )
     reading = (
         f"our model on the {len(modelled)} published runs that the document cites, because its own are not public; "
-        "mean absolute error of runs left out, one number fitted to every other run; fitted to all of them it is "
-        f"{modelled['error'].abs().mean():.1%}, and {errors.min():.1%} to {errors.max():.1%} by paper and half"
+        f"mean absolute error, no number fitted to any of them; the largest is {errors.max():.1%}"
     )
     return with_prefix("railonly2025", values, {_DAYS: reason}, {_ERROR: reading})
 
@@ -82,7 +80,7 @@ def fig8_claims(table: pd.DataFrame, summary: pd.DataFrame, rates: pd.DataFrame,
             nearest = rates.loc[off.abs().idxmin()]
             reasons[name] = (
                 f"the largest of all clusters would come nearest, with {nearest[model]:.2%}, if a GPU sustained "
-                f"{nearest['sustained_fraction']:.2g} of its best rate"
+                f"{nearest['share_of_best_rate']:.2g} of its best rate"
             )
         else:
             printed = claims.paper_value(f"railonly2025.fig8.{name}")

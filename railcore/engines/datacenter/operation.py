@@ -267,9 +267,8 @@ def utilization_cases(gpu: str, exposed: float, goodput: float) -> pd.DataFrame:
     """
     kernels = catalog.item("efficiencies", gpu)
     mfu = catalog.item("models", _PUBLISHED_RUN).row("model_flops_utilization")
-    best = kernels["matmul_fraction_fp8" if "matmul_fraction_fp8" in kernels else "matmul_fraction_bf16"]
+    u = kernels["matmul_fraction_fp8" if "matmul_fraction_fp8" in kernels else "matmul_fraction_bf16"]
     ends = {"high": mfu.high, "middle": mfu.value, "low": mfu.low}
-    u = best * catalog.item("efficiencies", "all")["sustained_fraction"]
     rows = [
         ("full utilization", 1.0, 0.0, 1.0),
         ("exposed communication", 1.0, exposed, goodput),

@@ -120,21 +120,23 @@ def slowdown_by_sustained_rate(
     gpus, hb_domain_size
         Of the clusters; K [GPUs].
     fractions
-        Shares of the GPU's best rate.
+        Of the rate of its best matrix product, in place of the whole.
     options
         Of `best_times`, batches among them.
 
     Returns
     -------
-    Columns sustained_fraction and one for each model. attrs["warnings"] as of `best_times`.
+    Columns share_of_best_rate and one for each model. attrs["warnings"] as of `best_times`.
     """
     rows, texts = [], dict[str, None]()
+    whole = as_machine(machine)
+    best = {name: whole.values[name] for name in ("linear_fraction", "bf16_fraction")}
     for fraction in fractions:
-        box = as_machine(machine).changed(sustained_fraction=fraction)
+        box = whole.changed(**{name: fraction * share for name, share in best.items()})
         table = best_times(models, box, gpus, [hb_domain_size], **options)
         texts |= dict.fromkeys(table.attrs["warnings"])
         slowdown = table[table["hb_domain_size"] == hb_domain_size].groupby("model")["slowdown"].max()
-        rows.append({"sustained_fraction": fraction, **slowdown})
+        rows.append({"share_of_best_rate": fraction, **slowdown})
     table = pd.DataFrame(rows)
     table.attrs["warnings"] = tuple(texts)
     return table

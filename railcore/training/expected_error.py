@@ -1,0 +1,86 @@
+"""The error that a modelled iteration time has to expect: that of published runs on the same GPU, or the nearest."""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pandas as pd
+
+from railcore.facts import catalog, files
+from railcore.facts.checks import one_of
+from railcore.training.machine import Machine
+
+PRODUCTS = {"mxfp8": "fp8"}  # with scales of blocks, at the same rate
+_GENERATIONS = {"V": "Volta", "A": "Ampere", "H": "Hopper", "B": "Blackwell", "R": "Rubin", "MI": "CDNA"}
+_TABLE = "derived/iteration_errors.csv"
+
+
+class ExpectedError(NamedTuple):
+    """Mean absolute error of the runs nearest to a prediction.
+
+    error, largest: mean and largest absolute error, as shares of the measured time.
+    runs: how many.
+    group: which runs these are, in words.
+    """
+
+    error: float
+    largest: float
+    runs: int
+    group: str
+
+
+def gpu_generation(gpu: str) -> str:
+    """Generation of a GPU by the letters of its name, such as Blackwell for B200 and GB200; else the name itself.
+
+    A G before another letter is NVIDIA's CPU on the same board.
+    """
+    letters = re.match(r"(?:G(?=[A-Z]))?([A-Z]+)\d", gpu)
+    return _GENERATIONS.get(letters[1], gpu) if letters else gpu
+
+
+def iteration_errors() -> pd.DataFrame:
+    """Stored errors of the iteration-time model, a row for each platform, precision, mixture and seen.
+
+    Columns runs, mean_error, mean_absolute_error, largest_error besides; data/README.md has what they mean.
+    """
+    return pd.read_csv(files.data(_TABLE))
+
+
+def expected_error(machine: Machine | str, precision: str = "", mixture: bool = False) -> ExpectedError:
+    """Error that a modelled iteration time has to expect, from published runs.
+
+    The first of these groups that has runs: the platform in this precision; the platform in a precision of the same
+    rate; the platform; GPUs of the same generation in this precision; the generation; all GPUs. In it the runs that
+    nobody looked at while the model was built, where there are any, else those that were looked at.
+
+    machine: a machine, or the name of a platform. precision: by default the machine's, bf16 for a name. mixture:
+    whether the model has experts; dense models and mixtures are never mixed.
+    Raises ValueError for a precision that no run has and no machine takes, UnknownName for a platform.
+    """
+    platform, own = (machine, "bf16") if isinstance(machine, str) else (machine.platform, machine.precision)
+    generation = gpu_generation(str(catalog.item("platforms", platform)["gpu"]))
+    table = iteration_errors()
+    precision = one_of("precision", precision or own, sorted({own, *PRODUCTS, *PRODUCTS.values(), *table["precision"]}))
+    table = table[table["mixture"] == ("experts" if mixture else "dense")]
+    for place, part in _nearest(table, platform, precision, generation):
+        unseen = part[part["seen"] != "looked at"]
+        for found, which in ((unseen, "not looked at while the model was built"), (part, "looked at")):
+            if not found.empty:
+                runs, family = int(found["runs"].sum()), "mixtures of experts" if mixture else "dense models"
+                error = float((found["mean_absolute_error"] * found["runs"]).sum() / runs)
+                words = f"{runs} run{'s' * (runs > 1)} of {family} {place}, {which}"
+                return ExpectedError(error, float(found["largest_error"].max()), runs, words)
+    raise ValueError(f"data/{_TABLE} has no runs of {'mixtures' if mixture else 'dense models'}: restore it from git")
+
+
+def _nearest(table: pd.DataFrame, platform: str, precision: str, generation: str) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Groups of runs with their names in words, the nearest first."""
+    gpus = {name: str(catalog.item("platforms", name)["gpu"]) for name in set(table["platform"])}
+    alike = table["precision"].replace(PRODUCTS) == PRODUCTS.get(precision, precision)
+    here, related = table["platform"] == platform, table["platform"].map(gpus).map(gpu_generation) == generation
+    yield f"in {precision} on {platform}", table[here & (table["precision"] == precision)]
+    yield f"in {PRODUCTS.get(precision, precision)} of any scales on {platform}", table[here & alike]
+    yield f"in any precision on {platform}", table[here]
+    yield f"in {precision} on {generation}", table[related & alike]
+    yield f"in any precision on {generation}", table[related]
+    yield "on any GPU", table
