@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.engines.strategies.iteration import TIME_PARTS, iteration_times
-from railcore.facts import files
+from railcore.facts import files, units
 from railcore.facts.checks import one_of
 from railcore.training.expected_error import PRODUCTS
 from railcore.training.machine import Machine, catalog_machine
@@ -190,6 +190,8 @@ def predictions(table: pd.DataFrame, runtime: Mapping[str, Any] | None = None, *
     machines, rows = {kind: catalog_machine(*kind, **changes) for kind in kinds}, []
     for row in table.itertuples():
         machine = _used_domains(machines[row.platform, row.precision], row.gpus)
+        if row.nic_gbps:
+            machine = machine.changed(nic_Bps=float(row.nic_gbps) * units.Gbps)
         software = replace(_runtime(row), **(runtime or {}))
         found = iteration_times(_model(row), machine, _strategy(row), software, global_batch=row.global_batch)
         memory, seconds = found.memory_bytes.item(), found.total_s.item()

@@ -257,6 +257,8 @@ def elementwise_times(rank: Rank) -> Passes:
     ordered = 8 * model.hidden * rank.copies * mixtures / t * several
     forward = narrow * (4 + (7 if runtime.dropout else 6)) + 2 * matrices * wide + rotary + ordered
     backward = narrow * (8 + (5 if runtime.dropout else 0)) + (4 * matrices - 2) * wide + rotary + ordered
+    of_experts = [rank.copies * mixtures / t * size for size in expert_kernel_bytes(model)]
+    forward, backward = forward + of_experts[0], backward + of_experts[1]
     if runtime.eager:
         joined = model.head_dim * (model.heads + 2 * model.kv_heads) / t
         backward += narrow * (2 + 6) + 4 * joined
@@ -265,6 +267,19 @@ def elementwise_times(rank: Rank) -> Passes:
     starts = [max(count - own, 0) * machine.host.kernel_s for count, own in zip(counts, OWN_KERNELS, strict=True)]
     moved = [rank.tokens * size / machine.hbm_Bps for size in (forward, backward)]
     return Passes(moved[0] + starts[0], moved[1] + starts[1])
+
+
+def expert_kernel_bytes(model: Transformer) -> tuple[float, float]:
+    """Bytes of a row that experts' biases and clamps move, forward and backward: kernels that nothing fuses.
+
+    The bias of the second product is multiplied by the row's weight in fp32, added expert by expert, joined and cast:
+    28 and 36 bytes an element. A clamp takes both halves of the first product apart, clamps and joins them: 8 and 10.
+    Source: PyPI megatron-core 0.15 to 0.19, megatron/core/transformer/moe/experts.py.
+    """
+    if not model.experts:
+        return 0.0, 0.0
+    result, inner = model.biases * model.hidden, model.clamped * 2 * model.expert_hidden
+    return 28 * result + 8 * inner, 36 * result + 10 * inner
 
 
 def tensor_traffic(rank: Rank, forward_products: float, input_products: float, weight_products: float) -> LayerTraffic:

@@ -64,6 +64,7 @@ class Transformer:
     value_dim: elements of a head's values; 0 for d.
     window: tokens that a layer attends to; 0 for all.
     full_attention_interval: with a window, every so many layers one attends to the whole sequence; 0 for none.
+    clamped: whether experts bound the inputs of their activation.
 
     Raises ValueError naming the arguments that are out of range or do not go together.
     """
@@ -97,6 +98,7 @@ class Transformer:
     value_dim: int = 0
     window: int = 0
     full_attention_interval: int = 0
+    clamped: bool = False
     made_by = "Transformer(...), or the name of a model in the catalog"
 
     def __post_init__(self) -> None:

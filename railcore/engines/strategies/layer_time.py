@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from railcore.training.expert_dispatch import capacity_copies, dispatch_bytes, host_bound_time, host_operators
-from railcore.training.layer import LOSS_BYTES, OWN_KERNELS
+from railcore.training.layer import LOSS_BYTES, OWN_KERNELS, expert_kernel_bytes
 from railcore.training.link_times import NO_LINK, LinkTimes, exposed_time
 from railcore.training.machine import Machine
 from railcore.training.products import ELEMENT_BYTES, product_passes
@@ -331,6 +331,7 @@ def _elementwise(machine: Machine, runtime: Runtime, rank: _Ranks) -> PassTimes:
         (2 * m * wide, (4 * m - 2) * wide),  # activation
         (ordered, ordered),  # tokens in the order of their ranks and back, and of the experts of a rank
         (turned, turned),  # rotary positions
+        tuple(size * rank.copies * rank.mixed / t for size in expert_kernel_bytes(model)),
     ]
     moved = (sum(column) for column in zip(*rows, strict=True))
     counts = machine.host.forward_operators, machine.host.backward_operators
