@@ -27,7 +27,6 @@ from numpy.typing import ArrayLike
 from railcore.facts.checks import Floats, Ints, at_least, one_of, positive, share, whole
 
 DISPATCHERS = ("copies", "nodes")
-_CAST_KERNELS = 3  # that cast one expert's matrix to fp8; see host_operators
 _LINEAR_LAYERS = 2  # of an expert: gate and up in one, and down
 _COMMON_OPERATORS = (28, 14)  # forward and backward, whatever the experts are; see host_operators
 _GRAPHED_OPERATORS = (17, 4)  # of them, what a graph of router and preprocessing holds; see host_operators
@@ -41,10 +40,16 @@ class DispatchBytes(NamedTuple):
 
 
 class HostOperators(NamedTuple):
-    """Operators that the host starts for one mixture layer and one micro-batch."""
+    """What the host starts for one mixture layer and one micro-batch.
+
+    forward, backward: operators, each from Python.
+    forward_kernels, backward_kernels: kernels that a library starts in a loop over the experts.
+    """
 
     forward: Floats
     backward: Floats
+    forward_kernels: Floats
+    backward_kernels: Floats
 
 
 def copies_by_place(
@@ -216,24 +221,25 @@ def capacity_copies(
 
 
 def host_operators(
-    experts_local: ArrayLike, fp8: bool = False, bias: bool = False, graphed: bool = False
+    experts_local: ArrayLike, cast_kernels: int = 0, bias: bool = False, graphed: bool = False
 ) -> HostOperators:
-    """Operators of a mixture layer that a host starts, without attention and norms, as Megatron-Core launches them.
+    """What a host starts for a mixture layer, without attention and norms, as Megatron-Core launches it.
 
-    Common to all experts are 28 forward: router in fp32 and its losses 6; counts of tokens, their exchange and copies
-    to the host 11; two orderings of tokens with their maps 5; exchanges of tokens and of their weights 3; activation 1;
-    orderings back 2. Backward 14: seven kernels of the same chain reversed, three exchanges and four of the router.
-    An expert adds one product a linear layer forward, two backward, and a place for each weight's gradient, 2; the call
-    is one for all experts, but a cuBLAS kernel for each. In fp8 each expert's inputs and gradients are cast: find the
-    largest element, compute the scale, cast. Rows are padded to whole blocks and back, 2 each pass. Biases take two
-    operators an expert and pass.
+    Common to all experts are 28 operators forward: router in fp32 and its losses 6; counts of tokens, their exchange
+    and copies to the host 11; two orderings of tokens with their maps 5; exchanges of tokens and of their weights 3;
+    activation 1; orderings back 2. Backward 14: seven kernels of the same chain reversed, three exchanges and four of
+    the router. Casts pad rows to whole blocks and back, 2 in each pass. Biases take two operators an expert and pass.
+    One call starts the kernels of all experts: a product for each linear layer forward, two backward and a place for
+    each weight's gradient, 2; and in each pass the casts of each linear layer's operand.
 
     Parameters
     ----------
     experts_local
         Experts of a rank.
-    fp8, bias
-        Precision of their products, and whether they have biases.
+    cast_kernels
+        That cast an expert's matrix; 0 in bf16.
+    bias
+        Whether experts have biases.
     graphed
         Router, counts and their preprocessing are in a CUDA graph, of which only the start counts.
 
@@ -247,14 +253,12 @@ def host_operators(
     "alltoall"), moe README (grouped products on several streams); GitHub NVIDIA/TransformerEngine,
     pytorch/module/grouped_linear.py at 0069563 (2025), pull request 1525 (2025-04: current scaling).
     """
-    n = whole("experts_local", experts_local)
-    shared = fp8 * (2 + n * _LINEAR_LAYERS * _CAST_KERNELS) + 2 * bias * n
-    common = [
-        count - graphed * (inside - 1) for count, inside in zip(_COMMON_OPERATORS, _GRAPHED_OPERATORS, strict=True)
-    ]
-    forward = common[0] + shared + n * _LINEAR_LAYERS
-    backward = common[1] + shared + n * 3 * _LINEAR_LAYERS
-    return HostOperators(np.asarray(forward, float), np.asarray(backward, float))
+    n = np.asarray(whole("experts_local", experts_local), float)
+    ordered = (2.0 if cast_kernels else 0.0) + 2 * bias * n
+    counts = zip(_COMMON_OPERATORS, _GRAPHED_OPERATORS, strict=True)
+    forward, backward = (count - graphed * (inside - 1) + ordered for count, inside in counts)
+    casts = n * _LINEAR_LAYERS * cast_kernels
+    return HostOperators(forward, backward, n * _LINEAR_LAYERS + casts, n * 3 * _LINEAR_LAYERS + casts)
 
 
 def host_bound_time(gpu_s: ArrayLike, host_s: ArrayLike, serial: ArrayLike = 0.0) -> Floats:

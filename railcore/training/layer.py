@@ -365,15 +365,15 @@ def host_waits(rank: Rank, gpu: Passes) -> Passes:
     if not (runtime.eager or waits_for_counts):
         return Passes(0.0, 0.0)
     host = machine.host
-    operators = [1.0, 1.0] if parts else [float(host.forward_operators), float(host.backward_operators)]
+    counts = (1, 1) if parts else (host.forward_operators, host.backward_operators)
+    starts = [count * host.launch_s for count in counts]
     if model.experts:
-        more = host_operators(max(model.experts // rank.strategy.expert, 1), rank.fp8, model.biases, parts)
-        operators = [count + rank.mixtures * float(each) for count, each in zip(operators, more, strict=True)]
+        local, casts = max(model.experts // rank.strategy.expert, 1), runtime.linear_format(machine).cast_kernels
+        more = host_operators(local, casts, model.biases, parts)
+        starts[0] += rank.mixtures * float(more.forward * host.launch_s + more.forward_kernels * host.kernel_launch_s)
+        starts[1] += rank.mixtures * float(more.backward * host.launch_s + more.backward_kernels * host.kernel_launch_s)
     serial = host.dropless_serial_share if waits_for_counts else 0.0
-    waits = [
-        float(host_bound_time(time, count * host.launch_s, serial)) - time
-        for time, count in zip(gpu, operators, strict=True)
-    ]
+    waits = [float(host_bound_time(time, start, serial)) - time for time, start in zip(gpu, starts, strict=True)]
     return Passes(*waits)
 
 

@@ -22,6 +22,7 @@ class LinearFormat(NamedTuple):
     rate: row of a GPU with its dense peak.
     element_bytes: with scales.
     cast_bytes: that pass HBM to cast an element from bf16, along rows and along columns.
+    cast_kernels: of a cast of one matrix.
     scale_kernels: that order the scales of a product's two operands for it.
     gathered_bytes: of an element of sharded weights that travel as the linear layers need them.
     """
@@ -29,6 +30,7 @@ class LinearFormat(NamedTuple):
     rate: str
     element_bytes: float
     cast_bytes: float
+    cast_kernels: int
     scale_kernels: int
     gathered_bytes: float
 
@@ -38,10 +40,10 @@ class LinearFormat(NamedTuple):
 # where they arrive (Megatron-Core: reuse_grad_buf_for_mxfp8_param_ag).
 # Source: GitHub NVIDIA/TransformerEngine, transformer_engine/common/recipe, and pytorch/tensor/{mxfp8,nvfp4}_tensor.py.
 FORMATS = {
-    "bf16": LinearFormat("bf16_dense_rate", 2, 0, 0, 2),
-    "fp8": LinearFormat("fp8_dense_rate", 1, 4, 0, 1),
-    "mxfp8": LinearFormat("fp8_dense_rate", 1 + 1 / 32, 4 + 2 / 32, 2, 2),
-    "nvfp4": LinearFormat("fp4_dense_rate", 1 / 2 + 1 / 16, 5 + 2 / 16, 2, 2),
+    "bf16": LinearFormat("bf16_dense_rate", 2, 0, 0, 0, 2),
+    "fp8": LinearFormat("fp8_dense_rate", 1, 4, 1, 0, 1),
+    "mxfp8": LinearFormat("fp8_dense_rate", 1 + 1 / 32, 4 + 2 / 32, 1, 2, 2),
+    "nvfp4": LinearFormat("fp4_dense_rate", 1 / 2 + 1 / 16, 5 + 2 / 16, 2, 2, 2),
 }
 BF16, PRECISIONS = FORMATS["bf16"], tuple(FORMATS)
 ATTENTION_KERNELS = ("flash1", "flash2", "flash3", "cudnn", "cudnn_2025")
@@ -61,6 +63,7 @@ class GpuRates:
     attention_fraction: share of bf16_rate that the best fused attention reaches, on _ATTENTION_TOKENS tokens.
     processors: over which the tiles of a product are spread.
     rank_spread: standard deviation of the compute time of equal GPUs, over its mean; the slowest is waited for.
+    unaligned_share: of the rate that products keep whose weights have a side that no 64 divides.
     attention_ramp: tokens of a sequence at which attention has half of its rate for long ones.
     attention_kernels: names and shares of other attention kernels, and of the best one for other shapes.
     """
@@ -72,6 +75,7 @@ class GpuRates:
     attention_fraction: float
     processors: int
     rank_spread: float
+    unaligned_share: float = 1.0
     attention_ramp: float = 0.0
     attention_kernels: tuple[tuple[str, float], ...] = ()
 
@@ -81,6 +85,7 @@ class GpuRates:
             checks.positive(name, getattr(self, name))
         for name in ("linear_fraction", "bf16_fraction", "attention_fraction"):
             checks.share(name, getattr(self, name), above_0=True)
+        checks.share("unaligned_share", self.unaligned_share, above_0=True)
         checks.share("rank_spread", self.rank_spread, below_1=True)
         checks.at_least("attention_ramp", self.attention_ramp)
 
@@ -151,7 +156,8 @@ class HostWork:
     """The host's part of a step, and what the GPU waits for.
 
     kernel_s: idle time of the GPU between two kernels [s].
-    launch_s: to start one operator, which counts where the GPU is faster [s].
+    launch_s, kernel_launch_s: to start one operator from Python, and one kernel of those that a library starts in a
+        loop; they count where the GPU is faster [s].
     iteration_host_s: work once an iteration, while the GPU waits [s].
     forward_operators, backward_operators: that the host starts for a layer without experts.
     dropless_serial_share: of the shorter of GPU's and host's time, what adds to the longer where the host waits for the
@@ -162,6 +168,7 @@ class HostWork:
 
     kernel_s: Quantity
     launch_s: Quantity
+    kernel_launch_s: Quantity
     iteration_host_s: Quantity
     forward_operators: int
     backward_operators: int
@@ -171,7 +178,7 @@ class HostWork:
     host_memory_Bps: Quantity
 
     def __post_init__(self) -> None:
-        for name in ("kernel_s", "launch_s", "iteration_host_s"):
+        for name in ("kernel_s", "launch_s", "kernel_launch_s", "iteration_host_s"):
             checks.at_least(name, getattr(self, name))
         for name in ("forward_operators", "backward_operators"):
             checks.whole(name, getattr(self, name), 0)
@@ -504,6 +511,7 @@ def catalog_machine(
         "kernel_s": common["kernel_time"],
         "reserved_bytes": reserved_memory(),
         "launch_s": common["launch_time"],
+        "kernel_launch_s": common["kernel_launch_time"],
         "iteration_host_s": common["iteration_host_time"],
         "forward_operators": int(common["forward_operators"]),
         "backward_operators": int(common["backward_operators"]),
@@ -529,6 +537,7 @@ def catalog_machine(
         common["block_cast_fraction"] if FORMATS[precision].scale_kernels else share["memory_fraction"]
     )
     values["attention_kernels"] = tuple((kernel, share[row]) for kernel, row in named.items() if row in share)
+    values |= {"unaligned_share": share.get("unaligned_share", 1.0)}
     values |= {"overlap_slowdown": share.get("overlap_slowdown", 1.0), "attention_ramp": common["attention_ramp"]}
     return Machine.of_values({**values, **shares, **changes})
 

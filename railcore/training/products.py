@@ -8,6 +8,7 @@ from railcore.training.machine import BF16, LinearFormat, Machine
 
 ELEMENT_BYTES = 2  # of bf16
 _TILE = (256, 128)  # rows and columns of the largest common tile of a matrix product
+_ALIGNED = 64  # elements of 2 bytes that a side should be a multiple of (NVIDIA, Matrix Multiplication Background)
 _TILE_STEP = 64  # a side shorter than the tile's takes the next multiple of this
 
 
@@ -20,6 +21,7 @@ def product_time(
     form: LinearFormat = BF16,
     weights: bool = True,
     result_bytes: int = ELEMENT_BYTES,
+    share: Any = 1.0,
 ) -> np.ndarray:
     """Time of `batch` matrix products of m x k by k x n: 2 W P A k / R + bytes / B_HBM + kernel start.
 
@@ -40,6 +42,8 @@ def product_time(
         Whether the k x n operand is weights, whose cast serves all micro-batches; else it is cast too.
     result_bytes
         Moved for each element of the result: 2 to write it, twice its size where it is added to what is there.
+    share
+        Of the machine's rate that the product reaches.
 
     Returns
     -------
@@ -51,7 +55,7 @@ def product_time(
     moved = batch * ((m * k + k * n) * form.element_bytes + m * n * result_bytes) / machine.hbm_Bps
     cast = batch * form.cast_bytes / 2 * (m * k + (0 if weights else k * n)) / machine.cast_Bps
     starts = (1 + form.scale_kernels) * machine.host.kernel_s
-    return waves * machine.rates.processors * area * 2 * k / rate + moved + cast + starts
+    return waves * machine.rates.processors * area * 2 * k / (rate * share) + moved + cast + starts
 
 
 def _tiles(m: Any, n: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -88,10 +92,13 @@ def product_passes(
 
     Returns
     -------
-    Seconds of m x n by k, m x k by n, and k x n by m; the last one casts both operands.
+    Seconds of m x n by k, m x k by n, and k x n by m; the last one casts both operands. Weights with a side that no
+    _ALIGNED divides take the machine's unaligned_share.
     """
-    forward, inputs = (product_time(machine, m, a, b, batch, form) for a, b in ((n, k), (k, n)))
-    return forward, inputs, product_time(machine, k, n, m, batch, form, False, gradient_bytes)
+    odd = (np.asarray(n) % _ALIGNED != 0) | (np.asarray(k) % _ALIGNED != 0)
+    share = np.where(odd, machine.rates.unaligned_share, 1.0)
+    forward, inputs = (product_time(machine, m, a, b, batch, form, share=share) for a, b in ((n, k), (k, n)))
+    return forward, inputs, product_time(machine, k, n, m, batch, form, False, gradient_bytes, share)
 
 
 def sustained_share(

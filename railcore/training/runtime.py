@@ -9,7 +9,8 @@ from railcore.facts.arguments import checked
 from railcore.training.expert_dispatch import DISPATCHERS
 from railcore.training.machine import ATTENTION_KERNELS, LinearFormat, Machine
 
-ELEMENT_READ_BYTES = 2  # of a tensor in bf16 that is read for its largest element
+CURRENT_BYTES = 2  # of an element in bf16 that is read for the largest one of its tensor
+CURRENT_KERNELS = 3  # for the largest element, its scale, and the cast
 GRAPHS = ("none", "parts", "whole")
 FP8_SCALINGS = ("delayed", "current")
 OFFLOADS = ("none", "optimizer", "activations", "weights")
@@ -105,8 +106,10 @@ class Runtime:
 
     def linear_format(self, machine: Machine) -> LinearFormat:
         """Number format of the linear layers, with what its casts read."""
-        again = ELEMENT_READ_BYTES if machine.precision == "fp8" and self.fp8_scaling == "current" else 0
-        return machine.format._replace(cast_bytes=machine.format.cast_bytes + again) if again else machine.format
+        form = machine.format
+        if machine.precision == "fp8" and self.fp8_scaling == "current":
+            return form._replace(cast_bytes=form.cast_bytes + CURRENT_BYTES, cast_kernels=CURRENT_KERNELS)
+        return form
 
     def interference(self, machine: Machine) -> float:
         """Share of a second of compute that is lost to a collective beside it.

@@ -228,14 +228,16 @@ def _host_waits(machine: Machine, runtime: Runtime, rank: _Ranks, forward: Any, 
         return PassTimes(0 * forward, 0 * backward)
     host = machine.host
     counts = (1, 1) if parts else (host.forward_operators, host.backward_operators)
-    operators = [count + 0 * rank.u for count in counts]
+    starts = [count * host.launch_s + 0 * rank.u for count in counts]
     if rank.model.experts:
-        found = host_operators(rank.local, machine.narrow, rank.model.biases, parts)
-        operators = [plain + rank.mixed * more for plain, more in zip(operators, found, strict=True)]
+        more = host_operators(rank.local, runtime.linear_format(machine).cast_kernels, rank.model.biases, parts)
+        starts[0] = starts[0] + rank.mixed * (more.forward * host.launch_s + more.forward_kernels * host.kernel_launch_s)
+        starts[1] = starts[1] + rank.mixed * (
+            more.backward * host.launch_s + more.backward_kernels * host.kernel_launch_s
+        )
     serial = host.dropless_serial_share * waits_for_counts
     waits = [
-        host_bound_time(gpu, count * host.launch_s, serial) - gpu
-        for gpu, count in zip((forward, backward), operators, strict=True)
+        host_bound_time(gpu, start, serial) - gpu for gpu, start in zip((forward, backward), starts, strict=True)
     ]
     return PassTimes(*waits)  # type: ignore[arg-type]
 
