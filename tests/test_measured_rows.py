@@ -86,9 +86,5 @@ def test_every_row_says_when_its_software_was_released():
     assert (ROWS.loc[named.index, "released"] == "20" + named[0] + "-" + named[1]).all()
 
 
-def test_rows_left_aside_are_checked():
-    assert set(ROWS["aside"]) == {0, 1} and set(ROWS.loc[ROWS["aside"] == 1, "use"]) == {"check"}
-
-
 def test_outside_rows_say_why():
     assert (ROWS["note"].str.startswith("outside: ") == (ROWS["use"] == "outside")).all()

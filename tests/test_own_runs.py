@@ -39,7 +39,7 @@ def test_the_template_is_read_without_its_meanings_and_has_a_published_run(tmp_p
 
 def test_the_columns_are_those_of_the_published_runs():
     published = pd.read_csv(files.data("measured/iterations.csv"), nrows=1)
-    assert set(published) <= {*own_runs.run_columns(), "use", "aside"}
+    assert set(published) <= {*own_runs.run_columns(), "use"}
     for column in own_runs.run_columns().values():
         assert column.needed in ("yes", "no", "without architecture") and column.meaning
 

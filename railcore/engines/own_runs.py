@@ -111,7 +111,7 @@ def _cells(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
         raise ValueError(f"{path} is no text in UTF-8 ({error}): save it as CSV in UTF-8") from None
     reader, columns = csv.DictReader(io.StringIO(text)), run_columns()
     given = [name for name in reader.fieldnames or []]
-    known = [*columns, "use", "aside"]  # these two of the published table, of no use here
+    known = [*columns, "use"]  # which the published table has, of no use here
     for name in given:
         if name not in known:
             near = catalog.nearest_names(name, known)
@@ -172,7 +172,7 @@ def _row(where: str, cells: Mapping[str, str]) -> dict[str, Any]:
     read["software"] = read["software"] or read["runtime"]
     read["model"] = read["model"] or name or f"{read['layers']} layers of {read['hidden']}"
     blank = {column: "" for column, value in read.items() if value is None}
-    return {**read, **blank, "use": YOURS, "aside": 0}
+    return {**read, **blank, "use": YOURS}
 
 
 def _sizes_of(model: Transformer) -> dict[str, tuple[int, ...]]:

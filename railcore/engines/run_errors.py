@@ -71,7 +71,7 @@ def goals_reached(table: pd.DataFrame) -> pd.DataFrame:
         for column in ("mixture", "precision", "generation"):
             if wanted := getattr(goal, column):
                 mine &= table[column].isin(wanted.split())
-        for seen, some in (("looked at", looked_at), ("left aside or forward", ~looked_at)):
+        for seen, some in (("looked at", looked_at), ("kept aside", ~looked_at)):
             part, model = table[mine & some], ""
             error = part["error"].abs().mean()
             if goal.measure == _MEASURES[1] and not part.empty:

@@ -100,8 +100,7 @@ def with_groups(table: pd.DataFrame) -> pd.DataFrame:
     """Runs in the columns of data/measured/iterations.csv, with those that `published_runs` adds."""
     kind = table["software"].where(table["experts"] == 0, "mixtures of experts")
     sizes = pd.cut(table["gpus"], [0, *_SIZES, np.inf], labels=[f"up to {n}" for n in _SIZES] + ["more"])
-    aside = np.where(table["aside"] == 1, "left aside", "looked at")
-    apart = table["use"].where(table["use"].isin(["forward", YOURS]), aside)
+    apart = table["use"].replace({"fit": "looked at", "check": "looked at", "forward": "kept aside"})
     return table.assign(
         mixture=np.where(table["experts"] > 0, "experts", "dense"),
         group=kind.where(kind != "NeMo", "NeMo, " + table["precision"]).mask(apart == YOURS, YOURS),
@@ -118,7 +117,7 @@ def _model(row: Any) -> Transformer:
         return replace(model, name=row.model, **sizes)
     same = ("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "ffn_matrices", "experts", "top_k")
     # MPT too has learned positions, tied embeddings and biases: with them its parameters are as many as are printed.
-    gpt = row.use == "fit" or row.software.startswith("llm-foundry")
+    gpt = row.use == "fit" or row.software.startswith(("llm-foundry", "Megatron-DeepSpeed"))
     return Transformer(
         row.model,
         vocabulary=row.vocab,

@@ -66,12 +66,16 @@ def claims() -> dict[str, Claim]:
     return {fields["id"]: Claim(**fields) for fields in typed}
 
 
+_RUNS = "runs:"  # begins a word of `used` that names measured runs
+
+
 @dataclass(frozen=True)
 class Calibration:
-    """A parameter that the documents do not print, solved from claims: a row of data/calibrations.csv.
+    """A parameter that the documents do not print, solved from claims or measured runs: a row of data/calibrations.csv.
 
     free: numbers or readings that were free to choose.
     used: ids of the claims that they were chosen from.
+    runs: sources or models of rows of data/measured/iterations.csv that they were chosen from.
     predicted: ids of other claims whose verdict may change with them.
     used_text: `used` as the file has it.
     """
@@ -79,6 +83,7 @@ class Calibration:
     parameter: str
     free: int
     used: tuple[str, ...]
+    runs: tuple[str, ...]
     predicted: tuple[str, ...]
     used_text: str
     note: str
@@ -88,16 +93,28 @@ class Calibration:
 def calibrations() -> tuple[Calibration, ...]:
     """All calibrated parameters, in the order of data/calibrations.csv; `*` in its ids stands for any text.
 
-    Raises ValueError for an id or a pattern that fits no claim.
+    A word of `used` that begins with runs: is part of a source or model of measured runs, with _ for a space.
+    Raises ValueError for an id or a pattern that fits no claim, and for text that is in no run.
     """
     found = []
     for row in read_csv(files.data("calibrations.csv")):
-        used, rest = ([_matching(text, row["parameter"]) for text in row[key].split()] for key in ("used", "predicted"))
+        words = row["used"].split()
+        runs = tuple(_in_runs(word, row["parameter"]) for word in words if word.startswith(_RUNS))
+        used = [_matching(word, row["parameter"]) for word in words if not word.startswith(_RUNS)]
+        rest = [_matching(word, row["parameter"]) for word in row["predicted"].split()]
         mine = tuple(dict.fromkeys(name for ids_ in used for name in ids_))
         others = tuple(dict.fromkeys(name for ids_ in rest for name in ids_ if name not in mine))
-        text = ", ".join(row["used"].split())
-        found.append(Calibration(row["parameter"], int(row["free"]), mine, others, text, row["note"]))
+        text = ", ".join(word for word in words if not word.startswith(_RUNS))
+        text = "; ".join(part for part in (text, ", ".join(runs)) if part)
+        found.append(Calibration(row["parameter"], int(row["free"]), mine, runs, others, text, row["note"]))
     return tuple(found)
+
+
+def _in_runs(word: str, parameter: str) -> str:
+    text = word.removeprefix(_RUNS).replace("_", " ")
+    if not any(text in row["source"] or text in row["model"] for row in read_csv(files.data("measured/iterations.csv"))):
+        raise ValueError(f"data/calibrations.csv, {parameter}: {word!r} is in no source or model of measured/iterations.csv")
+    return text
 
 
 def _matching(pattern: str, parameter: str) -> list[str]:
@@ -124,9 +141,10 @@ def calibration_counts(rows: list[dict[str, str]]) -> list[dict[str, object]]:
     known = {row["id"] for row in rows if row["verdict"] != "missing"}
     table = []
     for each in calibrations():
-        if used := known.intersection(each.used):
+        used = known.intersection(each.used)
+        if used or each.runs:
             rest = known.intersection(each.predicted)
-            counted = {"free": each.free, "claims used": len(used), "predicted": len(rest)}
+            counted = {"free": each.free, "claims or runs used": len(used) + len(each.runs), "predicted": len(rest)}
             counted["of these reproduced"] = len(rest & held)
             table.append({"parameter": each.parameter, **counted, "solved from": each.used_text, "how": each.note})
     return table

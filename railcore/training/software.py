@@ -1,0 +1,58 @@
+"""Software as a choice: the runtime of a platform and date, and what the other runtimes of the catalog would take."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from railcore.facts import catalog
+from railcore.facts.arguments import checked
+from railcore.training.iteration import iteration_time
+from railcore.training.machine import Machine, as_machine
+from railcore.training.parallelism import Strategy
+from railcore.training.runtime import Runtime, as_runtime, catalog_runtime
+from railcore.training.transformer import Transformer
+
+
+@checked
+def runtime_of(platform: Machine | str, released: str) -> Runtime:
+    """The training software of a platform at a date: the newest of the catalog's runtimes for its maker's GPUs.
+
+    platform: a machine, or a platform's name. released: year and month, such as "2025-09".
+    Raises ValueError for a date in another form, and for one before the first runtime.
+    """
+    if not re.fullmatch(r"20\d\d-(0[1-9]|1[0-2])", released):
+        raise ValueError(f"released is {released!r}: give year and month, such as 2025-09")
+    maker = "AMD" if as_machine(platform).gpu.startswith("MI") else "NVIDIA"
+    named = ((name, catalog.item("runtimes", name)) for name in catalog.names("runtimes"))
+    dated = sorted((str(item["since"]), name) for name, item in named if item.get("maker", "") == maker)
+    before = [name for since, name in dated if since <= released]
+    if not before:
+        raise ValueError(f"released is {released!r}: the first runtime for GPUs of {maker} is of {dated[0][0]}")
+    return catalog_runtime(before[-1])
+
+
+@checked
+def software_times(
+    model: Transformer | str,
+    machine: Machine | str,
+    strategy: Strategy | Mapping,
+    global_batch: int,
+    runtimes: Sequence[str] = (),
+) -> pd.DataFrame:
+    """Iteration time of one strategy under each runtime: the band that software alone makes.
+
+    runtimes: of the catalog; by default all that have a date (`runtime_of`) and drive the machine's GPU.
+    Returns columns runtime, iteration_s and over_best, fastest first, and limit.
+    """
+    machine = as_machine(machine)
+    maker = "AMD" if machine.gpu.startswith("MI") else "NVIDIA"
+    names = runtimes or [
+        name for name in catalog.names("runtimes") if catalog.item("runtimes", name).get("maker", "") == maker
+    ]
+    rows = []
+    for name in names:
+        found = iteration_time(model, machine, strategy, global_batch, as_runtime(name))
+        rows.append({"runtime": name, "iteration_s": found.total_s, "limit": ", ".join(found.obstacles) or "feasible"})
+    table = pd.DataFrame(rows).sort_values("iteration_s", ignore_index=True)
+    return table.assign(over_best=table["iteration_s"] / table["iteration_s"].min())
