@@ -136,7 +136,7 @@ def plain_dispatch(model, gpu, runtime, runs, tokens, copies, element_bytes):
     return (max(near, away) if gpu.collectives.pipelined else near + away) + start, near, away
 
 
-def plain_product(gpu, m, n, k, batch=1, fp8=False, weights=True, result_bytes=2):
+def plain_product(gpu, m, n, k, batch=1, form=None, weights=True, result_bytes=2, share=1.0):
     least = None
     for rows, columns in ((256, 128), (128, 256)):
         rows, columns = min(rows, math.ceil(m / 64) * 64), min(columns, math.ceil(n / 64) * 64)
@@ -145,15 +145,15 @@ def plain_product(gpu, m, n, k, batch=1, fp8=False, weights=True, result_bytes=2
             least = tiles, rows * columns
     tiles, area = least
     size, cast, rate = 2, 0, gpu.rates.bf16_rate * gpu.rates.bf16_fraction
-    if fp8:
-        size, cast, rate = (
-            1,
-            2 * m * k + (0 if weights else 2 * k * n),
-            gpu.rates.linear_rate * gpu.rates.linear_fraction,
-        )
+    starts = 1
+    if form and form.cast_bytes:
+        size, starts = form.element_bytes, 1 + form.scale_kernels
+        cast = form.cast_bytes / 2 * (m * k + (0 if weights else k * n))
+        rate = gpu.rates.linear_rate * gpu.rates.linear_fraction
     flops = 2 * math.ceil(tiles * batch / gpu.rates.processors) * gpu.rates.processors * area * k
-    moved = batch * (size * (m * k + k * n) + result_bytes * m * n + cast)
-    return flops / rate + moved / (gpu.memory.memory_Bps * gpu.memory.memory_fraction) + gpu.host.kernel_s
+    moved = batch * (size * (m * k + k * n) + result_bytes * m * n) / gpu.memory.memory_fraction
+    casts = batch * cast / gpu.memory.cast_fraction
+    return flops / (rate * share) + (moved + casts) / gpu.memory.memory_Bps + starts * gpu.host.kernel_s
 
 
 def plain_matrices(model, t):

@@ -111,9 +111,11 @@ def calibrations() -> tuple[Calibration, ...]:
 
 
 def _in_runs(word: str, parameter: str) -> str:
-    text = word.removeprefix(_RUNS).replace("_", " ")
-    if not any(text in row["source"] or text in row["model"] for row in read_csv(files.data("measured/iterations.csv"))):
-        raise ValueError(f"data/calibrations.csv, {parameter}: {word!r} is in no source or model of measured/iterations.csv")
+    text, runs = word.removeprefix(_RUNS).replace("_", " "), read_csv(files.data("measured/iterations.csv"))
+    if not any(text in row["source"] or text in row["model"] for row in runs):
+        raise ValueError(
+            f"data/calibrations.csv, {parameter}: {word!r} is in no source or model of data/measured/iterations.csv"
+        )
     return text
 
 

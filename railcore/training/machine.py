@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,39 +13,10 @@ from railcore.facts.arguments import Quantity, checked
 from railcore.network.topology.clos import checked_oversubscription
 from railcore.network.topology.rails import RailFabric
 from railcore.training.experts import ROUTINGS, expert_all_to_all_time
+from railcore.training.formats import FORMATS, LinearFormat
 from railcore.training.link_times import Latencies, LinkTimes, all_reduce_links, gather_links
 
-
-class LinearFormat(NamedTuple):
-    """A number format of linear layers.
-
-    rate: row of a GPU with its dense peak.
-    element_bytes: with scales.
-    cast_bytes: that pass HBM to cast an element from bf16, along rows and along columns.
-    cast_kernels: of a cast of one matrix.
-    scale_kernels: that order the scales of a product's two operands for it.
-    gathered_bytes: of an element of sharded weights that travel as the linear layers need them.
-    """
-
-    rate: str
-    element_bytes: float
-    cast_bytes: float
-    cast_kernels: int
-    scale_kernels: int
-    gathered_bytes: float
-
-
-# A cast reads 2 bytes and writes the element twice. MXFP8 has a scale of one byte for 32 elements; NVFP4 one for 16,
-# and its cast reads the matrix twice, for its largest element first. Weights in blocks travel in bf16 and are cast
-# where they arrive (Megatron-Core: reuse_grad_buf_for_mxfp8_param_ag).
-# Source: GitHub NVIDIA/TransformerEngine, transformer_engine/common/recipe, and pytorch/tensor/{mxfp8,nvfp4}_tensor.py.
-FORMATS = {
-    "bf16": LinearFormat("bf16_dense_rate", 2, 0, 0, 0, 2),
-    "fp8": LinearFormat("fp8_dense_rate", 1, 4, 1, 0, 1),
-    "mxfp8": LinearFormat("fp8_dense_rate", 1 + 1 / 32, 4 + 2 / 32, 1, 2, 2),
-    "nvfp4": LinearFormat("fp4_dense_rate", 1 / 2 + 1 / 16, 5 + 2 / 16, 2, 2, 2),
-}
-BF16, PRECISIONS = FORMATS["bf16"], tuple(FORMATS)
+PRECISIONS = tuple(FORMATS)
 ATTENTION_KERNELS = ("flash1", "flash2", "flash3", "cudnn", "cudnn_2025")
 _ATTENTION_SHAPES = ("head64", "mla")  # heads of 64, and of latent attention, whose queries are longer than its values
 RESERVED = ("context_memory", "communication_memory", "fragmentation_memory")  # rows of "all" in efficiencies
@@ -65,7 +36,8 @@ class GpuRates:
     rank_spread: standard deviation of the compute time of equal GPUs, over its mean; the slowest is waited for.
     unaligned_share: of the rate that products keep whose weights have a side that no 64 divides.
     attention_ramp: tokens of a sequence at which attention has half of its rate for long ones.
-    attention_kernels: names and shares of other attention kernels, and of the best one for other shapes.
+    attention_kernels: names and shares of other attention kernels.
+    attention_shapes: of heads of 64 elements and of latent attention, what is left of the share.
     """
 
     linear_rate: Quantity
@@ -78,6 +50,7 @@ class GpuRates:
     unaligned_share: float = 1.0
     attention_ramp: float = 0.0
     attention_kernels: tuple[tuple[str, float], ...] = ()
+    attention_shapes: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
         checks.whole("processors", self.processors)
@@ -301,15 +274,26 @@ class Machine:
     def attention_share(
         self, kernel: str, tokens: ArrayLike, query_dim: float = 128, value_dim: float = 128
     ) -> np.ndarray:
-        """Share of bf16_rate that a kernel of fused attention reaches on sequences of `tokens`.
+        """Share of bf16_rate that a kernel of fused attention reaches: g f (1 + r / 4,096) / (1 + r / s), r the ramp.
 
-        f (1 + r / 4,096) / (1 + r / s), r the ramp. f is the kernel's, or the best one's where it has no row of its
-        own; for heads of 64 elements or fewer, and for latent attention, times what the best one loses there.
+        Parameters
+        ----------
+        kernel
+            Of ATTENTION_KERNELS; f is its share. Where it has no row of its own, it is that of the same kernel without
+            a year, or of the best one.
+        tokens
+            s, of a sequence.
+        query_dim, value_dim
+            Elements of a head. g is what is left of f for heads of 64 or fewer, and for latent attention.
+
+        Returns
+        -------
+        Shares, of the shape of tokens.
         """
-        best, known = self.rates.attention_fraction, dict(self.rates.attention_kernels)
-        share = known.get(kernel, known.get(kernel.partition("_")[0], best))
+        rates, known = self.rates, dict(self.rates.attention_kernels)
+        share = known.get(kernel, known.get(kernel.partition("_")[0], rates.attention_fraction))
         shape = "head64" if query_dim <= 64 else "mla" if query_dim != value_dim else ""
-        share, ramp = share * known.get(shape, best) / best, self.rates.attention_ramp
+        share, ramp = share * dict(rates.attention_shapes).get(shape, 1.0), rates.attention_ramp
         return np.asarray(share * (1 + ramp / _ATTENTION_TOKENS) / (1 + ramp / np.asarray(tokens)))
 
     @property
@@ -532,11 +516,15 @@ def catalog_machine(
     links = {"hb_domain_size": hb_domain_size, "nic_Bps": nic_Bps}
     changes |= {name: value for name, value in links.items() if value is not None}
     shares = {f"{part}_fraction": share[f"{part}_fraction"] for part in ("attention", "memory", "hb", "nic")}
-    named = {kernel: f"attention_fraction_{kernel}" for kernel in (*ATTENTION_KERNELS, *_ATTENTION_SHAPES)}
-    values["cast_fraction"] = (
-        common["block_cast_fraction"] if FORMATS[precision].scale_kernels else share["memory_fraction"]
+    casts_blocks = FORMATS[precision].scale_kernels > 0
+    values["cast_fraction"] = common["block_cast_fraction"] if casts_blocks else share["memory_fraction"]
+    best = share["attention_fraction"]
+    kernels, shapes = (
+        {name: share[row] for name in names if (row := f"attention_fraction_{name}") in share}
+        for names in (ATTENTION_KERNELS, _ATTENTION_SHAPES)
     )
-    values["attention_kernels"] = tuple((kernel, share[row]) for kernel, row in named.items() if row in share)
+    values["attention_kernels"] = tuple(kernels.items())
+    values["attention_shapes"] = tuple((name, known / best) for name, known in shapes.items())
     values |= {"unaligned_share": share.get("unaligned_share", 1.0)}
     values |= {"overlap_slowdown": share.get("overlap_slowdown", 1.0), "attention_ramp": common["attention_ramp"]}
     return Machine.of_values({**values, **shares, **changes})

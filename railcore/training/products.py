@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from railcore.training.machine import BF16, LinearFormat, Machine
+from railcore.training.formats import BF16, LinearFormat
+from railcore.training.machine import Machine
 
 ELEMENT_BYTES = 2  # of bf16
 _TILE = (256, 128)  # rows and columns of the largest common tile of a matrix product

@@ -7,7 +7,8 @@ from typing import Any, get_type_hints
 from railcore.facts import catalog, checks
 from railcore.facts.arguments import checked
 from railcore.training.expert_dispatch import DISPATCHERS
-from railcore.training.machine import ATTENTION_KERNELS, LinearFormat, Machine
+from railcore.training.formats import LinearFormat
+from railcore.training.machine import ATTENTION_KERNELS, Machine
 
 CURRENT_BYTES = 2  # of an element in bf16 that is read for the largest one of its tensor
 CURRENT_KERNELS = 3  # for the largest element, its scale, and the cast

@@ -42,8 +42,16 @@ def software_times(
 ) -> pd.DataFrame:
     """Iteration time of one strategy under each runtime: the band that software alone makes.
 
-    runtimes: of the catalog; by default all that have a date (`runtime_of`) and drive the machine's GPU.
-    Returns columns runtime, iteration_s and over_best, fastest first, and limit.
+    Parameters
+    ----------
+    model, machine, strategy, global_batch
+        As for `iteration_time`.
+    runtimes
+        Of the catalog; by default all that have a date (`runtime_of`) and drive the machine's GPU.
+
+    Returns
+    -------
+    Columns runtime, iteration_s, limit and over_best, the fastest first.
     """
     machine = as_machine(machine)
     maker = "AMD" if machine.gpu.startswith("MI") else "NVIDIA"

@@ -231,14 +231,14 @@ def _host_waits(machine: Machine, runtime: Runtime, rank: _Ranks, forward: Any, 
     starts = [count * host.launch_s + 0 * rank.u for count in counts]
     if rank.model.experts:
         more = host_operators(rank.local, runtime.linear_format(machine).cast_kernels, rank.model.biases, parts)
-        starts[0] = starts[0] + rank.mixed * (more.forward * host.launch_s + more.forward_kernels * host.kernel_launch_s)
+        starts[0] = starts[0] + rank.mixed * (
+            more.forward * host.launch_s + more.forward_kernels * host.kernel_launch_s
+        )
         starts[1] = starts[1] + rank.mixed * (
             more.backward * host.launch_s + more.backward_kernels * host.kernel_launch_s
         )
     serial = host.dropless_serial_share * waits_for_counts
-    waits = [
-        host_bound_time(gpu, start, serial) - gpu for gpu, start in zip((forward, backward), starts, strict=True)
-    ]
+    waits = [host_bound_time(gpu, start, serial) - gpu for gpu, start in zip((forward, backward), starts, strict=True)]
     return PassTimes(*waits)  # type: ignore[arg-type]
 
 

@@ -1,0 +1,97 @@
+"""Matrix products: formats of linear layers, measured rates, sides that do not divide, and attention by its shape."""
+
+import csv
+
+import numpy as np
+import pytest
+
+from railcore.facts import catalog, files
+from railcore.training.formats import BF16, FORMATS
+from railcore.training.machine import catalog_machine
+from railcore.training.products import product_passes, product_time, sustained_share
+from railcore.training.runtime import MODERN, catalog_runtime
+
+BOXES = {"A100": "DGX A100", "H100": "DGX H100", "H200": "DGX H200", "B200": "DGX B200", "B300": "DGX B300"}
+BOXES |= {"GB200": "GB200 NVL72", "MI300X": "MI300X full mesh"}
+with files.data("measured/products.csv").open(encoding="utf-8") as text:
+    MEASURED = list(csv.DictReader(text))
+
+
+def sizes_of(row):
+    """Rows, columns and inner sides: of the product, or of a layer's products forward and of both gradients."""
+    each = [tuple(map(int, size.split("x"))) for size in row["products"].split()]
+    return each if row["passes"] == "forward" else [s for m, n, k in each for s in ((m, n, k), (m, k, n), (k, n, m))]
+
+
+@pytest.mark.parametrize("row", MEASURED, ids=lambda row: f"{row['gpu']} {row['precision']}")
+def test_sustained_shares_of_the_catalog_follow_from_measured_products(row):
+    machine, form = catalog_machine(BOXES[row["gpu"]], row["precision"]), FORMATS[row["precision"]]
+    found = sustained_share(machine, sizes_of(row), float(row["rate_tflops"]) * 1e12, form)
+    stored = catalog.item("efficiencies", row["gpu"])[f"matmul_sustained_{row['precision']}"]
+    assert found == pytest.approx(stored, abs=6e-4)
+    assert machine.rates.linear_fraction == stored
+
+
+@pytest.mark.parametrize("precision", FORMATS)
+def test_a_share_gives_back_the_time_that_it_was_solved_from(precision):
+    machine, form = catalog_machine("DGX B200", precision), FORMATS[precision]
+    sizes = [(8192, 8192, 8192), (4096, 16384, 8192)]
+    bare = form if form is BF16 else form._replace(cast_bytes=0)
+    took = sum(float(product_time(machine, *size, form=bare)) for size in sizes)
+    rate = sum(2 * m * n * k for m, n, k in sizes) / took
+    assert sustained_share(machine, sizes, rate, form) == pytest.approx(machine.rates.linear_fraction)
+
+
+def test_a_gpu_without_a_measured_rate_takes_its_best_one_and_blocks_that_of_fp8(tmp_path, monkeypatch):
+    from railcore.training.machine import product_share
+
+    only = {"matmul_fraction_bf16": 0.8, "matmul_fraction_fp8": 0.7}
+    assert product_share(only, "bf16") == 0.8 and product_share(only, "mxfp8") == 0.7
+    more = only | {"matmul_sustained_fp8": 0.6}
+    assert product_share(more, "fp8") == product_share(more, "nvfp4") == 0.6
+
+
+def test_narrower_operands_are_faster_and_their_casts_cost():
+    times = {
+        precision: np.array(
+            product_passes(
+                catalog_machine("DGX B200", precision),
+                16384,
+                16384,
+                8192,
+                form=MODERN.linear_format(catalog_machine("DGX B200", precision)),
+            )
+        )
+        for precision in FORMATS
+    }
+    assert (times["fp8"] < times["bf16"]).all() and (times["nvfp4"] < times["fp8"]).all()
+    assert (times["mxfp8"] > times["fp8"]).all()
+    box = catalog_machine("DGX B200", "fp8")
+    now = catalog_runtime("megatron-bridge2025").linear_format(box)
+    assert now.cast_bytes == FORMATS["fp8"].cast_bytes + 2 and now.cast_kernels == 3
+    assert catalog_runtime("nemo2024").linear_format(box) == FORMATS["fp8"]
+    bare = FORMATS["fp8"]._replace(cast_bytes=0)
+    cast = 2 * 4096 * 8192 * FORMATS["fp8"].cast_bytes / 2 / box.cast_Bps  # both operands of the weights' gradient
+    with_casts, without = (product_passes(box, 4096, 4096, 8192, form=form)[2] for form in (FORMATS["fp8"], bare))
+    assert with_casts - without == pytest.approx(cast * (4096 + 8192) * 4096 / (2 * 4096 * 8192))
+
+
+def test_sides_that_no_64_divides_cost_where_their_price_is_known():
+    a100, h100 = catalog_machine("DGX A100"), catalog_machine("DGX H100")
+    odd, even = (np.array(product_passes(a100, 4096, n, 14400)) for n in (1800, 1792))
+    free = np.array(product_passes(a100.changed(unaligned_share=1.0), 4096, 1800, 14400))
+    assert (odd > 1.2 * free).all() and (free >= even).all()
+    assert np.array_equal(
+        product_passes(h100, 4096, 1800, 14400), product_passes(h100.changed(unaligned_share=1.0), 4096, 1800, 14400)
+    )
+
+
+def test_attention_by_library_and_by_the_shape_of_its_heads():
+    box = catalog_machine("GB200 NVL72")
+    whole, small, latent = (
+        float(box.attention_share("best", 4096, *dims)) for dims in ((128, 128), (64, 64), (192, 128))
+    )
+    assert small < 0.8 * whole and latent == pytest.approx(whole, rel=0.05)
+    assert box.attention_share("cudnn_2025", 4096) < whole
+    h100 = catalog_machine("DGX H100")  # has no row of 2025: the library's row without a year
+    assert h100.attention_share("cudnn_2025", 4096) == h100.attention_share("cudnn", 4096)

@@ -1,0 +1,40 @@
+"""Software as a choice: the runtime of a platform and date, and the band that other runtimes make."""
+
+import pytest
+
+from railcore.training.parallelism import Strategy
+from railcore.training.software import runtime_of, software_times
+
+PLAN = Strategy(4, 1, 8, 2, interleave=5, sequence_parallel=True, sharding="optimizer")
+
+
+def test_the_newest_runtime_that_a_date_has():
+    assert runtime_of("DGX H100", "2021-04").name == "megatron2021"
+    assert runtime_of("GB200 NVL72", "2025-10").name == "megatron-bridge2025"
+    assert runtime_of("GB200 NVL72", "2031-01").name == "megatron-bridge2026"
+    assert runtime_of("MI300X full mesh", "2026-01").name == "nemo2025-rocm"
+
+
+@pytest.mark.parametrize(
+    ("platform", "released", "message"),
+    [
+        ("DGX H100", "2025", "released is '2025': give year and month, such as 2025-09"),
+        ("DGX H100", "2025-13", "released is '2025-13'"),
+        ("DGX H100", "2020-01", "the first runtime for GPUs of NVIDIA is of 2021-04"),
+        ("MI300X full mesh", "2024-01", "the first runtime for GPUs of AMD is of"),
+    ],
+)
+def test_a_date_that_has_no_runtime_is_refused(platform, released, message):
+    with pytest.raises(ValueError, match=message):
+        runtime_of(platform, released)
+
+
+def test_other_software_makes_a_band():
+    table = software_times("Llama-3 70B", "DGX H100", PLAN, 128)
+    assert table["iteration_s"].is_monotonic_increasing and table["over_best"].iloc[0] == 1
+    assert {"megatron2021", "megatron-bridge2026"} <= set(table["runtime"]) and "nemo2025-rocm" not in set(
+        table["runtime"]
+    )
+    assert table.set_index("runtime")["over_best"]["megatron2021"] > 1.3
+    two = software_times("Llama-3 70B", "DGX H100", PLAN, 128, ["modern", "deepspeed"])
+    assert set(two["runtime"]) == {"modern", "deepspeed"}
