@@ -24,6 +24,7 @@ from railcore.engines.strategies.layer_time import LAYER_COLUMNS, LAYER_PARTS, l
 from railcore.facts import catalog
 from railcore.network.topology import rail_only
 from railcore.training import collectives, machine, transfers
+from railcore.training.formats import BF16
 from railcore.training.iteration import iteration_time
 from railcore.training.layer import Rank, expert_traffic, kept_bytes
 from railcore.training.parallelism import Strategy
@@ -209,9 +210,9 @@ def test_parts_of_both_are_as_plain_functions_have_them(found):
             link = tuple(rank.mixtures * (a + b) for a, b in zip(there, home, strict=True))
             assert expert_traffic(rank, (0.0, 0.0)).forward == pytest.approx(link, rel=1e-9)
         m, n, k = (int(side) for side in rng.integers(1, 5000, 3))
-        for fp8, weights in itertools.product((False, True), (False, True)):
-            ours = product_time(gpu, m, n, k, 3, fp8, weights, 4)
-            assert ours == pytest.approx(plain_product(gpu, m, n, k, 3, fp8, weights, 4), rel=1e-12)
+        for form, weights in itertools.product({BF16, gpu.format}, (False, True)):
+            ours = product_time(gpu, m, n, k, 3, form, weights, 4)
+            assert ours == pytest.approx(plain_product(gpu, m, n, k, 3, form, weights, 4), rel=1e-12)
         level = RECOMPUTE.index(strategy.recompute)
         alone = replace(rank, strategy=replace(strategy, keep_gathered=False))
         kept = plain_kept(model, gpu, runtime, columns, rank.mixtures, level)
