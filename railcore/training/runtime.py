@@ -8,6 +8,7 @@ from railcore.facts import catalog, checks
 from railcore.facts.arguments import checked
 from railcore.training.expert_dispatch import DISPATCHERS
 from railcore.training.machine import ATTENTION_KERNELS, Machine
+from railcore.training.transformer_memory import BF16_ELEMENTS, RECOMPUTE_MODULES, ElementBytes
 
 OFFLOADS = ("none", "optimizer", "activations", "weights")
 
@@ -38,6 +39,9 @@ class Runtime:
     fp8_weights: sharded weights are gathered in fp8 where linear layers compute in it.
     eager: every operator is a kernel of its own, the host starts them one by one, and gradients of a sharded layer are
         copied into one array and scaled.
+    recompute_modules: what recompute "selective" makes again: of RECOMPUTE_MODULES, as Megatron-Core names them.
+    fp8_activations: where linear layers compute in fp8, inputs of activation functions are kept in it too, and what
+        attention made in 12 bits.
     persistent_kernels: products keep all processors of the GPU. Beside a collective they take the machine's
         overlap_slowdown; otherwise they lose the share of processors that the collective keeps.
 
@@ -64,6 +68,8 @@ class Runtime:
     fp8_weights: bool = False
     eager: bool = False
     persistent_kernels: bool = False
+    recompute_modules: tuple[str, ...] = ("core_attn",)
+    fp8_activations: bool = False
     made_by = "Runtime(...), or the name of a runtime in the catalog"
 
     def __post_init__(self) -> None:
@@ -72,6 +78,9 @@ class Runtime:
         for name in ("gradient_bytes", "accumulation_bytes"):
             checks.one_of(name, getattr(self, name), (2, 4))
         checks.one_of("dispatch_bytes", self.dispatch_bytes, (1, 2))
+        for module in self.recompute_modules:
+            checks.one_of("recompute_modules", module, RECOMPUTE_MODULES)
+        object.__setattr__(self, "recompute_modules", tuple(self.recompute_modules))
         if self.capacity and not self.capacity >= 1:
             raise ValueError(
                 f"capacity is {self.capacity!r}: give at least 1, most tokens of an expert over the mean, or 0 to "
@@ -86,8 +95,23 @@ class Runtime:
 
     @property
     def fused_attention(self) -> bool:
-        """Whether scores are never stored; then selective recompute changes nothing."""
+        """Whether scores are never stored; then their recompute changes nothing."""
         return self.attention != "unfused"
+
+    @property
+    def selective_is_none(self) -> bool:
+        """Whether selective recompute changes nothing: of fused attention, and of no other module."""
+        return self.fused_attention and set(self.recompute_modules) <= {"core_attn"}
+
+    def element_bytes(self, fp8: bool) -> ElementBytes:
+        """Bytes of kept elements. In fp8 inputs of products have one byte; with fp8_activations others are cut too.
+
+        Source: DeepSeek-AI 2024, arXiv:2412.19437, Section 3.3.3 (inputs of SwiGLU in fp8, of the product behind
+        attention in E5M6).
+        """
+        if not fp8:
+            return BF16_ELEMENTS
+        return ElementBytes(1, 1, 1, 1.5) if self.fp8_activations else ElementBytes(1, 1)
 
     @property
     def gradient_result_bytes(self) -> int:
@@ -112,7 +136,7 @@ MODERN = Runtime()
 def catalog_runtime(name: str, **changes: Any) -> Runtime:
     """A runtime of the catalog, such as catalog_runtime("megatron2022", dropout=False). Raises UnknownName."""
     item = catalog.item("runtimes", name)
-    kinds = get_type_hints(Runtime)
+    kinds = get_type_hints(Runtime) | {"recompute_modules": lambda names: tuple(names.split())}
     read = {field.name: kinds[field.name](item[field.name]) for field in fields(Runtime) if field.name in item}
     return Runtime(**{**read, "name": name, **changes})
 
