@@ -212,14 +212,14 @@ def plain_states(model, runtime, strategy):
         passing = min(2, n) / n * everything if replicas > 1 else 0.0
         gradients = everything
         if level == 1 and runtime.sharded_gradients:
-            gradients = shard
+            gradients = min(shard + (min(2 / strategy["interleave"], 1) * everything) * (replicas > 1), everything)
         if level >= 2:
             gradients = min(shard + passing, everything)
         states[stage] = {
-            "weights": 2 * (shard if level == 3 else everything),
+            "weights": 2 * (shard * (not runtime.fp32_shards) if level == 3 else everything),
             "passing": 2 * passing * (level == 3),
             "gradients": runtime.accumulation_bytes * gradients,
-            "optimizer": 12 * (shard if level else everything),
+            "optimizer": (2 * runtime.moment_bytes + runtime.master_bytes) * (shard if level else everything),
         }
     for kept in states.values():
         kept["weights"] += kept.pop("passing")

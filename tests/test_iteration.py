@@ -58,7 +58,8 @@ SOFTWARE = {name: catalog_runtime(name) for name in catalog.names("runtimes")} |
         overlap_tensor=False, overlap_data=False, overlap_pipeline=False, attention="unfused", dropout=True
     ),
     "dropless": Runtime(host_ahead=False, dispatcher="nodes", overlap_expert=True, dispatch_bytes=1),
-    "capacity": Runtime(capacity=1.25, sharded_gradients=True, fp8_tensor=True, fp8_weights=True),
+    "capacity": Runtime(capacity=1.25, sharded_gradients=True, fp8_tensor=True, fp8_weights=True, moment_bytes=2),
+    "fp32 shards": Runtime(fp32_shards=True, master_bytes=2),
     "modules": Runtime(
         recompute_modules=("layernorm", "mla_up_proj", "moe_act", "mlp", "shared_experts"),
         **{"host_ahead": False, "fp8_activations": True},
@@ -428,7 +429,8 @@ def test_states_are_those_of_the_transformer(found):
         alone |= {"pipeline": 0 * strategies["tensor"] + 1, "interleave": 0 * strategies["tensor"] + 1}
         alone["expert"] = np.gcd(alone["expert"], alone["context"] * alone["data"])
         t, c, d, e = (alone[name] for name in ("tensor", "context", "data", "expert"))
-        same_bytes = replace(runtime, accumulation_bytes=4, sharded_gradients=False)
+        same_bytes = replace(runtime, accumulation_bytes=4, sharded_gradients=False, moment_bytes=4, master_bytes=4)
+        same_bytes = replace(same_bytes, fp32_shards=False)
         estimate = iteration_times(model, gpu, alone, same_bytes)
         expected = model.state_bytes(t, 1, d * c, alone["sharding"], e)
         for kind, sizes in expected.items():

@@ -9,6 +9,7 @@ import pytest
 from railcore.engines.strategies.iteration import iteration_times
 from railcore.engines.strategies.layer_time import LAYER_COLUMNS, layer_costs
 from railcore.engines.validation import predictions, published_runs
+from railcore.training.iteration import iteration_time
 from railcore.training.layer import Rank, layer_time
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
@@ -158,3 +159,11 @@ def test_a_search_tries_selective_recompute_of_modules():
     assert found.least_memory_bytes < plain.least_memory_bytes
     plan = Strategy(8, 1, 4, 8, sequence_parallel=True, recompute="selective")
     assert iteration_times("GPT-3", "DGX H100", plan, modules, global_batch=256).breakdown["recompute_s"] > 0
+
+
+def test_llama_3_405b_fits_as_it_was_trained():
+    """arXiv:2407.21783, Section 3.3: chunks of one layer, gradients sharded a chunk at a time, nothing made again."""
+    plan = Strategy(8, 1, 16, 128, interleave=8, sequence_parallel=True, sharding="optimizer", ends_as_layers=True)
+    found = iteration_time("Llama-3 405B", "DGX H100", plan, 2048, "llama3")
+    assert found.obstacles == () and found.memory_bytes > 0.9 * catalog_machine("DGX H100").memory_bytes
+    assert iteration_time("Llama-3 405B", "DGX H100", plan, 2048).obstacles == ("memory",)

@@ -4,12 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, get_type_hints
 
+import numpy as np
+
 from railcore.facts import catalog, checks
 from railcore.facts.arguments import checked
 from railcore.training.expert_dispatch import DISPATCHERS
 from railcore.training.machine import ATTENTION_KERNELS, Machine
 from railcore.training.transformer_memory import BF16_ELEMENTS, RECOMPUTE_MODULES, ElementBytes
 
+PIPELINE_SCHEDULES = ("1f1b", "dualpipe")
 OFFLOADS = ("none", "optimizer", "activations", "weights")
 
 
@@ -27,7 +30,13 @@ class Runtime:
     overlap_data: gradients and sharded weights are exchanged behind backward and forward passes.
     gradient_bytes: of a gradient on its way [bytes].
     accumulation_bytes: of a gradient in memory [bytes].
-    sharded_gradients: with sharding "optimizer", a rank keeps its share of the gradients only.
+    sharded_gradients: with sharding "optimizer", a chunk's gradients leave when all its micro-batches have passed, and
+        a rank keeps its share of them; two chunks are whole at a time.
+    moment_bytes, master_bytes: of the optimizer's two moments of a parameter each, and of its copy of the weights
+        besides those that are computed with: 4 for fp32, 2 for the bits that bf16 lacks, 0 for none [bytes].
+    fp32_shards: with sharding "weights", a rank's share of the weights is the optimizer's copy alone, and is cast a
+        layer at a time (PyTorch FSDP).
+    schedule: of pipelines without chunks, one of PIPELINE_SCHEDULES.
     overlap_expert: tokens travel behind another micro-batch's compute.
     dispatcher: a token goes to each of its experts ("copies"), or once to each HB domain with one of them ("nodes").
     dispatch_bytes: of an element on its way to the experts; 2 on the way back [bytes].
@@ -58,6 +67,10 @@ class Runtime:
     gradient_bytes: int = 4
     accumulation_bytes: int = 4
     sharded_gradients: bool = False
+    moment_bytes: int = 4
+    master_bytes: int = 4
+    fp32_shards: bool = False
+    schedule: str = "1f1b"
     overlap_expert: bool = False
     dispatcher: str = "copies"
     dispatch_bytes: int = 2
@@ -78,6 +91,9 @@ class Runtime:
         for name in ("gradient_bytes", "accumulation_bytes"):
             checks.one_of(name, getattr(self, name), (2, 4))
         checks.one_of("dispatch_bytes", self.dispatch_bytes, (1, 2))
+        checks.one_of("moment_bytes", self.moment_bytes, (2, 4))
+        checks.one_of("master_bytes", self.master_bytes, (0, 2, 4))
+        checks.one_of("schedule", self.schedule, PIPELINE_SCHEDULES)
         for module in self.recompute_modules:
             checks.one_of("recompute_modules", module, RECOMPUTE_MODULES)
         object.__setattr__(self, "recompute_modules", tuple(self.recompute_modules))
@@ -112,6 +128,15 @@ class Runtime:
         if not fp8:
             return BF16_ELEMENTS
         return ElementBytes(1, 1, 1, 1.5) if self.fp8_activations else ElementBytes(1, 1)
+
+    @property
+    def optimizer_bytes(self) -> int:
+        """Of the optimizer's states of a parameter: two moments, and its copy of the weight [bytes]."""
+        return 2 * self.moment_bytes + self.master_bytes
+
+    def dual(self, pipeline: Any, interleave: Any) -> Any:
+        """Whether a pipeline runs from both ends (DualPipe). p stages, v chunks; numbers, or arrays of one shape."""
+        return (self.schedule == "dualpipe") & (np.asarray(pipeline) > 1) & (np.asarray(interleave) == 1)
 
     @property
     def gradient_result_bytes(self) -> int:

@@ -252,6 +252,7 @@ def sharded_parameters(
     sharding: Any,
     whole_layers: int = WHOLE_LAYERS,
     sharded_gradients: bool = False,
+    chunks: Any = 1,
 ) -> dict[str, Any]:
     """Parameters of which a rank has weights of its own, weights gathered for a while, gradients, optimizer states.
 
@@ -269,7 +270,9 @@ def sharded_parameters(
     whole_layers
         Layers that a rank holds whole at a time: the one at work and the next. 0: the shares alone.
     sharded_gradients
-        Whether sharding "optimizer" keeps a share of the gradients.
+        Whether sharding "optimizer" keeps a share of the gradients, beside two chunks of whole ones.
+    chunks
+        Of a stage, whose gradients are then reduced one after the other.
 
     Returns
     -------
@@ -283,7 +286,8 @@ def sharded_parameters(
     everything = shared + experts
     share = shared / replicas + experts / expert_replicas
     transient = np.where(replicas > 1, np.minimum(whole_layers, layers) * everything / layers, 0.0)
-    level_1 = share if sharded_gradients else everything
+    two_chunks = np.where(replicas > 1, np.minimum(2 / chunks, 1.0) * everything, 0.0)
+    level_1 = np.minimum(share + two_chunks, everything) if sharded_gradients else everything
     return {
         "own": np.where(sharding >= 3, share, everything),
         "gathered": np.where(sharding >= 3, transient, 0.0),

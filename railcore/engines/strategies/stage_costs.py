@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from railcore.training.rank_order import GroupLevels, group_levels
 from railcore.training.runtime import Runtime
 from railcore.training.stage import COPY_BYTES, EAGER_UPDATE_BYTES, ONCE_CALLS, UPDATE_BYTES, expected_maximum
 from railcore.training.transformer import Transformer
-from railcore.training.transformer_memory import OPTIMIZER_BYTES, WEIGHT_BYTES, WHOLE_LAYERS, sharded_parameters
+from railcore.training.transformer_memory import WEIGHT_BYTES, WHOLE_LAYERS, sharded_parameters
 
 STAGE_COLUMNS = (
     *("tensor", "context", "expert", "pipeline", "data", "interleave", "sharding"),
@@ -66,7 +67,7 @@ def stage_costs(
     on_host = "weights" in offload
     states = {stage: _state_bytes(runtime, columns, layers, held[stage], on_host) for stage in STAGES}
     fullest = _state_bytes(runtime, columns, layers, most, on_host)
-    updated = fullest["optimizer"] / OPTIMIZER_BYTES
+    updated = fullest["optimizer"] / runtime.optimizer_bytes
     rows = np.zeros(shape, STAGE_ROW)
     rows["layers"], rows["other_stages"], rows["edge_layers"] = layers, places / layers - 1, columns["ends_as_layers"]
     near = groups["pipeline"].in_domains(machine.hb_domain_size)[1] == 1
@@ -122,7 +123,7 @@ def _state_bytes(
 ) -> dict[str, np.ndarray]:
     """Bytes of weights, gradients and optimizer states of a rank, and of weights that come from the host in each pass.
 
-    A parameter has 2 bytes of weights, `accumulation_bytes` of gradients, 12 of optimizer, sharded as
+    A parameter has 2 bytes of weights, `accumulation_bytes` of gradients and `optimizer_bytes`, sharded as
     `sharded_parameters`. Weights on the host leave WHOLE_LAYERS layers on the GPU.
     """
     t, c, d, e, level, whole = (
@@ -130,15 +131,15 @@ def _state_bytes(
     )
     replicas = c * d
     expert_replicas = np.maximum(replicas * np.where(whole, t, 1) // e, 1)
-    found = sharded_parameters(
-        held, replicas, expert_replicas, layers, level, sharded_gradients=runtime.sharded_gradients
-    )
+    options: dict[str, Any] = {"sharded_gradients": runtime.sharded_gradients, "chunks": columns["interleave"]}
+    found = sharded_parameters(held, replicas, expert_replicas, layers, level, **options)
     own, gathered = found["own"], found["gathered"]
-    at_work = np.maximum(own * np.minimum(WHOLE_LAYERS / layers, 1.0), gathered)
+    kept = np.where(runtime.fp32_shards & (level == 3), 0.0, own)
+    at_work = np.maximum(kept * np.minimum(WHOLE_LAYERS / layers, 1.0), gathered)
     return {
-        "weights": WEIGHT_BYTES * (at_work if weights_on_host else own + gathered),
+        "weights": WEIGHT_BYTES * (at_work if weights_on_host else kept + gathered),
         "gradients": runtime.accumulation_bytes * found["gradients"],
-        "optimizer": OPTIMIZER_BYTES * found["optimizer"],
+        "optimizer": runtime.optimizer_bytes * found["optimizer"],
         "streamed": WEIGHT_BYTES * own * weights_on_host,
     }
 
