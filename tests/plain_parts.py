@@ -199,12 +199,15 @@ def plain_states(model, runtime, strategy):
         experts = mixtures * model.experts / e * network(f_e, 1 if whole else t)
     last = norm + (0 if model.tied_embeddings and p == 1 else rows)
     first, last = (edge + last, edge + last) if p == 1 else (edge, last)
+    dual = runtime.schedule == "dualpipe" and p > 1 and strategy["interleave"] == 1
+    if dual:
+        first, last, inner, experts = first + last, first + last, 2 * inner, 2 * experts
     held = {
         "first": ((n - ends) * inner + first, (n - ends) * experts),
         "middle": (n * inner, n * experts),
         "last": ((n - ends) * inner + last, (n - ends) * experts),
     }
-    replicas = c * d
+    replicas = c * d * (2 if dual else 1)
     same = max(replicas * (t if whole else 1) // e, 1)
     states = {}
     for stage, (shared, own) in held.items():

@@ -46,6 +46,7 @@ class LayerTime:
     links: link time of tensor, context and expert ranks in both passes, hidden or not [s].
     forward_s, backward_s: of all kinds, by pass; what is computed again is in backward [s].
     forward_busy, backward_busy: link time of all traffic, by pass [s].
+    weights_s: of the backward pass, products of the weights' gradients [s].
     logits_s: of the last stage's logits and loss [s].
     logits_link: link time in them [s].
     boundary_bytes: from a rank to the next stage.
@@ -61,6 +62,7 @@ class LayerTime:
     backward_s: float
     forward_busy: LinkTimes
     backward_busy: LinkTimes
+    weights_s: float
     logits_s: float
     logits_link: LinkTimes
     boundary_bytes: float
@@ -177,6 +179,7 @@ def layer_time(rank: Rank) -> LayerTime:
         backward_s=backward + again,
         forward_busy=forward_busy,
         backward_busy=backward_busy,
+        weights_s=weight_products,
         logits_s=float(_logits_time(rank) + logits.time_s),
         logits_link=logits,
         boundary_bytes=ELEMENT_BYTES * rank.tokens * model.hidden / (t if rank.runtime.scatter_gather else sliced),

@@ -102,6 +102,9 @@ def held_parameters(rank: Rank, layers: int) -> dict[str, tuple[float, float]]:
     if strategy.pipeline == 1:
         first = last = first + last
     fewer = layers - strategy.ends_as_layers
+    if rank.runtime.dual(strategy.pipeline, strategy.interleave):  # two stages, and both ends on one rank
+        first = last = first + last
+        inner, experts = 2 * inner, 2 * experts
     return {
         "first": (fewer * inner + first, fewer * experts),
         "middle": (layers * inner, layers * experts),
@@ -181,7 +184,9 @@ def expected_maximum(ranks: int) -> float:
 
 def _sharded(rank: Rank, held: tuple[float, float], layers: int) -> dict[str, float]:
     strategy = rank.strategy
-    replicas = strategy.context * strategy.data
+    replicas = (
+        strategy.context * strategy.data * (2 if rank.runtime.dual(strategy.pipeline, strategy.interleave) else 1)
+    )
     same_experts = max(replicas * (strategy.tensor if strategy.whole_experts else 1) // strategy.expert, 1)
     level, kept = SHARDING.index(strategy.sharding), rank.runtime.sharded_gradients
     options: dict[str, Any] = {"sharded_gradients": kept, "chunks": strategy.interleave}

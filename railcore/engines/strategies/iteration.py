@@ -184,6 +184,7 @@ def iteration_setting(machine: Machine, runtime: Runtime, offload: tuple[str, ..
         "reserved_bytes": machine.memory.reserved_bytes,
         "host_Bps": machine.host.host_Bps,
         "offload_activations": "activations" in offload,
+        "dualpipe": runtime.schedule == "dualpipe",
     }
     return np.array([tuple(values[name] for name in SETTING.names or ())], SETTING).view(np.recarray)[0]
 
@@ -200,6 +201,7 @@ def layer_records(costs: LayerCosts) -> Any:
     for name in (
         "forward_s",
         "backward_s",
+        "weights_s",
         "logits_s",
         "boundary_bytes",
         "kept_bytes",

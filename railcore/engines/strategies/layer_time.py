@@ -51,6 +51,7 @@ class LayerCosts:
     backward_s: np.ndarray
     forward_busy: LinkTimes
     backward_busy: LinkTimes
+    weights_s: np.ndarray
     logits_s: np.ndarray
     logits_link: LinkTimes
     boundary_bytes: np.ndarray
@@ -117,6 +118,7 @@ def layer_costs(
         backward_busy=_sum([*(backward for _, backward in links.values()), *repeated.values()]).plus(
             forward_busy.times(full)
         ),
+        weights_s=_linear_times(machine, runtime, rank)[2] if runtime.schedule == "dualpipe" else 0 * forward_s,
         logits_s=_logits_time(machine, runtime, rank) + logits.time_s,
         logits_link=logits,
         boundary_bytes=ELEMENT_BYTES * rank.u * model.hidden / (rank.t if runtime.scatter_gather else rank.sliced_by),

@@ -60,7 +60,8 @@ def stage_costs(
     groups = group_levels(columns)
     places = model.layers + 2 * columns["ends_as_layers"]
     layers = np.ceil(places / p)
-    held = _held_parameters(model, columns, layers)
+    dual = runtime.dual(p, columns["interleave"])
+    held = _held_parameters(model, columns, layers, dual)
     inner = np.where(p > 2, 1.0, 0.0)  # pipelines of two stages have none between their ends
     by_size = zip(*(held[name] for name in ("first", "last", "middle")), strict=True)
     most = tuple(np.maximum(np.maximum(first, last), inner * middle) for first, last, middle in by_size)
@@ -70,6 +71,7 @@ def stage_costs(
     updated = fullest["optimizer"] / runtime.optimizer_bytes
     rows = np.zeros(shape, STAGE_ROW)
     rows["layers"], rows["other_stages"], rows["edge_layers"] = layers, places / layers - 1, columns["ends_as_layers"]
+    rows["per_two_stages"] = 1 / (2 * p)
     near = groups["pipeline"].in_domains(machine.hb_domain_size)[1] == 1
     rows["hop_Bps"], rows["hop_latency_s"] = machine.hop_link(near)
     rows["hop_on_nic"] = ~near
@@ -102,15 +104,18 @@ def _expected_maximum(ranks: np.ndarray) -> np.ndarray:
 
 
 def _held_parameters(
-    model: Transformer, columns: Mapping[str, np.ndarray], layers: np.ndarray
+    model: Transformer, columns: Mapping[str, np.ndarray], layers: np.ndarray, dual: np.ndarray
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Parameters of a rank on each of STAGES: shared by all tokens, and of its experts; see `RankParameters`."""
+    """Parameters of a rank on each of STAGES: shared by all tokens, and of its experts; see `RankParameters`.
+
+    dual: where a rank has two stages, and both ends of the pipeline are on one.
+    """
     p, fewer = columns["pipeline"], 1 - columns["ends_as_layers"] / layers
     held = model.rank_parameters(columns["tensor"], columns["expert"], columns["whole_experts"])
     share = np.where((p > 1) & (model.dense_layers > 0), 1 / model.expert_layer_interval, model.mixture_share)
     inner, experts = layers * held.layers(1 - model.mixture_share, model.mixture_share), layers * share * held.experts
-    ends = held.first, held.last(p)
-    first, last = (fewer * inner + np.where(p == 1, sum(ends), end) for end in ends)
+    ends, inner, experts = (held.first, held.last(p)), inner * (1 + dual), experts * (1 + dual)
+    first, last = (fewer * inner + np.where((p == 1) | dual, sum(ends), end) for end in ends)
     return {"first": (first, fewer * experts), "middle": (inner, experts), "last": (last, fewer * experts)}
 
 
@@ -129,7 +134,7 @@ def _state_bytes(
     t, c, d, e, level, whole = (
         columns[name] for name in ("tensor", "context", "data", "expert", "sharding", "whole_experts")
     )
-    replicas = c * d
+    replicas = c * d * np.where(runtime.dual(columns["pipeline"], columns["interleave"]), 2, 1)
     expert_replicas = np.maximum(replicas * np.where(whole, t, 1) // e, 1)
     options: dict[str, Any] = {"sharded_gradients": runtime.sharded_gradients, "chunks": columns["interleave"]}
     found = sharded_parameters(held, replicas, expert_replicas, layers, level, **options)
