@@ -139,8 +139,8 @@ def microbatches_in_flight(p: Any, m: Any, v: Any, i: Any) -> Any:
 def dualpipe_bubble_time(stages: Any, forward_s: Any, backward_s: Any, weights_s: Any, filled: Any = 1.0) -> Any:
     """Time of an iteration in which a rank of a pipeline from both ends (DualPipe) does not compute.
 
-    (p / 2 - 1) (F&B + B - 3 W), where F&B = t_f + t_b is a forward and a backward pass beside each other, B = t_b, and W
-    the products of the weights' gradients in it. Arithmetic, as `microbatches_in_flight`.
+    (p / 2 - 1) (F&B + B - 3 W), where F&B = t_f + t_b is a forward and a backward pass beside each other, B = t_b, and
+    W the products of the weights' gradients in it. Arithmetic, as `microbatches_in_flight`.
 
     Parameters
     ----------

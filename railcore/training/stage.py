@@ -184,9 +184,8 @@ def expected_maximum(ranks: int) -> float:
 
 def _sharded(rank: Rank, held: tuple[float, float], layers: int) -> dict[str, float]:
     strategy = rank.strategy
-    replicas = (
-        strategy.context * strategy.data * (2 if rank.runtime.dual(strategy.pipeline, strategy.interleave) else 1)
-    )
+    twice = bool(rank.runtime.dual(strategy.pipeline, strategy.interleave))  # another rank has the same two stages
+    replicas = strategy.context * strategy.data * (1 + twice)
     same_experts = max(replicas * (strategy.tensor if strategy.whole_experts else 1) // strategy.expert, 1)
     level, kept = SHARDING.index(strategy.sharding), rank.runtime.sharded_gradients
     options: dict[str, Any] = {"sharded_gradients": kept, "chunks": strategy.interleave}

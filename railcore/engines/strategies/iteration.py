@@ -178,13 +178,11 @@ def iteration_setting(machine: Machine, runtime: Runtime, offload: tuple[str, ..
     """What `critical_path` takes of a machine and its software: a record of SETTING."""
     values = {
         "overlap_data": runtime.overlap_data,
-        "overlap_pipeline": runtime.overlap_pipeline,
         "interference": runtime.interference(machine),
         "memory_bytes": machine.memory_bytes,
         "reserved_bytes": machine.memory.reserved_bytes,
         "host_Bps": machine.host.host_Bps,
         "offload_activations": "activations" in offload,
-        "dualpipe": runtime.schedule == "dualpipe",
     }
     return np.array([tuple(values[name] for name in SETTING.names or ())], SETTING).view(np.recarray)[0]
 

@@ -70,8 +70,8 @@ def stage_costs(
     fullest = _state_bytes(runtime, columns, layers, most, on_host)
     updated = fullest["optimizer"] / runtime.optimizer_bytes
     rows = np.zeros(shape, STAGE_ROW)
-    rows["layers"], rows["other_stages"], rows["edge_layers"] = layers, places / layers - 1, columns["ends_as_layers"]
-    rows["per_two_stages"] = 1 / (2 * p)
+    rows["layers"], rows["edge_layers"] = layers, columns["ends_as_layers"]
+    _filling(rows, runtime, p, columns["interleave"], places / layers - 1, dual)
     near = groups["pipeline"].in_domains(machine.hb_domain_size)[1] == 1
     rows["hop_Bps"], rows["hop_latency_s"] = machine.hop_link(near)
     rows["hop_on_nic"] = ~near
@@ -95,6 +95,23 @@ def stage_costs(
             states[stage]["optimizer"] = 0.0 * states[stage]["optimizer"]
         rows[f"{stage}_bytes"] = sum(states[stage].values())
     return StageCosts(rows, states)
+
+
+def _filling(
+    rows: np.ndarray, runtime: Runtime, p: np.ndarray, v: np.ndarray, others: np.ndarray, dual: np.ndarray
+) -> None:
+    """What fills and drains a pipeline, in passes, backward passes and hops, whether hops hide, and whose the logits are.
+
+    From both ends (`dual`) half of the way is filled, with a backward pass more, and less gradients of weights.
+    """
+    rows["dual"], rows["logits_share"] = dual, np.where(dual, 0.5, 1.0)
+    hides = runtime.overlap_pipeline & ((v > 1) | dual)
+    rows["hops_hide"] = hides
+    rows["fill_hops"] = np.where(hides & (p > 1), p - 1 / v, others / v)
+    half = np.where(dual, np.maximum(0.5 * (others - 1), 0.0), 0.0)
+    rows["fill_passes"], rows["fill_backward"] = np.where(dual, half, others / v), half
+    rows["fill_weights"] = 3 * half * rows["layers"]  # of 2 p micro-batches or more; of fewer as much less
+    rows["fill_weights_each"] = rows["fill_weights"] / (2 * p)
 
 
 def _expected_maximum(ranks: np.ndarray) -> np.ndarray:
