@@ -68,7 +68,8 @@ def test_deepseek_v3_fits_as_it_was_trained(precision):
     found = iteration_time("DeepSeek-V3", machine, plan, 15360, "deepseek2024")
     assert (found.obstacles == ()) == (precision == "fp8")
     assert iteration_time("DeepSeek-V3", machine, plan, 15360).obstacles == ("memory",)
-    # Bytes of a token that a layer keeps: inputs of 2 norms, latent vectors, attention's output, SwiGLU's inputs, tokens
+    # Bytes of a token that a layer keeps: inputs of two norms, latent vectors, attention's output, SwiGLU's inputs,
+    # and tokens of the experts.
     h, latent, heads, experts = 7168, 1536 + 512 + 64, 128 * 128, 9 * 2048
     kept = {"fp8": 4 * h + 2 * latent + 1.5 * heads + 2 * experts + 8 * h}
     kept["bf16"] = 4 * h + 2 * latent + 2 * heads + 4 * experts + 2 * 8 * h + 2 * 2048  # shared experts' SwiGLU is kept

@@ -100,7 +100,7 @@ def stage_costs(
 def _filling(
     rows: np.ndarray, runtime: Runtime, p: np.ndarray, v: np.ndarray, others: np.ndarray, dual: np.ndarray
 ) -> None:
-    """What fills and drains a pipeline, in passes, backward passes and hops, whether hops hide, and whose the logits are.
+    """What fills and drains a pipeline: passes, backward passes and hops; whether hops hide; a rank's share of logits.
 
     From both ends (`dual`) half of the way is filled, with a backward pass more, and less gradients of weights.
     """
