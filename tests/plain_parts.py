@@ -204,12 +204,15 @@ def plain_states(model, runtime, strategy):
         experts = mixtures * model.experts / e * network(f_e, 1 if whole else t)
     last = norm + (0 if model.tied_embeddings and p == 1 else rows)
     first, last = (edge + last, edge + last) if p == 1 else (edge, last)
+    dual = runtime.schedule == "dualpipe" and p > 1 and strategy["interleave"] == 1
+    if dual:
+        first, last, inner, experts = first + last, first + last, 2 * inner, 2 * experts
     held = {
         "first": ((n - ends) * inner + first, (n - ends) * experts),
         "middle": (n * inner, n * experts),
         "last": ((n - ends) * inner + last, (n - ends) * experts),
     }
-    replicas = c * d
+    replicas = c * d * (2 if dual else 1)
     same = max(replicas * (t if whole else 1) // e, 1)
     states = {}
     for stage, (shared, own) in held.items():
@@ -217,14 +220,14 @@ def plain_states(model, runtime, strategy):
         passing = min(2, n) / n * everything if replicas > 1 else 0.0
         gradients = everything
         if level == 1 and runtime.sharded_gradients:
-            gradients = shard
+            gradients = min(shard + (min(2 / strategy["interleave"], 1) * everything) * (replicas > 1), everything)
         if level >= 2:
             gradients = min(shard + passing, everything)
         states[stage] = {
-            "weights": 2 * (shard if level == 3 else everything),
+            "weights": 2 * (shard * (not runtime.fp32_shards) if level == 3 else everything),
             "passing": 2 * passing * (level == 3),
             "gradients": runtime.accumulation_bytes * gradients,
-            "optimizer": 12 * (shard if level else everything),
+            "optimizer": (2 * runtime.moment_bytes + runtime.master_bytes) * (shard if level else everything),
         }
     for kept in states.values():
         kept["weights"] += kept.pop("passing")
@@ -255,20 +258,37 @@ def plain_kept(model, gpu, runtime, strategy, mixed, recompute):
         1 / t if sliced else 1.0,
         model.top_k * (runtime.capacity or model.imbalance),
     )
-    inputs = 2 * u * model.hidden * share
+    stream = u * model.hidden * share
     if recompute == 2:
-        return inputs
-    eight = gpu.precision == "fp8"  # half of the inputs are those of products, and the last of the feed-forward's
-    kept = inputs * (2 if model.parallel_block else 4) * (0.75 if eight else 1.0)
-    kept += inputs * runtime.dropout + inputs * mixed * copies
+        return 2 * stream
+    eight = gpu.precision == "fp8"
+    product, before, output = 1 if eight else 2, 2, 2  # inputs of products, of activation functions, attention's output
+    if eight and runtime.fp8_activations:
+        before, output = 1, 1.5
+    again = set(runtime.recompute_modules) if recompute == 1 else set()
+    norms = 1 if model.parallel_block else 2
+    kept = 2 * stream * (norms + runtime.dropout)
+    kept += stream * product * norms * ("layernorm" not in again)
+    kept += stream * product * mixed * copies * ("moe" not in again)
+    heads = model.heads / t
     if model.kv_rank:
-        heads = 2 * model.heads / t * (model.head_dim + model.rope_dim + model.value_dim)
-        kept += 2 * u * (heads + (model.query_rank + model.kv_rank + model.rope_dim) * share)
+        queries = keys = heads * (model.head_dim + model.rope_dim)
+        if "mla_up_proj" not in again:
+            kept += 2 * u * (queries + keys + heads * model.value_dim)
+        kept += 2 * u * (model.query_rank + model.kv_rank + model.rope_dim) * share
     else:
-        kept += 2 * u * model.head_dim * (2 * model.heads / t + 2 * max(model.kv_heads / t, 1))
-    wide = model.ffn_hidden * (1 - mixed) + (model.expert_hidden * copies + model.shared_hidden) * mixed
-    kept += (2 * model.ffn_matrices - eight) * u * wide / t
-    if recompute == 0 and runtime.attention == "unfused":
-        keys = sum(part * most for part, most in plain_keys(model))
-        kept += (5 if runtime.dropout else 2) * model.heads * keys * u / t
+        kept += 2 * u * model.head_dim * (heads + 2 * max(model.kv_heads / t, 1))
+    kept += output * u * heads * (model.value_dim if model.kv_rank else model.head_dim)
+
+    def network(width, result):
+        return u * width / t * ((model.ffn_matrices - 1) * before + product * result)
+
+    if "mlp" not in again:
+        kept += (1 - mixed) * network(model.ffn_hidden, 1)
+    if "moe" not in again:
+        kept += mixed * network(model.expert_hidden * copies, "moe_act" not in again)
+        kept += mixed * network(model.shared_hidden, 1) * ("shared_experts" not in again)
+    if "core_attn" not in again and runtime.attention == "unfused":
+        scores = sum(part * most for part, most in plain_keys(model))
+        kept += (5 if runtime.dropout else 2) * model.heads * scores * u / t
     return kept

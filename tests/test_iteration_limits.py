@@ -3,6 +3,7 @@
 Eager PyTorch with FSDP, mixtures and their dispatchers, windows and latent attention, offloads, stragglers.
 """
 
+import itertools
 import math
 from dataclasses import replace
 from statistics import NormalDist
@@ -155,14 +156,36 @@ def test_gradients_on_their_way_and_in_memory_have_their_own_bytes():
     assert small.breakdown["linear_s"] < wide.breakdown["linear_s"]  # the product adds to 2 bytes, not to 4
 
 
-def test_sharded_gradients_are_a_share_with_a_sharded_optimizer_alone():
+def test_sharded_gradients_are_a_share_and_two_chunks_with_a_sharded_optimizer_alone():
     runtime = replace(MODERN, sharded_gradients=True)
-    for sharding in ("none", "optimizer", "gradients", "weights"):
-        plan = Strategy(data=64, sharding=sharding)
-        kept, whole = (found(GPT, plan, runtime=each) for each in (runtime, MODERN))
+    for sharding, chunks in itertools.product(("none", "optimizer", "gradients", "weights"), (1, 2, 4, 6)):
+        plan = Strategy(pipeline=2, data=64, sharding=sharding, interleave=chunks)
+        kept, whole = (found(GPT, plan, runtime=each, batch=256) for each in (runtime, MODERN))
         ratio = (kept.memory["gradients_bytes"] / whole.memory["gradients_bytes"]).item()
-        assert ratio == pytest.approx(1 / 64 if sharding == "optimizer" else 1)
+        assert ratio == pytest.approx(min(1 / 64 + 2 / chunks, 1) if sharding == "optimizer" else 1)
         assert kept.total_s == whole.total_s
+
+
+def test_states_of_the_optimizer_have_the_bytes_that_the_runtime_says():
+    """Two moments, and a copy of the weight where there is one; the step takes as long as before."""
+    for moment, master in itertools.product((2, 4), (0, 2, 4)):
+        runtime = replace(MODERN, moment_bytes=moment, master_bytes=master)
+        ours, plain = (found(GPT, SHARDED, runtime=each) for each in (runtime, MODERN))
+        ratio = ours.memory["optimizer_bytes"] / plain.memory["optimizer_bytes"]
+        assert ratio.item() == pytest.approx((2 * moment + master) / 12)
+        assert ours.breakdown["optimizer_s"] == pytest.approx(plain.breakdown["optimizer_s"], rel=1e-12)
+    for changes in ({"moment_bytes": 1}, {"master_bytes": 8}, {"schedule": "zero bubble"}):
+        with pytest.raises(ValueError, match=next(iter(changes))):
+            replace(MODERN, **changes)
+
+
+def test_shards_in_fp32_are_the_optimizers_alone():
+    """Sharded weights: 2 bytes a parameter of two layers at work; the share is among the 12 of the optimizer."""
+    for sharding in ("none", "optimizer", "gradients", "weights"):
+        plan = replace(SHARDED, sharding=sharding)
+        ours, plain = (found(GPT, plan, runtime=replace(MODERN, fp32_shards=on)) for on in (True, False))
+        less = plain.memory["weights_bytes"] - ours.memory["weights_bytes"]
+        assert less.item() == pytest.approx(2 * GPT.total_parameters / 8 if sharding == "weights" else 0)
 
 
 def test_weights_in_fp8_are_half_of_what_is_gathered():

@@ -241,6 +241,19 @@ def test_a_token_goes_to_each_of_its_experts_and_its_ranks_share_the_way(tensor)
         assert len(messages) and (messages == k * 48 * 64 * 2 / tensor).all()
 
 
+@pytest.mark.parametrize("sequence_parallel", [False, True])
+@pytest.mark.parametrize("stages", [4, 8])
+def test_tensor_ranks_of_all_stages_send_for_every_layer_of_the_model(sequence_parallel, stages):
+    """Of 126 layers 4 and 8 stages have 31.5 and 15.75 on average: none is left out, nor counted twice."""
+    model = catalog_model("Llama-3 405B")
+    strategy = Strategy(8, 1, stages, 2, sequence_parallel=sequence_parallel, ends_as_layers=True)
+    table = transfers.transfer_table(model, strategy, 8, TrafficOptions(embeddings=False))
+    calls = table[table["kind"].isin(["tensor", "sequence"])].groupby("operation")["calls"].sum() * stages
+    each = 2 * model.layers * 4  # operators of all layers, for four micro-batches
+    expected = {"all_gather": 3 * each, "reduce_scatter": 2 * each} if sequence_parallel else {"all_reduce": 2 * each}
+    assert calls.to_dict() == expected
+
+
 @pytest.mark.parametrize("tensor", [1, 2, 4])
 def test_tensor_ranks_keep_equal_a_table_of_tokens_together(tensor):
     """Their slices of the embedding's gradients sum to the whole embedding, at both ends; the norm is on each."""

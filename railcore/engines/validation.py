@@ -15,6 +15,7 @@ from railcore.training.machine import Machine, catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.runtime import Runtime, as_runtime
 from railcore.training.transformer import Transformer, catalog_model, model_flops_utilization
+from railcore.training.transformer_memory import RECOMPUTE_MODULES
 
 _SIZES = (16, 128, 1024)  # upper ends of classes of GPUs
 YOURS = "yours"  # use, group and seen of runs that a user adds
@@ -133,7 +134,7 @@ def _strategy(row: Any) -> Strategy:
     degrees = (row.tp, row.cp, row.pp, row.dp, row.ep, row.interleave, row.microbatch)
     return Strategy(
         *degrees,
-        row.recompute,
+        "selective" if row.recompute == "none" and _modules(row) else row.recompute,
         bool(row.sequence_parallel),
         row.sharding,
         ends_as_layers=row.pp > 1 and row.pipeline_layout != "even",
@@ -141,9 +142,15 @@ def _strategy(row: Any) -> Strategy:
     )
 
 
+def _modules(row: Any) -> tuple[str, ...]:
+    """Modules of a layer that a run makes again; what is said in other words than Megatron-Core's is not modelled."""
+    names = tuple(row.recompute_modules.split())
+    return names if set(names) <= set(RECOMPUTE_MODULES) else ()
+
+
 def _runtime(row: Any) -> Runtime:
     """The software of a run, with what its recipe says otherwise."""
-    changes: dict[str, Any] = {}
+    changes: dict[str, Any] = {"recompute_modules": modules} if (modules := _modules(row)) else {}
     if row.gradient_bytes:
         size = int(row.gradient_bytes)
         changes |= {"gradient_bytes": size, "accumulation_bytes": size}

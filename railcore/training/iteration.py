@@ -28,7 +28,7 @@ from railcore.training.layer import LayerTime, Rank, layer_time
 from railcore.training.link_times import LinkTimes, exposed_time
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy, as_strategy, indivisible
-from railcore.training.pipeline_schedule import LAYERS_IN_MEMORY, microbatches_in_flight
+from railcore.training.pipeline_schedule import LAYERS_IN_MEMORY, dualpipe_bubble_time, microbatches_in_flight
 from railcore.training.runtime import MODERN, Runtime, as_runtime, checked_offload
 from railcore.training.stage import Stage, stage_of
 from railcore.training.transformer import Transformer, as_model
@@ -125,17 +125,25 @@ def iteration_time(
     # 2. Hops: two a chunk, one forward, one backward; a stage sends and receives at once. They hide behind other chunks
     # while the links are free.
     hops = _hops(rank, layer, stage)
-    hides = rank.runtime.overlap_pipeline and v > 1
+    dual = bool(rank.runtime.dual(p, v))
+    hides = rank.runtime.overlap_pipeline and (v > 1 or dual)
     free_s = passes_s - max(busy.hb_s, busy.nic_s)
     hidden = hops.time_s - float(exposed_time(hops.time_s, free_s, rank.lost)) if hides else 0.0
     steady_s, busy = passes_s + hops.time_s - hidden, busy.plus(hops)
 
-    # 3. Logits and loss on the last stage, beyond the layer whose place they may take.
-    logits_s = max(layer.logits_s - strategy.ends_as_layers * passes_s / n, 0.0)
+    # 3. Logits and loss on the last stage, beyond the layer whose place they may take. From both ends, each rank that
+    # has that stage meets half of the micro-batches there.
+    logits_s = max(layer.logits_s / (2 if dual else 1) - strategy.ends_as_layers * passes_s / n, 0.0)
 
-    # 4. The pipeline fills and drains: every other stage's passes, over the chunks, and their hops.
+    # 4. The pipeline fills and drains: every other stage's passes, over the chunks, and their hops. From both ends it
+    # has half of the way, and the weights' gradients for the time that is left.
     critical_hops = (p * v - 1 if hides else stage.others) * hops.time_s / v
-    bubble_s = stage.others * passes_s / v + (critical_hops if p > 1 else 0.0)
+    filled, filling_s = stage.others / v, stage.others * passes_s / v
+    if dual:
+        filled, each_s = max((stage.others - 1) / 2, 0.0), backward.time_s + stage.copies_s
+        weights = n * layer.weights_s, min(m / (2 * p), 1.0)
+        filling_s = dualpipe_bubble_time(stage.others + 1, forward.time_s, each_s, *weights)
+    bubble_s = float(filling_s) + (critical_hops if p > 1 else 0.0)
 
     # 5. Exchanges once an iteration: gradients leave as chunks end their last backward pass, weights come before.
     exchanged_once_s = 0.0
@@ -144,7 +152,7 @@ def iteration_time(
         exchanged_once_s += _exposed_once(link, busy, steady_s, hiding, n, v, min(p, m), rank.lost)
 
     # 6. The slowest of all GPUs is waited for.
-    straggler_s = stage.spread * (m * (n * layer.compute_s + logits_s) + stage.others / v * n * layer.compute_s)
+    straggler_s = stage.spread * (m * (n * layer.compute_s + logits_s) + filled * n * layer.compute_s)
 
     breakdown = {f"{kind}_s": m * n * time for kind, time in layer.seconds.items()} | {
         "logits_s": m * logits_s,
@@ -293,15 +301,21 @@ def _memory_by_stage(
 ) -> list[dict[str, float]]:
     """Layers, micro-batches in flight and bytes by _MEMORY on a GPU of each stage.
 
-    Early stages have more micro-batches in flight; the ends have fewer layers and embedding or logits.
+    Early stages have more micro-batches in flight; the ends have fewer layers and embedding or logits. From both ends
+    (DualPipe) every rank has two stages and p + 1 micro-batches of one, and the ends have both.
     """
     p, v, rows = rank.strategy.pipeline, rank.strategy.interleave, []
+    dual = bool(rank.runtime.dual(p, v))
     for place in range(p):
         kind = "first" if place == 0 else "last" if place == p - 1 else "middle"
         layers = stage.layers - (rank.strategy.ends_as_layers if kind != "middle" else 0)
-        flight = float(microbatches_in_flight(p, m, v, place))
+        flight = float(min(p + 1, m) if dual else microbatches_in_flight(p, m, v, place))
         kept = LAYERS_IN_MEMORY if "activations" in away else flight * layers
-        activations = kept * layer.kept_bytes + layer.working_bytes + layer.logits_bytes * (place == p - 1)
+        activations = (
+            kept * layer.kept_bytes
+            + layer.working_bytes
+            + layer.logits_bytes * (place == p - 1 or (dual and place == 0))
+        )
         held = stage.states[kind] | {"activations": activations, "reserved": rank.machine.memory.reserved_bytes}
         rows.append({"layers": layers, "in_flight": flight, **held})
     return rows

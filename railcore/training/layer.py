@@ -15,6 +15,7 @@ from railcore.training.machine import Machine
 from railcore.training.parallelism import Strategy
 from railcore.training.products import ELEMENT_BYTES, product_passes
 from railcore.training.rank_order import GroupLevels, group_levels
+from railcore.training.recompute import LayerShare, recomputed_compute, recomputed_operators
 from railcore.training.runtime import Runtime
 from railcore.training.transformer import RECOMPUTE, Transformer
 
@@ -45,6 +46,7 @@ class LayerTime:
     links: link time of tensor, context and expert ranks in both passes, hidden or not [s].
     forward_s, backward_s: of all kinds, by pass; what is computed again is in backward [s].
     forward_busy, backward_busy: link time of all traffic, by pass [s].
+    weights_s: of the backward pass, products of the weights' gradients [s].
     logits_s: of the last stage's logits and loss [s].
     logits_link: link time in them [s].
     boundary_bytes: from a rank to the next stage.
@@ -60,6 +62,7 @@ class LayerTime:
     backward_s: float
     forward_busy: LinkTimes
     backward_busy: LinkTimes
+    weights_s: float
     logits_s: float
     logits_link: LinkTimes
     boundary_bytes: float
@@ -153,16 +156,17 @@ def layer_time(rank: Rank) -> LayerTime:
     host = host_waits(rank, busy)
     forward, backward = (float(busy[i] + host[i]) for i in (0, 1))
 
-    # Full recompute repeats the forward pass, with its traffic; selective the attention, where it is not fused.
-    full = strategy.recompute == "full"
-    unfused = strategy.recompute == "selective" and not rank.runtime.fused_attention
-    again = forward if full else scores.forward if unfused else 0.0
-
+    # Full recompute repeats the forward pass, with its traffic; selective some modules.
     traffic = {"tensor": tensor, "context": context, "expert": expert}
+    again, repeated = 0.0, dict.fromkeys(traffic, NO_LINK)
+    if strategy.recompute == "full":
+        again, repeated = forward, {name: kind.forward for name, kind in traffic.items()}
+    elif strategy.recompute == "selective":
+        again, repeated = recomputed_modules(rank, scores, tensor, expert)
     forward_busy, backward_busy = NO_LINK, NO_LINK
-    for kind in traffic.values():
+    for name, kind in traffic.items():
         forward_busy = forward_busy.plus(kind.forward)
-        backward_busy = backward_busy.plus(kind.backward).plus(kind.forward.times(full))
+        backward_busy = backward_busy.plus(kind.backward).plus(repeated[name])
     seconds = {"linear": linear, "attention": scores, "elementwise": rest, "host": host}
     seconds |= {name: kind.exposed for name, kind in traffic.items()}
     logits = rank.gather(ELEMENT_BYTES * rank.tokens * model.hidden, "tensor").times(2)
@@ -170,17 +174,18 @@ def layer_time(rank: Rank) -> LayerTime:
     gathered = rank.runtime.scatter_gather and not strategy.sequence_parallel
     return LayerTime(
         seconds={name: float(sum(passes)) for name, passes in seconds.items()} | {"recompute": again},
-        links={name: kind.forward.times(1 + full).plus(kind.backward) for name, kind in traffic.items()},
+        links={name: kind.forward.plus(repeated[name]).plus(kind.backward) for name, kind in traffic.items()},
         forward_s=forward,
         backward_s=backward + again,
         forward_busy=forward_busy,
         backward_busy=backward_busy,
+        weights_s=weight_products,
         logits_s=float(_logits_time(rank) + logits.time_s),
         logits_link=logits,
         boundary_bytes=ELEMENT_BYTES * rank.tokens * model.hidden / (t if rank.runtime.scatter_gather else sliced),
         boundary_gather=logits.times(0.5 * gathered),
         kept_bytes=kept_bytes(rank, strategy.recompute),
-        working_bytes=kept_bytes(replace(rank, strategy=replace(strategy, keep_gathered=False)), "none") * full,
+        working_bytes=working_bytes(rank),
         logits_bytes=(ELEMENT_BYTES + 4) * rank.tokens * model.vocabulary / t,  # in bf16, and once more in fp32
     )
 
@@ -380,7 +385,7 @@ def host_waits(rank: Rank, gpu: Passes) -> Passes:
 def kept_bytes(rank: Rank, recompute: str) -> float:
     """Activations that a layer keeps for the backward pass of one micro-batch [bytes].
 
-    In fp8 the inputs of products have one byte an element. `keep_gathered` keeps the gathered inputs besides.
+    Elements have the runtime's `element_bytes`. `keep_gathered` keeps the gathered inputs besides.
 
     recompute: one of RECOMPUTE.
     """
@@ -396,14 +401,73 @@ def kept_bytes(rank: Rank, recompute: str) -> float:
         fused_attention=runtime.fused_attention,
         dropout=runtime.dropout,
         mixture_share=rank.mixtures,
+        modules=runtime.recompute_modules,
+        element_bytes=runtime.element_bytes(rank.fp8),
     )
-    if rank.fp8 and recompute != "full":
-        kinds["inputs"] = kinds["inputs"] * 0.75
-        kinds["feed-forward"] = kinds["feed-forward"] * (2 * model.ffn_matrices - 1) / (2 * model.ffn_matrices)
     kept = float(sum(kinds.values()))
     if strategy.keep_gathered and strategy.sequence_parallel and recompute != "full":
         kept += rank.operators * ELEMENT_BYTES * rank.tokens * model.hidden * (1 - 1 / strategy.tensor)
     return kept
+
+
+def working_bytes(rank: Rank) -> float:
+    """Activations of the layer that is made again [bytes]: all of it, or of modules what it did not keep.
+
+    Scores are left out, as in Korthikanti et al. 2022, arXiv:2205.05198.
+    """
+    alone = replace(rank, strategy=replace(rank.strategy, keep_gathered=False))
+    if rank.strategy.recompute == "full":
+        return kept_bytes(alone, "none")
+    if rank.strategy.recompute == "none":
+        return 0.0
+    scores = replace(alone, runtime=replace(rank.runtime, recompute_modules=("core_attn",)))
+    others = {*rank.runtime.recompute_modules, "core_attn"}
+    every = replace(alone, runtime=replace(rank.runtime, recompute_modules=tuple(others)))
+    return kept_bytes(scores, "selective") - kept_bytes(every, "selective")
+
+
+def recomputed_modules(
+    rank: Rank, scores: Passes, tensor: LayerTraffic, expert: LayerTraffic
+) -> tuple[float, dict[str, LinkTimes]]:
+    """What the runtime's modules add to the backward pass.
+
+    Parameters
+    ----------
+    rank
+        With its runtime.
+    scores, tensor, expert
+        Attention, and traffic, of the passes.
+
+    Returns
+    -------
+    Seconds, traffic that is not hidden included, and link time by kind of traffic.
+    """
+    model, strategy, modules = rank.model, rank.strategy, rank.runtime.recompute_modules
+    held, slices = max(model.experts // strategy.expert, 1), strategy.tensor if strategy.whole_experts else 1
+    share = LayerShare(
+        tokens=rank.tokens,
+        tensor=strategy.tensor,
+        norm_ranks=strategy.tensor if strategy.sequence_parallel else 1,
+        mixtures=rank.mixtures,
+        copies=rank.copies,
+        experts=held,
+        expert_tokens=rank.tokens / slices * rank.copies * strategy.expert / max(model.experts, 1),
+        expert_ranks=strategy.tensor / slices,
+    )
+    unfused = "core_attn" in modules and not rank.runtime.fused_attention
+    again = scores.forward * unfused + float(recomputed_compute(model, rank.machine, modules, share))
+    # Of the traffic of tensor ranks a share, and all or nothing of routed experts.
+    part = float(recomputed_operators(model, modules, rank.mixtures, rank.operators))
+    sliced = model.experts and not strategy.whole_experts
+    routed = rank.gather(ELEMENT_BYTES * rank.tokens * model.hidden, "tensor").times(
+        2 * rank.mixtures * rank.copies if sliced else 0.0
+    )
+    again += part * (tensor.exposed.forward - routed.time_s)
+    repeated = tensor.forward.plus(routed.times(-1)).times(part)
+    if "moe" not in modules:
+        return again, {"tensor": repeated, "context": NO_LINK, "expert": NO_LINK}
+    again += routed.time_s + expert.exposed.forward
+    return again, {"tensor": repeated.plus(routed), "context": NO_LINK, "expert": expert.forward}
 
 
 def _dispatch(rank: Rank, element_bytes: int) -> LinkTimes:

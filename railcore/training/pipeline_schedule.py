@@ -18,7 +18,7 @@ What a transfer does to the stages is one of TRANSFERS:
 `engines.steps.timetable` times every event of a schedule, also of stages that differ; tests hold both to each other.
 
 Sources: railonly2025, Fig. 6 and section "Iteration time modeling"; Huang et al. 2019 (gpipe); Narayanan et al. 2021,
-section 2.2 (1f1b, interleaved).
+section 2.2 (1f1b, interleaved); DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1 (DualPipe).
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.facts.checks import Floats, Ints, at_least, one_of, positive, whole
-from railcore.facts.compiled import Arithmetic, smaller
+from railcore.facts.compiled import Arithmetic, larger, smaller
 
 SCHEDULE_KINDS = ("gpipe", "1f1b", "interleaved")
 TRANSFERS = ("overlapped", "duplex", "blocking")
@@ -133,6 +133,34 @@ def microbatches_in_flight(p: Any, m: Any, v: Any, i: Any) -> Any:
     """
     rest = (m - p * np.floor(m / p)) * (v - 1)
     return smaller((p - i + (v > 1) * (p - 1 - i) + (v - 1) * p + rest) / v, m)
+
+
+@Arithmetic
+def dualpipe_bubble_time(stages: Any, forward_s: Any, backward_s: Any, weights_s: Any, filled: Any = 1.0) -> Any:
+    """Time of an iteration in which a rank of a pipeline from both ends (DualPipe) does not compute.
+
+    (p / 2 - 1) (F&B + B - 3 W), where F&B = t_f + t_b is a forward and a backward pass beside each other, B = t_b, and
+    W the products of the weights' gradients in it. Arithmetic, as `microbatches_in_flight`.
+
+    Parameters
+    ----------
+    stages
+        p, even; each rank has two of them, one from each end.
+    forward_s, backward_s, weights_s
+        t_f, t_b and W of a micro-batch in a stage [s].
+    filled
+        Share of the 3 W that there is. The schedule asks for 2 p micro-batches; fewer are taken to fill m / 2 p of it.
+
+    Returns
+    -------
+    Seconds.
+
+    References
+    ----------
+    DeepSeek-AI 2024, arXiv:2412.19437, Section 3.2.1 and Table 2.
+    """
+    each = forward_s + 2 * backward_s - 3 * filled * weights_s
+    return larger(stages / 2 - 1, 0.0) * larger(each, 0.0)
 
 
 def checked_sizes(

@@ -4,16 +4,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, get_type_hints
 
+import numpy as np
+
 from railcore.facts import catalog, checks
 from railcore.facts.arguments import checked
 from railcore.training.expert_dispatch import DISPATCHERS
 from railcore.training.formats import LinearFormat
 from railcore.training.machine import ATTENTION_KERNELS, Machine
+from railcore.training.transformer_memory import BF16_ELEMENTS, RECOMPUTE_MODULES, ElementBytes
 
 CURRENT_BYTES = 2  # of an element in bf16 that is read for the largest one of its tensor
 CURRENT_KERNELS = 3  # for the largest element, its scale, and the cast
 GRAPHS = ("none", "parts", "whole")
 FP8_SCALINGS = ("delayed", "current")
+PIPELINE_SCHEDULES = ("1f1b", "dualpipe")
 OFFLOADS = ("none", "optimizer", "activations", "weights")
 
 
@@ -31,7 +35,13 @@ class Runtime:
     overlap_data: gradients and sharded weights are exchanged behind backward and forward passes.
     gradient_bytes: of a gradient on its way [bytes].
     accumulation_bytes: of a gradient in memory [bytes].
-    sharded_gradients: with sharding "optimizer", a rank keeps its share of the gradients only.
+    sharded_gradients: with sharding "optimizer", a chunk's gradients leave when all its micro-batches have passed, and
+        a rank keeps its share of them; two chunks are whole at a time.
+    moment_bytes, master_bytes: of the optimizer's two moments of a parameter each, and of its copy of the weights
+        besides those that are computed with: 4 for fp32, 2 for the bits that bf16 lacks, 0 for none [bytes].
+    fp32_shards: with sharding "weights", a rank's share of the weights is the optimizer's copy alone, and is cast a
+        layer at a time (PyTorch FSDP).
+    schedule: of pipelines without chunks, one of PIPELINE_SCHEDULES.
     overlap_expert: tokens travel behind another micro-batch's compute.
     dispatcher: a token goes to each of its experts ("copies"), or once to each HB domain with one of them ("nodes").
     dispatch_bytes: of an element on its way to the experts; 2 on the way back [bytes].
@@ -46,6 +56,9 @@ class Runtime:
     fp8_weights: sharded weights are gathered in fp8 where linear layers compute in it.
     eager: every operator is a kernel of its own, the host starts them one by one, and gradients of a sharded layer are
         copied into one array and scaled.
+    recompute_modules: what recompute "selective" makes again: of RECOMPUTE_MODULES, as Megatron-Core names them.
+    fp8_activations: where linear layers compute in fp8, inputs of activation functions are kept in it too, and what
+        attention made in 12 bits.
     persistent_kernels: products keep all processors of the GPU. Beside a collective they take the machine's
         overlap_slowdown; otherwise they lose the share of processors that the collective keeps.
 
@@ -62,6 +75,10 @@ class Runtime:
     gradient_bytes: int = 4
     accumulation_bytes: int = 4
     sharded_gradients: bool = False
+    moment_bytes: int = 4
+    master_bytes: int = 4
+    fp32_shards: bool = False
+    schedule: str = "1f1b"
     overlap_expert: bool = False
     dispatcher: str = "copies"
     dispatch_bytes: int = 2
@@ -73,6 +90,8 @@ class Runtime:
     fp8_weights: bool = False
     eager: bool = False
     persistent_kernels: bool = False
+    recompute_modules: tuple[str, ...] = ("core_attn",)
+    fp8_activations: bool = False
     made_by = "Runtime(...), or the name of a runtime in the catalog"
 
     def __post_init__(self) -> None:
@@ -83,6 +102,12 @@ class Runtime:
         for name in ("gradient_bytes", "accumulation_bytes"):
             checks.one_of(name, getattr(self, name), (2, 4))
         checks.one_of("dispatch_bytes", self.dispatch_bytes, (1, 2))
+        checks.one_of("moment_bytes", self.moment_bytes, (2, 4))
+        checks.one_of("master_bytes", self.master_bytes, (0, 2, 4))
+        checks.one_of("schedule", self.schedule, PIPELINE_SCHEDULES)
+        for module in self.recompute_modules:
+            checks.one_of("recompute_modules", module, RECOMPUTE_MODULES)
+        object.__setattr__(self, "recompute_modules", tuple(self.recompute_modules))
         if self.capacity and not self.capacity >= 1:
             raise ValueError(
                 f"capacity is {self.capacity!r}: give at least 1, most tokens of an expert over the mean, or 0 to "
@@ -97,8 +122,32 @@ class Runtime:
 
     @property
     def fused_attention(self) -> bool:
-        """Whether scores are never stored; then selective recompute changes nothing."""
+        """Whether scores are never stored; then their recompute changes nothing."""
         return self.attention != "unfused"
+
+    @property
+    def selective_is_none(self) -> bool:
+        """Whether selective recompute changes nothing: of fused attention, and of no other module."""
+        return self.fused_attention and set(self.recompute_modules) <= {"core_attn"}
+
+    def element_bytes(self, fp8: bool) -> ElementBytes:
+        """Bytes of kept elements. In fp8 inputs of products have one byte; with fp8_activations others are cut too.
+
+        Source: DeepSeek-AI 2024, arXiv:2412.19437, Section 3.3.3 (inputs of SwiGLU in fp8, of the product behind
+        attention in E5M6).
+        """
+        if not fp8:
+            return BF16_ELEMENTS
+        return ElementBytes(1, 1, 1, 1.5) if self.fp8_activations else ElementBytes(1, 1)
+
+    @property
+    def optimizer_bytes(self) -> int:
+        """Of the optimizer's states of a parameter: two moments, and its copy of the weight [bytes]."""
+        return 2 * self.moment_bytes + self.master_bytes
+
+    def dual(self, pipeline: Any, interleave: Any) -> Any:
+        """Whether a pipeline runs from both ends (DualPipe). p stages, v chunks; numbers, or arrays of one shape."""
+        return (self.schedule == "dualpipe") & (np.asarray(pipeline) > 1) & (np.asarray(interleave) == 1)
 
     @property
     def gradient_result_bytes(self) -> int:
@@ -130,7 +179,7 @@ MODERN = Runtime()
 def catalog_runtime(name: str, **changes: Any) -> Runtime:
     """A runtime of the catalog, such as catalog_runtime("megatron2022", dropout=False). Raises UnknownName."""
     item = catalog.item("runtimes", name)
-    kinds = get_type_hints(Runtime)
+    kinds = get_type_hints(Runtime) | {"recompute_modules": lambda names: tuple(names.split())}
     read = {field.name: kinds[field.name](item[field.name]) for field in fields(Runtime) if field.name in item}
     return Runtime(**{**read, "name": name, **changes})
 

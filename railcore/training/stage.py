@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,7 +19,7 @@ from railcore.training.machine import Machine
 from railcore.training.rank_order import GroupLevels
 from railcore.training.runtime import Runtime
 from railcore.training.transformer import SHARDING
-from railcore.training.transformer_memory import OPTIMIZER_BYTES, WEIGHT_BYTES, WHOLE_LAYERS, sharded_parameters
+from railcore.training.transformer_memory import WEIGHT_BYTES, WHOLE_LAYERS, sharded_parameters
 
 UPDATE_BYTES = 46  # of Adam in fp32 a parameter: 16 read, 14 written, 16 to norm, clip and clear the gradient
 EAGER_UPDATE_BYTES = 92  # of Adam an operator at a time: 80 in eight kernels, 12 to norm and clip the gradient
@@ -71,7 +72,7 @@ def stage_of(rank: Rank, offload: tuple[str, ...] = ()) -> Stage:
     most = max(held[stage][0] for stage in there), max(held[stage][1] for stage in there)
     states = {stage: stage_state_bytes(rank, held[stage], layers, offload) for stage in there}
     fullest = stage_state_bytes(rank, most, layers, ())
-    updated = fullest["optimizer"] / OPTIMIZER_BYTES
+    updated = fullest["optimizer"] / runtime.optimizer_bytes
     on_host = "optimizer" in offload
     host, sent = machine.host, runtime.gradient_bytes + WEIGHT_BYTES
     host_s = sent / host.host_Bps + UPDATE_BYTES / host.host_memory_Bps
@@ -109,6 +110,9 @@ def held_parameters(rank: Rank, layers: int) -> dict[str, tuple[float, float]]:
     if strategy.pipeline == 1:
         first = last = first + last
     fewer = layers - strategy.ends_as_layers
+    if rank.runtime.dual(strategy.pipeline, strategy.interleave):  # two stages, and both ends on one rank
+        first = last = first + last
+        inner, experts = 2 * inner, 2 * experts
     return {
         "first": (fewer * inner + first, fewer * experts),
         "middle": (layers * inner, layers * experts),
@@ -119,8 +123,8 @@ def held_parameters(rank: Rank, layers: int) -> dict[str, tuple[float, float]]:
 def stage_state_bytes(rank: Rank, held: tuple[float, float], layers: int, offload: tuple[str, ...]) -> dict[str, float]:
     """Bytes of weights, gradients and optimizer states, sharded as the strategy says (ZeRO, FSDP).
 
-    A parameter has 2 bytes of weights, `accumulation_bytes` of gradients and 12 of optimizer states. Weights on the
-    host leave the layer at work and the next one on the GPU.
+    A parameter has 2 bytes of weights, `accumulation_bytes` of gradients and `optimizer_bytes`. Shards in fp32 are part
+    of these alone. Weights on the host leave the layer at work and the next one on the GPU.
 
     Parameters
     ----------
@@ -138,13 +142,15 @@ def stage_state_bytes(rank: Rank, held: tuple[float, float], layers: int, offloa
     weights, gradients, optimizer [bytes].
     """
     found = _sharded(rank, held, layers)
-    weights = found["own"] + found["gathered"]
+    in_fp32 = rank.runtime.fp32_shards and rank.strategy.sharding == "weights"
+    own = 0.0 if in_fp32 else found["own"]
+    weights = own + found["gathered"]
     if "weights" in offload:
-        weights = max(found["own"] * min(WHOLE_LAYERS / layers, 1.0), found["gathered"])
+        weights = max(own * min(WHOLE_LAYERS / layers, 1.0), found["gathered"])
     return {
         "weights": WEIGHT_BYTES * weights,
         "gradients": rank.runtime.accumulation_bytes * found["gradients"],
-        "optimizer": 0.0 if "optimizer" in offload else OPTIMIZER_BYTES * found["optimizer"],
+        "optimizer": 0.0 if "optimizer" in offload else rank.runtime.optimizer_bytes * found["optimizer"],
     }
 
 
@@ -207,10 +213,12 @@ def expected_maximum(ranks: int) -> float:
 
 def _sharded(rank: Rank, held: tuple[float, float], layers: int) -> dict[str, float]:
     strategy = rank.strategy
-    replicas = strategy.context * strategy.data
+    twice = bool(rank.runtime.dual(strategy.pipeline, strategy.interleave))  # another rank has the same two stages
+    replicas = strategy.context * strategy.data * (1 + twice)
     same_experts = max(replicas * (strategy.tensor if strategy.whole_experts else 1) // strategy.expert, 1)
     level, kept = SHARDING.index(strategy.sharding), rank.runtime.sharded_gradients
-    found = sharded_parameters(held, replicas, same_experts, layers, level, sharded_gradients=kept)
+    options: dict[str, Any] = {"sharded_gradients": kept, "chunks": strategy.interleave}
+    found = sharded_parameters(held, replicas, same_experts, layers, level, **options)
     return {name: float(size) for name, size in found.items()}
 
 

@@ -163,7 +163,7 @@ def _passes(strategy: Strategy) -> tuple[str, ...]:
 
 
 def _operators(model: Transformer, strategy: Strategy, m: int, options: TrafficOptions) -> Iterator[Transfer]:
-    u, n = _activations(model, strategy, options), model.layers // strategy.pipeline
+    u, n = _activations(model, strategy, options), model.layers / strategy.pipeline
     mixed = model.mixture_layers / strategy.pipeline
     dense = n * (1 if model.parallel_block else 2) - mixed
     tail = ("operator", "tensor", "every")

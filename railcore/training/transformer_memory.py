@@ -3,14 +3,34 @@
 The functions are methods of `transformer.Transformer`, whose symbols they use; model is one.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 WEIGHT_BYTES, GRADIENT_BYTES, OPTIMIZER_BYTES = 2, 4, 12
 WHOLE_LAYERS = 2  # that a rank holds whole at a time where states are sharded: the one at work and the next
+RECOMPUTE_MODULES = ("core_attn", "layernorm", "mla_up_proj", "moe_act", "mlp", "moe", "shared_experts")
+
+
+class ElementBytes(NamedTuple):
+    """Bytes of an element that is kept for the backward pass.
+
+    of_product: inputs of products alone: what norms and activation functions made.
+    dispatched: inputs of routed experts.
+    before_activation: inputs of activation functions.
+    of_attention: what attention made, an input of a product and of its own backward pass.
+    """
+
+    of_product: float = 2
+    dispatched: float = 2
+    before_activation: float = 2
+    of_attention: float = 2
+
+
+BF16_ELEMENTS = ElementBytes()
 
 
 def layer_activation_bytes(
@@ -23,6 +43,8 @@ def layer_activation_bytes(
     fused_attention: bool = False,
     dropout: bool = True,
     mixture_share: ArrayLike | None = None,
+    modules: Collection[str] = ("core_attn",),
+    element_bytes: ElementBytes = BF16_ELEMENTS,
 ) -> dict[str, np.ndarray]:
     """Bytes that one layer keeps for one micro-batch's backward pass on one rank, by kind, in 2-byte elements.
 
@@ -33,12 +55,20 @@ def layer_activation_bytes(
     - attention 2 (2 a + 2 k) d s b / (c t), at least one head of keys and values a rank; latent attention keeps its
       vectors 2 (query_rank + kv_rank + rope_dim) s b r / c, and the heads' queries, keys, values and output made from
       them 2 a (2 query_dim + 2 value_dim) s b / (c t);
-    - scores 5 a s n b / (c t) with n keys of a query, s without windows; 2 in place of 5 without dropout, unless
-      selective or fused;
+    - scores 5 a s n b / (c t) with n keys of a query, s without windows; 2 in place of 5 without dropout, unless fused;
     - feed-forward 2 m s b f / (c t), in a mixture layer f_e top_k imbalance times and f_s once;
     - dispatched 2 u top_k imbalance r, what was sent to the experts.
 
-    Layers of both kinds are averaged. Full recompute keeps the layer's input alone, 2 u r.
+    Layers of both kinds are averaged. Full recompute keeps the layer's input alone, 2 u r. Selective recompute leaves
+    out, by module:
+
+    - core_attn: scores;
+    - layernorm: half of the inputs, what the norms made;
+    - mla_up_proj: queries, keys and values made from latent vectors;
+    - moe_act: what the routed experts' activation function made, f_e of the m f_e;
+    - mlp: the feed-forward of dense layers;
+    - shared_experts: that of shared experts;
+    - moe: the feed-forward of mixture layers, and what was dispatched.
 
     Parameters
     ----------
@@ -52,6 +82,10 @@ def layer_activation_bytes(
         Whether scores are never stored, and whether there is dropout.
     mixture_share
         Share of the layers that are mixtures, by default of the whole model's.
+    modules
+        What selective recompute makes again, of RECOMPUTE_MODULES.
+    element_bytes
+        Of kept elements.
 
     Returns
     -------
@@ -59,32 +93,51 @@ def layer_activation_bytes(
 
     References
     ----------
-    Korthikanti et al. 2022, arXiv:2205.05198, Section 4: s b h (10 + 24/t + 5 a s / (h t)).
+    Korthikanti et al. 2022, arXiv:2205.05198, Section 4: s b h (10 + 24/t + 5 a s / (h t)). Modules: Megatron-Core,
+    megatron/core/transformer/transformer_config.py, recompute_modules.
     """
     b, t, c = (np.asarray(value, float) for value in (micro_batch, tensor, context))
-    level = np.asarray(recompute)
+    level, size = np.asarray(recompute), element_bytes
     share = np.where(sequence_parallel, 1 / t, 1.0)
     tokens = model.sequence_length * b / c
     kept, mixtures = level < 2, model.mixture_share if mixture_share is None else np.asarray(mixture_share, float)
-    wide = 1 - mixtures + mixtures * model.mixture_width(model.expert_copies)
+
+    def unless(*names: str) -> Any:
+        """Whether a layer keeps what these modules would make again."""
+        return kept & ((level < 1) | (not {*names} & {*modules}))
+
+    def feed_forward(width: Any, whole: Any, result: Any) -> Any:
+        """Bytes of a token: inputs and result of the activation function, each kept or not."""
+        return width * ((model.ffn_matrices - 1) * size.before_activation * whole + size.of_product * result)
+
     norms = 1 if model.parallel_block else 2
     keys = sum(part * most for part, most in model.attention_spans())
+    copies, dense, moe = model.expert_copies, unless("mlp"), unless("moe")
+    wide = (1 - mixtures) * feed_forward(model.ffn_hidden, dense, dense)
+    wide = wide + mixtures * copies * feed_forward(model.expert_hidden, moe, unless("moe", "moe_act"))
+    wide = wide + mixtures * feed_forward(model.shared_hidden, *2 * [unless("moe", "shared_experts")])
+    made = norms * size.of_product * unless("layernorm")
     return {
-        "inputs": 2 * tokens * model.hidden * share * np.where(kept, 2 * norms, 1),
+        "inputs": tokens * model.hidden * share * (np.where(kept, 2 * norms, 2) + made),
         "dropout": 2 * tokens * model.hidden * share * kept * dropout,
-        "attention": _attention_bytes(model, tokens, t, share) * kept,
-        "scores": (5 if dropout else 2) * model.heads / t * keys * tokens * (level < 1) * (not fused_attention),
-        "feed-forward": 2 * tokens * model.ffn_matrices * model.ffn_hidden / t * kept * wide,
-        "dispatched": 2 * tokens * model.hidden * share * kept * mixtures * model.expert_copies,
+        "attention": _attention_bytes(model, tokens, t, share, size, unless("mla_up_proj")) * kept,
+        "scores": (5 if dropout else 2) * model.heads / t * keys * tokens * unless("core_attn") * (not fused_attention),
+        "feed-forward": tokens * wide / t,
+        "dispatched": size.dispatched * tokens * model.hidden * share * moe * mixtures * copies,
     }
 
 
-def _attention_bytes(model: Any, tokens: Any, t: Any, share: Any) -> Any:
-    """Queries, keys, values and output of the heads on a rank, and the latent vectors that they are made from."""
+def _attention_bytes(model: Any, tokens: Any, t: Any, share: Any, size: ElementBytes, made: Any) -> Any:
+    """Queries, keys, values and output of the heads on a rank, and the latent vectors that they are made from.
+
+    made: whether those from latent vectors are kept.
+    """
+    output = size.of_attention * model.value_dim * model.heads / t
     if not model.kv_rank:
-        return 2 * tokens * model.head_dim * (2 * model.heads / t + 2 * model.kv_heads_of_rank(t))
+        return tokens * (2 * model.head_dim * (model.heads / t + 2 * model.kv_heads_of_rank(t)) + output)
     latent = (model.query_rank + model.kv_rank + model.rope_dim) * share
-    return 2 * tokens * (latent + 2 * (model.query_dim + model.value_dim) * model.heads / t)
+    heads = (2 * model.query_dim + model.value_dim) * model.heads / t
+    return tokens * (2 * (latent + heads * made) + output)
 
 
 @dataclass(frozen=True)
@@ -199,6 +252,7 @@ def sharded_parameters(
     sharding: Any,
     whole_layers: int = WHOLE_LAYERS,
     sharded_gradients: bool = False,
+    chunks: Any = 1,
 ) -> dict[str, Any]:
     """Parameters of which a rank has weights of its own, weights gathered for a while, gradients, optimizer states.
 
@@ -216,7 +270,9 @@ def sharded_parameters(
     whole_layers
         Layers that a rank holds whole at a time: the one at work and the next. 0: the shares alone.
     sharded_gradients
-        Whether sharding "optimizer" keeps a share of the gradients.
+        Whether sharding "optimizer" keeps a share of the gradients, beside two chunks of whole ones.
+    chunks
+        Of a stage, whose gradients are then reduced one after the other.
 
     Returns
     -------
@@ -230,7 +286,8 @@ def sharded_parameters(
     everything = shared + experts
     share = shared / replicas + experts / expert_replicas
     transient = np.where(replicas > 1, np.minimum(whole_layers, layers) * everything / layers, 0.0)
-    level_1 = share if sharded_gradients else everything
+    two_chunks = np.where(replicas > 1, np.minimum(2 / chunks, 1.0) * everything, 0.0)
+    level_1 = np.minimum(share + two_chunks, everything) if sharded_gradients else everything
     return {
         "own": np.where(sharding >= 3, share, everything),
         "gathered": np.where(sharding >= 3, transient, 0.0),

@@ -74,7 +74,7 @@ class SearchPart:
     def run(self, progress: Callable[[int], Any] | None = None) -> SearchResult:
         """Evaluate the strategies. progress: called with the number of strategies done since the last call."""
         splits, counts = self._splits()
-        space = space_of(self.model, splits.tobytes(), self.allowed, self.runtime.fused_attention)
+        space = space_of(self.model, splits.tobytes(), self.allowed, self.runtime.selective_is_none)
         kept = empty_kept(space.counts.size, self.top)
         if space.counts.size and space.layer_of.size:
             self._sweep(space, kept, progress)

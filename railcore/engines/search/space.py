@@ -221,7 +221,7 @@ def space_of(model: Transformer, splits: bytes, allowed: Allowed, fused: bool) -
     allowed
         Values allowed of each column.
     fused
-        Whether attention is fused: then selective recompute is none.
+        Whether attention is fused and no other module recomputed: then selective recompute is none.
 
     Returns
     -------
@@ -417,4 +417,4 @@ def strategy_blocks(
     model, allowed = as_model(model), allowed_values(global_batch, dict(limits))
     whole("gpus", gpus, most=STRATEGY_RANGES["data"][1])
     splits = exact_splits(model, gpus, allowed)[0]
-    return space_of(model, splits.tobytes(), allowed, as_runtime(runtime).fused_attention).blocks()
+    return space_of(model, splits.tobytes(), allowed, as_runtime(runtime).selective_is_none).blocks()

@@ -145,12 +145,12 @@ class StageProgram:
         scalars = {
             name: PassTimes(float(times.forward), float(times.backward), *times[2:]) for name, times in work.items()
         }
-        again = self.strategy.recompute == "selective" and not self.runtime.fused_attention
+        again = costs.seconds["recompute"] if self.strategy.recompute == "selective" else 0.0
         s, t, c = self.strategy, self.strategy.tensor, self.strategy.context
         tokens = s.micro_batch * self.model.sequence_length / c
         self.layer = _Layer(
             scalars,
-            scalars["attention"].forward * again,
+            float(again),
             float(self.model.key_value_elements(t)) * tokens * c * _ELEMENT_BYTES,
             _ELEMENT_BYTES * tokens * self.model.hidden * self.model.top_k / t,
         )

@@ -15,13 +15,14 @@ from railcore.training.pipeline_schedule import LAYERS_IN_MEMORY, microbatches_i
 
 _LAYER_NUMBERS = (
     *("forward_s", "backward_s", "compute_s", "forward_hb_s", "forward_nic_s", "backward_hb_s", "backward_nic_s"),
-    *("logits_s", "logits_hb_s", "logits_nic_s"),
+    *("weights_s", "logits_s", "logits_hb_s", "logits_nic_s"),
     *("boundary_bytes", "boundary_s", "boundary_hb_s", "boundary_nic_s"),
     *("kept_bytes", "working_bytes", "logits_bytes"),
 )
 EXCHANGES = ("in_forward", "in_backward", "after", "before")
 _STAGE_NUMBERS = (
-    *("layers", "other_stages", "edge_layers", "hop_Bps", "hop_latency_s", "hop_on_nic"),
+    *("layers", "edge_layers", "dual", "logits_share", "fill_passes", "fill_backward", "fill_hops"),
+    *("fill_weights", "fill_weights_each", "hops_hide", "hop_Bps", "hop_latency_s", "hop_on_nic"),
     *("optimizer_s", "offload_s", "once_s", "copies_s", "streamed_bytes"),
     *(f"{name}_{link}" for name in EXCHANGES for link in ("s", "hb_s", "nic_s")),
     *("first_bytes", "middle_bytes", "last_bytes", "spread"),
@@ -29,7 +30,7 @@ _STAGE_NUMBERS = (
 LAYER_ROW = np.dtype([(name, float) for name in _LAYER_NUMBERS])
 STAGE_ROW = np.dtype([(name, float) for name in _STAGE_NUMBERS])
 SETTING = np.dtype(
-    [(name, float) for name in ("overlap_data", "overlap_pipeline", "interference", "memory_bytes", "reserved_bytes")]
+    [(name, float) for name in ("overlap_data", "interference", "memory_bytes", "reserved_bytes")]
     + [(name, float) for name in ("host_Bps", "offload_activations")]
 )
 NETWORK, MEMORY = 1, 2  # bits of what rules out a strategy that divides
@@ -122,7 +123,7 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     hops = 2 * v * several * (stage.hop_latency_s + layer.boundary_s) + on_link
     hop_hb = (1 - stage.hop_on_nic) * on_link + 2 * v * several * layer.boundary_hb_s
     free = passes - larger(nic, hb)
-    hidden = setting.overlap_pipeline * (v > 1) * smaller(free, (1 - slowed) * hops)
+    hidden = stage.hops_hide * smaller(free, (1 - slowed) * hops)
     nic, hb = nic + stage.hop_on_nic * on_link + 2 * v * several * layer.boundary_nic_s, hb + hop_hb
     steady = passes + hops - hidden
     # Exchanges once an iteration, at the rate that the others leave.
@@ -153,19 +154,25 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
         least,
     )
     once = after + before
-    logits = larger(layer.logits_s - stage.edge_layers * passes * per_layer, 0.0)
+    logits = larger(stage.logits_share * layer.logits_s - stage.edge_layers * passes * per_layer, 0.0)
     counted = m * logits / layer.logits_s  # micro-batches whose logits lengthen the path
-    hiding = setting.overlap_pipeline * (v > 1) * several
-    others = stage.other_stages * per_chunk
-    bubble = others * passes + hops * (hiding * (p - per_chunk) + (1 - hiding) * others)
-    straggler = stage.spread * (m * (n * layer.compute_s + logits) + others * n * layer.compute_s)
+    bubble = stage.fill_passes * passes + stage.fill_hops * hops
+    # From both ends (DualPipe), where fill_backward > 0: a backward pass more, and weights' gradients that fill.
+    bubble = bubble + stage.fill_backward * (pass_backward + stage.copies_s)
+    bubble = bubble - smaller(m * stage.fill_weights_each, stage.fill_weights) * layer.weights_s
+    straggler = stage.spread * (m * (n * layer.compute_s + logits) + stage.fill_passes * n * layer.compute_s)
     total = m * (steady + logits) + bubble + once + stage.optimizer_s + stage.offload_s + stage.once_s + straggler
     slot_bytes = LAYERS_IN_MEMORY * layer.kept_bytes * setting.offload_activations
     on_gpu_bytes = (1 - setting.offload_activations) * layer.kept_bytes
     at_edge = (n - stage.edge_layers) * on_gpu_bytes
-    first = microbatches_in_flight(p, m, v, 0) * at_edge + slot_bytes + stage.first_bytes
-    middle = (p > 2) * (microbatches_in_flight(p, m, v, 1) * n * on_gpu_bytes + slot_bytes + stage.middle_bytes)
-    last = microbatches_in_flight(p, m, v, p - 1) * at_edge + slot_bytes + layer.logits_bytes + stage.last_bytes
+    dual = (
+        stage.dual
+    )  # every rank then has p + 1 micro-batches, one more than the first of p stages, and ends are alike
+    first = microbatches_in_flight(p, m, v, -dual) * at_edge + slot_bytes + stage.first_bytes
+    middle = microbatches_in_flight(p, m, v, 1 - 2 * dual) * n * on_gpu_bytes + slot_bytes + stage.middle_bytes
+    middle = (p > 2) * middle
+    last = microbatches_in_flight(p, m, v, p - 1 - dual * p) * at_edge + slot_bytes + layer.logits_bytes
+    last = last + stage.last_bytes
     most = larger(first, larger(middle, last))
     on_first, on_last = 1.0 * (first >= most), 1.0 * (first < most) * (last >= most)
     states = on_first * stage.first_bytes + on_last * stage.last_bytes + (1 - on_first - on_last) * stage.middle_bytes

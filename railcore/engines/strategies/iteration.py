@@ -178,7 +178,6 @@ def iteration_setting(machine: Machine, runtime: Runtime, offload: tuple[str, ..
     """What `critical_path` takes of a machine and its software: a record of SETTING."""
     values = {
         "overlap_data": runtime.overlap_data,
-        "overlap_pipeline": runtime.overlap_pipeline,
         "interference": runtime.interference(machine),
         "memory_bytes": machine.memory_bytes,
         "reserved_bytes": machine.memory.reserved_bytes,
@@ -200,6 +199,7 @@ def layer_records(costs: LayerCosts) -> Any:
     for name in (
         "forward_s",
         "backward_s",
+        "weights_s",
         "logits_s",
         "boundary_bytes",
         "kept_bytes",

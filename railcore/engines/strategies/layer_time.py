@@ -19,6 +19,7 @@ from railcore.training.link_times import NO_LINK, LinkTimes, exposed_time
 from railcore.training.machine import Machine
 from railcore.training.products import ELEMENT_BYTES, product_passes
 from railcore.training.rank_order import GroupLevels, group_levels
+from railcore.training.recompute import LayerShare, recomputed_compute, recomputed_operators
 from railcore.training.runtime import Runtime
 from railcore.training.transformer import Transformer
 
@@ -50,6 +51,7 @@ class LayerCosts:
     backward_s: np.ndarray
     forward_busy: LinkTimes
     backward_busy: LinkTimes
+    weights_s: np.ndarray
     logits_s: np.ndarray
     logits_link: LinkTimes
     boundary_bytes: np.ndarray
@@ -65,8 +67,8 @@ def layer_costs(
     """Times and bytes of a layer; in a model with mixture layers, of the average layer of the slowest stage.
 
     Where the first layers are dense, stages of a pipeline are taken to hold mixture layers alone; without a pipeline
-    all layers are averaged. Recompute: "selective" repeats the forward attention where it is not fused, "full" the
-    whole forward pass. Host: what a layer's operators take to start beyond their time on the GPU (`Runtime.eager`).
+    all layers are averaged. Recompute: "selective" repeats the runtime's modules, "full" the whole forward pass. Host:
+    what a layer's operators take to start beyond their time on the GPU (`Runtime.eager`).
 
     Parameters
     ----------
@@ -84,8 +86,9 @@ def layer_costs(
     work = _passes(machine, runtime, rank)
     gather = _input_gather(machine, rank)
     forward_s, backward_s = _both_passes(work)
-    full, selective = rank.recompute == 2, (rank.recompute == 1) & (not runtime.fused_attention)
-    again = np.select([full, selective], [forward_s, work["attention"].forward], 0.0)
+    full, selective = rank.recompute == 2, rank.recompute == 1
+    modules_s, modules_links = _modules(machine, runtime, rank, work)
+    again = np.select([full, selective], [forward_s, modules_s], 0.0)
     kept, whole = (_kept_bytes(machine, runtime, rank, level) for level in (rank.recompute, 0))
     regained = (
         rank.operators
@@ -99,39 +102,86 @@ def layer_costs(
     links = {name: (work[name].link_forward, work[name].link_backward) for name in LINK_KINDS}
     forward_links = [forward for forward, _ in links.values()]
     forward_busy = _sum(forward_links)
+    repeated = {
+        name: LinkTimes(*(np.where(selective, time, 0.0) for time in link)) for name, link in modules_links.items()
+    }
     logits = gather.times(2)
     return LayerCosts(
         seconds={name: kind.forward + kind.backward for name, kind in work.items()} | {"recompute": again},
-        links={name: forward.times(1 + full).plus(backward) for name, (forward, backward) in links.items()},
+        links={
+            name: forward.times(1 + full).plus(repeated[name]).plus(backward)
+            for name, (forward, backward) in links.items()
+        },
         forward_s=forward_s,
         backward_s=backward_s + again,
         forward_busy=forward_busy,
-        backward_busy=_sum([backward for _, backward in links.values()]).plus(forward_busy.times(full)),
+        backward_busy=_sum([*(backward for _, backward in links.values()), *repeated.values()]).plus(
+            forward_busy.times(full)
+        ),
+        weights_s=_linear_times(machine, runtime, rank)[2] if runtime.schedule == "dualpipe" else 0 * forward_s,
         logits_s=_logits_time(machine, runtime, rank) + logits.time_s,
         logits_link=logits,
         boundary_bytes=ELEMENT_BYTES * rank.u * model.hidden / (rank.t if runtime.scatter_gather else rank.sliced_by),
         boundary_gather=gather.times(np.where(rank.sliced, 0.0, 1.0) * runtime.scatter_gather),
         kept_bytes=kept + regained,
-        working_bytes=whole * full,
+        working_bytes=whole * full + _module_bytes(machine, runtime, rank) * selective,
         logits_bytes=(ELEMENT_BYTES + 4) * rank.u * model.vocabulary / rank.t,
     )
 
 
-def _kept_bytes(machine: Machine, runtime: Runtime, rank: "_Ranks", level: Any) -> Any:
-    """Activations that a layer keeps; what only products need, their inputs, has one byte an element in fp8."""
-    fused = {"fused_attention": runtime.fused_attention, "dropout": runtime.dropout}
+def _kept_bytes(machine: Machine, runtime: Runtime, rank: "_Ranks", level: Any, *modules: str) -> Any:
+    """Activations that a layer keeps. modules: made again with selective recompute, by default the runtime's."""
     model = (
         replace(rank.model, imbalance=rank.copies / rank.model.top_k)
         if runtime.capacity and rank.model.experts
         else rank.model
     )
-    kinds = model.layer_activation_bytes(rank.b, rank.t, rank.c, rank.sliced, level, mixture_share=rank.mixed, **fused)
-    if machine.narrow:
-        matrices = rank.model.ffn_matrices
-        shares = {"inputs": 0.75, "feed-forward": (2 * matrices - 1) / (2 * matrices)}
-        narrow = {kind: np.where(np.asarray(level) < 2, share, 1.0) for kind, share in shares.items()}
-        kinds = {kind: size * narrow.get(kind, 1.0) for kind, size in kinds.items()}
+    kinds = model.layer_activation_bytes(
+        rank.b,
+        rank.t,
+        rank.c,
+        rank.sliced,
+        level,
+        fused_attention=runtime.fused_attention,
+        dropout=runtime.dropout,
+        mixture_share=rank.mixed,
+        modules=modules or runtime.recompute_modules,
+        element_bytes=runtime.element_bytes(machine.narrow),
+    )
     return np.asarray(sum(kinds.values()))
+
+
+def _module_bytes(machine: Machine, runtime: Runtime, rank: "_Ranks") -> Any:
+    """What modules make again of the layer at work, scores left out."""
+    if set(runtime.recompute_modules) <= {"core_attn"}:
+        return 0.0
+    scores, every = ("core_attn",), (*runtime.recompute_modules, "core_attn")
+    return _kept_bytes(machine, runtime, rank, 1, *scores) - _kept_bytes(machine, runtime, rank, 1, *every)
+
+
+def _modules(
+    machine: Machine, runtime: Runtime, rank: "_Ranks", work: Mapping[str, PassTimes]
+) -> tuple[Any, dict[str, LinkTimes]]:
+    """Seconds and link times that the modules of selective recompute add to the backward pass."""
+    model, modules = rank.model, runtime.recompute_modules
+    again = work["attention"].forward * ("core_attn" in modules and not runtime.fused_attention)
+    if set(modules) <= {"core_attn"}:
+        return again, dict.fromkeys(LINK_KINDS, NO_LINK)
+    slices = np.where(rank.whole, rank.t, 1.0)
+    each = rank.u / slices * rank.copies * rank.e / max(model.experts, 1)
+    place = (rank.u, rank.t, rank.sliced_by, rank.mixed, rank.copies, rank.local, each, rank.t / slices)
+    again = again + recomputed_compute(model, machine, modules, LayerShare(*place))
+    tensor, expert = work["tensor"], work["expert"]
+    part = recomputed_operators(model, modules, rank.mixed, rank.operators)
+    routed = _input_gather(machine, rank).times(2 * rank.expert_operators * (model.experts > 0))
+    again = again + part * (tensor.forward - routed.time_s)
+    repeated = {name: NO_LINK for name in LINK_KINDS} | {
+        "tensor": tensor.link_forward.plus(routed.times(-1)).times(part)
+    }
+    if "moe" in modules:
+        again = again + routed.time_s + expert.forward
+        repeated |= {"tensor": repeated["tensor"].plus(routed), "expert": expert.link_forward}
+    return again, repeated
 
 
 def layer_passes(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from railcore.training.stage import (
     gathered_bytes,
 )
 from railcore.training.transformer import Transformer
-from railcore.training.transformer_memory import OPTIMIZER_BYTES, WEIGHT_BYTES, WHOLE_LAYERS, sharded_parameters
+from railcore.training.transformer_memory import WEIGHT_BYTES, WHOLE_LAYERS, sharded_parameters
 
 STAGE_COLUMNS = (
     *("tensor", "context", "expert", "pipeline", "data", "interleave", "sharding"),
@@ -67,16 +68,18 @@ def stage_costs(
     groups = group_levels(columns)
     places = model.layers + 2 * columns["ends_as_layers"]
     layers = np.ceil(places / p)
-    held = _held_parameters(model, columns, layers)
+    dual = runtime.dual(p, columns["interleave"])
+    held = _held_parameters(model, columns, layers, dual)
     inner = np.where(p > 2, 1.0, 0.0)  # pipelines of two stages have none between their ends
     by_size = zip(*(held[name] for name in ("first", "last", "middle")), strict=True)
     most = tuple(np.maximum(np.maximum(first, last), inner * middle) for first, last, middle in by_size)
     on_host = "weights" in offload
     states = {stage: _state_bytes(runtime, columns, layers, held[stage], on_host) for stage in STAGES}
     fullest = _state_bytes(runtime, columns, layers, most, on_host)
-    updated = fullest["optimizer"] / OPTIMIZER_BYTES
+    updated = fullest["optimizer"] / runtime.optimizer_bytes
     rows = np.zeros(shape, STAGE_ROW)
-    rows["layers"], rows["other_stages"], rows["edge_layers"] = layers, places / layers - 1, columns["ends_as_layers"]
+    rows["layers"], rows["edge_layers"] = layers, columns["ends_as_layers"]
+    _filling(rows, runtime, p, columns["interleave"], places / layers - 1, dual)
     near = groups["pipeline"].in_domains(machine.hb_domain_size)[1] == 1
     rows["hop_Bps"], rows["hop_latency_s"] = machine.hop_link(near)
     rows["hop_on_nic"] = ~near
@@ -103,6 +106,23 @@ def stage_costs(
     return StageCosts(rows, states)
 
 
+def _filling(
+    rows: np.ndarray, runtime: Runtime, p: np.ndarray, v: np.ndarray, others: np.ndarray, dual: np.ndarray
+) -> None:
+    """What fills and drains a pipeline: passes, backward passes and hops; whether hops hide; a rank's share of logits.
+
+    From both ends (`dual`) half of the way is filled, with a backward pass more, and less gradients of weights.
+    """
+    rows["dual"], rows["logits_share"] = dual, np.where(dual, 0.5, 1.0)
+    hides = runtime.overlap_pipeline & ((v > 1) | dual)
+    rows["hops_hide"] = hides
+    rows["fill_hops"] = np.where(hides & (p > 1), p - 1 / v, others / v)
+    half = np.where(dual, np.maximum(0.5 * (others - 1), 0.0), 0.0)
+    rows["fill_passes"], rows["fill_backward"] = np.where(dual, half, others / v), half
+    rows["fill_weights"] = 3 * half * rows["layers"]  # of 2 p micro-batches or more; of fewer as much less
+    rows["fill_weights_each"] = rows["fill_weights"] / (2 * p)
+
+
 def _expected_maximum(ranks: np.ndarray) -> np.ndarray:
     """`expected_maximum` of each number of ranks."""
     sizes, index = np.unique(ranks, return_inverse=True)
@@ -110,15 +130,18 @@ def _expected_maximum(ranks: np.ndarray) -> np.ndarray:
 
 
 def _held_parameters(
-    model: Transformer, columns: Mapping[str, np.ndarray], layers: np.ndarray
+    model: Transformer, columns: Mapping[str, np.ndarray], layers: np.ndarray, dual: np.ndarray
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Parameters of a rank on each of STAGES: shared by all tokens, and of its experts; see `RankParameters`."""
+    """Parameters of a rank on each of STAGES: shared by all tokens, and of its experts; see `RankParameters`.
+
+    dual: where a rank has two stages, and both ends of the pipeline are on one.
+    """
     p, fewer = columns["pipeline"], 1 - columns["ends_as_layers"] / layers
     held = model.rank_parameters(columns["tensor"], columns["expert"], columns["whole_experts"])
     share = np.where((p > 1) & (model.dense_layers > 0), 1 / model.expert_layer_interval, model.mixture_share)
     inner, experts = layers * held.layers(1 - model.mixture_share, model.mixture_share), layers * share * held.experts
-    ends = held.first, held.last(p)
-    first, last = (fewer * inner + np.where(p == 1, sum(ends), end) for end in ends)
+    ends, inner, experts = (held.first, held.last(p)), inner * (1 + dual), experts * (1 + dual)
+    first, last = (fewer * inner + np.where((p == 1) | dual, sum(ends), end) for end in ends)
     return {"first": (first, fewer * experts), "middle": (inner, experts), "last": (last, fewer * experts)}
 
 
@@ -131,23 +154,23 @@ def _state_bytes(
 ) -> dict[str, np.ndarray]:
     """Bytes of weights, gradients and optimizer states of a rank, and of weights that come from the host in each pass.
 
-    A parameter has 2 bytes of weights, `accumulation_bytes` of gradients, 12 of optimizer, sharded as
+    A parameter has 2 bytes of weights, `accumulation_bytes` of gradients and `optimizer_bytes`, sharded as
     `sharded_parameters`. Weights on the host leave WHOLE_LAYERS layers on the GPU.
     """
     t, c, d, e, level, whole = (
         columns[name] for name in ("tensor", "context", "data", "expert", "sharding", "whole_experts")
     )
-    replicas = c * d
+    replicas = c * d * np.where(runtime.dual(columns["pipeline"], columns["interleave"]), 2, 1)
     expert_replicas = np.maximum(replicas * np.where(whole, t, 1) // e, 1)
-    found = sharded_parameters(
-        held, replicas, expert_replicas, layers, level, sharded_gradients=runtime.sharded_gradients
-    )
+    options: dict[str, Any] = {"sharded_gradients": runtime.sharded_gradients, "chunks": columns["interleave"]}
+    found = sharded_parameters(held, replicas, expert_replicas, layers, level, **options)
     own, gathered = found["own"], found["gathered"]
-    at_work = np.maximum(own * np.minimum(WHOLE_LAYERS / layers, 1.0), gathered)
+    kept = np.where(runtime.fp32_shards & (level == 3), 0.0, own)
+    at_work = np.maximum(kept * np.minimum(WHOLE_LAYERS / layers, 1.0), gathered)
     return {
-        "weights": WEIGHT_BYTES * (at_work if weights_on_host else own + gathered),
+        "weights": WEIGHT_BYTES * (at_work if weights_on_host else kept + gathered),
         "gradients": runtime.accumulation_bytes * found["gradients"],
-        "optimizer": OPTIMIZER_BYTES * found["optimizer"],
+        "optimizer": runtime.optimizer_bytes * found["optimizer"],
         "streamed": WEIGHT_BYTES * own * weights_on_host,
     }
 

@@ -1,0 +1,130 @@
+"""What selective recompute makes again of a layer, module by module: forward compute, and traffic that comes with it.
+
+    module           made again in the backward pass
+    core_attn        scores and their use of the values, where attention is not fused
+    layernorm        the norms
+    mla_up_proj      queries, keys and values of the heads from latent vectors, and their positions
+    moe_act          the activation function of the routed experts
+    mlp              the feed-forward of dense layers, and what its tensor ranks exchange
+    shared_experts   that of shared experts
+    moe              the whole mixture: dispatch, routed and shared experts, and what their tensor ranks exchange
+
+What a layer keeps without them is in `transformer_memory.layer_activation_bytes`. Arithmetic of one strategy or of
+arrays. Symbols as in `layer`.
+
+Source: Megatron-Core, megatron/core/transformer/transformer_config.py, recompute_modules.
+"""
+
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from railcore.training.machine import Machine
+from railcore.training.products import product_time
+from railcore.training.transformer import Transformer
+
+
+class LayerShare(NamedTuple):
+    """What one rank has of a layer.
+
+    tokens: u of a micro-batch.
+    tensor: t ranks.
+    norm_ranks: ranks that split norms, t with sequence parallelism, else 1.
+    mixtures: share of mixture layers.
+    copies: rows of routed experts, over the tokens.
+    experts: routed experts of the rank, at least 1, of a mixture layer.
+    expert_tokens: of one of them.
+    expert_ranks: tensor ranks that split one of them, t or 1.
+    """
+
+    tokens: Any
+    tensor: Any
+    norm_ranks: Any
+    mixtures: Any
+    copies: Any
+    experts: Any
+    expert_tokens: Any
+    expert_ranks: Any
+
+
+def recomputed_compute(model: Transformer, machine: Machine, modules: Collection[str], share: LayerShare) -> Any:
+    """Forward compute of the modules, core_attn apart [s].
+
+    Products as in `layer.linear_times`; other kernels move what they have in `layer.elementwise_times` and start once.
+
+    Parameters
+    ----------
+    model, machine
+        What is trained, on which GPU.
+    modules
+        Of RECOMPUTE_MODULES. What is part of another one counts once.
+    share
+        Of the rank.
+
+    Returns
+    -------
+    Seconds.
+    """
+    u, t, mixtures = share.tokens, share.tensor, share.mixtures
+
+    def kernel(bytes_of_token: Any, kernels: Any = 1) -> Any:
+        return u * bytes_of_token / machine.hbm_Bps + kernels * machine.host.kernel_s
+
+    def product(rows: Any, columns: Any, side: Any) -> Any:
+        return product_time(machine, rows, columns, side, form=machine.format)
+
+    def activation(width: Any) -> Any:
+        return kernel(2 * model.ffn_matrices * width / t)
+
+    def feed_forward(rows: Any, width: Any, ranks: Any) -> Any:
+        h, slim = model.hidden, width / ranks
+        return product(rows, (model.ffn_matrices - 1) * slim, h) + product(rows, h, slim)
+
+    found = 0 * u
+    if "layernorm" in modules:
+        norms = 1 if model.parallel_block else 2
+        found = found + kernel(4 * norms * model.hidden / share.norm_ranks, norms)
+    if "mla_up_proj" in modules and model.kv_rank:
+        up = model.attention_matrices(t)[-3:-1]
+        turned = 0 if model.positions else 4 * model.rope_dim * (model.heads + 1) / t
+        found = found + sum(product(u, *sides) for sides in up) + kernel(turned)
+    if "mlp" in modules and model.mixture_layers < model.layers:
+        dense = feed_forward(u, model.ffn_hidden, t) + activation(model.ffn_hidden)
+        found = found + (1 - mixtures) * dense
+    if model.experts and {"moe", "moe_act"} & {*modules}:
+        clamped = kernel(16 * model.clamped * model.expert_hidden * share.copies / t, model.clamped)
+        found = found + mixtures * (activation(model.expert_hidden * share.copies) + clamped)
+    if model.experts and "moe" in modules:
+        routed = share.experts * feed_forward(share.expert_tokens, model.expert_hidden, share.expert_ranks)
+        found = found + mixtures * (routed + kernel(ordered_bytes(model, share) / t))
+    if model.shared_hidden and {"moe", "shared_experts"} & {*modules}:
+        shared = feed_forward(u, model.shared_hidden, t) + activation(model.shared_hidden)
+        found = found + mixtures * shared
+    return found
+
+
+def ordered_bytes(model: Transformer, share: LayerShare) -> Any:
+    """Bytes of a token that are moved to order tokens by ranks, and where a rank has several experts by these."""
+    return 8 * model.hidden * share.copies * (1 + (share.experts > 1))
+
+
+def recomputed_operators(model: Transformer, modules: Collection[str], mixtures: Any, operators: Any) -> Any:
+    """Share of a layer's operators whose exchange among tensor ranks comes again, routed experts apart.
+
+    Parameters
+    ----------
+    model, modules
+        What is trained, and what is made again.
+    mixtures
+        Share of mixture layers.
+    operators
+        Of a layer, as `Rank.operators`; a parallel block has one for both of its parts.
+
+    Returns
+    -------
+    From 0 to 1.
+    """
+    shared = bool(model.shared_hidden) and bool({"moe", "shared_experts"} & {*modules})
+    again = (1 - mixtures) * ("mlp" in modules) + mixtures * shared
+    return again / np.where(operators > 0, operators, 1.0)

@@ -1,0 +1,80 @@
+"""DualPipe: a pipeline from both ends, against its table and against one from one end."""
+
+from dataclasses import replace
+
+import pytest
+
+from railcore.engines.strategies.iteration import iteration_times
+from railcore.training.iteration import iteration_time, stage_memory
+from railcore.training.layer import Rank, layer_time
+from railcore.training.machine import catalog_machine
+from railcore.training.parallelism import Strategy
+from railcore.training.pipeline_schedule import dualpipe_bubble_time
+from railcore.training.runtime import MODERN, catalog_runtime
+from railcore.training.transformer import Transformer, catalog_model
+
+GPT = Transformer("gpt", 32, 2048, 16, 16, 8192, 50304, 2048, positions=2048, tied_embeddings=False)
+STILL = catalog_machine("DGX H100").changed(
+    rank_spread=0.0, hb_latency_s=0.0, nic_latency_s=0.0, hb_Bps=1e30, nic_Bps=1e30, iteration_host_s=0.0
+)
+BOTH = replace(MODERN, schedule="dualpipe")
+
+
+def test_the_bubble_is_that_of_the_table():
+    """(p / 2 - 1) (F&B + B - 3 W), with F&B = F + B: none of two stages; with B = 2 W, W = F half of F a stage."""
+    assert dualpipe_bubble_time(2, 1.0, 2.0, 0.9) == 0
+    assert dualpipe_bubble_time(8, 1.0, 2.0, 1.0) == pytest.approx(3 * (1 + 2 + 2 - 3))
+    assert dualpipe_bubble_time(8, 1.0, 2.0, 1.0, 0.5) == pytest.approx(3 * (1 + 2 + 2 - 1.5))
+
+
+@pytest.mark.parametrize("stages", [2, 4, 8, 16])
+def test_an_iteration_has_it(stages):
+    strategy = Strategy(pipeline=stages, data=2)
+    one, both = (iteration_time(GPT, STILL, strategy, 128, runtime) for runtime in (MODERN, BOTH))
+    layer, n = layer_time(Rank(GPT, STILL, BOTH, strategy)), GPT.layers // stages
+    each = n * (layer.forward_s + 2 * layer.backward_s - 3 * layer.weights_s)
+    assert both.breakdown["bubble_s"] == pytest.approx((stages / 2 - 1) * each, rel=1e-6, abs=1e-9)
+    assert one.breakdown["bubble_s"] == pytest.approx((stages - 1) * n * (layer.forward_s + layer.backward_s), rel=1e-6)
+    assert both.breakdown["logits_s"] == pytest.approx(one.breakdown["logits_s"] / 2)
+    assert both.total_s < one.total_s
+
+
+def test_it_holds_parameters_twice_and_a_micro_batch_more_than_stages():
+    """Table 2: parameters 2 x, activations p + 1. The optimizer's states are shared by twice as many ranks."""
+    strategy = Strategy(pipeline=8, data=4, sharding="optimizer")
+    one, both = (stage_memory(GPT, STILL, strategy, 256, runtime) for runtime in (MODERN, BOTH))
+    assert (both["in_flight"] == 9).all() and one["in_flight"].tolist() == list(range(8, 0, -1))
+    inner = slice(1, 7)
+    for kind, ratio in (("weights", 2), ("gradients", 2), ("optimizer", 1)):
+        assert both[kind][inner].tolist() == pytest.approx((ratio * one[kind][inner]).tolist())
+    layers = both["weights"][1] / one["weights"][1] * one["weights"][1]
+    ends = one["weights"][[0, 7]].sum() - 2 * one["weights"][1]
+    assert both["weights"][0] == pytest.approx(layers + ends) and both["weights"][7] == both["weights"][0]
+    assert both["activations"][0] == both["activations"][7] > both["activations"][1]
+
+
+def test_few_micro_batches_one_stage_and_chunks_are_as_without_it():
+    few = Strategy(pipeline=8, data=4)
+    assert set(stage_memory(GPT, STILL, few, 12, BOTH)["in_flight"]) == {3}
+    for strategy in (Strategy(data=4), Strategy(pipeline=4, data=2, interleave=2)):
+        assert iteration_time(GPT, STILL, strategy, 64, BOTH) == iteration_time(GPT, STILL, strategy, 64, MODERN)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp8"])
+def test_deepseek_v3_fits_as_it_was_trained(precision):
+    """arXiv:2412.19437, 3.2 to 3.3 and Table 2: on GPUs of 80 GB, in fp8 with what software of 2024 cut to fit."""
+    plan = Strategy(1, 1, 16, 128, 64, recompute="selective", sharding="optimizer")
+    machine = catalog_machine("DGX H100", precision)
+    found = iteration_time("DeepSeek-V3", machine, plan, 15360, "deepseek2024")
+    assert (found.obstacles == ()) == (precision == "fp8")
+    assert iteration_time("DeepSeek-V3", machine, plan, 15360).obstacles == ("memory",)
+    # Bytes of a token that a layer keeps: inputs of two norms, latent vectors, attention's output, SwiGLU's inputs,
+    # and tokens of the experts.
+    h, latent, heads, experts = 7168, 1536 + 512 + 64, 128 * 128, 9 * 2048
+    kept = {"fp8": 4 * h + 2 * latent + 1.5 * heads + 2 * experts + 8 * h}
+    kept["bf16"] = 4 * h + 2 * latent + 2 * heads + 4 * experts + 2 * 8 * h + 2 * 2048  # shared experts' SwiGLU is kept
+    kept["fp8"] += 2048
+    layer = layer_time(Rank(catalog_model("DeepSeek-V3"), machine, catalog_runtime("deepseek2024"), plan))
+    assert layer.kept_bytes == pytest.approx(4096 * kept[precision], rel=1e-9)
+    ours = iteration_times("DeepSeek-V3", machine, plan, "deepseek2024", global_batch=15360)
+    assert ours.memory_bytes.item() == pytest.approx(found.memory_bytes, rel=1e-12)

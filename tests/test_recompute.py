@@ -1,0 +1,169 @@
+"""What selective recompute of modules saves and costs: limits, order, and single modules by hand."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from railcore.engines.strategies.iteration import iteration_times
+from railcore.engines.strategies.layer_time import LAYER_COLUMNS, layer_costs
+from railcore.engines.validation import predictions, published_runs
+from railcore.training.iteration import iteration_time
+from railcore.training.layer import Rank, layer_time
+from railcore.training.machine import catalog_machine
+from railcore.training.parallelism import Strategy
+from railcore.training.runtime import MODERN, Runtime, catalog_runtime
+from railcore.training.transformer import Transformer, catalog_model
+from railcore.training.transformer_memory import RECOMPUTE_MODULES
+
+GPT = Transformer("gpt", 24, 2048, 16, 16, 8192, 50368, 4096, positions=4096)
+LATENT = Transformer(
+    *("latent", 12, 2048, 16, 16, 8192, 100000, 4096),
+    **{"head_dim": 128, "ffn_matrices": 3, "biases": False, "tied_embeddings": False, "experts": 64, "top_k": 6},
+    **{"expert_hidden": 1024, "shared_hidden": 2048, "expert_layer_interval": 2},
+    **{"query_rank": 768, "kv_rank": 512, "rope_dim": 64, "imbalance": 1.2},
+)
+MODELS = (GPT, replace(GPT, name="parallel", parallel_block=True), LATENT, replace(LATENT, name="one", shared_hidden=0))
+MACHINES = (catalog_machine("DGX A100"), catalog_machine("DGX H100", "fp8"))
+SPLITS = (
+    Strategy(micro_batch=2, data=8),
+    Strategy(4, 2, 1, 8, micro_batch=2, sequence_parallel=True),
+    Strategy(2, data=8, pipeline=2),
+)
+SOFTWARE = (MODERN, replace(MODERN, attention="unfused", overlap_tensor_forward=True, fp8_activations=True))
+CASES = [*itertools.product(MODELS, MACHINES, SPLITS, SOFTWARE)]
+
+
+def layer(case, recompute, modules=("core_attn",)):
+    model, machine, strategy, runtime = case
+    expert = 8 if model.experts else 1
+    plan = replace(strategy, expert=expert, recompute=recompute)
+    return layer_time(Rank(model, machine, replace(runtime, recompute_modules=modules), plan))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_module_is_no_recompute_and_all_of_them_are_at_most_full_recompute(case):
+    assert layer(case, "selective", ()) == layer(case, "none")
+    every, full = layer(case, "selective", RECOMPUTE_MODULES), layer(case, "full")
+    assert full.kept_bytes < every.kept_bytes < layer(case, "none").kept_bytes
+    assert every.working_bytes < full.working_bytes and 0 < every.seconds["recompute"] < full.seconds["recompute"]
+    for kind in ("tensor", "context", "expert"):
+        assert every.links[kind].time_s <= full.links[kind].time_s
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_module_more_saves_memory_and_costs_time(case):
+    chosen: tuple[str, ...] = ()
+    before = layer(case, "selective", chosen)
+    for module in ("layernorm", "moe_act", "shared_experts", "mla_up_proj", "mlp", "moe", "core_attn"):
+        chosen = (*chosen, module)
+        after = layer(case, "selective", chosen)
+        assert after.kept_bytes <= before.kept_bytes and after.working_bytes >= before.working_bytes
+        assert after.seconds["recompute"] >= before.seconds["recompute"]
+        # What is made again is paid for, and is worth it.
+        assert (after.kept_bytes < before.kept_bytes) == (after.seconds["recompute"] > before.seconds["recompute"])
+        before = after
+
+
+def test_a_module_in_another_one_counts_once():
+    case = (LATENT, MACHINES[0], SPLITS[0], MODERN)
+    whole = layer(case, "selective", ("moe",))
+    assert whole == layer(case, "selective", ("moe", "moe_act", "shared_experts"))
+    assert layer(case, "selective", ("layernorm", "layernorm")) == layer(case, "selective", ("layernorm",))
+
+
+def test_single_modules_leave_out_what_they_make():
+    """Bytes of a token by hand: norms 2 h twice; heads; one of three widths of experts; dense, shared, routed, sent."""
+    case = (LATENT, MACHINES[0], SPLITS[0], MODERN)
+    tokens, copies, none = 2 * 4096, 6 * 1.2, layer(case, "none").kept_bytes
+    saved = {
+        "core_attn": 0,  # fused
+        "layernorm": 2 * 2 * 2048,
+        "mla_up_proj": 2 * 16 * (2 * (128 + 64) + 128),
+        "moe_act": 2 * copies * 1024 / 2,
+        "mlp": 2 * 3 * 8192 / 2,
+        "shared_experts": 2 * 3 * 2048 / 2,
+        "moe": 2 * (3 * (copies * 1024 + 2048) + copies * 2048) / 2,
+    }
+    for module, size in saved.items():
+        assert none - layer(case, "selective", (module,)).kept_bytes == pytest.approx(tokens * size, rel=1e-9), module
+    assert set(saved) == set(RECOMPUTE_MODULES)
+
+
+def test_norms_made_again_move_their_operands_once_more_and_start_again():
+    machine, tokens = MACHINES[0], 2 * 4096
+    norms = layer((GPT, machine, SPLITS[0], MODERN), "selective", ("layernorm",)).seconds["recompute"]
+    assert norms == pytest.approx(tokens * 2 * 4 * 2048 / machine.hbm_Bps + 2 * machine.host.kernel_s, rel=1e-12)
+    split = layer((GPT, machine, SPLITS[1], MODERN), "selective", ("layernorm",)).seconds["recompute"]
+    assert split - 2 * machine.host.kernel_s == pytest.approx((norms - 2 * machine.host.kernel_s) / 8, rel=1e-9)
+
+
+def test_a_mixture_made_again_dispatches_again_and_nothing_else_does():
+    case = (LATENT, MACHINES[1], SPLITS[0], MODERN)
+    none, moe = layer(case, "none"), layer(case, "selective", ("moe",))
+    assert moe.links["expert"].time_s == pytest.approx(1.5 * none.links["expert"].time_s, rel=1e-12)
+    others = tuple(name for name in RECOMPUTE_MODULES if name != "moe")
+    assert layer(case, "selective", others).links["expert"] == none.links["expert"]
+    assert moe.seconds["recompute"] > none.links["expert"].time_s / 2
+
+
+def test_a_dense_feed_forward_made_again_is_exchanged_again():
+    case = (GPT, MACHINES[0], SPLITS[1], replace(MODERN, overlap_tensor=False))
+    none, mlp = layer(case, "none"), layer(case, "selective", ("mlp",))
+    once = none.links["tensor"].time_s / 10  # two operators with two exchanges forward and three backward
+    assert mlp.links["tensor"].time_s - none.links["tensor"].time_s == pytest.approx(2 * once, rel=1e-12)
+    assert mlp.backward_busy.hb_s > none.backward_busy.hb_s
+
+
+def test_arrays_have_the_modules_of_the_readable_model():
+    """Of each module alone; `test_iteration` has them together."""
+    for (model, machine, strategy, runtime), module in itertools.product(CASES[::3], RECOMPUTE_MODULES):
+        software = replace(runtime, recompute_modules=(module,))
+        plan = replace(strategy, expert=8 if model.experts else 1, recompute="selective")
+        columns = {name: np.array([plan.columns(64)[name]]) for name in LAYER_COLUMNS}
+        ours, one = layer_costs(model, machine, software, columns), layer_time(Rank(model, machine, software, plan))
+        for name in ("kept_bytes", "working_bytes", "backward_s"):
+            assert getattr(ours, name).item() == pytest.approx(getattr(one, name), rel=1e-12), (module, name)
+        assert ours.seconds["recompute"].item() == pytest.approx(one.seconds["recompute"], rel=1e-12)
+        for kind, link in one.links.items():
+            assert np.asarray(ours.links[kind].time_s).item() == pytest.approx(link.time_s, rel=1e-12), (module, kind)
+
+
+def test_a_runtime_names_its_modules():
+    with pytest.raises(ValueError, match="recompute_modules"):
+        Runtime(recompute_modules=("core_attn", "experts"))
+    assert MODERN.selective_is_none and not Runtime(recompute_modules=("layernorm",)).selective_is_none
+    assert not Runtime(attention="unfused").selective_is_none
+    assert catalog_runtime("modern", recompute_modules=["moe", "mlp"]).recompute_modules == ("moe", "mlp")
+
+
+def test_published_runs_make_again_what_their_recipe_says():
+    table = published_runs("check")
+    told = table[table["recompute_modules"] != ""]
+    found = predictions(told).set_index("recompute_modules")["recompute_s"]
+    assert (found[[name for name in found.index.unique() if "mla_up_proj" in name or "layernorm" in name]] > 0).all()
+    plain = predictions(told.assign(recompute_modules=""))
+    kept = predictions(told)
+    assert (kept["memory_bytes"].to_numpy() <= plain["memory_bytes"].to_numpy()).all()
+    assert (kept["modelled_s"].to_numpy() >= plain["modelled_s"].to_numpy()).all()
+
+
+def test_a_search_tries_selective_recompute_of_modules():
+    from railcore.engines.search.parts import search
+
+    modules = replace(MODERN, name="modules", recompute_modules=("layernorm",))
+    found = search(catalog_model("GPT-3"), "DGX H100", 256, 256, modules, recompute=["none", "selective"])
+    plain = search(catalog_model("GPT-3"), "DGX H100", 256, 256, MODERN, recompute=["none", "selective"])
+    assert found.evaluated == 2 * plain.evaluated
+    assert found.least_memory_bytes < plain.least_memory_bytes
+    plan = Strategy(8, 1, 4, 8, sequence_parallel=True, recompute="selective")
+    assert iteration_times("GPT-3", "DGX H100", plan, modules, global_batch=256).breakdown["recompute_s"] > 0
+
+
+def test_llama_3_405b_fits_as_it_was_trained():
+    """arXiv:2407.21783, Section 3.3: chunks of one layer, gradients sharded a chunk at a time, nothing made again."""
+    plan = Strategy(8, 1, 16, 128, interleave=8, sequence_parallel=True, sharding="optimizer", ends_as_layers=True)
+    found = iteration_time("Llama-3 405B", "DGX H100", plan, 2048, "llama3")
+    assert found.obstacles == () and found.memory_bytes > 0.9 * catalog_machine("DGX H100").memory_bytes
+    assert iteration_time("Llama-3 405B", "DGX H100", plan, 2048).obstacles == ("memory",)
