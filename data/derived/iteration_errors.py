@@ -3,7 +3,6 @@
 import pandas as pd
 
 from railcore.engines.validation import MODELLED, error_summary, joined_runs, predictions, published_runs
-from railcore.training.expected_error import PRODUCTS
 from railcore.training.machine import catalog_machine
 from railcore.training.runtime import as_runtime
 
@@ -28,7 +27,7 @@ def size(case: Case) -> int:
 def key(case: Case) -> tuple:
     """What the row of a case is computed from, but the code and the sizes of named models."""
     platform, precision, *_ = case
-    machine = sorted(catalog_machine(platform, PRODUCTS.get(precision, precision)).values.items())
+    machine = sorted(catalog_machine(platform, precision).values.items())
     runs = GROUPS[case].drop(columns=["note", "kind"])
     return case, machine, runs.to_csv(index=False), list(map(as_runtime, sorted(set(runs["runtime"]))))
 

@@ -23,7 +23,8 @@ def size(case: Case) -> int:
 
 def key(case: Case) -> tuple:
     """What the rows of a case are computed from, but the code."""
-    return case, MECHANISMS.get(case), *map(iteration_errors.key, iteration_errors.cases())
+    off = MECHANISMS.get(case)
+    return case, getattr(off, "__name__", off), *map(iteration_errors.key, iteration_errors.cases())
 
 
 def run(case: Case) -> pd.DataFrame:

@@ -11,7 +11,6 @@ import pandas as pd
 
 from railcore.engines.validation import YOURS, check_run, published_runs, with_groups
 from railcore.facts import catalog, files, tables
-from railcore.training.expected_error import PRODUCTS
 from railcore.training.machine import PRECISIONS
 from railcore.training.transformer import Transformer, catalog_model
 
@@ -200,7 +199,7 @@ def _value(where: str, column: RunColumn, text: str) -> object:
         return int(text) if text.isdecimal() else text
     names = {
         "platform": lambda: catalog.names("platforms"),
-        "precision": lambda: [*PRECISIONS, *PRODUCTS],
+        "precision": lambda: list(PRECISIONS),
         "model": lambda: catalog.names("models"),
         "runtime": lambda: catalog.names("runtimes"),
     }[column.kind]()

@@ -1,6 +1,6 @@
 """Errors of the iteration-time model by group of runs: the goals set for it, and what each of its mechanisms gains."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -9,13 +9,37 @@ import pandas as pd
 from railcore.engines.validation import YOURS, error_summary, predictions
 from railcore.facts import catalog, files
 from railcore.training.expected_error import PRODUCTS, gpu_generation
-from railcore.training.machine import UNLIMITED_BANDWIDTH
+from railcore.training.machine import UNLIMITED_BANDWIDTH, Machine
 from railcore.training.runtime import Runtime
 
-# How each mechanism of the model is switched off: fields of `Machine` and `Runtime` to set, or the part of the
-# breakdown to leave out.
-MECHANISMS: Mapping[str, Mapping[str, Any] | str] = {
-    "best product of the GPU": {"linear_fraction": 1.0, "bf16_fraction": 1.0},
+# How each mechanism of the model is switched off: fields of `Machine` and `Runtime` to set, another machine in place of
+# each, or the part of the breakdown to leave out.
+Off = Mapping[str, Any] | str | Callable[[Machine], Machine]
+
+
+def best_products(machine: Machine) -> Machine:
+    """The machine with the share of its rates that the best product reaches, in place of the sustained one."""
+    shares = catalog.item("efficiencies", machine.gpu)
+    linear = shares.get(f"matmul_fraction_{'fp8' if machine.narrow else 'bf16'}", machine.rates.linear_fraction)
+    return machine.changed(linear_fraction=linear, bf16_fraction=shares["matmul_fraction_bf16"])
+
+
+def whole_casts(machine: Machine) -> Machine:
+    """The machine whose casts to blocks pass memory as fast as other kernels do."""
+    return machine.changed(cast_fraction=machine.memory.memory_fraction)
+
+
+MECHANISMS: Mapping[str, Off] = {
+    "products below the peak": {"linear_fraction": 1.0, "bf16_fraction": 1.0},
+    "sustained products, not the best": best_products,
+    "sides that no 64 divides": {"unaligned_share": 1.0},
+    "casts to blocks": whole_casts,
+    "scales of current tensors": {"fp8_scaling": "delayed"},
+    "attention by library and shape": {"attention_kernels": (), "attention_shapes": ()},
+    "recompute of modules": {"recompute_modules": ("core_attn",)},
+    "host of experts": {"graphs": "whole"},
+    "CUDA graphs": {"graphs": "none"},
+    "latency of collectives": {"hb_latency_s": 0.0, "nic_latency_s": 0.0, "call_latency_s": 0.0},
     "whole waves of tiles": {"processors": 1},
     "memory traffic": {"memory_Bps": UNLIMITED_BANDWIDTH},
     "kernel starts": {"kernel_s": 0.0},
@@ -31,7 +55,9 @@ MECHANISMS: Mapping[str, Mapping[str, Any] | str] = {
     "pipeline bubble": "bubble_s",
     "exchange of gradients": "data_s",
     "optimizer step": "optimizer_s",
-    "hiding of tensor traffic": {"overlap_tensor": False},
+    "hiding of tensor traffic": {"overlap_tensor": False, "overlap_tensor_forward": False},
+    "hiding of gradients and weights": {"overlap_data": False},
+    "hiding of expert traffic": {"overlap_expert": False},
 }
 _OF_SOFTWARE = {field.name for field in fields(Runtime)}
 _MEASURES = ("mean", "worst model")
@@ -82,9 +108,7 @@ def goals_reached(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["goal", "below", "seen", "runs", "error", "model", "reached"])
 
 
-def mechanism_effects(
-    table: pd.DataFrame, mechanisms: Mapping[str, Mapping[str, Any] | str] = MECHANISMS
-) -> pd.DataFrame:
+def mechanism_effects(table: pd.DataFrame, mechanisms: Mapping[str, Off] = MECHANISMS) -> pd.DataFrame:
     """What the model loses without each mechanism, everything else as it is, for each family of a table of runs.
 
     mechanisms: how each is switched off, in the form of MECHANISMS.
@@ -102,10 +126,12 @@ def mechanism_effects(
     return effects.assign(gained=effects["mean_absolute_error"] - effects["family"].map(errors))
 
 
-def _switched_off(table: pd.DataFrame, whole: pd.DataFrame, off: Mapping[str, Any] | str) -> pd.Series:
+def _switched_off(table: pd.DataFrame, whole: pd.DataFrame, off: Off) -> pd.Series:
     """Modelled times without a mechanism."""
     if isinstance(off, str):
         return whole["modelled_s"] - whole[off]
+    if callable(off):
+        return predictions(table, altered=off)["modelled_s"]
     software = {name: value for name, value in off.items() if name in _OF_SOFTWARE}
     return predictions(table, software, **{name: off[name] for name in off.keys() - software.keys()})["modelled_s"]
 

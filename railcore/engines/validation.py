@@ -1,6 +1,6 @@
 """Published training runs, the model's times for them, and their errors."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -10,7 +10,6 @@ import pandas as pd
 from railcore.engines.strategies.iteration import TIME_PARTS, iteration_times
 from railcore.facts import files, units
 from railcore.facts.checks import one_of
-from railcore.training.expected_error import PRODUCTS
 from railcore.training.machine import Machine, catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.runtime import Runtime, as_runtime
@@ -169,7 +168,7 @@ def check_run(row: Any) -> None:
 
     row: with the columns of data/measured/iterations.csv as attributes.
     """
-    catalog_machine(row.platform, PRODUCTS.get(row.precision, row.precision))
+    catalog_machine(row.platform, row.precision)
     _runtime(row)
     _strategy(row).check(_model(row), row.global_batch, row.gpus)
 
@@ -185,15 +184,23 @@ def _used_domains(machine: Machine, gpus: int) -> Machine:
     return machine.changed(hb_domain_size=used)
 
 
-def predictions(table: pd.DataFrame, runtime: Mapping[str, Any] | None = None, **changes: Any) -> pd.DataFrame:
+def predictions(
+    table: pd.DataFrame,
+    runtime: Mapping[str, Any] | None = None,
+    altered: Callable[[Machine], Machine] | None = None,
+    **changes: Any,
+) -> pd.DataFrame:
     """The table with the model's iteration time of each run; all layers have experts unless `architecture` says more.
 
-    runtime: fields of `Runtime` in place of the run's. changes: fields of `Machine` in place of the catalog's.
+    runtime: fields of `Runtime` in place of the run's. altered: gives the machine to take in place of the catalog's.
+    changes: fields of `Machine` in place of the catalog's.
     Adds modelled_s; error = modelled / measured - 1; memory_bytes, fit_in_memory and limit ("feasible", or what would
     rule the run out; it ran all the same); the columns of the breakdown.
     """
     kinds = set(zip(table["platform"], table["precision"], strict=True))
     machines, rows = {kind: catalog_machine(*kind, **changes) for kind in kinds}, []
+    if altered:
+        machines = {kind: altered(machine) for kind, machine in machines.items()}
     for row in table.itertuples():
         machine = _used_domains(machines[row.platform, row.precision], row.gpus)
         if row.nic_gbps:
