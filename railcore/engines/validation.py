@@ -12,7 +12,7 @@ from railcore.facts import files, units
 from railcore.facts.checks import one_of
 from railcore.training.machine import Machine, catalog_machine
 from railcore.training.parallelism import Strategy
-from railcore.training.runtime import Runtime, as_runtime
+from railcore.training.runtime import MODERN, Runtime, as_runtime
 from railcore.training.transformer import Transformer, catalog_model, model_flops_utilization
 from railcore.training.transformer_memory import RECOMPUTE_MODULES
 
@@ -33,7 +33,13 @@ class TrainingDuration(NamedTuple):
 
 
 def training_duration(
-    model: Transformer, machine: Machine, strategy: Strategy, global_batch: int, tokens: float, gpus: int | None = None
+    model: Transformer,
+    machine: Machine,
+    strategy: Strategy,
+    global_batch: int,
+    tokens: float,
+    gpus: int | None = None,
+    runtime: Runtime | str = MODERN,
 ) -> TrainingDuration:
     """Time of a training on so many tokens.
 
@@ -45,6 +51,8 @@ def training_duration(
         Of an iteration [sequences] and of the whole training.
     gpus
         GPUs that the strategy must take; None for any number.
+    runtime
+        The software.
 
     Returns
     -------
@@ -56,7 +64,7 @@ def training_duration(
         For a strategy that does not divide the GPUs, the model or the batch.
     """
     strategy.check(model, global_batch, gpus)
-    found = iteration_times(model, machine, strategy, global_batch=global_batch)
+    found = iteration_times(model, machine, strategy, runtime, global_batch=global_batch)
     seconds, iterations = found.total_s.item(), tokens / (global_batch * model.sequence_length)
     flops = model.training_flops(global_batch)
     utilization = model_flops_utilization(flops, seconds, strategy.gpus, machine.rates.bf16_rate).item()
