@@ -70,7 +70,11 @@ def stage_costs(
     fullest = _state_bytes(runtime, columns, layers, most, on_host)
     updated = fullest["optimizer"] / runtime.optimizer_bytes
     rows = np.zeros(shape, STAGE_ROW)
-    rows["layers"], rows["edge_layers"] = layers, columns["ends_as_layers"]
+    first, last, rows["spare_layers"] = _layers_at_ends(model, columns, layers)
+    last = last + model.mtp_layers
+    rows["layers"] = layers
+    rows["first_layers"] = np.where(p == 1, last, np.where(dual, (first + last) / 2, first))
+    rows["last_layers"] = np.where(dual, (first + last) / 2, last)
     _filling(rows, runtime, p, columns["interleave"], places / layers - 1, dual)
     near = groups["pipeline"].in_domains(machine.hb_domain_size)[1] == 1
     rows["hop_Bps"], rows["hop_latency_s"] = machine.hop_link(near)
@@ -95,6 +99,15 @@ def stage_costs(
             states[stage]["optimizer"] = 0.0 * states[stage]["optimizer"]
         rows[f"{stage}_bytes"] = sum(states[stage].values())
     return StageCosts(rows, states)
+
+
+def _layers_at_ends(
+    model: Transformer, columns: Mapping[str, np.ndarray], layers: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Layers of the first and the last stage, and what the last has fewer; see `training.stage.spare_layers`."""
+    ends = np.asarray(columns["ends_as_layers"])
+    spare = np.minimum(columns["pipeline"] * layers - model.layers, layers) if model.mtp_layers else ends
+    return layers - ends, layers - spare, spare
 
 
 def _filling(
@@ -127,13 +140,20 @@ def _held_parameters(
 
     dual: where a rank has two stages, and both ends of the pipeline are on one.
     """
-    p, fewer = columns["pipeline"], 1 - columns["ends_as_layers"] / layers
+    p = columns["pipeline"]
     held = model.rank_parameters(columns["tensor"], columns["expert"], columns["whole_experts"])
     share = np.where((p > 1) & (model.dense_layers > 0), 1 / model.expert_layer_interval, model.mixture_share)
-    inner, experts = layers * held.layers(1 - model.mixture_share, model.mixture_share), layers * share * held.experts
-    ends, inner, experts = (held.first, held.last(p)), inner * (1 + dual), experts * (1 + dual)
-    first, last = (fewer * inner + np.where((p == 1) | dual, sum(ends), end) for end in ends)
-    return {"first": (first, fewer * experts), "middle": (inner, experts), "last": (last, fewer * experts)}
+    inner, experts = held.layers(1 - model.mixture_share, model.mixture_share), share * held.experts
+    early, late, _ = _layers_at_ends(model, columns, layers)
+    first = early * inner + held.first, early * experts
+    last = late * inner + held.last(np.where(dual, 1, p)), late * experts + model.mtp_layers * held.experts
+    alone = last[0] + held.first, last[1]
+    both = first[0] + last[0], first[1] + last[1]
+    first, last = (
+        tuple(np.where(p == 1, one, np.where(dual, two, end)) for one, two, end in zip(alone, both, ends, strict=True))
+        for ends in (first, last)
+    )
+    return {"first": first, "middle": (layers * (1 + dual) * inner, layers * (1 + dual) * experts), "last": last}
 
 
 def _state_bytes(
