@@ -9,6 +9,7 @@ import numpy as np
 from railcore.engines.strategies.critical_path import EXCHANGES, STAGE_ROW
 from railcore.training.link_times import NO_LINK, LinkTimes
 from railcore.training.machine import Machine
+from railcore.training.pipeline_schedule import microbatches_in_flight
 from railcore.training.rank_order import GroupLevels, group_levels
 from railcore.training.runtime import Runtime
 from railcore.training.stage import COPY_BYTES, EAGER_UPDATE_BYTES, ONCE_CALLS, UPDATE_BYTES, expected_maximum
@@ -20,6 +21,7 @@ STAGE_COLUMNS = (
     *("ends_as_layers", "whole_experts", "placement"),
 )
 STAGES = ("first", "middle", "last")
+_MANY = 2.0**30  # groups of micro-batches
 
 
 @dataclass(frozen=True)
@@ -117,12 +119,15 @@ def _filling(
 
     From both ends (`dual`) half of the way is filled, with a backward pass more, and less gradients of weights.
     """
-    rows["dual"], rows["logits_share"] = dual, np.where(dual, 0.5, 1.0)
+    rows["logits_share"] = np.where(dual, 0.5, 1.0)
+    # Of whole groups of p micro-batches; from both ends all have p + 1, as a stage before the first would.
+    for stage, place in (("first", 0 * p), ("middle", 1 + 0 * p), ("last", p - 1)):
+        rows[f"{stage}_flight"] = microbatches_in_flight(p, _MANY * p, v, np.where(dual, -1, place))
     hides = runtime.overlap_pipeline & ((v > 1) | dual)
     rows["hops_hide"] = hides
     rows["fill_hops"] = np.where(hides & (p > 1), p - 1 / v, others / v)
     half = np.where(dual, np.maximum(0.5 * (others - 1), 0.0), 0.0)
-    rows["fill_passes"], rows["fill_backward"] = np.where(dual, half, others / v), half
+    rows["fill_passes"], rows["fill_backward"] = np.where(dual, (half, 2 * half), others / v)
     rows["fill_weights"] = 3 * half * rows["layers"]  # of 2 p micro-batches or more; of fewer as much less
     rows["fill_weights_each"] = rows["fill_weights"] / (2 * p)
 
