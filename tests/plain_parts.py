@@ -202,9 +202,9 @@ def plain_states(model, runtime, strategy):
     experts = 0.0
     if model.experts:
         experts = mixtures * model.experts / e * network(f_e, 1 if whole else t)
-    last = norm + (0 if model.tied_embeddings and p == 1 else rows)
-    first, last = (edge + last, edge + last) if p == 1 else (edge, last)
     dual = runtime.schedule == "dualpipe" and p > 1 and strategy["interleave"] == 1
+    last = norm + (0 if model.tied_embeddings and (p == 1 or dual) else rows)
+    first, last = (edge + last, edge + last) if p == 1 else (edge, last)
     if dual:
         first, last, inner, experts = first + last, first + last, 2 * inner, 2 * experts
     held = {

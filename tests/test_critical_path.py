@@ -32,7 +32,13 @@ def record(kind, **values):
 def pipeline(p, v, m, forward_s=1.0, backward_s=2.0, layers=1e9, on_nic=1.0, **exchanges):
     """A stage of that time whose links are busy with nothing but the exchanges given."""
     layer = record(LAYER_ROW, forward_s=forward_s / layers, backward_s=backward_s / layers, logits_s=1e-30)
-    filling = {"fill_passes": (p - 1) / v, "fill_hops": p - 1 / v, "hops_hide": v > 1, "logits_share": 1.0}
+    filling = {
+        "fill_passes": (p - 1) / v,
+        "fill_backward": (p - 1) / v,
+        "fill_hops": p - 1 / v,
+        "hops_hide": v > 1,
+        "logits_share": 1.0,
+    }
     stage = record(STAGE_ROW, layers=layers, hop_Bps=1.0, hop_on_nic=on_nic, **filling, **exchanges)
     setting = record(SETTING, overlap_data=1.0, memory_bytes=1e9, host_Bps=1.0)
     return critical_path(layer, stage, setting, 1.0, float(p), 1.0, float(v), float(m))

@@ -122,6 +122,7 @@ def _model(row: Any) -> Transformer:
         model = catalog_model(row.architecture)
         dense = min(model.dense_layers, row.layers)
         sizes = {"layers": row.layers, "dense_layers": dense, "sequence_length": row.seq_len, "vocabulary": row.vocab}
+        sizes |= {"mtp_layers": int("m" in row.pipeline_layout)}
         return replace(model, name=row.model, **sizes)
     same = ("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "ffn_matrices", "experts", "top_k")
     # MPT too has learned positions, tied embeddings and biases: with them its parameters are as many as are printed.

@@ -133,7 +133,7 @@ def iteration_time(
 
     # 3. Logits and loss on the last stage, beyond the layer whose place they may take. From both ends, each rank that
     # has that stage meets half of the micro-batches there.
-    logits_s = max(layer.logits_s / (2 if dual else 1) - strategy.ends_as_layers * passes_s / n, 0.0)
+    logits_s = max(layer.logits_s / (2 if dual else 1) - stage.spare * passes_s / n, 0.0)
 
     # 4. The pipeline fills and drains: every other stage's passes, over the chunks, and their hops. From both ends it
     # has half of the way, and the weights' gradients for the time that is left.
@@ -308,7 +308,13 @@ def _memory_by_stage(
     dual = bool(rank.runtime.dual(p, v))
     for place in range(p):
         kind = "first" if place == 0 else "last" if place == p - 1 else "middle"
-        layers = stage.layers - (rank.strategy.ends_as_layers if kind != "middle" else 0)
+        early, late = stage.layers - rank.strategy.ends_as_layers, stage.layers - stage.spare + rank.model.mtp_layers
+        ends: dict[str, float] = {"first": early, "last": late, "middle": stage.layers}
+        if p == 1:
+            ends["first"] = late
+        elif dual:
+            ends["first"] = ends["last"] = (early + late) / 2
+        layers = ends[kind]
         flight = float(min(p + 1, m) if dual else microbatches_in_flight(p, m, v, place))
         kept = LAYERS_IN_MEMORY if "activations" in away else flight * layers
         activations = (

@@ -47,7 +47,7 @@ class LayerTime:
     forward_s, backward_s: of all kinds, by pass; what is computed again is in backward [s].
     forward_busy, backward_busy: link time of all traffic, by pass [s].
     weights_s: of the backward pass, products of the weights' gradients [s].
-    logits_s: of the last stage's logits and loss [s].
+    logits_s: of the last stage's logits and loss, and of layers that predict further tokens with theirs [s].
     logits_link: link time in them [s].
     boundary_bytes: from a rank to the next stage.
     boundary_gather: what the next stage's tensor ranks then gather [s].
@@ -170,6 +170,11 @@ def layer_time(rank: Rank) -> LayerTime:
     seconds = {"linear": linear, "attention": scores, "elementwise": rest, "host": host}
     seconds |= {name: kind.exposed for name, kind in traffic.items()}
     logits = rank.gather(ELEMENT_BYTES * rank.tokens * model.hidden, "tensor").times(2)
+    logits_s, logits_link, further = float(_logits_time(rank) + logits.time_s), logits, model.mtp_layers
+    if further:  # each a layer, its projection, and logits
+        one = forward + backward + again + float(_projection_time(rank) + logits.time_s) + logits_s
+        logits_s, link = logits_s + further * one, forward_busy.plus(backward_busy).plus(logits.times(2))
+        logits_link = logits.plus(link.times(further))
     sliced = t if strategy.sequence_parallel else 1
     gathered = rank.runtime.scatter_gather and not strategy.sequence_parallel
     return LayerTime(
@@ -180,13 +185,14 @@ def layer_time(rank: Rank) -> LayerTime:
         forward_busy=forward_busy,
         backward_busy=backward_busy,
         weights_s=weight_products,
-        logits_s=float(_logits_time(rank) + logits.time_s),
-        logits_link=logits,
+        logits_s=logits_s,
+        logits_link=logits_link,
         boundary_bytes=ELEMENT_BYTES * rank.tokens * model.hidden / (t if rank.runtime.scatter_gather else sliced),
         boundary_gather=logits.times(0.5 * gathered),
         kept_bytes=kept_bytes(rank, strategy.recompute),
         working_bytes=working_bytes(rank),
-        logits_bytes=(ELEMENT_BYTES + 4) * rank.tokens * model.vocabulary / t,  # in bf16, and once more in fp32
+        # In bf16, and once more in fp32; kept for each token that is predicted.
+        logits_bytes=(1 + further) * (ELEMENT_BYTES + 4) * rank.tokens * model.vocabulary / t,
     )
 
 
@@ -488,3 +494,10 @@ def _logits_time(rank: Rank) -> float:
     moved = rank.runtime.gradient_result_bytes
     products = product_passes(machine, rank.tokens, columns, model.hidden, gradient_bytes=moved)
     return float(sum(products)) + LOSS_BYTES * rank.tokens * columns / machine.hbm_Bps
+
+
+def _projection_time(rank: Rank) -> float:
+    """Of a predicting layer's two inputs to one: products of u x h / t, 2 h, whose results tensor ranks gather."""
+    h, moved = rank.model.hidden, rank.runtime.gradient_result_bytes
+    sizes = rank.tokens, h / rank.strategy.tensor, 2 * h
+    return float(sum(product_passes(rank.machine, *sizes, 1, rank.fp8, moved)))

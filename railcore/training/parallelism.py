@@ -67,7 +67,8 @@ class Strategy:
     expert: e, ranks that the experts are spread over; they are among the others.
     interleave: v, model chunks of a stage.
     micro_batch: b [sequences].
-    recompute: activations computed again in the backward pass: "none", "selective" (attention scores) or "full".
+    recompute: activations computed again in the backward pass: "none", "selective" (the modules that the software says,
+        by default attention scores) or "full".
     sequence_parallel: whether tensor ranks split the activations between the tensor-parallel parts.
     sharding: what data-parallel ranks split: "none", "optimizer" (ZeRO-1), "gradients" (ZeRO-2), "weights" (FSDP).
     order: dimensions, the fastest-varying first; by default Megatron-LM's tp-cp-ep-dp-pp.

@@ -32,6 +32,7 @@ class Stage:
     """Seconds and bytes of the fullest stage.
 
     layers: n.
+    spare: layers that the last stage has fewer.
     others: stages that fill and drain before and after it, (L + 2 w) / n - 1.
     hop_Bps, hop_latency_s, hop_on_nic: link to the next stage.
     after, before: exchanges once an iteration, after its passes and before them.
@@ -45,6 +46,7 @@ class Stage:
     """
 
     layers: int
+    spare: int
     others: float
     hop_Bps: float
     hop_latency_s: float
@@ -85,6 +87,7 @@ def stage_of(rank: Rank, offload: tuple[str, ...] = ()) -> Stage:
     hop_Bps, hop_latency_s = machine.hop_link(near)
     return Stage(
         layers=layers,
+        spare=spare_layers(rank, layers),
         others=places / layers - 1,
         hop_Bps=float(hop_Bps),
         hop_latency_s=float(hop_latency_s),
@@ -100,24 +103,33 @@ def stage_of(rank: Rank, offload: tuple[str, ...] = ()) -> Stage:
     )
 
 
+def spare_layers(rank: Rank, layers: int) -> int:
+    """Layers that the last stage has fewer than the fullest.
+
+    One where the loss takes the place of a layer. Beside layers that predict further tokens all that rounding leaves:
+    the others are full, p n - L.
+    """
+    model, strategy = rank.model, rank.strategy
+    return min(strategy.pipeline * layers - model.layers, layers) if model.mtp_layers else int(strategy.ends_as_layers)
+
+
 def held_parameters(rank: Rank, layers: int) -> dict[str, tuple[float, float]]:
     """Parameters of a rank on the first, a middle and the last stage: shared by all tokens, and of routed experts."""
     model, strategy = rank.model, rank.strategy
     parts = model.rank_parameters(strategy.tensor, strategy.expert, strategy.whole_experts)
     inner = float(parts.layers(1 - model.mixture_share, model.mixture_share))
     experts = float(rank.mixtures * parts.experts)
-    first, last = float(parts.first), float(parts.last(strategy.pipeline))
+    dual = bool(rank.runtime.dual(strategy.pipeline, strategy.interleave))  # two stages, and both ends on one rank
+    first, last = float(parts.first), float(parts.last(1 if dual else strategy.pipeline))
+    early, late = layers - strategy.ends_as_layers, layers - spare_layers(rank, layers)
+    predicting, ends = model.mtp_layers * float(parts.experts), (early * inner + first, early * experts)
+    both = ends[0] + late * inner + last, ends[1] + late * experts + predicting
+    if dual:
+        return {"first": both, "middle": (2 * layers * inner, 2 * layers * experts), "last": both}
+    last_stage = late * inner + last, late * experts + predicting
     if strategy.pipeline == 1:
-        first = last = first + last
-    fewer = layers - strategy.ends_as_layers
-    if rank.runtime.dual(strategy.pipeline, strategy.interleave):  # two stages, and both ends on one rank
-        first = last = first + last
-        inner, experts = 2 * inner, 2 * experts
-    return {
-        "first": (fewer * inner + first, fewer * experts),
-        "middle": (layers * inner, layers * experts),
-        "last": (fewer * inner + last, fewer * experts),
-    }
+        ends = last_stage = last_stage[0] + first, last_stage[1]
+    return {"first": ends, "middle": (layers * inner, layers * experts), "last": last_stage}
 
 
 def stage_state_bytes(rank: Rank, held: tuple[float, float], layers: int, offload: tuple[str, ...]) -> dict[str, float]:

@@ -63,6 +63,8 @@ class Transformer:
     rope_dim: elements of a head's rotary part, beside the d others (MLA).
     value_dim: elements of a head's values; 0 for d.
     window: tokens that a layer attends to; 0 for all.
+    mtp_layers: layers behind the others that each predict a token more (multi-token prediction, MTP): a projection of
+        2 h to h, a layer, and one more pass of the logits; on the last stage of a pipeline.
     full_attention_interval: with a window, every so many layers one attends to the whole sequence; 0 for none.
     clamped: whether experts bound the inputs of their activation.
 
@@ -99,12 +101,22 @@ class Transformer:
     window: int = 0
     full_attention_interval: int = 0
     clamped: bool = False
+    mtp_layers: int = 0
     made_by = "Transformer(...), or the name of a model in the catalog"
 
     def __post_init__(self) -> None:
         for name in _COUNTS:
             whole(name, getattr(self, name))
-        for name in ("head_dim", "positions", "experts", "kv_rank", "window", *_OF_MIXTURES, *_OF_LATENTS):
+        for name in (
+            "head_dim",
+            "positions",
+            "experts",
+            "kv_rank",
+            "window",
+            "mtp_layers",
+            *_OF_MIXTURES,
+            *_OF_LATENTS,
+        ):
             whole(name, getattr(self, name), least=0)
         whole("full_attention_interval", self.full_attention_interval, least=0)
         if not self.head_dim:
@@ -263,7 +275,19 @@ class Transformer:
     @property
     def expert_parameters(self) -> int:
         """Parameters of all routed experts with biases; a rank holds those of its experts, and shares the rest."""
-        return self.mixture_layers * self.experts * (self.expert_weights + self.expert_biases)
+        mixtures = self.mixture_layers + self.mtp_layers * (self.experts > 0)
+        return mixtures * self.experts * (self.expert_weights + self.expert_biases)
+
+    @property
+    def mtp_parameters(self) -> int:
+        """Parameters of the layers that predict further tokens: projection, layer, norms of both inputs and at last."""
+        wide = self.experts * (self.expert_weights + self.expert_biases) if self.experts else self.ffn_weights
+        wide += self.shared_expert_weights + self.shared_expert_biases + self.experts * self.hidden
+        wide += 0 if self.experts else self.ffn_biases
+        biases = self.biases * round(sum(columns for columns, _ in self.attention_matrices(1)))
+        latents = (self.query_rank + self.kv_rank) * (2 if self.biases else 1)
+        norms = (4 if self.parallel_block else 5) * self.last_norm + latents
+        return self.mtp_layers * (2 * self.hidden**2 + self.attention_weights + biases + wide + norms)
 
     @property
     def last_norm(self) -> int:
@@ -275,7 +299,7 @@ class Transformer:
 
         embedding V h, positions P h, output V h unless tied; of all layers attention, feed-forward (dense layers),
         experts E m h f_e, shared experts m h f_s and router E h of the mixture layers, biases (the experts' too, the
-        router has none), norms (of latent vectors too, and the last one).
+        router has none), norms (of latent vectors too, and the last one); with mtp_layers all of those ("prediction").
         """
         dense, mixed = self.layers - self.mixture_layers, self.mixture_layers
         h, attention = self.hidden, round(sum(columns for columns, _ in self.attention_matrices(1)))
@@ -294,7 +318,7 @@ class Transformer:
             "router": mixed * self.experts * h,
             "biases": biases,
             "norms": norms + self.layers * latents,
-        }
+        } | ({"prediction": self.mtp_parameters} if self.mtp_layers else {})
 
     @property
     def total_parameters(self) -> int:
@@ -314,7 +338,8 @@ class Transformer:
         keys of a query at most 2 s n a (query_dim + value_dim); feed-forward 2 s m h f (of a mixture 2 s m h (top_k f_e
         + f_s)), router 2 s h E, logits 2 s h V. Where causal skips what the mask hides, a query meets n (1 - n / 2 s)
         keys on average, half of them where n = s.
-        The documents and Megatron-LM count the scores in full: 24 s h^2 + 4 s^2 h a layer of a GPT.
+        The documents and Megatron-LM count the scores in full: 24 s h^2 + 4 s^2 h a layer of a GPT. With mtp_layers
+        "prediction" has theirs: of projection 4 s h^2, layer and logits.
         """
         b, s = np.asarray(batch, float), float(self.sequence_length)
         dense, mixed = self.layers - self.mixture_layers, self.mixture_layers
@@ -323,13 +348,19 @@ class Transformer:
             b * 2 * s * keys * self.heads * wide * self.layers * share * (1 - keys / (2 * s) if causal else 1.0)
             for share, keys in self.attention_spans()
         ]
-        return {
+        found = {
             "projections": b * 2 * s * self.attention_weights * self.layers,
             "scores": np.asarray(sum(scores)),
             "feed-forward": b * 2 * s * self.ffn_weights * (dense + mixed * self.mixture_width(self.top_k)),
             "router": b * 2 * s * self.hidden * self.experts * mixed,
             "logits": b * 2 * s * self.hidden * self.vocabulary,
         }
+        if self.mtp_layers:
+            width = self.mixture_width(self.top_k) if self.experts else 1.0
+            weights = self.attention_weights + self.ffn_weights * width + self.hidden * (2 * self.hidden + self.experts)
+            each = b * 2 * s * weights + found["scores"] / self.layers + found["logits"]
+            found["prediction"] = self.mtp_layers * each
+        return found
 
     def training_flops(self, batch: ArrayLike = 1, recompute: str = "none", causal: bool = False) -> np.ndarray:
         """FLOPs of an iteration over `batch` sequences: forward, backward (twice the forward), recompute.
@@ -339,7 +370,8 @@ class Transformer:
         """
         forward = self.forward_flops(batch, causal)
         once = sum(forward.values())
-        again = {"none": 0.0, "selective": forward["scores"], "full": once - forward["logits"]}
+        logits = (1 + self.mtp_layers) * forward["logits"]
+        again = {"none": 0.0, "selective": forward["scores"], "full": once - logits}
         return np.asarray(3 * once + again[one_of("recompute", recompute, RECOMPUTE)])
 
     def kv_heads_of_rank(self, tensor: Any) -> Any:

@@ -150,6 +150,7 @@ class RankParameters:
     last_norm: before the logits.
     dense_layer, mixture_layer: of one layer, without routed experts.
     experts: the routed ones of one mixture layer.
+    prediction: of the layers that predict further tokens, without routed experts and the embedding.
     """
 
     embedding: Any
@@ -160,6 +161,7 @@ class RankParameters:
     dense_layer: Any
     mixture_layer: Any
     experts: Any
+    prediction: Any = 0
 
     @property
     def first(self) -> Any:
@@ -167,8 +169,11 @@ class RankParameters:
         return self.embedding + self.positions
 
     def last(self, pipeline: Any) -> Any:
-        """What the last of p stages has besides its layers; one stage has `first` too, and no copy."""
-        return self.output + self.tied * (np.asarray(pipeline) > 1) + self.last_norm
+        """What the last of p stages has besides its layers; one stage has `first` too, and no copy of the embedding."""
+        copied = np.asarray(self.tied) + self.embedding * (np.asarray(self.prediction) > 0) * (
+            np.asarray(self.tied) == 0
+        )
+        return self.output + copied * (np.asarray(pipeline) > 1) + self.last_norm + self.prediction
 
     def layers(self, dense: Any, mixture: Any) -> Any:
         """Parameters of so many layers without their routed experts."""
@@ -212,15 +217,19 @@ def rank_parameters(model: Any, tensor: Any = 1, expert: Any = 1, whole_experts:
     norms = (1 if model.parallel_block else 2) * one_norm + latents
     attention = sum(columns * inner for columns, inner in matrices) + biases + norms
     rows = model.vocabulary * h / t
+    dense = attention + feed_forward(model.ffn_hidden, t)
+    mixture = attention + model.experts * h + feed_forward(model.shared_hidden, t)
+    predicting = 2 * h * h / t + 3 * one_norm + (mixture if model.experts else dense)
     return RankParameters(
         embedding=rows,
         positions=model.positions * h / t,
         output=rows * (not model.tied_embeddings),
         tied=rows * model.tied_embeddings,
         last_norm=one_norm,
-        dense_layer=attention + feed_forward(model.ffn_hidden, t),
-        mixture_layer=attention + model.experts * h + feed_forward(model.shared_hidden, t),
+        dense_layer=dense,
+        mixture_layer=mixture,
         experts=model.experts / e * feed_forward(model.expert_hidden, np.where(whole_experts, 1, t)),
+        prediction=model.mtp_layers * predicting,
     )
 
 
@@ -241,7 +250,8 @@ def stage_parameters(model: Any, tensor: Any, pipeline: Any, expert: Any = 1) ->
     held, p, mixtures = model.rank_parameters(tensor, expert), np.asarray(pipeline), model.mixture_layers
     first, last = held.first, held.last(p)
     ends = np.where(p == 1, first + last, np.maximum(first, last))
-    return held.layers(model.layers - mixtures, mixtures) / p + ends, held.experts * mixtures / p
+    experts = held.experts * (mixtures / p + model.mtp_layers)
+    return held.layers(model.layers - mixtures, mixtures) / p + ends, experts
 
 
 def sharded_parameters(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from railcore.facts.compiled import Arithmetic, larger, smaller
-from railcore.training.pipeline_schedule import LAYERS_IN_MEMORY, microbatches_in_flight
+from railcore.training.pipeline_schedule import LAYERS_IN_MEMORY
 
 _LAYER_NUMBERS = (
     *("forward_s", "backward_s", "compute_s", "forward_hb_s", "forward_nic_s", "backward_hb_s", "backward_nic_s"),
@@ -21,7 +21,8 @@ _LAYER_NUMBERS = (
 )
 EXCHANGES = ("in_forward", "in_backward", "after", "before")
 _STAGE_NUMBERS = (
-    *("layers", "edge_layers", "dual", "logits_share", "fill_passes", "fill_backward", "fill_hops"),
+    *("layers", "first_layers", "last_layers", "spare_layers", "logits_share", "first_flight", "middle_flight"),
+    *("last_flight", "fill_passes", "fill_backward", "fill_hops"),
     *("fill_weights", "fill_weights_each", "hops_hide", "hop_Bps", "hop_latency_s", "hop_on_nic"),
     *("optimizer_s", "offload_s", "once_s", "copies_s", "streamed_bytes"),
     *(f"{name}_{link}" for name in EXCHANGES for link in ("s", "hb_s", "nic_s")),
@@ -154,25 +155,24 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
         least,
     )
     once = after + before
-    logits = larger(stage.logits_share * layer.logits_s - stage.edge_layers * passes * per_layer, 0.0)
+    logits = larger(stage.logits_share * layer.logits_s - stage.spare_layers * passes * per_layer, 0.0)
     counted = m * logits / layer.logits_s  # micro-batches whose logits lengthen the path
-    bubble = stage.fill_passes * passes + stage.fill_hops * hops
-    # From both ends (DualPipe), where fill_backward > 0: a backward pass more, and weights' gradients that fill.
-    bubble = bubble + stage.fill_backward * (pass_backward + stage.copies_s)
-    bubble = bubble - smaller(m * stage.fill_weights_each, stage.fill_weights) * layer.weights_s
+    # From both ends (DualPipe) there are backward passes more, and weights' gradients that fill.
+    bubble = stage.fill_passes * pass_forward + stage.fill_backward * (pass_backward + stage.copies_s)
+    bubble = (
+        bubble + stage.fill_hops * hops - smaller(m * stage.fill_weights_each, stage.fill_weights) * layer.weights_s
+    )
     straggler = stage.spread * (m * (n * layer.compute_s + logits) + stage.fill_passes * n * layer.compute_s)
     total = m * (steady + logits) + bubble + once + stage.optimizer_s + stage.offload_s + stage.once_s + straggler
     slot_bytes = LAYERS_IN_MEMORY * layer.kept_bytes * setting.offload_activations
     on_gpu_bytes = (1 - setting.offload_activations) * layer.kept_bytes
-    at_edge = (n - stage.edge_layers) * on_gpu_bytes
-    dual = (
-        stage.dual
-    )  # every rank then has p + 1 micro-batches, one more than the first of p stages, and ends are alike
-    first = microbatches_in_flight(p, m, v, -dual) * at_edge + slot_bytes + stage.first_bytes
-    middle = microbatches_in_flight(p, m, v, 1 - 2 * dual) * n * on_gpu_bytes + slot_bytes + stage.middle_bytes
+    # Micro-batches in flight: a rest of them joins a group of p; see `microbatches_in_flight`.
+    rest = (m - p * np.floor(m / p)) * (1 - per_chunk)
+    first = smaller(stage.first_flight + rest, m) * stage.first_layers * on_gpu_bytes + slot_bytes + stage.first_bytes
+    middle = smaller(stage.middle_flight + rest, m) * n * on_gpu_bytes + slot_bytes + stage.middle_bytes
     middle = (p > 2) * middle
-    last = microbatches_in_flight(p, m, v, p - 1 - dual * p) * at_edge + slot_bytes + layer.logits_bytes
-    last = last + stage.last_bytes
+    last = smaller(stage.last_flight + rest, m) * stage.last_layers * on_gpu_bytes + slot_bytes
+    last = last + layer.logits_bytes + stage.last_bytes
     most = larger(first, larger(middle, last))
     on_first, on_last = 1.0 * (first >= most), 1.0 * (first < most) * (last >= most)
     states = on_first * stage.first_bytes + on_last * stage.last_bytes + (1 - on_first - on_last) * stage.middle_bytes

@@ -106,6 +106,14 @@ def layer_costs(
         name: LinkTimes(*(np.where(selective, time, 0.0) for time in link)) for name, link in modules_links.items()
     }
     logits = gather.times(2)
+    backward_busy = _sum([*(backward for _, backward in links.values()), *repeated.values()]).plus(
+        forward_busy.times(full)
+    )
+    logits_s, logits_link, further = _logits_time(machine, runtime, rank) + logits.time_s, logits, model.mtp_layers
+    if further:
+        one = forward_s + backward_s + again + _projection_time(machine, runtime, rank) + logits.time_s + logits_s
+        logits_s = logits_s + further * one
+        logits_link = logits.plus(forward_busy.plus(backward_busy).plus(logits.times(2)).times(further))
     return LayerCosts(
         seconds={name: kind.forward + kind.backward for name, kind in work.items()} | {"recompute": again},
         links={
@@ -115,17 +123,15 @@ def layer_costs(
         forward_s=forward_s,
         backward_s=backward_s + again,
         forward_busy=forward_busy,
-        backward_busy=_sum([*(backward for _, backward in links.values()), *repeated.values()]).plus(
-            forward_busy.times(full)
-        ),
+        backward_busy=backward_busy,
         weights_s=_linear_times(machine, runtime, rank)[2] if runtime.schedule == "dualpipe" else 0 * forward_s,
-        logits_s=_logits_time(machine, runtime, rank) + logits.time_s,
-        logits_link=logits,
+        logits_s=logits_s,
+        logits_link=logits_link,
         boundary_bytes=ELEMENT_BYTES * rank.u * model.hidden / (rank.t if runtime.scatter_gather else rank.sliced_by),
         boundary_gather=gather.times(np.where(rank.sliced, 0.0, 1.0) * runtime.scatter_gather),
         kept_bytes=kept + regained,
         working_bytes=whole * full + _module_bytes(machine, runtime, rank) * selective,
-        logits_bytes=(ELEMENT_BYTES + 4) * rank.u * model.vocabulary / rank.t,
+        logits_bytes=(1 + further) * (ELEMENT_BYTES + 4) * rank.u * model.vocabulary / rank.t,
     )
 
 
@@ -477,3 +483,9 @@ def _logits_time(machine: Machine, runtime: Runtime, rank: _Ranks) -> Any:
     columns = rank.model.vocabulary / rank.t
     products = product_passes(machine, rank.u, columns, rank.model.hidden, gradient_bytes=runtime.gradient_result_bytes)
     return sum(products) + LOSS_BYTES * rank.u * columns / machine.hbm_Bps
+
+
+def _projection_time(machine: Machine, runtime: Runtime, rank: _Ranks) -> Any:
+    """Of the two inputs of a layer that predicts a further token to one."""
+    h, moved = rank.model.hidden, runtime.gradient_result_bytes
+    return sum(product_passes(machine, rank.u, h / rank.t, 2 * h, 1, machine.precision == "fp8", moved))

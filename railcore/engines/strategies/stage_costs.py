@@ -9,6 +9,7 @@ import numpy as np
 from railcore.engines.strategies.critical_path import EXCHANGES, STAGE_ROW
 from railcore.training.link_times import NO_LINK, LinkTimes
 from railcore.training.machine import Machine
+from railcore.training.pipeline_schedule import microbatches_in_flight
 from railcore.training.rank_order import GroupLevels, group_levels
 from railcore.training.runtime import Runtime
 from railcore.training.stage import (
@@ -28,6 +29,7 @@ STAGE_COLUMNS = (
     *("ends_as_layers", "whole_experts", "placement"),
 )
 STAGES = ("first", "middle", "last")
+_MANY = 2.0**30  # groups of micro-batches
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,11 @@ def stage_costs(
     fullest = _state_bytes(runtime, columns, layers, most, on_host)
     updated = fullest["optimizer"] / runtime.optimizer_bytes
     rows = np.zeros(shape, STAGE_ROW)
-    rows["layers"], rows["edge_layers"] = layers, columns["ends_as_layers"]
+    first, last, rows["spare_layers"] = _layers_at_ends(model, columns, layers)
+    last = last + model.mtp_layers
+    rows["layers"] = layers
+    rows["first_layers"] = np.where(p == 1, last, np.where(dual, (first + last) / 2, first))
+    rows["last_layers"] = np.where(dual, (first + last) / 2, last)
     _filling(rows, runtime, p, columns["interleave"], places / layers - 1, dual)
     near = groups["pipeline"].in_domains(machine.hb_domain_size)[1] == 1
     rows["hop_Bps"], rows["hop_latency_s"] = machine.hop_link(near)
@@ -106,6 +112,15 @@ def stage_costs(
     return StageCosts(rows, states)
 
 
+def _layers_at_ends(
+    model: Transformer, columns: Mapping[str, np.ndarray], layers: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Layers of the first and the last stage, and what the last has fewer; see `training.stage.spare_layers`."""
+    ends = np.asarray(columns["ends_as_layers"])
+    spare = np.minimum(columns["pipeline"] * layers - model.layers, layers) if model.mtp_layers else ends
+    return layers - ends, layers - spare, spare
+
+
 def _filling(
     rows: np.ndarray, runtime: Runtime, p: np.ndarray, v: np.ndarray, others: np.ndarray, dual: np.ndarray
 ) -> None:
@@ -113,12 +128,15 @@ def _filling(
 
     From both ends (`dual`) half of the way is filled, with a backward pass more, and less gradients of weights.
     """
-    rows["dual"], rows["logits_share"] = dual, np.where(dual, 0.5, 1.0)
+    rows["logits_share"] = np.where(dual, 0.5, 1.0)
+    # Of whole groups of p micro-batches; from both ends all have p + 1, as a stage before the first would.
+    for stage, place in (("first", 0 * p), ("middle", 1 + 0 * p), ("last", p - 1)):
+        rows[f"{stage}_flight"] = microbatches_in_flight(p, _MANY * p, v, np.where(dual, -1, place))
     hides = runtime.overlap_pipeline & ((v > 1) | dual)
     rows["hops_hide"] = hides
     rows["fill_hops"] = np.where(hides & (p > 1), p - 1 / v, others / v)
     half = np.where(dual, np.maximum(0.5 * (others - 1), 0.0), 0.0)
-    rows["fill_passes"], rows["fill_backward"] = np.where(dual, half, others / v), half
+    rows["fill_passes"], rows["fill_backward"] = np.where(dual, (half, 2 * half), others / v)
     rows["fill_weights"] = 3 * half * rows["layers"]  # of 2 p micro-batches or more; of fewer as much less
     rows["fill_weights_each"] = rows["fill_weights"] / (2 * p)
 
@@ -136,13 +154,20 @@ def _held_parameters(
 
     dual: where a rank has two stages, and both ends of the pipeline are on one.
     """
-    p, fewer = columns["pipeline"], 1 - columns["ends_as_layers"] / layers
+    p = columns["pipeline"]
     held = model.rank_parameters(columns["tensor"], columns["expert"], columns["whole_experts"])
     share = np.where((p > 1) & (model.dense_layers > 0), 1 / model.expert_layer_interval, model.mixture_share)
-    inner, experts = layers * held.layers(1 - model.mixture_share, model.mixture_share), layers * share * held.experts
-    ends, inner, experts = (held.first, held.last(p)), inner * (1 + dual), experts * (1 + dual)
-    first, last = (fewer * inner + np.where((p == 1) | dual, sum(ends), end) for end in ends)
-    return {"first": (first, fewer * experts), "middle": (inner, experts), "last": (last, fewer * experts)}
+    inner, experts = held.layers(1 - model.mixture_share, model.mixture_share), share * held.experts
+    early, late, _ = _layers_at_ends(model, columns, layers)
+    first = early * inner + held.first, early * experts
+    last = late * inner + held.last(np.where(dual, 1, p)), late * experts + model.mtp_layers * held.experts
+    alone = last[0] + held.first, last[1]
+    both = first[0] + last[0], first[1] + last[1]
+    first, last = (
+        tuple(np.where(p == 1, one, np.where(dual, two, end)) for one, two, end in zip(alone, both, ends, strict=True))
+        for ends in (first, last)
+    )
+    return {"first": first, "middle": (layers * (1 + dual) * inner, layers * (1 + dual) * experts), "last": last}
 
 
 def _state_bytes(
