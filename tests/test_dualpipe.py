@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from railcore.engines.steps.workload import training_step
 from railcore.engines.strategies.iteration import iteration_times
 from railcore.training.iteration import iteration_time, stage_memory
 from railcore.training.layer import Rank, layer_time
@@ -78,3 +79,21 @@ def test_deepseek_v3_fits_as_it_was_trained(precision):
     assert layer.kept_bytes == pytest.approx(4096 * kept[precision], rel=1e-9)
     ours = iteration_times("DeepSeek-V3", machine, plan, "deepseek2024", global_batch=15360)
     assert ours.memory_bytes.item() == pytest.approx(found.memory_bytes, rel=1e-12)
+
+
+def test_ends_as_layers_and_logits_count_half_on_each_end():
+    """The rank of both ends has two layers fewer of 2 n, and logits of every second micro-batch."""
+    strategy = Strategy(pipeline=4, data=2, ends_as_layers=True)
+    model, layer = replace(GPT, layers=30), layer_time(Rank(GPT, STILL, BOTH, Strategy(pipeline=4, data=2)))
+    found = iteration_time(model, STILL, strategy, 128, BOTH).breakdown["logits_s"]
+    passes = layer.forward_s + layer.backward_s
+    assert found == pytest.approx(64 * max(layer.logits_s / 2 - passes, 0), rel=1e-6)
+    slow = replace(model, vocabulary=40 * model.vocabulary)
+    large = layer_time(Rank(slow, STILL, BOTH, strategy))
+    found = iteration_time(slow, STILL, strategy, 128, BOTH).breakdown["logits_s"]
+    assert found == pytest.approx(64 * (large.logits_s / 2 - passes), rel=1e-6) and found > 0
+
+
+def test_the_simulated_step_refuses_it():
+    with pytest.raises(ValueError, match="schedule is 'dualpipe'"):
+        training_step(GPT, STILL, Strategy(pipeline=4, data=2), 16, runtime=BOTH)

@@ -133,7 +133,8 @@ def iteration_time(
 
     # 3. Logits and loss on the last stage, beyond the layer whose place they may take. From both ends, each rank that
     # has that stage meets half of the micro-batches there.
-    logits_s = max(layer.logits_s / (2 if dual else 1) - stage.spare * passes_s / n, 0.0)
+    relief = (rank.strategy.ends_as_layers + stage.spare) / 2 if dual else stage.spare
+    logits_s = max(layer.logits_s / (2 if dual else 1) - relief * passes_s / n, 0.0)
 
     # 4. The pipeline fills and drains: every other stage's passes, over the chunks, and their hops. From both ends it
     # has half of the way, and the weights' gradients for the time that is left.

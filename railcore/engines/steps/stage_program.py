@@ -123,6 +123,8 @@ class StageProgram:
         for name in ("whole_experts", "ends_as_layers", "keep_gathered"):
             if getattr(strategy, name):
                 raise ValueError(f"{name} is True: the simulated step does not have it, give False")
+        if runtime.dual(strategy.pipeline, strategy.interleave):
+            raise ValueError(f"schedule is {runtime.schedule!r}: the simulated step does not have it, give '1f1b'")
         self.model, self.machine, self.strategy, self.options = model, machine, strategy, options
         self.runtime, self.global_batch = runtime, global_batch
         self.operations: list[Operation] = []

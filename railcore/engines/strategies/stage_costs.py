@@ -80,7 +80,8 @@ def stage_costs(
     fullest = _state_bytes(runtime, columns, layers, most, on_host)
     updated = fullest["optimizer"] / runtime.optimizer_bytes
     rows = np.zeros(shape, STAGE_ROW)
-    first, last, rows["spare_layers"] = _layers_at_ends(model, columns, layers)
+    first, last, spare = _layers_at_ends(model, columns, layers)
+    rows["spare_layers"] = np.where(dual, (layers - first + spare) / 2, spare)
     last = last + model.mtp_layers
     rows["layers"] = layers
     rows["first_layers"] = np.where(p == 1, last, np.where(dual, (first + last) / 2, first))
