@@ -261,7 +261,7 @@ def plain_kept(model, gpu, runtime, strategy, mixed, recompute):
     stream = u * model.hidden * share
     if recompute == 2:
         return 2 * stream
-    eight = gpu.precision == "fp8"
+    eight = gpu.precision != "bf16"
     product, before, output = 1 if eight else 2, 2, 2  # inputs of products, of activation functions, attention's output
     if eight and runtime.fp8_activations:
         before, output = 1, 1.5

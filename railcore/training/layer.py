@@ -500,4 +500,4 @@ def _projection_time(rank: Rank) -> float:
     """Of a predicting layer's two inputs to one: products of u x h / t, 2 h, whose results tensor ranks gather."""
     h, moved = rank.model.hidden, rank.runtime.gradient_result_bytes
     sizes = rank.tokens, h / rank.strategy.tensor, 2 * h
-    return float(sum(product_passes(rank.machine, *sizes, 1, rank.fp8, moved)))
+    return float(sum(product_passes(rank.machine, *sizes, 1, rank.runtime.linear_format(rank.machine), moved)))

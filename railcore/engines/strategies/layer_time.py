@@ -488,4 +488,4 @@ def _logits_time(machine: Machine, runtime: Runtime, rank: _Ranks) -> Any:
 def _projection_time(machine: Machine, runtime: Runtime, rank: _Ranks) -> Any:
     """Of the two inputs of a layer that predicts a further token to one."""
     h, moved = rank.model.hidden, runtime.gradient_result_bytes
-    return sum(product_passes(machine, rank.u, h / rank.t, 2 * h, 1, machine.precision == "fp8", moved))
+    return sum(product_passes(machine, rank.u, h / rank.t, 2 * h, 1, runtime.linear_format(machine), moved))
