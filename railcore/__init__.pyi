@@ -31,12 +31,15 @@ from .systems.datacenter import layer_times as layer_times
 from .systems.datacenter import model_layer as model_layer
 from .systems.datacenter import rack_layout as rack_layout
 from .systems.siting.grid import load_grid as load_grid
+from .training.expected_error import expected_error as expected_error
 from .training.iteration import iteration_time as iteration_time
 from .training.iteration import stage_memory as stage_memory
 from .training.machine import catalog_machine as catalog_machine
 from .training.parallelism import Strategy as Strategy
 from .training.runtime import Runtime as Runtime
 from .training.scaling_laws import scaling_law as scaling_law
+from .training.software import runtime_of as runtime_of
+from .training.software import software_times as software_times
 from .training.traffic import iteration_traffic as iteration_traffic
 from .training.transformer import Transformer as Transformer
 from .training.transformer import catalog_model as catalog_model

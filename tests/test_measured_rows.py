@@ -72,7 +72,9 @@ def test_layers_fill_the_stages(layout):
     chunks = rows["pp"] * rows["interleave"]
     if layout in ("even", "ends"):
         taken = rows["layers"] + (2 if layout == "ends" else 0)
-        uneven = rows["use"].isin(["fit", "outside"]) | (rows["runtime"] == "deepseek2024")  # 61 layers, not printed how
+        uneven = rows["use"].isin(["fit", "outside"]) | (
+            rows["runtime"] == "deepseek2024"
+        )  # 61 layers, not printed how
         assert (taken % chunks)[~uneven].eq(0).all()
         return
     found = stages(layout)

@@ -28,6 +28,9 @@ class ExpectedError(NamedTuple):
     runs: int
     group: str
 
+    def __str__(self) -> str:
+        return f"{self.error:.1%} on average and {self.largest:.1%} at most ({self.group})"
+
 
 def gpu_generation(gpu: str) -> str:
     """Generation of a GPU by the letters of its name, such as Blackwell for B200 and GB200; else the name itself.
