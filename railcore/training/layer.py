@@ -242,8 +242,8 @@ def attention_times(rank: Rank) -> Passes:
         )
         forward = float(heads * rows * keys * (model.query_dim + model.value_dim) / rate) + machine.host.kernel_s
         return Passes(forward, 2.5 * forward)
-    query_key = product_passes(machine, rows, s, model.query_dim, heads)
-    score_value = product_passes(machine, rows, model.value_dim, s, heads)
+    query_key = product_passes(machine, rows, s, model.query_dim, heads, scores=True)
+    score_value = product_passes(machine, rows, model.value_dim, s, heads, scores=True)
     moved = (9, 11) if runtime.dropout else (4, 6)
     softmax = [n * heads * rows * s / machine.hbm_Bps + machine.host.kernel_s for n in moved]
     forward = query_key[0] + score_value[0] + softmax[0]

@@ -353,8 +353,8 @@ def _attention(machine: Machine, runtime: Runtime, rank: _Ranks) -> PassTimes:
         return PassTimes(forward, 2.5 * forward)
     rows = s / rank.c
     passes = [
-        product_passes(machine, rows, s, model.query_dim, heads),
-        product_passes(machine, rows, model.value_dim, s, heads),
+        product_passes(machine, rows, s, model.query_dim, heads, scores=True),
+        product_passes(machine, rows, model.value_dim, s, heads, scores=True),
     ]
     forward, inputs, weights = (sum(times) for times in zip(*passes, strict=True))
     score_bytes = (9, 11) if runtime.dropout else (4, 6)
