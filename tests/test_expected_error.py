@@ -28,20 +28,14 @@ def small(monkeypatch):
 @pytest.mark.parametrize(
     ("platform", "precision", "error", "group"),
     [
-        (
-            "DGX H100",
-            "bf16",
-            0.05,
-            "4 runs of dense models in bf16 on DGX H100, not looked at while the model was built",
-        ),
-        ("DGX H100", "fp8", 0.03, "2 runs of dense models in fp8 on DGX H100, looked at"),
-        ("DGX H100", "mxfp8", 0.03, "2 runs of dense models in fp8 of any scales on DGX H100, looked at"),
+        ("DGX H100", "bf16", 0.03, "8 runs of dense models in bf16 on DGX H100"),
+        ("DGX H100", "fp8", 0.03, "2 runs of dense models in fp8 on DGX H100"),
         ("DGX B200", "fp8", 0.10, "1 run of dense models in fp8 of any scales on DGX B200"),
         ("DGX B200", "bf16", 0.10, "1 run of dense models in any precision on DGX B200"),
         ("GB300 NVL72", "fp8", 0.15, "2 runs of dense models in fp8 on Blackwell"),
         ("GB300 NVL72", "bf16", 0.15, "2 runs of dense models in any precision on Blackwell"),
-        ("DGX H200", "bf16", 0.05, "4 runs of dense models in bf16 on Hopper"),
-        ("DGX A100", "bf16", 0.5 / 6, "6 runs of dense models on any GPU"),
+        ("DGX H200", "bf16", 0.03, "8 runs of dense models in bf16 on Hopper"),
+        ("DGX A100", "bf16", 0.6 / 12, "12 runs of dense models on any GPU"),
     ],
 )
 def test_the_nearest_group_with_runs_is_taken(small, platform, precision, error, group):
@@ -81,3 +75,5 @@ def test_errors(small):
         expected_error("DGX H100", "fp12")
     with pytest.raises(catalog.UnknownName, match="DGX H101"):
         expected_error("DGX H101")
+    with pytest.raises(ValueError, match="precision is 'nvfp4': H100 has no products with scales of blocks"):
+        expected_error("DGX H100", "nvfp4")

@@ -107,7 +107,7 @@ def test_arrays_have_it_as_the_readable_model_has(schedule):
 
 
 def test_published_runs_have_it_where_their_layout_says():
-    table = published_runs("forward")
+    table = published_runs("check")
     told = table[table["pipeline_layout"].str.contains("m")]
     ours = predictions(told)
     without = predictions(told.assign(pipeline_layout=told["pipeline_layout"].str.replace("m", "")))

@@ -201,10 +201,21 @@ def predictions(
 ) -> pd.DataFrame:
     """The table with the model's iteration time of each run; all layers have experts unless `architecture` says more.
 
-    runtime: fields of `Runtime` in place of the run's. altered: gives the machine to take in place of the catalog's.
-    changes: fields of `Machine` in place of the catalog's.
-    Adds modelled_s; error = modelled / measured - 1; memory_bytes, fit_in_memory and limit ("feasible", or what would
-    rule the run out; it ran all the same); the columns of the breakdown.
+    Parameters
+    ----------
+    table
+        Runs, as `published_runs` has them.
+    runtime
+        Fields of `Runtime` in place of the run's.
+    altered
+        Gives the machine to take in place of the catalog's.
+    changes
+        Fields of `Machine` in place of the catalog's.
+
+    Returns
+    -------
+    The table with modelled_s; error = modelled / measured - 1; memory_bytes, fit_in_memory and limit ("feasible", or
+    what would rule the run out; it ran all the same); the columns of the breakdown.
     """
     kinds = set(zip(table["platform"], table["precision"], strict=True))
     machines, rows = {kind: catalog_machine(*kind, **changes) for kind in kinds}, []

@@ -22,7 +22,7 @@ def runtime_of(platform: Machine | str, released: str) -> Runtime:
     Raises ValueError for a date in another form, and for one before the first runtime.
     """
     if not re.fullmatch(r"20\d\d-(0[1-9]|1[0-2])", released):
-        raise ValueError(f"released is {released!r}: give year and month, such as 2025-09")
+        raise ValueError(f"released is {released!r}: give year and month, from 2000-01 on, such as 2025-09")
     maker = "AMD" if as_machine(platform).gpu.startswith("MI") else "NVIDIA"
     named = ((name, catalog.item("runtimes", name)) for name in catalog.names("runtimes"))
     dated = sorted((str(item["since"]), name) for name, item in named if item.get("maker", "") == maker)
@@ -51,7 +51,8 @@ def software_times(
 
     Returns
     -------
-    Columns runtime, iteration_s, limit and over_best, the fastest first.
+    Columns runtime, iteration_s, limit and over_best, the fastest first; the best is the fastest that is feasible, if
+    any is.
     """
     machine = as_machine(machine)
     maker = "AMD" if machine.gpu.startswith("MI") else "NVIDIA"
@@ -63,4 +64,5 @@ def software_times(
         found = iteration_time(model, machine, strategy, global_batch, as_runtime(name))
         rows.append({"runtime": name, "iteration_s": found.total_s, "limit": ", ".join(found.obstacles) or "feasible"})
     table = pd.DataFrame(rows).sort_values("iteration_s", ignore_index=True)
-    return table.assign(over_best=table["iteration_s"] / table["iteration_s"].min())
+    fits = table["iteration_s"][table["limit"] == "feasible"]
+    return table.assign(over_best=table["iteration_s"] / (fits if len(fits) else table["iteration_s"]).min())
