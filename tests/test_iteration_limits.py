@@ -515,3 +515,19 @@ def test_weights_are_cast_once_an_iteration_and_travel_as_they_are_needed():
 def test_gradients_leave_in_buckets_that_grow_with_the_ranks():
     assert bucket_calls(0, 8) == 0 and bucket_calls(1, 8) == 1
     assert bucket_calls(400e6, 8) == 10 and bucket_calls(400e6, 100) == 4
+
+
+def test_beside_slow_nics_compute_that_wants_the_memory_loses_little():
+    job = Strategy(data=64, micro_batch=4, sharding="weights", recompute="full")
+    eager = catalog_runtime("fsdp-eager")
+    slow = catalog_machine("DGX A100", nic_Bps="50 Gbps")
+    waits = {
+        share: parts(GPT, job, slow.changed(memory_contention=share), eager, 256)["data_s"] for share in (False, True)
+    }
+    assert waits[True] < 0.6 * waits[False]
+    assert not eager.contends(H100) and eager.contends(slow) and not MODERN.contends(slow)
+    near = slow.changed(hb_domain_size=64)  # the HB interconnect is busy as long as the collective, but for its start
+    one, other = (
+        parts(GPT, job, near.changed(memory_contention=share), eager, 256)["data_s"] for share in (False, True)
+    )
+    assert other == pytest.approx(one, rel=0.05)

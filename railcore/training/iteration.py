@@ -150,7 +150,8 @@ def iteration_time(
     exchanged_once_s = 0.0
     for link, one_pass in ((stage.after, backward), (stage.before, forward)):
         hiding = one_pass.time_s * steady_s / passes_s if rank.runtime.overlap_data else 0.0
-        exchanged_once_s += _exposed_once(link, busy, steady_s, hiding, n, v, min(p, m), rank.lost)
+        least = _never_hidden(rank, link, n)
+        exchanged_once_s += _exposed_once(link, busy, steady_s, hiding, v, min(p, m), least)
 
     # 6. The slowest of all GPUs is waited for.
     straggler_s = stage.spread * (m * (n * layer.compute_s + logits_s) + filled * n * layer.compute_s)
@@ -245,7 +246,7 @@ def _stage_pass(
         exchange.time_s - window * work,
         exchange.hb_s - window * (work - busy.hb_s),
         exchange.nic_s - window * (work - busy.nic_s),
-        exchange.time_s * (1 / n + rank.lost * (1 - 1 / n)),
+        _never_hidden(rank, exchange, n),
     )
     time_s = max(work + exposed, offloaded_bytes / rank.machine.host.host_Bps)
     return _StagePass(time_s, exposed, time_s - work - exposed, busy.plus(exchange))
@@ -264,15 +265,23 @@ def _hops(rank: Rank, layer: LayerTime, stage: Stage) -> LinkTimes:
     return hop.times(2 * rank.strategy.interleave)
 
 
+def _never_hidden(rank: Rank, exchange: LinkTimes, n: int) -> float:
+    """Of an exchange: one of n layers' part, and what compute loses beside the rest [s].
+
+    It loses its share of each second, or, where both want the memory, of each second that the HB interconnect is busy.
+    """
+    beside = exchange.hb_s if rank.runtime.contends(rank.machine) else exchange.time_s
+    return float(exchange.time_s / n + rank.lost * (1 - 1 / n) * beside)
+
+
 def _exposed_once(
-    link: LinkTimes, busy: LinkTimes, steady_s: float, pass_s: float, n: int, v: int, last: int, lost: float
+    link: LinkTimes, busy: LinkTimes, steady_s: float, pass_s: float, v: int, last: int, least_s: float
 ) -> float:
     """What is exposed of an exchange that comes once an iteration.
 
     It goes on at the rate r that the fuller of its links has left, 1 - busy / time. A chunk's gradients leave after its
     last micro-batch, while `last` micro-batches of each chunk that remains run backward: behind r t_b (1 + (v - 1)
-    last) / v in all, and the last chunk's own share behind r t_b / v. One layer's part is never hidden, and beside the
-    rest compute loses its share of a second.
+    last) / v in all, and the last chunk's own share behind r t_b / v.
 
     Parameters
     ----------
@@ -282,10 +291,10 @@ def _exposed_once(
         Of links in a micro-batch's steady time.
     pass_s
         t_b, of the pass behind which it hides; 0 where nothing is hidden.
-    n, v, last
-        Layers, chunks, and micro-batches that remain.
-    lost
-        Share of a second of compute that a collective beside it takes.
+    v, last
+        Chunks, and micro-batches that remain.
+    least_s
+        What is never hidden.
 
     Returns
     -------
@@ -293,8 +302,7 @@ def _exposed_once(
     """
     shares = [1 - used / steady_s for used, own in ((busy.hb_s, link.hb_s), (busy.nic_s, link.nic_s)) if own]
     behind = min([1.0, *shares]) * pass_s
-    least = link.time_s * (1 / n + lost * (1 - 1 / n))
-    return max((link.time_s - behind) / v, link.time_s - behind * (1 + (v - 1) * last) / v, least)
+    return max((link.time_s - behind) / v, link.time_s - behind * (1 + (v - 1) * last) / v, least_s)
 
 
 def _memory_by_stage(

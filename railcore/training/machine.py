@@ -168,12 +168,15 @@ class CollectiveWays:
 
     collective_processors: of the GPU's, those that a collective keeps while products run beside it.
     overlap_slowdown: factor by which products beside a collective slow down where they do not leave them free.
+    memory_contention: whether that is because both want the memory: then it lasts as long as the HB interconnect is
+        busy, and beside a collective that waits for slow NICs little is lost.
     two_phase_collectives: beyond an HB domain they run as two phases, one after the other.
     routing, pipelined: of tokens to their experts, see `experts`.
     """
 
     collective_processors: int
     overlap_slowdown: float = 1.0
+    memory_contention: bool = False
     two_phase_collectives: bool = False
     routing: str = "two-hop"
     pipelined: bool = True
@@ -530,6 +533,7 @@ def catalog_machine(
     values["attention_kernels"] = tuple(kernels.items())
     values["attention_shapes"] = tuple((name, known / best) for name, known in shapes.items())
     values |= {"unaligned_share": share.get("unaligned_share", 1.0)}
+    values |= {"memory_contention": bool(share.get("memory_contention", 0.0))}
     values |= {"overlap_slowdown": share.get("overlap_slowdown", 1.0), "attention_ramp": common["attention_ramp"]}
     return Machine.of_values({**values, **shares, **changes})
 

@@ -162,6 +162,10 @@ class Runtime:
             return form._replace(cast_bytes=form.cast_bytes + CURRENT_BYTES, cast_kernels=CURRENT_KERNELS)
         return form
 
+    def contends(self, machine: Machine) -> bool:
+        """Whether compute loses to a collective only as long as the HB interconnect is busy: both want the memory."""
+        return self.persistent_kernels and machine.collectives.memory_contention
+
     def interference(self, machine: Machine) -> float:
         """Share of a second of compute that is lost to a collective beside it.
 

@@ -31,7 +31,7 @@ _STAGE_NUMBERS = (
 LAYER_ROW = np.dtype([(name, float) for name in _LAYER_NUMBERS])
 STAGE_ROW = np.dtype([(name, float) for name in _STAGE_NUMBERS])
 SETTING = np.dtype(
-    [(name, float) for name in ("overlap_data", "interference", "memory_bytes", "reserved_bytes")]
+    [(name, float) for name in ("overlap_data", "interference", "contends", "memory_bytes", "reserved_bytes")]
     + [(name, float) for name in ("host_Bps", "offload_activations")]
 )
 NETWORK, MEMORY = 1, 2  # bits of what rules out a strategy that divides
@@ -95,16 +95,21 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     slowed = setting.interference
     # Exchanges of every pass, hidden behind all but one of its layers.
     window = setting.overlap_data * (n - 1) * per_layer
-    least = per_layer + slowed * (1 - per_layer)  # of an exchange: one layer's part, and what compute loses beside it
+    # Never hidden of an exchange: one layer's part, and what compute loses beside the rest. All of the rest counts or,
+    # where memory is what both want, what the HB interconnect is busy for.
+    slows, slows_on_hb = slowed * (1 - setting.contends) * (1 - per_layer), slowed * setting.contends * (1 - per_layer)
+    least = per_layer + slows
     data_forward = larger(
-        larger(stage.in_forward_s - window * forward, stage.in_forward_s * least),
+        larger(stage.in_forward_s - window * forward, stage.in_forward_s * least + stage.in_forward_hb_s * slows_on_hb),
         larger(
             stage.in_forward_nic_s - window * (forward - forward_nic),
             stage.in_forward_hb_s - window * (forward - forward_hb),
         ),
     )
     data_backward = larger(
-        larger(stage.in_backward_s - window * backward, stage.in_backward_s * least),
+        larger(
+            stage.in_backward_s - window * backward, stage.in_backward_s * least + stage.in_backward_hb_s * slows_on_hb
+        ),
         larger(
             stage.in_backward_nic_s - window * (backward - backward_nic),
             stage.in_backward_hb_s - window * (backward - backward_hb),
@@ -141,7 +146,7 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
         window * pass_backward,
         passes_left,
         per_chunk,
-        least,
+        stage.after_s * least + stage.after_hb_s * slows_on_hb,
     )
     before = _exposed(
         stage.before_s,
@@ -152,7 +157,7 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
         window * pass_forward,
         passes_left,
         per_chunk,
-        least,
+        stage.before_s * least + stage.before_hb_s * slows_on_hb,
     )
     once = after + before
     logits = larger(stage.logits_share * layer.logits_s - stage.spare_layers * passes * per_layer, 0.0)
@@ -208,13 +213,13 @@ def _exposed(
     pass_s: Any,
     passes_left: Any,
     per_chunk: Any,
-    least: Any,
+    least_s: Any,
 ) -> Any:
     """What is exposed of an exchange once an iteration; see `critical_path`.
 
     pass_s: t_b or t_f of a micro-batch. passes_left: (1 + (v - 1) q) / v, passes behind which gradients leave.
-    per_chunk, least: 1 / v, and the share of the exchange that is never hidden.
+    per_chunk, least_s: 1 / v, and what is never hidden.
     """
     rate = smaller(1 - (hb_s > 0) * (1 - free_hb), 1 - (nic_s > 0) * (1 - free_nic))
     hides = rate * pass_s
-    return larger(larger((link_s - hides) * per_chunk, link_s - hides * passes_left), link_s * least)
+    return larger(larger((link_s - hides) * per_chunk, link_s - hides * passes_left), least_s)

@@ -179,6 +179,7 @@ def iteration_setting(machine: Machine, runtime: Runtime, offload: tuple[str, ..
     values = {
         "overlap_data": runtime.overlap_data,
         "interference": runtime.interference(machine),
+        "contends": runtime.contends(machine),
         "memory_bytes": machine.memory_bytes,
         "reserved_bytes": machine.memory.reserved_bytes,
         "host_Bps": machine.host.host_Bps,
