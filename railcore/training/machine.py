@@ -30,7 +30,7 @@ class GpuRates:
     """What a GPU computes: dense peaks, and the shares of them that kernels reach.
 
     linear_rate, bf16_rate: dense peak in the precision of the linear layers, and in bf16 [FLOP/s].
-    linear_fraction, bf16_fraction: share of it that the best matrix product reaches.
+    linear_fraction, bf16_fraction: share of it that large matrix products sustain, see `product_share`.
     attention_fraction: share of bf16_rate that the best fused attention reaches, on _ATTENTION_TOKENS tokens.
     processors: over which the tiles of a product are spread.
     rank_spread: standard deviation of the compute time of equal GPUs, over its mean; the slowest is waited for.
@@ -166,20 +166,21 @@ class HostWork:
 class CollectiveWays:
     """How collectives run, and what they take of the compute beside them.
 
-    collective_processors: of the GPU's, those that a collective keeps while products run beside it.
+    collective_processors: of the GPU's, those that a collective keeps while products run beside it; a mean need not be
+        whole.
     overlap_slowdown: factor by which products beside a collective slow down where they do not leave them free.
     two_phase_collectives: beyond an HB domain they run as two phases, one after the other.
     routing, pipelined: of tokens to their experts, see `experts`.
     """
 
-    collective_processors: int
+    collective_processors: float
     overlap_slowdown: float = 1.0
     two_phase_collectives: bool = False
     routing: str = "two-hop"
     pipelined: bool = True
 
     def __post_init__(self) -> None:
-        checks.whole("collective_processors", self.collective_processors, 0)
+        checks.at_least("collective_processors", self.collective_processors)
         checks.at_least("overlap_slowdown", self.overlap_slowdown, 1.0)
         checks.one_of("routing", self.routing, ROUTINGS)
 
