@@ -81,3 +81,9 @@ def test_errors(small):
         expected_error("DGX H100", "fp12")
     with pytest.raises(catalog.UnknownName, match="DGX H101"):
         expected_error("DGX H101")
+
+
+def test_a_machine_of_no_platform_is_taken_by_its_gpu(small):
+    own = catalog_machine("GB300 NVL72", "fp8").changed(platform="")
+    assert expected_error(own) == expected_error("GB300 NVL72", "fp8")
+    assert expected_error(own.changed(gpu="of my own")).group.startswith("6 runs of dense models on any GPU")

@@ -60,8 +60,11 @@ def expected_error(machine: Machine | str, precision: str = "", mixture: bool = 
     whether the model has experts; dense models and mixtures are never mixed.
     Raises ValueError for a precision that no run has and no machine takes, UnknownName for a platform.
     """
-    platform, own = (machine, "bf16") if isinstance(machine, str) else (machine.platform, machine.precision)
-    generation = gpu_generation(str(catalog.item("platforms", platform)["gpu"]))
+    if isinstance(machine, str):
+        platform, own, gpu = machine, "bf16", str(catalog.item("platforms", machine)["gpu"])
+    else:  # of no platform where its fields were given one by one
+        platform, own, gpu = machine.platform, machine.precision, machine.gpu
+    generation = gpu_generation(gpu)
     table = iteration_errors()
     precision = one_of("precision", precision or own, sorted({own, *PRODUCTS, *PRODUCTS.values(), *table["precision"]}))
     table = table[table["mixture"] == ("experts" if mixture else "dense")]
