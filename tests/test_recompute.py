@@ -133,6 +133,8 @@ def test_arrays_have_the_modules_of_the_readable_model():
 def test_a_runtime_names_its_modules():
     with pytest.raises(ValueError, match="recompute_modules"):
         Runtime(recompute_modules=("core_attn", "experts"))
+    with pytest.raises(ValueError, match="master_bytes is 2 with fp32_shards: give 4"):
+        Runtime(fp32_shards=True, master_bytes=2)
     assert MODERN.selective_is_none and not Runtime(recompute_modules=("layernorm",)).selective_is_none
     assert not Runtime(attention="unfused").selective_is_none
     assert catalog_runtime("modern", recompute_modules=["moe", "mlp"]).recompute_modules == ("moe", "mlp")

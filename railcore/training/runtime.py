@@ -108,6 +108,10 @@ class Runtime:
         for module in self.recompute_modules:
             checks.one_of("recompute_modules", module, RECOMPUTE_MODULES)
         object.__setattr__(self, "recompute_modules", tuple(self.recompute_modules))
+        if self.fp32_shards and self.master_bytes != 4:
+            raise ValueError(
+                f"master_bytes is {self.master_bytes} with fp32_shards: give 4, shards are the optimizer's fp32 copy"
+            )
         if self.capacity and not self.capacity >= 1:
             raise ValueError(
                 f"capacity is {self.capacity!r}: give at least 1, most tokens of an expert over the mean, or 0 to "
