@@ -96,7 +96,7 @@ def published_runs(use: str = "fit") -> pd.DataFrame:
     """Rows of data/measured/iterations.csv by `use`: "fit", "check", "forward" or "outside", as data/README.md has it.
 
     Adds mixture ("experts" or "dense"), group (a coarser software), size (GPUs by class) and seen ("looked at" while
-    the model was built, "left aside", or "forward"; "yours" of runs that a user adds).
+    the model was built, "kept aside" of use "forward"; "yours" of runs that a user adds).
     Raises ValueError for another use.
     """
     table = pd.read_csv(files.data("measured/iterations.csv"), keep_default_na=False)
@@ -201,10 +201,21 @@ def predictions(
 ) -> pd.DataFrame:
     """The table with the model's iteration time of each run; all layers have experts unless `architecture` says more.
 
-    runtime: fields of `Runtime` in place of the run's. altered: gives the machine to take in place of the catalog's.
-    changes: fields of `Machine` in place of the catalog's.
-    Adds modelled_s; error = modelled / measured - 1; memory_bytes, fit_in_memory and limit ("feasible", or what would
-    rule the run out; it ran all the same); the columns of the breakdown.
+    Parameters
+    ----------
+    table
+        Runs, with the columns of `published_runs`.
+    runtime
+        Fields of `Runtime` in place of the run's.
+    altered
+        Gives the machine to take in place of the catalog's.
+    changes
+        Fields of `Machine` in place of the catalog's.
+
+    Returns
+    -------
+    The table, and modelled_s; error = modelled / measured - 1; memory_bytes, fit_in_memory and limit ("feasible", or
+    what would rule the run out; it ran all the same); the columns of the breakdown [s].
     """
     kinds = set(zip(table["platform"], table["precision"], strict=True))
     machines, rows = {kind: catalog_machine(*kind, **changes) for kind in kinds}, []

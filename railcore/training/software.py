@@ -14,6 +14,16 @@ from railcore.training.runtime import Runtime, as_runtime, catalog_runtime
 from railcore.training.transformer import Transformer
 
 
+def gpu_maker(machine: Machine) -> str:
+    """Maker of a machine's GPU by its name: AMD for MI300X and its like, else NVIDIA."""
+    return "AMD" if machine.gpu.startswith("MI") else "NVIDIA"
+
+
+def _runtimes_for(maker: str) -> list[str]:
+    """Runtimes of the catalog that say for whose GPUs they are."""
+    return [name for name in catalog.names("runtimes") if catalog.item("runtimes", name).get("maker", "") == maker]
+
+
 @checked
 def runtime_of(platform: Machine | str, released: str) -> Runtime:
     """The training software of a platform at a date: the newest of the catalog's runtimes for its maker's GPUs.
@@ -23,9 +33,8 @@ def runtime_of(platform: Machine | str, released: str) -> Runtime:
     """
     if not re.fullmatch(r"20\d\d-(0[1-9]|1[0-2])", released):
         raise ValueError(f"released is {released!r}: give year and month, such as 2025-09")
-    maker = "AMD" if as_machine(platform).gpu.startswith("MI") else "NVIDIA"
-    named = ((name, catalog.item("runtimes", name)) for name in catalog.names("runtimes"))
-    dated = sorted((str(item["since"]), name) for name, item in named if item.get("maker", "") == maker)
+    maker = gpu_maker(as_machine(platform))
+    dated = sorted((str(catalog.item("runtimes", name)["since"]), name) for name in _runtimes_for(maker))
     before = [name for since, name in dated if since <= released]
     if not before:
         raise ValueError(f"released is {released!r}: the first runtime for GPUs of {maker} is of {dated[0][0]}")
@@ -54,10 +63,7 @@ def software_times(
     Columns runtime, iteration_s, limit and over_best, the fastest first.
     """
     machine = as_machine(machine)
-    maker = "AMD" if machine.gpu.startswith("MI") else "NVIDIA"
-    names = runtimes or [
-        name for name in catalog.names("runtimes") if catalog.item("runtimes", name).get("maker", "") == maker
-    ]
+    names = runtimes or _runtimes_for(gpu_maker(machine))
     rows = []
     for name in names:
         found = iteration_time(model, machine, strategy, global_batch, as_runtime(name))
