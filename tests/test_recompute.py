@@ -13,6 +13,7 @@ from railcore.training.iteration import iteration_time
 from railcore.training.layer import Rank, layer_time
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
+from railcore.training.products import product_passes
 from railcore.training.runtime import MODERN, Runtime, catalog_runtime
 from railcore.training.transformer import Transformer, catalog_model
 from railcore.training.transformer_memory import RECOMPUTE_MODULES
@@ -106,6 +107,19 @@ def test_a_mixture_made_again_dispatches_again_and_nothing_else_does():
     others = tuple(name for name in RECOMPUTE_MODULES if name != "moe")
     assert layer(case, "selective", others).links["expert"] == none.links["expert"]
     assert moe.seconds["recompute"] > none.links["expert"].time_s / 2
+
+
+@pytest.mark.parametrize(("machine", "hidden"), [(MACHINES[0], 2080), (MACHINES[1], 2048)])
+def test_products_made_again_take_what_they_took_forward(machine, hidden):
+    """By the software's casts, and with sides that no 64 divides."""
+    model = replace(GPT, hidden=hidden, head_dim=128)
+    for scaling in ("delayed", "current"):
+        software = replace(MODERN, fp8_scaling=scaling)
+        form, sides = software.linear_format(machine), (hidden, model.ffn_hidden)
+        once = sum(float(product_passes(machine, 2 * 4096, n, k, form=form)[0]) for n, k in (sides, sides[::-1]))
+        again = layer((model, machine, SPLITS[0], software), "selective", ("mlp",)).seconds["recompute"]
+        moved = 2 * 4096 * 2 * model.ffn_matrices * model.ffn_hidden / machine.hbm_Bps + machine.host.kernel_s
+        assert again == pytest.approx(once + moved, rel=1e-12)
 
 
 def test_a_dense_feed_forward_made_again_is_exchanged_again():

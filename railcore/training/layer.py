@@ -460,8 +460,11 @@ def recomputed_modules(
         expert_tokens=rank.tokens / slices * rank.copies * strategy.expert / max(model.experts, 1),
         expert_ranks=strategy.tensor / slices,
     )
-    unfused = "core_attn" in modules and not rank.runtime.fused_attention
-    again = scores.forward * unfused + float(recomputed_compute(model, rank.machine, modules, share))
+    unfused, form = (
+        "core_attn" in modules and not rank.runtime.fused_attention,
+        rank.runtime.linear_format(rank.machine),
+    )
+    again = scores.forward * unfused + float(recomputed_compute(model, rank.machine, modules, share, form))
     # Of the traffic of tensor ranks a share, and all or nothing of routed experts.
     part = float(recomputed_operators(model, modules, rank.mixtures, rank.operators))
     sliced = model.experts and not strategy.whole_experts

@@ -176,7 +176,7 @@ def _modules(
     slices = np.where(rank.whole, rank.t, 1.0)
     each = rank.u / slices * rank.copies * rank.e / max(model.experts, 1)
     place = (rank.u, rank.t, rank.sliced_by, rank.mixed, rank.copies, rank.local, each, rank.t / slices)
-    again = again + recomputed_compute(model, machine, modules, LayerShare(*place))
+    again = again + recomputed_compute(model, machine, modules, LayerShare(*place), runtime.linear_format(machine))
     tensor, expert = work["tensor"], work["expert"]
     part = recomputed_operators(model, modules, rank.mixed, rank.operators)
     routed = _input_gather(machine, rank).times(2 * rank.expert_operators * (model.experts > 0))
