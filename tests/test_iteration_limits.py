@@ -456,6 +456,14 @@ def test_a_runtime_names_what_is_out_of_range(changes, named):
         Runtime(**changes)
 
 
+def test_all_reduces_in_two_phases_take_both_of_them():
+    """A tree saves steps, and none of the phases."""
+    phases = H100.changed(two_phase_collectives=True)
+    for size, (x, y) in itertools.product((1e7, 1e9), ((8, 4), (8, 64), (2, 2), (8, 1), (1, 64))):
+        hb, nic = 2 * size * (x - 1) / x / H100.collective_hb_Bps, 2 * size * (y - 1) / x / y / H100.collective_nic_Bps
+        assert phases.all_reduce_links(size, x, y).time_s >= hb + nic
+
+
 def test_rings_take_longer_the_more_ranks_they_pass_and_trees_hardly_do():
     gather, reduce = H100.gather_links, H100.all_reduce_links
     times = [float(gather(1e6, 8, y).time_s) for y in (1, 2, 16, 128, 1024)]
