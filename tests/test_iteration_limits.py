@@ -16,7 +16,7 @@ from railcore.engines.strategies.layer_time import LAYER_COLUMNS, layer_costs, l
 from railcore.facts import catalog
 from railcore.training.layer import expert_kernel_bytes
 from railcore.training.link_times import exposed_time
-from railcore.training.machine import catalog_machine
+from railcore.training.machine import GpuLinks, catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.rank_order import ORDERS, PLACEMENTS
 from railcore.training.runtime import MODERN, Runtime, as_runtime, catalog_runtime
@@ -454,6 +454,16 @@ def test_what_does_not_exist_is_named_with_what_does():
 def test_a_runtime_names_what_is_out_of_range(changes, named):
     with pytest.raises(ValueError, match=named):
         Runtime(**changes)
+
+
+def test_switches_need_not_multicast():
+    plain = H100.changed(multicast_latency_s=math.inf)
+    assert plain.gather_links(0, 256, 1).time_s > H100.gather_links(0, 256, 1).time_s
+    assert plain.gather_links(0, 1, 1).time_s == plain.all_reduce_links(0, 1, 1).time_s == 0
+    assert GpuLinks(8, 4.5e11, 0.8, 3e-6, 5e10, 0.9, 1e-5).multicast_latency_s == math.inf
+    for wrong in (-1e-6, math.nan):
+        with pytest.raises(ValueError, match="multicast_latency_s"):
+            H100.changed(multicast_latency_s=wrong)
 
 
 def test_all_reduces_in_two_phases_take_both_of_them():

@@ -98,7 +98,7 @@ class GpuLinks:
     hb_fraction, nic_fraction: share of it that collectives reach.
     hb_latency_s, nic_latency_s: of one step [s].
     call_latency_s, multicast_latency_s: of a collective's start, and of one within an HB domain whose switches
-        multicast and reduce (NVLink SHARP) [s].
+        multicast and reduce (NVLink SHARP), math.inf where they do not [s].
     oversubscription: of the any-to-any layer over the rails, which only "direct" routing uses; math.inf is rail-only.
     """
 
@@ -118,8 +118,12 @@ class GpuLinks:
         for network in ("hb", "nic"):
             checks.positive(f"{network}_Bps", getattr(self, f"{network}_Bps"))
             checks.share(f"{network}_fraction", getattr(self, f"{network}_fraction"), above_0=True)
-        for name in ("hb_latency_s", "nic_latency_s", "call_latency_s", "multicast_latency_s"):
+        for name in ("hb_latency_s", "nic_latency_s", "call_latency_s"):
             checks.at_least(name, getattr(self, name))
+        if not self.multicast_latency_s >= 0:
+            raise ValueError(
+                f"multicast_latency_s is {self.multicast_latency_s!r}: give 0 or more, math.inf for no multicast"
+            )
         checked_oversubscription(self.oversubscription)
 
 
