@@ -14,6 +14,7 @@ import pytest
 from railcore.engines.strategies.iteration import iteration_times
 from railcore.engines.strategies.layer_time import LAYER_COLUMNS, layer_costs, layer_passes
 from railcore.facts import catalog
+from railcore.training.iteration import iteration_time
 from railcore.training.layer import expert_kernel_bytes
 from railcore.training.link_times import exposed_time
 from railcore.training.machine import GpuLinks, catalog_machine
@@ -21,7 +22,7 @@ from railcore.training.parallelism import Strategy
 from railcore.training.rank_order import ORDERS, PLACEMENTS
 from railcore.training.runtime import MODERN, Runtime, as_runtime, catalog_runtime
 from railcore.training.stage import bucket_calls, gathered_bytes
-from railcore.training.transformer import Transformer
+from railcore.training.transformer import Transformer, catalog_model
 
 H100 = catalog_machine("DGX H100")
 FP8 = catalog_machine("DGX H100", "fp8")
@@ -454,6 +455,19 @@ def test_what_does_not_exist_is_named_with_what_does():
 def test_a_runtime_names_what_is_out_of_range(changes, named):
     with pytest.raises(ValueError, match=named):
         Runtime(**changes)
+
+
+def test_eager_software_starts_every_operator_whatever_its_graphs():
+    short, plan = replace(catalog_model("Llama-3 8B"), sequence_length=256), Strategy(data=8)
+    parts, none = (iteration_time(short, FP8, plan, 64, Runtime(eager=True, graphs=name)) for name in ("parts", "none"))
+    assert parts.breakdown["host_s"] == none.breakdown["host_s"] > 0
+
+
+def test_a_capacity_that_no_routing_fills_is_refused_alike():
+    plan, software = Strategy(data=8, expert=8), Runtime(capacity=100)
+    for times in (iteration_time, iteration_times):
+        with pytest.raises(ValueError, match="capacity is 100: give at most experts 8"):
+            times("Mixtral 8x7B", H100, plan, global_batch=64, runtime=software)
 
 
 def test_switches_need_not_multicast():

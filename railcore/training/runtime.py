@@ -125,6 +125,11 @@ class Runtime:
         return f"Runtime({', '.join([repr(self.name), *own])})"
 
     @property
+    def graphs_of_parts(self) -> bool:
+        """Whether CUDA graphs start all of a layer but the routed experts. Eager software starts every operator."""
+        return self.graphs == "parts" and not self.eager
+
+    @property
     def fused_attention(self) -> bool:
         """Whether scores are never stored; then their recompute changes nothing."""
         return self.attention != "unfused"
@@ -181,10 +186,19 @@ MODERN = Runtime()
 
 @checked
 def catalog_runtime(name: str, **changes: Any) -> Runtime:
-    """A runtime of the catalog, such as catalog_runtime("megatron2022", dropout=False). Raises UnknownName."""
-    item = catalog.item("runtimes", name)
-    kinds = get_type_hints(Runtime) | {"recompute_modules": lambda names: tuple(names.split())}
-    read = {field.name: kinds[field.name](item[field.name]) for field in fields(Runtime) if field.name in item}
+    """A runtime of the catalog, such as catalog_runtime("megatron2022", dropout=False).
+
+    Raises UnknownName, and ValueError for a row whose value is none of its kind.
+    """
+    item, kinds = catalog.item("runtimes", name), get_type_hints(Runtime)
+    read = {field.name: item[field.name] for field in fields(Runtime) if field.name in item}
+    for field, value in read.items():
+        if kinds[field] is bool:
+            read[field] = bool(checks.one_of(f"{field} of {name}", value, (0, 1)))
+        elif kinds[field] is int:
+            read[field] = int(checks.whole(f"{field} of {name}", value, 0))
+        elif field == "recompute_modules":
+            read[field] = tuple(str(value).split())
     return Runtime(**{**read, "name": name, **changes})
 
 
