@@ -40,7 +40,8 @@ def test_every_recipe_is_a_table():
 @pytest.mark.parametrize("table", TABLES)
 def test_the_smallest_cases_come_out_again(table, recipe):
     """`make slow` has all of them; the hash is of all."""
-    assert recipe("--smallest", "6", table) == 0
+    few = {"mechanism_effects": "2"}  # each takes all runs
+    assert recipe("--smallest", few.get(table, "6"), table) == 0
 
 
 def test_another_result_and_other_inputs_are_said(recipe, monkeypatch, tmp_path, capsys):

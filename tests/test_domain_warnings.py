@@ -96,12 +96,12 @@ def test_an_estimate_says_where_groups_straddle_and_what_that_does():
     columns, even = Strategy(8, data=16).columns(16), Strategy(8, data=18).columns(18)
     (text,) = iteration_times(LLAMA, box, columns).warnings
     assert text.startswith("Groups of data ranks lie unevenly in HB domains of 72: the one with the fewest")
-    assert text.endswith("too long rather than too short.")
+    assert "too long rather than too short. With hb_domain_size=64 of them in use they lie evenly." in text
     assert iteration_times(LLAMA, box, even).warnings == ()
     both = {name: np.array([value, even[name]]) for name, value in columns.items()}
     assert "HB domains of 72 in some strategies: " in iteration_times(LLAMA, box, both).warnings[0]
     (text,) = iteration_times(LLAMA, box, Strategy(16, data=9).columns(9)).warnings
-    assert text.startswith("Groups of tensor and data ranks lie") and text.endswith("perhaps too short.")
+    assert text.startswith("Groups of tensor and data ranks lie") and "perhaps too short. With hb_" in text
 
 
 def calls(found):
@@ -188,7 +188,7 @@ def test_a_search_tells_of_fewer_gpus_of_each_domain_where_that_is_faster():
     found = search("Llama-3 405B", MACHINE, 8192, 2048)
     fewer, text = calls(found)[-1]
     assert "on 128 HB domains, 64 of the 72 GPUs of each in use (14 more, 42 M USD by the catalog)." in text
-    assert found.best["total_s"].iloc[0] / fewer.best["total_s"].iloc[0] > 1.1
+    assert found.best["total_s"].iloc[0] / fewer.best["total_s"].iloc[0] > 1.05
     assert fewer.warnings == () and fewer.machine == MACHINE.changed(hb_domain_size=64)
     assert not [text for text in search(LLAMA, MACHINE, 73, 73).warnings if " in use" in text]  # 73 has no divisors
 

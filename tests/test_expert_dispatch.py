@@ -126,9 +126,13 @@ def test_capacity_drops_what_is_above_it_and_padding_fills_up():
 
 def test_operators_of_the_host_grow_with_its_experts():
     plain, many = dispatch.host_operators(1), dispatch.host_operators(16)
-    assert (many.forward - plain.forward, many.backward - plain.backward) == (15 * 2, 15 * 6)
-    assert dispatch.host_operators(16, fp8=True).forward - many.forward == 2 + 16 * 2 * 3
-    assert (dispatch.host_operators([1, 16], bias=True).forward - [plain.forward, many.forward]).tolist() == [2, 32]
+    assert (plain.forward, plain.backward) == (many.forward, many.backward) == (28, 14)
+    assert (many.forward_kernels - plain.forward_kernels, many.backward_kernels) == (15 * 2, 16 * 6)
+    cast = dispatch.host_operators(16, cast_kernels=3)
+    assert (cast.forward - many.forward, cast.forward_kernels - many.forward_kernels) == (2, 16 * 2 * 3)
+    assert (dispatch.host_operators([1, 16], bias=True).forward - plain.forward).tolist() == [2, 32]
+    graphed = dispatch.host_operators(16, graphed=True)
+    assert (graphed.forward, graphed.backward) == (28 - 17 + 1, 14 - 4 + 1)
 
 
 def test_a_host_that_is_slower_sets_the_pace_and_waits_add_up():

@@ -19,7 +19,7 @@ def test_the_newest_runtime_that_a_date_has():
 @pytest.mark.parametrize(
     ("platform", "released", "message"),
     [
-        ("DGX H100", "2025", "released is '2025': give year and month, such as 2025-09"),
+        ("DGX H100", "2025", "released is '2025': give year and month, from 2000-01 on"),
         ("DGX H100", "2025-13", "released is '2025-13'"),
         ("DGX H100", "2020-01", "the first runtime for GPUs of NVIDIA is of 2021-04"),
         ("MI300X full mesh", "2024-01", "the first runtime for GPUs of AMD is of"),

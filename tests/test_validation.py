@@ -16,7 +16,7 @@ EVERY = validation.joined_runs(*(validation.predictions(validation.published_run
 
 def test_model_is_as_near_to_the_measured_runs_as_it_claims():
     errors = validation.error_summary(MODELLED).set_index("source")["mean_absolute_error"]
-    assert errors.filter(like="Korthikanti").item() < 0.035 and errors.filter(like="Narayanan").item() < 0.06
+    assert errors.filter(like="Korthikanti").item() < 0.07 and errors.filter(like="Narayanan").item() < 0.03
     assert MODELLED["error"].abs().max() < 0.12
     assert (MODELLED["error"] > 0).any() and (MODELLED["error"] < 0).any()
     check = validation.predictions(validation.published_runs("check"))
@@ -29,11 +29,26 @@ def test_breakdown_adds_up_and_every_term_takes_time():
     assert MODELLED[list(TIME_PARTS)].sum(axis=1).to_numpy() == pytest.approx(MODELLED["modelled_s"].to_numpy())
     worth = run_errors.mechanism_effects(RUNS).drop(columns="family").set_index("mechanism")
     assert worth.loc["nothing", "time_share"] == 0 and worth.loc["nothing", "gained"] == 0
-    share = worth["time_share"].drop(["nothing", "hiding of tensor traffic"])
-    assert (share > 0).all()
-    gained = worth["gained"]
-    assert (gained[share.reindex(worth.index).fillna(1.0) > 0.02] >= 0).all()  # small ones hardly show in the errors
-    assert (gained >= -0.002).all()
+    share, gained = worth["time_share"], worth["gained"]
+    hidden = share.index.str.startswith("hiding")
+    assert (share[~hidden] >= 0).all() and (share[hidden] <= 0).all()
+    none = {
+        "sides that no 64 divides",
+        "casts to blocks",
+        "scales of current tensors",
+        "host of experts",
+        "CUDA graphs",
+    }
+    none |= {
+        "recompute of modules",
+        "attention by library and shape",
+        "hiding of expert traffic",
+        "hiding of gradients and weights",
+        "nothing",
+    }
+    assert set(share.index[share == 0]) == none  # dense models in bf16 on aligned sides, which hide no exchange once
+    assert (gained[share > 0.05] >= 0).all()  # smaller ones hardly show in the errors
+    assert (gained >= -0.02).all()
 
 
 def test_a_mechanism_is_switched_off_by_fields_of_the_machine_of_the_software_or_by_its_part():
@@ -142,3 +157,17 @@ def test_the_documents_error_is_that_of_the_runs_it_cites():
 def test_errors():
     with pytest.raises(ValueError, match=r"use is 'all'.*check, fit"):
         validation.published_runs("all")
+
+
+def test_the_price_of_odd_sides_is_that_of_the_pair_it_was_solved_from():
+    pair = EVERY[EVERY["model"].isin(["BLOOM trial 80x14400", "BLOOM trial 80x13824"])]
+    pair = pair[(pair["gpus"] == 320) & (pair["microbatch"] == 1)].set_index("hidden")
+    measured, modelled = (
+        pair.loc[14400, name] / pair.loc[13824, name] for name in ("measured_iteration_s", "modelled_s")
+    )
+    assert modelled == pytest.approx(measured, rel=0.005)
+
+
+def test_the_pair_that_two_shares_were_solved_from_is_still_met():
+    pair = EVERY[EVERY["source"].str.contains("pull request 5094")]
+    assert len(pair) == 2 and (pair["error"].abs() < 0.03).all()

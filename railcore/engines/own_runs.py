@@ -13,6 +13,7 @@ import pandas as pd
 from railcore.engines.validation import YOURS, check_run, published_runs, with_groups
 from railcore.facts import catalog, files, tables
 from railcore.training.machine import PRECISIONS
+from railcore.training.software import runtime_of
 from railcore.training.transformer import Transformer, catalog_model
 
 _COMMENT = "#"  # starts a row that is left out
@@ -165,6 +166,11 @@ def _row(where: str, cells: Mapping[str, str]) -> dict[str, Any]:
         degrees = " x ".join(f"{each} {read[each]}" for each in _DEGREES)
         raise ValueError(f"{where}: gpus is {read['gpus']}, but {degrees} = {product}: change one of them")
     read["capacity"] = read["capacity"] or 0.0
+    if read["released"] and not read["runtime"]:
+        try:
+            read["runtime"] = runtime_of(str(read["platform"]), str(read["released"])).name
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
     texts = {
         "source": YOURS,
         "runtime": "modern",

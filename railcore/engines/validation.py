@@ -204,7 +204,7 @@ def predictions(
     Parameters
     ----------
     table
-        Runs, with the columns of `published_runs`.
+        Runs, as `published_runs` has them.
     runtime
         Fields of `Runtime` in place of the run's.
     altered
@@ -214,8 +214,8 @@ def predictions(
 
     Returns
     -------
-    The table, and modelled_s; error = modelled / measured - 1; memory_bytes, fit_in_memory and limit ("feasible", or
-    what would rule the run out; it ran all the same); the columns of the breakdown [s].
+    The table with modelled_s; error = modelled / measured - 1; memory_bytes, fit_in_memory and limit ("feasible", or
+    what would rule the run out; it ran all the same); the columns of the breakdown.
     """
     kinds = set(zip(table["platform"], table["precision"], strict=True))
     machines, rows = {kind: catalog_machine(*kind, **changes) for kind in kinds}, []

@@ -8,7 +8,7 @@ import pandas as pd
 
 from railcore.facts import catalog, files
 from railcore.facts.checks import one_of
-from railcore.training.machine import Machine
+from railcore.training.machine import PRECISIONS, Machine, catalog_machine
 
 PRODUCTS = {"mxfp8": "fp8"}  # with scales of blocks, at the same rate
 _GENERATIONS = {"V": "Volta", "A": "Ampere", "H": "Hopper", "B": "Blackwell", "R": "Rubin", "MI": "CDNA"}
@@ -53,29 +53,26 @@ def expected_error(machine: Machine | str, precision: str = "", mixture: bool = 
     """Error that a modelled iteration time has to expect, from published runs.
 
     The first of these groups that has runs: the platform in this precision; the platform in a precision of the same
-    rate; the platform; GPUs of the same generation in this precision; the generation; all GPUs. In it the runs that
-    nobody looked at while the model was built, where there are any, else those that were looked at.
+    rate; the platform; GPUs of the same generation in this precision; the generation; all GPUs. Nothing is fitted to
+    runs, so that those looked at while the model was built count as well.
 
     machine: a machine, or the name of a platform. precision: by default the machine's, bf16 for a name. mixture:
     whether the model has experts; dense models and mixtures are never mixed.
-    Raises ValueError for a precision that no run has and no machine takes, UnknownName for a platform.
+    Raises ValueError for another precision, UnknownName for a platform and for a precision that its GPU lacks.
     """
-    if isinstance(machine, str):
-        platform, own, gpu = machine, "bf16", str(catalog.item("platforms", machine)["gpu"])
-    else:  # of no platform where its fields were given one by one
-        platform, own, gpu = machine.platform, machine.precision, machine.gpu
+    platform, own = (machine, "bf16") if isinstance(machine, str) else (machine.platform, machine.precision)
+    precision = one_of("precision", precision or own, PRECISIONS)
+    # A machine that was given field by field is of no platform.
+    gpu = catalog_machine(platform, precision).gpu if platform or isinstance(machine, str) else machine.gpu
     generation = gpu_generation(gpu)
     table = iteration_errors()
-    precision = one_of("precision", precision or own, sorted({own, *PRODUCTS, *PRODUCTS.values(), *table["precision"]}))
     table = table[table["mixture"] == ("experts" if mixture else "dense")]
     for place, part in _nearest(table, platform, precision, generation):
-        unseen = part[part["seen"] != "looked at"]
-        for found, which in ((unseen, "not looked at while the model was built"), (part, "looked at")):
-            if not found.empty:
-                runs, family = int(found["runs"].sum()), "mixtures of experts" if mixture else "dense models"
-                error = float((found["mean_absolute_error"] * found["runs"]).sum() / runs)
-                words = f"{runs} run{'s' * (runs > 1)} of {family} {place}, {which}"
-                return ExpectedError(error, float(found["largest_error"].max()), runs, words)
+        if not part.empty:
+            runs, family = int(part["runs"].sum()), "mixtures of experts" if mixture else "dense models"
+            error = float((part["mean_absolute_error"] * part["runs"]).sum() / runs)
+            words = f"{runs} run{'s' * (runs > 1)} of {family} {place}"
+            return ExpectedError(error, float(part["largest_error"].max()), runs, words)
     raise ValueError(f"data/{_TABLE} has no runs of {'mixtures' if mixture else 'dense models'}: restore it from git")
 
 

@@ -253,8 +253,8 @@ def attention_times(rank: Rank) -> Passes:
         )
         forward = float(heads * rows * keys * (model.query_dim + model.value_dim) / rate) + machine.host.kernel_s
         return Passes(forward, 2.5 * forward)
-    query_key = product_passes(machine, rows, s, model.query_dim, heads)
-    score_value = product_passes(machine, rows, model.value_dim, s, heads)
+    query_key = product_passes(machine, rows, s, model.query_dim, heads, scores=True)
+    score_value = product_passes(machine, rows, model.value_dim, s, heads, scores=True)
     moved = (9, 11) if runtime.dropout else (4, 6)
     softmax = [n * heads * rows * s / machine.hbm_Bps + machine.host.kernel_s for n in moved]
     forward = query_key[0] + score_value[0] + softmax[0]
@@ -309,8 +309,9 @@ def tensor_traffic(rank: Rank, forward_products: float, input_products: float, w
 
     With sequence parallelism the backward pass gathers the input once more, unless it is kept. `overlap_tensor` hides
     as much as the forward traffic of the backward pass behind the products of the weights' gradients;
-    `overlap_tensor_forward` exchanges in t pieces behind the products, of which one stays exposed. What is sliced of
-    routed experts is gathered with every copy of their tokens, and is not hidden.
+    `overlap_tensor_forward` exchanges in t pieces behind the products, of which one stays exposed, where the ranks are
+    in one HB domain: its copies go from GPU to GPU over NVLink. What is sliced of routed experts is gathered with every
+    copy of their tokens, and is not hidden.
 
     Parameters
     ----------
@@ -329,7 +330,7 @@ def tensor_traffic(rank: Rank, forward_products: float, input_products: float, w
     again = narrow if rank.strategy.sequence_parallel and not rank.strategy.keep_gathered else 0.0
     forward = gather.times(rank.operators * (1 + narrow))
     backward = gather.times(rank.operators * (1 + narrow + again))
-    if runtime.overlap_tensor_forward:
+    if runtime.overlap_tensor_forward and rank.domains("tensor")[1] == 1:
         behind = forward_products, input_products + weight_products
         exposed = [
             exposed_time(link.time_s, (t - 1) / t * window, rank.lost, 1 / t)

@@ -479,12 +479,16 @@ def catalog_machine(
 
     Raises
     ------
+    ValueError
+        For another precision, and for blocks (mxfp8, nvfp4) on a GPU whose products do not scale them.
     KeyError
         UnknownName; where the GPU has no rate in that precision.
     """
     checks.one_of("precision", precision, PRECISIONS)
     box = catalog.item("platforms", platform)
     name = str(box["gpu"])
+    if FORMATS[precision].scale_kernels and FORMATS[precision].rate not in catalog.item("gpus", name):
+        raise ValueError(f"precision is {precision!r}: {name} has no products with scales of blocks; give fp8 or bf16")
     gpu, share, common = (catalog.item(*of) for of in (("gpus", name), ("efficiencies", name), ("efficiencies", "all")))
     values: dict[str, Any] = {
         "platform": platform,

@@ -28,7 +28,8 @@ class Runtime:
 
     name: that tables show.
     overlap_tensor: the backward pass hides traffic of tensor ranks behind products for the weights' gradients.
-    overlap_tensor_forward: ring exchange hides it behind the products themselves, in both passes.
+    overlap_tensor_forward: ring exchange hides it behind the products themselves, in both passes, where tensor ranks
+        are in one HB domain (userbuffers).
     fp8_tensor: gathers between tensor ranks move one byte an element in fp8.
     overlap_pipeline: with interleaved chunks, sends to the next stage are hidden behind other chunks.
     scatter_gather: tensor ranks send a share of a replicated boundary each, and gather it.

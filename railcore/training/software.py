@@ -36,7 +36,7 @@ def _runtimes_for(maker: str) -> list[str]:
 
 def _checked_month(name: str, month: str) -> None:
     if not re.fullmatch(r"20\d\d-(0[1-9]|1[0-2])", month):
-        raise ValueError(f"{name} is {month!r}: give year and month, such as 2025-09")
+        raise ValueError(f"{name} is {month!r}: give year and month, from 2000-01 on, such as 2025-09")
 
 
 @checked
@@ -74,7 +74,8 @@ def software_times(
 
     Returns
     -------
-    Columns runtime, iteration_s, limit and over_best, the fastest first.
+    Columns runtime, iteration_s, limit and over_best, the fastest first; the best is the fastest that is feasible, if
+    any is.
     """
     machine = as_machine(machine)
     names = runtimes or _runtimes_for(gpu_maker(machine))
@@ -83,4 +84,5 @@ def software_times(
         found = iteration_time(model, machine, strategy, global_batch, as_runtime(name))
         rows.append({"runtime": name, "iteration_s": found.total_s, "limit": ", ".join(found.obstacles) or "feasible"})
     table = pd.DataFrame(rows).sort_values("iteration_s", ignore_index=True)
-    return table.assign(over_best=table["iteration_s"] / table["iteration_s"].min())
+    fits = table["iteration_s"][table["limit"] == "feasible"]
+    return table.assign(over_best=table["iteration_s"] / (fits if len(fits) else table["iteration_s"]).min())

@@ -93,10 +93,10 @@ class IterationEstimate:
         return IterationTime(self.total_s.item(), parts, {}, *busy, memory, limits).table()
 
     def __str__(self) -> str:
-        return self.table().to_string(index=False)
+        return "\n".join([self.table().to_string(index=False), *self.warnings])
 
     def _repr_html_(self) -> str:
-        return self.table().to_html(index=False)
+        return "".join([self.table().to_html(index=False), *(f"<p>{text}</p>" for text in self.warnings)])
 
 
 def obstacle_names(obstacles: np.ndarray) -> np.ndarray:
@@ -272,7 +272,18 @@ def _placement_warnings(machine: Machine, columns: Columns) -> tuple[str, ...]:
         if fewest
         else "the model takes as many ranks in each domain, so that the time is approximate, perhaps too short."
     )
-    return (f"Groups of {' and '.join(names)} ranks lie unevenly in HB domains of {K:,}{some}: {what}",)
+    whole = _whole_groups(columns, K)
+    advice = f" With hb_domain_size={whole} of them in use they lie evenly." if whole > 1 else ""
+    return (f"Groups of {' and '.join(names)} ranks lie unevenly in HB domains of {K:,}{some}: {what}{advice}",)
+
+
+def _whole_groups(columns: Columns, size: int) -> int:
+    """Most GPUs of an HB domain with which no group lies unevenly, where half of it or more will do; else 0."""
+    groups = group_levels(columns)
+    for used in range(size - 1, size // 2 - 1, -1):
+        if not any(groups[kind].lie_unevenly(used).any() for kind in _WARNED.values()):
+            return used
+    return 0
 
 
 def strategy_columns(

@@ -342,8 +342,8 @@ def _attention(machine: Machine, runtime: Runtime, rank: _Ranks) -> PassTimes:
         return PassTimes(forward, 2.5 * forward)
     rows = s / rank.c
     passes = [
-        product_passes(machine, rows, s, model.query_dim, heads),
-        product_passes(machine, rows, model.value_dim, s, heads),
+        product_passes(machine, rows, s, model.query_dim, heads, scores=True),
+        product_passes(machine, rows, model.value_dim, s, heads, scores=True),
     ]
     forward, inputs, weights = (sum(times) for times in zip(*passes, strict=True))
     score_bytes = (9, 11) if runtime.dropout else (4, 6)
@@ -396,25 +396,26 @@ def _tensor_traffic(machine: Machine, runtime: Runtime, rank: _Ranks, products: 
     gathers the input once more for the weights' gradient, unless it is kept. overlap_tensor hides two gathers' time of
     the backward pass behind the products of the weights' gradients: without sequence parallelism all, with it all but
     one. overlap_tensor_forward exchanges in t pieces behind all products but the first piece's, (t - 1) / t of them, in
-    both passes; one piece stays exposed. fp8_tensor: a gather moves half the bytes. What is sliced of the routed
-    experts is gathered with their tokens, and never hidden.
+    both passes; one piece stays exposed; only within an HB domain. fp8_tensor: a gather moves half the bytes. What is
+    sliced of the routed experts is gathered with their tokens, and never hidden.
     """
     gather = _input_gather(machine, rank)
     narrow, lost = 0.5 if runtime.fp8_tensor and machine.narrow else 1.0, runtime.interference(machine)
     again = np.where(rank.sliced & ~(rank.kept_inputs > 0), narrow, 0.0)
     forward = gather.times(rank.operators * (1 + narrow))
     backward = gather.times(rank.operators * (1 + narrow + again))
+    first = forward.time_s
+    beside = exposed_time(forward.time_s, products[2], lost) if runtime.overlap_tensor else forward.time_s
+    second = backward.time_s - forward.time_s + beside
     if runtime.overlap_tensor_forward:
+        near = rank.groups["tensor"].in_domains(machine.hb_domain_size)[1] == 1
         behind = (rank.t - 1) / rank.t
         windows = behind * products[0], behind * (products[1] + products[2])
-        first, second = (
+        pieces = (
             exposed_time(link.time_s, window, lost, 1 / rank.t)
             for link, window in zip((forward, backward), windows, strict=True)
         )
-    else:
-        first = forward.time_s
-        beside = exposed_time(forward.time_s, products[2], lost) if runtime.overlap_tensor else forward.time_s
-        second = backward.time_s - forward.time_s + beside
+        first, second = (np.where(near, each, whole) for each, whole in zip(pieces, (first, second), strict=True))
     experts = gather.times(2 * rank.expert_operators)
     return PassTimes(
         first + experts.time_s,
