@@ -11,7 +11,7 @@ from railcore.training.layer import Rank, layer_time
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.pipeline_schedule import dualpipe_bubble_time
-from railcore.training.runtime import MODERN, catalog_runtime
+from railcore.training.runtime import MODERN, Runtime, catalog_runtime
 from railcore.training.transformer import Transformer, catalog_model
 
 GPT = Transformer("gpt", 32, 2048, 16, 16, 8192, 50304, 2048, positions=2048, tied_embeddings=False)
@@ -97,3 +97,12 @@ def test_ends_as_layers_and_logits_count_half_on_each_end():
 def test_the_simulated_step_refuses_it():
     with pytest.raises(ValueError, match="schedule is 'dualpipe'"):
         training_step(GPT, STILL, Strategy(pipeline=4, data=2), 16, runtime=BOTH)
+
+
+def test_the_simulated_step_refuses_further_tokens_and_traffic_that_recompute_repeats():
+    plan = Strategy(4, data=2, recompute="selective")
+    with pytest.raises(ValueError, match="mtp_layers is 1"):
+        training_step(replace(GPT, mtp_layers=1), STILL, plan, 16)
+    with pytest.raises(ValueError, match="recompute_modules has mlp"):
+        training_step(GPT, STILL, plan, 16, runtime=Runtime(recompute_modules=("mlp", "layernorm")))
+    training_step(GPT, STILL, plan, 16, runtime=Runtime(recompute_modules=("layernorm",)))

@@ -77,3 +77,9 @@ def test_errors(small):
         expected_error("DGX H101")
     with pytest.raises(ValueError, match="precision is 'nvfp4': H100 has no products with scales of blocks"):
         expected_error("DGX H100", "nvfp4")
+
+
+def test_a_machine_of_no_platform_is_taken_by_its_gpu(small):
+    own = catalog_machine("GB300 NVL72", "fp8").changed(platform="")
+    assert expected_error(own) == expected_error("GB300 NVL72", "fp8")
+    assert expected_error(own.changed(gpu="of my own")).group.endswith("dense models on any GPU")

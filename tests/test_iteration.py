@@ -61,7 +61,7 @@ SOFTWARE = {name: catalog_runtime(name) for name in catalog.names("runtimes")} |
     "dropless": Runtime(graphs="none", dispatcher="nodes", overlap_expert=True, dispatch_bytes=1),
     "capacity": Runtime(capacity=1.25, sharded_gradients=True, fp8_tensor=True, fp8_weights=True, moment_bytes=2),
     "from both ends": Runtime(schedule="dualpipe", dispatcher="nodes", overlap_expert=True),
-    "fp32 shards": Runtime(fp32_shards=True, master_bytes=2),
+    "fp32 shards": Runtime(fp32_shards=True, moment_bytes=2),
     "modules": Runtime(
         recompute_modules=("layernorm", "mla_up_proj", "moe_act", "mlp", "shared_experts"),
         **{"graphs": "none", "fp8_activations": True},

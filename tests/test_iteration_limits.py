@@ -14,14 +14,15 @@ import pytest
 from railcore.engines.strategies.iteration import iteration_times
 from railcore.engines.strategies.layer_time import LAYER_COLUMNS, layer_costs, layer_passes
 from railcore.facts import catalog
+from railcore.training.iteration import iteration_time
 from railcore.training.layer import expert_kernel_bytes
 from railcore.training.link_times import exposed_time
-from railcore.training.machine import catalog_machine
+from railcore.training.machine import GpuLinks, catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.rank_order import ORDERS, PLACEMENTS
 from railcore.training.runtime import MODERN, Runtime, as_runtime, catalog_runtime
 from railcore.training.stage import bucket_calls, gathered_bytes
-from railcore.training.transformer import Transformer
+from railcore.training.transformer import Transformer, catalog_model
 
 H100 = catalog_machine("DGX H100")
 FP8 = catalog_machine("DGX H100", "fp8")
@@ -454,6 +455,37 @@ def test_what_does_not_exist_is_named_with_what_does():
 def test_a_runtime_names_what_is_out_of_range(changes, named):
     with pytest.raises(ValueError, match=named):
         Runtime(**changes)
+
+
+def test_eager_software_starts_every_operator_whatever_its_graphs():
+    short, plan = replace(catalog_model("Llama-3 8B"), sequence_length=256), Strategy(data=8)
+    parts, none = (iteration_time(short, FP8, plan, 64, Runtime(eager=True, graphs=name)) for name in ("parts", "none"))
+    assert parts.breakdown["host_s"] == none.breakdown["host_s"] > 0
+
+
+def test_a_capacity_that_no_routing_fills_is_refused_alike():
+    plan, software = Strategy(data=8, expert=8), Runtime(capacity=100)
+    for times in (iteration_time, iteration_times):
+        with pytest.raises(ValueError, match="capacity is 100: give at most experts 8"):
+            times("Mixtral 8x7B", H100, plan, global_batch=64, runtime=software)
+
+
+def test_switches_need_not_multicast():
+    plain = H100.changed(multicast_latency_s=math.inf)
+    assert plain.gather_links(0, 256, 1).time_s > H100.gather_links(0, 256, 1).time_s
+    assert plain.gather_links(0, 1, 1).time_s == plain.all_reduce_links(0, 1, 1).time_s == 0
+    assert GpuLinks(8, 4.5e11, 0.8, 3e-6, 5e10, 0.9, 1e-5).multicast_latency_s == math.inf
+    for wrong in (-1e-6, math.nan):
+        with pytest.raises(ValueError, match="multicast_latency_s"):
+            H100.changed(multicast_latency_s=wrong)
+
+
+def test_all_reduces_in_two_phases_take_both_of_them():
+    """A tree saves steps, and none of the phases."""
+    phases = H100.changed(two_phase_collectives=True)
+    for size, (x, y) in itertools.product((1e7, 1e9), ((8, 4), (8, 64), (2, 2), (8, 1), (1, 64))):
+        hb, nic = 2 * size * (x - 1) / x / H100.collective_hb_Bps, 2 * size * (y - 1) / x / y / H100.collective_nic_Bps
+        assert phases.all_reduce_links(size, x, y).time_s >= hb + nic
 
 
 def test_rings_take_longer_the_more_ranks_they_pass_and_trees_hardly_do():

@@ -8,6 +8,7 @@ import pytest
 from railcore.__main__ import main
 from railcore.engines import own_runs, run_errors, validation
 from railcore.facts import files
+from railcore.training.transformer_memory import RECOMPUTE_MODULES
 
 NEEDED = {"platform": "DGX H100", "precision": "bf16", "gpus": "64", "global_batch": "128"}
 RUN = NEEDED | {"measured_iteration_s": "14.7", "architecture": "Llama-3 70B", "tp": "4", "pp": "4"}
@@ -40,6 +41,7 @@ def test_the_template_is_read_without_its_meanings_and_has_a_published_run(tmp_p
 def test_the_columns_are_those_of_the_published_runs():
     published = pd.read_csv(files.data("measured/iterations.csv"), nrows=1)
     assert set(published) <= {*own_runs.run_columns(), "use"}
+    assert own_runs.run_columns()["recompute_modules"].values.split() == list(RECOMPUTE_MODULES)
     for column in own_runs.run_columns().values():
         assert column.needed in ("yes", "no", "without architecture") and column.meaning
 
@@ -91,6 +93,10 @@ def test_a_mixture_takes_its_experts_from_its_architecture(written):
         ({"hidden": "4096"}, r"line 2: hidden is 4096, but Llama-3 70B has 8192: leave it blank"),
         ({"interleave": "5", "pp": "1"}, r"line 2: interleave is 5 with pipeline 1.*are the columns tp, cp, pp"),
         ({"precision": "fp8", "platform": "DGX A100"}, r"line 2: .*A100.* has no row 'fp8_dense_rate'"),
+        ({"recompute_modules": "mlp moe_acct"}, r"line 2: recompute_modules has 'moe_acct': give of core_attn"),
+        ({"recompute_modules": "mlp,moe"}, r"line 2: recompute_modules has 'mlp,moe': give of .*space between them"),
+        ({"pipeline_layout": "end"}, r"line 2: pipeline_layout is 'end': give even, ends where .*or leave it blank"),
+        ({"released": "2025-9"}, r"line 2: released is '2025-9': give year and month"),
         ({"tensor": "4"}, r"line 1: column 'tensor' is not known: the nearest are"),
     ],
 )
@@ -112,6 +118,7 @@ def test_the_line_is_that_of_the_file(written):
         (b"gpus,gpus\n8,8\n", "column 'gpus' is there twice"),
         (b"note\n\xff\xfe\n", "is no text in UTF-8"),
         (",".join(RUN).encode() + b"\n", "has no runs"),
+        (",".join(RUN).encode() + b'\n"' + b"x" * 200_000, "line [12]: field larger than field limit.*open quote"),
         (",".join(RUN).encode() + b"\n" + ",".join(RUN.values()).encode() + b",1\n", "'1'|1 stands behind the last"),
     ],
 )

@@ -95,3 +95,13 @@ def test_attention_by_library_and_by_the_shape_of_its_heads():
     assert box.attention_share("cudnn_2025", 4096) < whole
     h100 = catalog_machine("DGX H100")  # has no row of 2025: the library's row without a year
     assert h100.attention_share("cudnn_2025", 4096) == h100.attention_share("cudnn", 4096)
+
+
+def test_a_gpu_without_scales_of_blocks_has_no_machine_of_them():
+    for platform, precision in (("DGX H100", "mxfp8"), ("DGX H100", "nvfp4"), ("MI355X full mesh", "nvfp4")):
+        with pytest.raises(ValueError, match=f"precision is '{precision}': .* has no products with scales of blocks"):
+            catalog_machine(platform, precision)
+    for platform in ("DGX B200", "MI355X full mesh"):
+        assert (
+            catalog_machine(platform, "mxfp8").rates.linear_rate == catalog_machine(platform, "fp8").rates.linear_rate
+        )

@@ -13,6 +13,7 @@ from railcore.training.iteration import iteration_time
 from railcore.training.layer import Rank, layer_time
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
+from railcore.training.products import product_passes
 from railcore.training.runtime import MODERN, Runtime, catalog_runtime
 from railcore.training.transformer import Transformer, catalog_model
 from railcore.training.transformer_memory import RECOMPUTE_MODULES
@@ -108,6 +109,19 @@ def test_a_mixture_made_again_dispatches_again_and_nothing_else_does():
     assert moe.seconds["recompute"] > none.links["expert"].time_s / 2
 
 
+@pytest.mark.parametrize(("machine", "hidden"), [(MACHINES[0], 2080), (MACHINES[1], 2048)])
+def test_products_made_again_take_what_they_took_forward(machine, hidden):
+    """By the software's casts, and with sides that no 64 divides."""
+    model = replace(GPT, hidden=hidden, head_dim=128)
+    for scaling in ("delayed", "current"):
+        software = replace(MODERN, fp8_scaling=scaling)
+        form, sides = software.linear_format(machine), (hidden, model.ffn_hidden)
+        once = sum(float(product_passes(machine, 2 * 4096, n, k, form=form)[0]) for n, k in (sides, sides[::-1]))
+        again = layer((model, machine, SPLITS[0], software), "selective", ("mlp",)).seconds["recompute"]
+        moved = 2 * 4096 * 2 * model.ffn_matrices * model.ffn_hidden / machine.hbm_Bps + machine.host.kernel_s
+        assert again == pytest.approx(once + moved, rel=1e-12)
+
+
 def test_a_dense_feed_forward_made_again_is_exchanged_again():
     case = (GPT, MACHINES[0], SPLITS[1], replace(MODERN, overlap_tensor=False))
     none, mlp = layer(case, "none"), layer(case, "selective", ("mlp",))
@@ -133,6 +147,8 @@ def test_arrays_have_the_modules_of_the_readable_model():
 def test_a_runtime_names_its_modules():
     with pytest.raises(ValueError, match="recompute_modules"):
         Runtime(recompute_modules=("core_attn", "experts"))
+    with pytest.raises(ValueError, match="master_bytes is 2 with fp32_shards: give 4"):
+        Runtime(fp32_shards=True, master_bytes=2)
     assert MODERN.selective_is_none and not Runtime(recompute_modules=("layernorm",)).selective_is_none
     assert not Runtime(attention="unfused").selective_is_none
     assert catalog_runtime("modern", recompute_modules=["moe", "mlp"]).recompute_modules == ("moe", "mlp")

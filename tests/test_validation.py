@@ -5,8 +5,9 @@ from railcore.documents.railonly2025.iteration_claims import iteration_time_clai
 from railcore.engines import run_errors, validation
 from railcore.engines.strategies.iteration import TIME_PARTS, iteration_times
 from railcore.facts import claims
-from railcore.training import expected_error, machine, transformer
+from railcore.training import expected_error, machine, runtime, transformer
 from railcore.training.parallelism import Strategy
+from railcore.training.products import product_time
 
 RUNS = validation.published_runs()
 MODELLED = validation.predictions(RUNS)
@@ -73,6 +74,17 @@ def test_a_mechanism_is_switched_off_by_fields_of_the_machine_of_the_software_or
         assert effects.loc[name, "gained"] == pytest.approx(error - whole["error"].abs().mean())
     with pytest.raises((TypeError, ValueError), match="no_such_field"):
         run_errors.mechanism_effects(runs, {"wrong": {"no_such_field": 1}})
+
+
+@pytest.mark.parametrize("platform", ["DGX A100", "DGX H100", "MI300X full mesh"])
+def test_switching_a_mechanism_off_leaves_the_others_as_they_are(platform):
+    box = machine.catalog_machine(platform)
+    smooth = run_errors.no_idle_tiles(box)
+    for software in (runtime.MODERN, runtime.catalog_runtime("fsdp-eager")):
+        assert software.interference(smooth) == pytest.approx(software.interference(box)) and software.interference(box)
+        none = box.changed(**run_errors.MECHANISMS["compute lost to collectives beside it"])
+        assert software.interference(none) == 0
+    assert product_time(smooth, 5000, 5000, 4096) < product_time(box, 5000, 5000, 4096)
 
 
 def test_families_and_goals_split_what_was_looked_at_from_the_rest():

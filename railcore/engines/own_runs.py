@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,8 +25,9 @@ _SHAPE = ("layers", "hidden", "heads", "ffn_hidden", "seq_len", "vocab")  # need
 class RunColumn(NamedTuple):
     """A column of a file of runs: a row of data/run_columns.csv.
 
-    kind: text, number, count, name (one of `values`), or platform, precision, model or runtime of the catalog.
-    values: names, or the least count.
+    kind: text, number, count, name (one of `values`), names (several), pattern (a text that the regular expression in
+        `values` fits), or platform, precision, model or runtime of the catalog.
+    values: names, the least count, or a regular expression.
     needed: "yes", "no" or "without architecture".
     default: what a blank stands for, in words.
     """
@@ -121,7 +123,7 @@ def _cells(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     for column in columns.values():
         if column.needed == "yes" and column.column not in given:
             raise ValueError(f"{path.name}, line 1: column {column.column!r} is missing: add it, {column.meaning}")
-    for row in reader:
+    for row in _lines(path, reader):
         extra = row.pop(None, None)  # type: ignore[call-overload]
         cells = {name: (value or "").strip() for name, value in row.items()}
         if not any(cells.values()) or cells[given[0]].startswith(_COMMENT):
@@ -132,6 +134,14 @@ def _cells(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
                 f"{where}: {', '.join(extra)!r} stands behind the last column: put texts with commas in quotes"
             )
         yield reader.line_num, cells
+
+
+def _lines(path: Path, reader: csv.DictReader) -> Iterator[dict[str, str]]:
+    """Rows of a file. Raises ValueError for one that is no CSV, such as a text without the end of its quotes."""
+    try:
+        yield from reader
+    except csv.Error as error:
+        raise ValueError(f"{path.name}, line {reader.line_num + 1}: {error}: look for an open quote") from None
 
 
 def _row(where: str, cells: Mapping[str, str]) -> dict[str, Any]:
@@ -193,8 +203,17 @@ def _value(where: str, column: RunColumn, text: str) -> object:
     if not text:
         if column.needed == "yes":
             raise ValueError(f"{where}: {column.column} is blank: give {column.meaning}")
-        return "" if column.kind == "text" else None
+        return "" if column.kind in ("text", "pattern", "names") else None
     if column.kind == "text":
+        return text
+    if column.kind == "pattern":
+        if not re.fullmatch(column.values, text):
+            raise ValueError(f"{where}: {column.column} is {text!r}: give {column.meaning}, or leave it blank")
+        return text
+    if column.kind == "names":
+        if wrong := [word for word in text.split() if word not in column.values.split()]:
+            every = ", ".join(column.values.split())
+            raise ValueError(f"{where}: {column.column} has {wrong[0]!r}: give of {every}, with a space between them")
         return text
     if column.kind in ("number", "count"):
         return _number(where, column, text)

@@ -24,6 +24,12 @@ def best_products(machine: Machine) -> Machine:
     return machine.changed(linear_fraction=linear, bf16_fraction=shares["matmul_fraction_bf16"])
 
 
+def no_idle_tiles(machine: Machine) -> Machine:
+    """The machine whose products never end on a part of a wave of tiles. Collectives keep their share of it."""
+    kept = machine.collectives.collective_processors / machine.rates.processors
+    return machine.changed(processors=1, collective_processors=kept)
+
+
 def whole_casts(machine: Machine) -> Machine:
     """The machine whose casts to blocks pass memory as fast as other kernels do."""
     return machine.changed(cast_fraction=machine.memory.memory_fraction)
@@ -40,11 +46,11 @@ MECHANISMS: Mapping[str, Off] = {
     "experts that wait for the host": {"graphs": "whole"},
     "CUDA graphs": {"graphs": "none"},
     "latency of collectives": {"hb_latency_s": 0.0, "nic_latency_s": 0.0, "call_latency_s": 0.0},
-    "whole waves of tiles": {"processors": 1},
+    "whole waves of tiles": no_idle_tiles,
     "memory traffic": {"memory_Bps": UNLIMITED_BANDWIDTH},
     "kernel starts": {"kernel_s": 0.0},
     "the slowest GPU": {"rank_spread": 0.0},
-    "compute lost to collectives beside it": {"collective_processors": 0},
+    "compute lost to collectives beside it": {"collective_processors": 0, "overlap_slowdown": 1.0},
     "host between iterations": {"iteration_host_s": 0.0},
     "HB links": {"hb_Bps": UNLIMITED_BANDWIDTH, "hb_latency_s": 0.0},
     "NICs": {"nic_Bps": UNLIMITED_BANDWIDTH, "nic_latency_s": 0.0},

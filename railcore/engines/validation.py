@@ -96,7 +96,7 @@ def published_runs(use: str = "fit") -> pd.DataFrame:
     """Rows of data/measured/iterations.csv by `use`: "fit", "check", "forward" or "outside", as data/README.md has it.
 
     Adds mixture ("experts" or "dense"), group (a coarser software), size (GPUs by class) and seen ("looked at" while
-    the model was built, "left aside", or "forward"; "yours" of runs that a user adds).
+    the model was built, "kept aside" of use "forward"; "yours" of runs that a user adds).
     Raises ValueError for another use.
     """
     table = pd.read_csv(files.data("measured/iterations.csv"), keep_default_na=False)

@@ -62,7 +62,9 @@ def expected_error(machine: Machine | str, precision: str = "", mixture: bool = 
     """
     platform, own = (machine, "bf16") if isinstance(machine, str) else (machine.platform, machine.precision)
     precision = one_of("precision", precision or own, PRECISIONS)
-    generation = gpu_generation(catalog_machine(platform, precision).gpu)
+    # A machine that was given field by field is of no platform.
+    gpu = catalog_machine(platform, precision).gpu if platform or isinstance(machine, str) else machine.gpu
+    generation = gpu_generation(gpu)
     table = iteration_errors()
     table = table[table["mixture"] == ("experts" if mixture else "dense")]
     for place, part in _nearest(table, platform, precision, generation):

@@ -29,7 +29,7 @@ class LinearFormat(NamedTuple):
 FORMATS = {
     "bf16": LinearFormat("bf16_dense_rate", 2, 0, 0, 0, 2),
     "fp8": LinearFormat("fp8_dense_rate", 1, 4, 1, 0, 1),
-    "mxfp8": LinearFormat("fp8_dense_rate", 1 + 1 / 32, 4 + 2 / 32, 1, 2, 2),
-    "nvfp4": LinearFormat("fp4_dense_rate", 1 / 2 + 1 / 16, 5 + 2 / 16, 2, 2, 2),
+    "mxfp8": LinearFormat("mxfp8_dense_rate", 1 + 1 / 32, 4 + 2 / 32, 1, 2, 2),
+    "nvfp4": LinearFormat("nvfp4_dense_rate", 1 / 2 + 1 / 16, 5 + 2 / 16, 2, 2, 2),
 }
 BF16 = FORMATS["bf16"]

@@ -5,6 +5,7 @@ the host. Symbols as in `transformer`; t tensor, c context, e expert ranks, b se
 u = s b / c its tokens on a rank. In a model with mixture layers it is the average layer of the fullest stage.
 """
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -108,10 +109,7 @@ class Rank:
     @property
     def copies(self) -> float:
         """Rows that the experts of the busiest rank compute, over its own tokens."""
-        capacity = self.runtime.capacity or float("inf")
-        if not self.model.experts:
-            return 1.0
-        return float(capacity_copies(self.model.top_k, capacity, self.model.imbalance, bool(self.runtime.capacity)))
+        return expert_rows(self.model, self.runtime)
 
     @property
     def operators(self) -> float:
@@ -136,6 +134,19 @@ class Rank:
     def domains(self, group: str) -> tuple:
         """Ranks of a group in an HB domain, and HB domains that it is in."""
         return self.groups[group].in_domains(self.machine.hb_domain_size)
+
+
+def expert_rows(model: Transformer, runtime: Runtime) -> float:
+    """Rows that the experts of the busiest rank compute, over its own tokens; padded to the capacity where it drops.
+
+    Raises ValueError for a capacity above the model's number of experts, which no routing fills.
+    """
+    if not model.experts:
+        return 1.0
+    if runtime.capacity > model.experts:
+        raise ValueError(f"capacity is {runtime.capacity:g}: give at most experts {model.experts} of {model.name}")
+    capacity = runtime.capacity or math.inf
+    return float(capacity_copies(model.top_k, capacity, model.imbalance, padded=bool(runtime.capacity)))
 
 
 def layer_time(rank: Rank) -> LayerTime:
@@ -373,7 +384,7 @@ def host_waits(rank: Rank, gpu: Passes) -> Passes:
     parts leave it the operators of routed experts, and the start of a graph in each pass.
     """
     model, machine, runtime = rank.model, rank.machine, rank.runtime
-    waits_for_counts, parts = bool(model.experts) and runtime.graphs != "whole", runtime.graphs == "parts"
+    waits_for_counts, parts = bool(model.experts) and runtime.graphs != "whole", runtime.graphs_of_parts
     if not (runtime.eager or waits_for_counts):
         return Passes(0.0, 0.0)
     host = machine.host
@@ -461,8 +472,11 @@ def recomputed_modules(
         expert_tokens=rank.tokens / slices * rank.copies * strategy.expert / max(model.experts, 1),
         expert_ranks=strategy.tensor / slices,
     )
-    unfused = "core_attn" in modules and not rank.runtime.fused_attention
-    again = scores.forward * unfused + float(recomputed_compute(model, rank.machine, modules, share))
+    unfused, form = (
+        "core_attn" in modules and not rank.runtime.fused_attention,
+        rank.runtime.linear_format(rank.machine),
+    )
+    again = scores.forward * unfused + float(recomputed_compute(model, rank.machine, modules, share, form))
     # Of the traffic of tensor ranks a share, and all or nothing of routed experts.
     part = float(recomputed_operators(model, modules, rank.mixtures, rank.operators))
     sliced = model.experts and not strategy.whole_experts

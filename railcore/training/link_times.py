@@ -145,7 +145,8 @@ def all_reduce_links(
 ) -> LinkTimes:
     """An AllReduce: an AllGather and a ReduceScatter of `gather_links`, or a tree where that is faster.
 
-    A tree passes the ranks of a domain and ceil(log2 y) domains, up and down, at a little less bandwidth.
+    A tree passes the ranks of a domain and ceil(log2 y) domains, up and down, at a little less bandwidth; in two phases
+    too, whose bandwidth it has then.
 
     Parameters
     ----------
@@ -160,5 +161,9 @@ def all_reduce_links(
     rings = gather_links(message_bytes, x, y, bandwidths_Bps, latencies, calls, two_phases).times(2)
     levels = (x - 1) * latencies.hb_s + np.ceil(np.log2(y)) * latencies.nic_s
     steps = np.asarray(calls) * ((x * y > 1) * latencies.call_s + 2 * levels)
-    tree = 2 * rings_time(message_bytes, x, y, *bandwidths_Bps) / _TREE_BANDWIDTH + steps
+    if two_phases:  # in domains and then between them, whatever the steps
+        once = hierarchical_time("all_gather", message_bytes, x, y, *bandwidths_Bps)
+    else:
+        once = rings_time(message_bytes, x, y, *bandwidths_Bps)
+    tree = 2 * once / _TREE_BANDWIDTH + steps
     return rings._replace(time_s=np.minimum(rings.time_s, tree))

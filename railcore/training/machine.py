@@ -30,7 +30,7 @@ class GpuRates:
     """What a GPU computes: dense peaks, and the shares of them that kernels reach.
 
     linear_rate, bf16_rate: dense peak in the precision of the linear layers, and in bf16 [FLOP/s].
-    linear_fraction, bf16_fraction: share of it that the best matrix product reaches.
+    linear_fraction, bf16_fraction: share of it that large matrix products sustain, see `product_share`.
     attention_fraction: share of bf16_rate that the best fused attention reaches, on _ATTENTION_TOKENS tokens.
     processors: over which the tiles of a product are spread.
     rank_spread: standard deviation of the compute time of equal GPUs, over its mean; the slowest is waited for.
@@ -98,7 +98,7 @@ class GpuLinks:
     hb_fraction, nic_fraction: share of it that collectives reach.
     hb_latency_s, nic_latency_s: of one step [s].
     call_latency_s, multicast_latency_s: of a collective's start, and of one within an HB domain whose switches
-        multicast and reduce (NVLink SHARP) [s].
+        multicast and reduce (NVLink SHARP), math.inf where they do not [s].
     oversubscription: of the any-to-any layer over the rails, which only "direct" routing uses; math.inf is rail-only.
     """
 
@@ -118,8 +118,12 @@ class GpuLinks:
         for network in ("hb", "nic"):
             checks.positive(f"{network}_Bps", getattr(self, f"{network}_Bps"))
             checks.share(f"{network}_fraction", getattr(self, f"{network}_fraction"), above_0=True)
-        for name in ("hb_latency_s", "nic_latency_s", "call_latency_s", "multicast_latency_s"):
+        for name in ("hb_latency_s", "nic_latency_s", "call_latency_s"):
             checks.at_least(name, getattr(self, name))
+        if not self.multicast_latency_s >= 0:
+            raise ValueError(
+                f"multicast_latency_s is {self.multicast_latency_s!r}: give 0 or more, math.inf for no multicast"
+            )
         checked_oversubscription(self.oversubscription)
 
 
@@ -166,7 +170,8 @@ class HostWork:
 class CollectiveWays:
     """How collectives run, and what they take of the compute beside them.
 
-    collective_processors: of the GPU's, those that a collective keeps while products run beside it.
+    collective_processors: of the GPU's, those that a collective keeps while products run beside it; a mean need not be
+        whole.
     overlap_slowdown: factor by which products beside a collective slow down where they do not leave them free.
     memory_contention: whether that is because both want the memory: then it lasts as long as the HB interconnect is
         busy, and beside a collective that waits for slow NICs little is lost.
@@ -174,7 +179,7 @@ class CollectiveWays:
     routing, pipelined: of tokens to their experts, see `experts`.
     """
 
-    collective_processors: int
+    collective_processors: float
     overlap_slowdown: float = 1.0
     memory_contention: bool = False
     two_phase_collectives: bool = False
@@ -182,7 +187,7 @@ class CollectiveWays:
     pipelined: bool = True
 
     def __post_init__(self) -> None:
-        checks.whole("collective_processors", self.collective_processors, 0)
+        checks.at_least("collective_processors", self.collective_processors)
         checks.at_least("overlap_slowdown", self.overlap_slowdown, 1.0)
         checks.one_of("routing", self.routing, ROUTINGS)
 
@@ -485,7 +490,7 @@ def catalog_machine(
     checks.one_of("precision", precision, PRECISIONS)
     box = catalog.item("platforms", platform)
     name = str(box["gpu"])
-    if FORMATS[precision].scale_kernels and not {"fp4_dense_rate", "mxfp4_dense_rate"} & {*catalog.item("gpus", name)}:
+    if FORMATS[precision].scale_kernels and FORMATS[precision].rate not in catalog.item("gpus", name):
         raise ValueError(f"precision is {precision!r}: {name} has no products with scales of blocks; give fp8 or bf16")
     gpu, share, common = (catalog.item(*of) for of in (("gpus", name), ("efficiencies", name), ("efficiencies", "all")))
     values: dict[str, Any] = {

@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from railcore.training.formats import LinearFormat
 from railcore.training.machine import Machine
-from railcore.training.products import product_time
+from railcore.training.products import product_passes
 from railcore.training.transformer import Transformer
 
 
@@ -48,7 +49,9 @@ class LayerShare(NamedTuple):
     expert_ranks: Any
 
 
-def recomputed_compute(model: Transformer, machine: Machine, modules: Collection[str], share: LayerShare) -> Any:
+def recomputed_compute(
+    model: Transformer, machine: Machine, modules: Collection[str], share: LayerShare, form: LinearFormat
+) -> Any:
     """Forward compute of the modules, core_attn apart [s].
 
     Products as in `layer.linear_times`; other kernels move what they have in `layer.elementwise_times` and start once.
@@ -61,6 +64,8 @@ def recomputed_compute(model: Transformer, machine: Machine, modules: Collection
         Of RECOMPUTE_MODULES. What is part of another one counts once.
     share
         Of the rank.
+    form
+        Number format of the linear layers, with what the software's casts read.
 
     Returns
     -------
@@ -72,7 +77,7 @@ def recomputed_compute(model: Transformer, machine: Machine, modules: Collection
         return u * bytes_of_token / machine.hbm_Bps + kernels * machine.host.kernel_s
 
     def product(rows: Any, columns: Any, side: Any) -> Any:
-        return product_time(machine, rows, columns, side, form=machine.format)
+        return product_passes(machine, rows, columns, side, form=form)[0]
 
     def activation(width: Any) -> Any:
         return kernel(2 * model.ffn_matrices * width / t)

@@ -109,6 +109,10 @@ class Runtime:
         for module in self.recompute_modules:
             checks.one_of("recompute_modules", module, RECOMPUTE_MODULES)
         object.__setattr__(self, "recompute_modules", tuple(self.recompute_modules))
+        if self.fp32_shards and self.master_bytes != 4:
+            raise ValueError(
+                f"master_bytes is {self.master_bytes} with fp32_shards: give 4, shards are the optimizer's fp32 copy"
+            )
         if self.capacity and not self.capacity >= 1:
             raise ValueError(
                 f"capacity is {self.capacity!r}: give at least 1, most tokens of an expert over the mean, or 0 to "
@@ -120,6 +124,11 @@ class Runtime:
         values = ((field, getattr(self, field.name)) for field in fields(self)[1:])
         own = [f"{field.name}={value!r}" for field, value in values if value != field.default]
         return f"Runtime({', '.join([repr(self.name), *own])})"
+
+    @property
+    def graphs_of_parts(self) -> bool:
+        """Whether CUDA graphs start all of a layer but the routed experts. Eager software starts every operator."""
+        return self.graphs == "parts" and not self.eager
 
     @property
     def fused_attention(self) -> bool:
@@ -182,10 +191,19 @@ MODERN = Runtime()
 
 @checked
 def catalog_runtime(name: str, **changes: Any) -> Runtime:
-    """A runtime of the catalog, such as catalog_runtime("megatron2022", dropout=False). Raises UnknownName."""
-    item = catalog.item("runtimes", name)
-    kinds = get_type_hints(Runtime) | {"recompute_modules": lambda names: tuple(names.split())}
-    read = {field.name: kinds[field.name](item[field.name]) for field in fields(Runtime) if field.name in item}
+    """A runtime of the catalog, such as catalog_runtime("megatron2022", dropout=False).
+
+    Raises UnknownName, and ValueError for a row whose value is none of its kind.
+    """
+    item, kinds = catalog.item("runtimes", name), get_type_hints(Runtime)
+    read = {field.name: item[field.name] for field in fields(Runtime) if field.name in item}
+    for field, value in read.items():
+        if kinds[field] is bool:
+            read[field] = bool(checks.one_of(f"{field} of {name}", value, (0, 1)))
+        elif kinds[field] is int:
+            read[field] = int(checks.whole(f"{field} of {name}", value, 0))
+        elif field == "recompute_modules":
+            read[field] = tuple(str(value).split())
     return Runtime(**{**read, "name": name, **changes})
 
 

@@ -7,11 +7,36 @@ import pandas as pd
 
 from railcore.facts import catalog
 from railcore.facts.arguments import checked
+from railcore.facts.checks import one_of
 from railcore.training.iteration import iteration_time
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.runtime import Runtime, as_runtime, catalog_runtime
 from railcore.training.transformer import Transformer
+
+MAKERS = ("NVIDIA", "AMD")
+
+
+def gpu_maker(machine: Machine) -> str:
+    """Maker of a machine's GPU by its name: AMD for MI300X and its like, else NVIDIA."""
+    return "AMD" if machine.gpu.startswith("MI") else "NVIDIA"
+
+
+def _runtimes_for(maker: str) -> list[str]:
+    """Runtimes of the catalog with a date that drive its GPUs. Raises ValueError for a maker or date of no use."""
+    found = []
+    for name in catalog.names("runtimes"):
+        item = catalog.item("runtimes", name)
+        if "maker" in item or "since" in item:
+            one_of(f"maker of runtime {name}", item["maker"], MAKERS)
+            _checked_month(f"since of runtime {name}", str(item["since"]))
+            found += [name] * (item["maker"] == maker)
+    return found
+
+
+def _checked_month(name: str, month: str) -> None:
+    if not re.fullmatch(r"20\d\d-(0[1-9]|1[0-2])", month):
+        raise ValueError(f"{name} is {month!r}: give year and month, from 2000-01 on, such as 2025-09")
 
 
 @checked
@@ -21,11 +46,9 @@ def runtime_of(platform: Machine | str, released: str) -> Runtime:
     platform: a machine, or a platform's name. released: year and month, such as "2025-09".
     Raises ValueError for a date in another form, and for one before the first runtime.
     """
-    if not re.fullmatch(r"20\d\d-(0[1-9]|1[0-2])", released):
-        raise ValueError(f"released is {released!r}: give year and month, from 2000-01 on, such as 2025-09")
-    maker = "AMD" if as_machine(platform).gpu.startswith("MI") else "NVIDIA"
-    named = ((name, catalog.item("runtimes", name)) for name in catalog.names("runtimes"))
-    dated = sorted((str(item["since"]), name) for name, item in named if item.get("maker", "") == maker)
+    _checked_month("released", released)
+    maker = gpu_maker(as_machine(platform))
+    dated = sorted((str(catalog.item("runtimes", name)["since"]), name) for name in _runtimes_for(maker))
     before = [name for since, name in dated if since <= released]
     if not before:
         raise ValueError(f"released is {released!r}: the first runtime for GPUs of {maker} is of {dated[0][0]}")
@@ -55,10 +78,7 @@ def software_times(
     any is.
     """
     machine = as_machine(machine)
-    maker = "AMD" if machine.gpu.startswith("MI") else "NVIDIA"
-    names = runtimes or [
-        name for name in catalog.names("runtimes") if catalog.item("runtimes", name).get("maker", "") == maker
-    ]
+    names = runtimes or _runtimes_for(gpu_maker(machine))
     rows = []
     for name in names:
         found = iteration_time(model, machine, strategy, global_batch, as_runtime(name))

@@ -103,7 +103,7 @@ class _Layer:
     """What of a layer is computed, by pass [s], and the bytes of its collectives."""
 
     work: dict[str, PassTimes]
-    attention_again_s: float
+    recompute_s: float
     context_bytes: float
     expert_bytes: float
 
@@ -125,6 +125,12 @@ class StageProgram:
                 raise ValueError(f"{name} is True: the simulated step does not have it, give False")
         if runtime.dual(strategy.pipeline, strategy.interleave):
             raise ValueError(f"schedule is {runtime.schedule!r}: the simulated step does not have it, give '1f1b'")
+        if model.mtp_layers:
+            raise ValueError(f"mtp_layers is {model.mtp_layers}: the simulated step does not have them, give 0")
+        exchanged = sorted({"mlp", "moe", "shared_experts"} & {*runtime.recompute_modules})
+        if strategy.recompute == "selective" and exchanged:
+            again = ", ".join(exchanged)
+            raise ValueError(f"recompute_modules has {again}: the simulated step does not exchange again")
         self.model, self.machine, self.strategy, self.options = model, machine, strategy, options
         self.runtime, self.global_batch = runtime, global_batch
         self.operations: list[Operation] = []
@@ -409,7 +415,7 @@ class _Pass:
         program = self.program
         detail, work = program.options.detail, program.layer.work
         seconds = {name: getattr(times, direction) for name, times in work.items()}
-        attention = seconds["attention"] + (program.layer.attention_again_s if direction == "backward" else 0.0)
+        attention = seconds["attention"] + (program.layer.recompute_s if direction == "backward" else 0.0)
         rest = seconds["linear"] + seconds["elementwise"] + seconds["host"]
         if program.strategy.context > 1 and (detail or "context" in program.rail_groups):
             size, link = program.layer.context_bytes, work["context"].link_forward.time_s

@@ -6,15 +6,14 @@ Compute by kind, communication as link time and exposed time, and activations. S
 `railcore.training.transformer`, and u = s b / c tokens of a micro-batch on a rank.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from railcore.training.expert_dispatch import capacity_copies, dispatch_bytes, host_bound_time, host_operators
-from railcore.training.layer import LOSS_BYTES, OWN_KERNELS, expert_kernel_bytes
+from railcore.training.expert_dispatch import dispatch_bytes, host_bound_time, host_operators
+from railcore.training.layer import LOSS_BYTES, OWN_KERNELS, expert_kernel_bytes, expert_rows
 from railcore.training.link_times import NO_LINK, LinkTimes, exposed_time
 from railcore.training.machine import Machine
 from railcore.training.products import ELEMENT_BYTES, product_passes
@@ -176,7 +175,7 @@ def _modules(
     slices = np.where(rank.whole, rank.t, 1.0)
     each = rank.u / slices * rank.copies * rank.e / max(model.experts, 1)
     place = (rank.u, rank.t, rank.sliced_by, rank.mixed, rank.copies, rank.local, each, rank.t / slices)
-    again = again + recomputed_compute(model, machine, modules, LayerShare(*place))
+    again = again + recomputed_compute(model, machine, modules, LayerShare(*place), runtime.linear_format(machine))
     tensor, expert = work["tensor"], work["expert"]
     part = recomputed_operators(model, modules, rank.mixed, rank.operators)
     routed = _input_gather(machine, rank).times(2 * rank.expert_operators * (model.experts > 0))
@@ -207,16 +206,6 @@ def layer_passes(
     return _passes(machine, runtime, _Ranks(model, runtime, columns))
 
 
-def _copies(model: Transformer, runtime: Runtime) -> float:
-    """Rows that the experts of the busiest rank compute, over its own tokens; padded to the capacity where it drops."""
-    if not model.experts:
-        return 1.0
-    if runtime.capacity > model.experts:
-        raise ValueError(f"capacity is {runtime.capacity:g}: give at most experts {model.experts} of {model.name}")
-    capacity = runtime.capacity or math.inf
-    return float(capacity_copies(model.top_k, capacity, model.imbalance, padded=bool(runtime.capacity)))
-
-
 class _Ranks:
     """What a rank has of a layer, as `training.layer.Rank`, in arrays of one shape: b, t, c, e ranks and u tokens."""
 
@@ -231,7 +220,7 @@ class _Ranks:
         self.whole = np.asarray(columns.get("whole_experts", 0), bool)
         self.groups = group_levels(columns)
         self.u = model.sequence_length * self.b / self.c
-        self.copies = _copies(model, runtime)
+        self.copies = expert_rows(model, runtime)
         self.local = np.maximum(model.experts // self.e, 1)  # experts of a rank
         pipelined = (np.asarray(columns["pipeline"]) > 1) & (model.dense_layers > 0)
         self.mixed = np.where(pipelined, 1 / model.expert_layer_interval, model.mixture_share) + 0 * self.u
@@ -279,7 +268,7 @@ def _both_passes(work: Mapping[str, PassTimes]) -> tuple[Any, Any]:
 
 def _host_waits(machine: Machine, runtime: Runtime, rank: _Ranks, forward: Any, backward: Any) -> PassTimes:
     """What a layer takes beyond its time on the GPU because the host starts its operators; see `layer.host_waits`."""
-    waits_for_counts, parts = bool(rank.model.experts) and runtime.graphs != "whole", runtime.graphs == "parts"
+    waits_for_counts, parts = bool(rank.model.experts) and runtime.graphs != "whole", runtime.graphs_of_parts
     if not (runtime.eager or waits_for_counts):
         return PassTimes(0 * forward, 0 * backward)
     host = machine.host
@@ -312,7 +301,7 @@ def _linear_times(machine: Machine, runtime: Runtime, rank: _Ranks) -> list[Any]
 
     Rows x columns, inner side: attention u x its `attention_matrices`; feed-forward u x (m - 1) f / t, h and
     u x h, f / t, of shared experts likewise; of a routed expert u q e / E tokens, E / e of them in turn, q their
-    `_copies`. A whole expert has the full width, and of each rank's u / t tokens. Gradients of weights are added up
+    `expert_rows`. A whole expert has the full width, and of each rank's u / t tokens. Gradients of weights are added up
     over micro-batches in the product itself, unless each goes its way at once (eager).
     """
     model = rank.model
