@@ -41,7 +41,7 @@ def test_breakdown_adds_up_and_every_term_takes_time():
     }
     none |= {
         "recompute of modules",
-        "attention by library and shape",
+        "attention by library and by heads",
         "hiding of expert traffic",
         "hiding of gradients and weights",
         "nothing",
@@ -117,7 +117,7 @@ def test_stored_errors_are_those_of_today():
     assert whole.to_dict() == pytest.approx(families.to_dict(), rel=1e-7)
     assert set(run_errors.stored_effects()["mechanism"]) == {"nothing", *run_errors.MECHANISMS}
     wide = run_errors.effects_by_family(run_errors.stored_effects())
-    assert list(wide["mechanism"]) == ["error of the whole model", *run_errors.MECHANISMS]
+    assert list(wide["mechanism"]) == ["error of the whole model, %", *run_errors.MECHANISMS]
 
 
 def test_a_schedule_measured_twice_is_compared_at_the_same_work():

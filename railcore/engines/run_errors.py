@@ -39,11 +39,11 @@ MECHANISMS: Mapping[str, Off] = {
     "products below the peak": {"linear_fraction": 1.0, "bf16_fraction": 1.0},
     "sustained products, not the best": best_products,
     "sides that no 64 divides": {"unaligned_share": 1.0},
-    "casts to blocks": whole_casts,
-    "scales of current tensors": {"fp8_scaling": "delayed"},
-    "attention by library and shape": {"attention_kernels": (), "attention_shapes": ()},
+    "slower casts of MXFP8 and NVFP4": whole_casts,
+    "FP8 scaled by each tensor's largest element": {"fp8_scaling": "delayed"},
+    "attention by library and by heads": {"attention_kernels": (), "attention_shapes": ()},
     "recompute of modules": {"recompute_modules": ("core_attn",)},
-    "host of experts": {"graphs": "whole"},
+    "experts that wait for the host": {"graphs": "whole"},
     "CUDA graphs": {"graphs": "none"},
     "latency of collectives": {"hb_latency_s": 0.0, "nic_latency_s": 0.0, "call_latency_s": 0.0},
     "whole waves of tiles": no_idle_tiles,
@@ -103,6 +103,8 @@ def goals_reached(table: pd.DataFrame) -> pd.DataFrame:
         for column in ("mixture", "precision", "generation"):
             if wanted := getattr(goal, column):
                 mine &= table[column].isin(wanted.split())
+        if goal.without:
+            mine &= ~table["software"].str.contains(goal.without)
         for seen, some in (("looked at", looked_at), ("kept aside", ~looked_at)):
             part, model = table[mine & some], ""
             error = part["error"].abs().mean()
@@ -157,10 +159,15 @@ def stored_effects() -> pd.DataFrame:
 
 
 def effects_by_family(effects: pd.DataFrame) -> pd.DataFrame:
-    """A row for each mechanism, and for each family what it gained; the first row has the errors of the whole model."""
-    wide = effects.assign(
-        shown=effects["gained"].mask(effects["mechanism"] == "nothing", effects["mean_absolute_error"])
+    """A row for each mechanism, and for each family with its runs what it gained, in percentage points.
+
+    The first row has the mean absolute errors of the whole model [%].
+    """
+    shown = 100 * effects["gained"].mask(effects["mechanism"] == "nothing", effects["mean_absolute_error"])
+    effects = effects.assign(
+        shown=shown.map(lambda each: f"{each:.1f}" if abs(each) >= 0.05 else "0"),
+        family=effects["family"] + " (" + effects["runs"].astype(str) + " runs)",
     )
-    wide = wide.pivot(index="mechanism", columns="family", values="shown")
+    wide = effects.pivot(index="mechanism", columns="family", values="shown")
     wide = wide.loc[effects["mechanism"].unique(), effects["family"].unique()]
-    return wide.rename(index={"nothing": "error of the whole model"}).rename_axis(columns=None).reset_index()
+    return wide.rename(index={"nothing": "error of the whole model, %"}).rename_axis(columns=None).reset_index()

@@ -106,7 +106,8 @@ def published_runs(use: str = "fit") -> pd.DataFrame:
 
 def with_groups(table: pd.DataFrame) -> pd.DataFrame:
     """Runs in the columns of data/measured/iterations.csv, with those that `published_runs` adds."""
-    kind = table["software"].where(table["experts"] == 0, "mixtures of experts")
+    kind = table["software"].mask(table["software"].str.contains("MLPerf"), "MLPerf Training")
+    kind = kind.where(table["experts"] == 0, "mixtures of experts")
     sizes = pd.cut(table["gpus"], [0, *_SIZES, np.inf], labels=[f"up to {n}" for n in _SIZES] + ["more"])
     apart = table["use"].replace({"fit": "looked at", "check": "looked at", "forward": "kept aside"})
     return table.assign(

@@ -225,8 +225,10 @@ def ink_on(face: str) -> str:
 
 
 def line_style(i: int, style: str = "-", **more) -> dict:
-    """Colour and marker of the line number `i`, the same in every chart."""
+    """Colour and marker of the line number `i`, the same in every chart; markers are hollow after one round of them."""
     marker = {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)], "markersize": 4.5}
+    if i >= len(COLOURS):
+        marker |= {"markerfacecolor": "white", "marker": MARKERS[(i + 3) % len(MARKERS)]}
     return {**marker, "linestyle": style, **more}
 
 
