@@ -70,7 +70,7 @@ def plain_gather(gpu, size, runs, calls=1):
     x, y = plain_spread(gpu, runs)
     n, (hb, nic), links = x * y, rates(gpu), gpu.links
     two = gpu.collectives.two_phase_collectives
-    near, far = x - 1 if two else n - y, math.ceil(math.log2(y)) if x == 1 else y - 1
+    near, far = x - 1 if two else n - y, y - 1
 
     def start(call, hb_step, nic_step):
         return calls * (
@@ -80,13 +80,16 @@ def plain_gather(gpu, size, runs, calls=1):
     steps = start(1, 1, 1) if n > 1 else 0.0
     if y == 1:
         steps = min(steps, calls * links.multicast_latency_s)
+    other = start(14 / 8.4, 1.9 / 3.4, 4 / 14) if n > 1 else 0.0  # LL128
     if two:
         first, then = (y - 1) / n * size / nic, (x - 1) / x * size / hb
-        return first + then + steps, then, first
+        return min(first + then + steps, (first + then) / 0.92 + other), then, first
     sent = (n - 1) / n * size
     rings = sent / (hb if y == 1 else min(hb, x * nic))
-    other = start(10 / 8.4, 1.9 / 3.4, 4 / 14) if n > 1 else 0.0  # LL128
     time = min(rings + steps, rings / 0.92 + other)
+    if x == 1 and y > 1:  # PAT
+        start_s = links.call_latency_s * 8 / 8.4 + links.nic_latency_s * (math.ceil(math.log2(y)) / 3.5 + 0.2 * y)
+        time = min(time, rings / 0.75 + calls * start_s)
     return (time, sent / hb, 0.0) if y == 1 else (time, sent * (x - 1) / x / hb, sent / x / nic)
 
 

@@ -63,8 +63,8 @@ class Latencies(NamedTuple):
     multicast_s: Any = np.inf
 
 
-class _Protocol(NamedTuple):
-    """A protocol of NCCL beside "Simple": bandwidth and latencies over those of it."""
+class _Way(NamedTuple):
+    """Bandwidth and latencies of a protocol or an algorithm of NCCL, over those of rings with its protocol Simple."""
 
     bandwidth: float
     call: float
@@ -72,8 +72,12 @@ class _Protocol(NamedTuple):
     nic: float
 
 
-_LL128 = _Protocol(0.92, 10 / 8.4, 1.9 / 3.4, 4.0 / 14)  # NVIDIA/nccl src/graph/tuning.cc: 120 of 128 bytes are data
-_TREE_BANDWIDTH = 0.9  # of a tree, over that of rings; the same file
+# NVIDIA/nccl, src/graph/tuning.cc as of 2026: base and hardware latencies and bandwidths of ncclTopoTuneModel.
+_SIMPLE = _Way(1.0, 1.0, 1.0, 1.0)
+_LL128 = _Way(0.92, 14 / 8.4, 1.9 / 3.4, 4.0 / 14)
+_TREE = _Way(0.92, 1.0, 4.0 / 3.4, 1.0)
+_PAT = _Way(0.75, 8 / 8.4, 0.0, 1 / 3.5)
+_PAT_RANK = 2.8 / 14  # of a step over NICs: what each rank adds
 
 
 def gather_links(
@@ -88,11 +92,11 @@ def gather_links(
     """An AllGather or ReduceScatter of D bytes by x rings through all n ranks.
 
     A call starts with its own latency and passes n - 1 steps, y - 1 of them between domains: latency grows with the
-    ranks. In one domain a call is no slower than one that the switches multicast (NVLink SHARP); with one rank a domain
-    it takes ceil(log2 y) steps (PAT). To that comes the time of `rings_time`. It is the faster of NCCL's protocols
-    Simple and LL128, which has less latency and less bandwidth. A GPU sends D (n - 1) / (n x) through its NIC, and what
-    its other x - 1 rings carry through the HB interconnect. In two phases (`hierarchical_time`) the ranks on a rail go
-    first, then those in a domain.
+    ranks. In one domain a call is no slower than one that the switches multicast (NVLink SHARP). To that comes the time
+    of `rings_time`. It is the faster of NCCL's protocols Simple and LL128, which has less latency and less bandwidth;
+    with one rank a domain also of its algorithm PAT, whose steps grow with log2(y). A GPU sends D (n - 1) / (n x)
+    through its NIC, and what its other x - 1 rings carry through the HB interconnect. In two phases
+    (`hierarchical_time`) the ranks on a rail go first, then those in a domain.
 
     Parameters
     ----------
@@ -115,23 +119,15 @@ def gather_links(
 
     References
     ----------
-    GitHub NVIDIA/nccl, src/graph/tuning.cc@01afd20, ncclTopoTuneModel (steps, protocols), and its notes of release 2.23
-    (PAT); railonly2025, LLM Traffic in the NIC Domain (phases).
+    GitHub NVIDIA/nccl, src/graph/tuning.cc, ncclTopoTuneModel; railonly2025, LLM Traffic in the NIC Domain (phases).
     """
     x, y = np.asarray(inside), np.asarray(domains)
-    (hb, nic), sizes, beyond = bandwidths_Bps, np.asarray(message_bytes, float), y > 1
-    within, between = x - 1 if two_phases else x * y - y, np.where(x == 1, np.ceil(np.log2(y)), y - 1)
-    started = np.asarray(calls) * (x * y > 1)
-    simple = latencies.call_s + within * latencies.hb_s + between * latencies.nic_s
-    simple = started * np.where(beyond, simple, np.minimum(simple, latencies.multicast_s))
+    rings, once_s = _rings(message_bytes, x, y, bandwidths_Bps, latencies, calls, two_phases, 1)
     if two_phases:
-        time = hierarchical_time("all_gather", sizes, x, y, hb, nic)
-        return LinkTimes(time + simple, sizes * (x - 1) / x / hb, beyond * sizes * (y - 1) / (x * y) / nic)
-    other = _LL128.call * latencies.call_s + within * _LL128.hb * latencies.hb_s
-    other = started * (other + between * _LL128.nic * latencies.nic_s)
-    time, sent = rings_time(sizes, x, y, hb, nic), sizes * (x * y - 1) / (x * y)
-    time = np.minimum(time + simple, time / _LL128.bandwidth + other)
-    return LinkTimes(time, sent * np.where(beyond, (x - 1) / x, 1.0) / hb, beyond * sent / (x * nic))
+        return rings
+    steps = _PAT.call * latencies.call_s + (_PAT.nic * np.ceil(np.log2(y)) + _PAT_RANK * y) * latencies.nic_s
+    pat = once_s / _PAT.bandwidth + np.asarray(calls) * steps
+    return rings._replace(time_s=np.where((x == 1) & (y > 1), np.minimum(rings.time_s, pat), rings.time_s))
 
 
 def all_reduce_links(
@@ -143,10 +139,9 @@ def all_reduce_links(
     calls: ArrayLike = 1,
     two_phases: bool = False,
 ) -> LinkTimes:
-    """An AllReduce: an AllGather and a ReduceScatter of `gather_links`, or a tree where that is faster.
+    """An AllReduce: the rings of `gather_links` twice in one call, or a tree where that is faster.
 
-    A tree passes the ranks of a domain and ceil(log2 y) domains, up and down, at a little less bandwidth; in two phases
-    too, whose bandwidth it has then.
+    A tree passes the ranks of a domain and ceil(log2 y) domains, up and down, at a little less bandwidth.
 
     Parameters
     ----------
@@ -158,12 +153,38 @@ def all_reduce_links(
     Seconds.
     """
     x, y = np.asarray(inside), np.asarray(domains)
-    rings = gather_links(message_bytes, x, y, bandwidths_Bps, latencies, calls, two_phases).times(2)
-    levels = (x - 1) * latencies.hb_s + np.ceil(np.log2(y)) * latencies.nic_s
-    steps = np.asarray(calls) * ((x * y > 1) * latencies.call_s + 2 * levels)
-    if two_phases:  # in domains and then between them, whatever the steps
-        once = hierarchical_time("all_gather", message_bytes, x, y, *bandwidths_Bps)
+    rings, once_s = _rings(message_bytes, x, y, bandwidths_Bps, latencies, calls, two_phases, 2)
+    levels = (x - 1) * _TREE.hb * latencies.hb_s + np.ceil(np.log2(y)) * latencies.nic_s
+    steps = np.asarray(calls) * (x * y > 1) * (latencies.call_s + 2 * levels)
+    return rings._replace(time_s=np.minimum(rings.time_s, 2 * once_s / _TREE.bandwidth + steps))
+
+
+def _rings(
+    message_bytes: ArrayLike,
+    x: np.ndarray,
+    y: np.ndarray,
+    bandwidths_Bps: tuple[float, float],
+    latencies: Latencies,
+    calls: ArrayLike,
+    two_phases: bool,
+    passes: int,
+) -> tuple[LinkTimes, np.ndarray]:
+    """Rings that D passes once or twice, and the time of one pass without latencies [s]."""
+    (hb, nic), D = bandwidths_Bps, np.asarray(message_bytes, float)
+    if two_phases:
+        once_s, within = hierarchical_time("all_gather", D, x, y, hb, nic), x - 1
+        hb_bytes, nic_bytes = D * (x - 1) / x, (y > 1) * D * (y - 1) / (x * y)
     else:
-        once = rings_time(message_bytes, x, y, *bandwidths_Bps)
-    tree = 2 * once / _TREE_BANDWIDTH + steps
-    return rings._replace(time_s=np.minimum(rings.time_s, tree))
+        once_s, within = rings_time(D, x, y, hb, nic), x * y - y
+        sent = D * (x * y - 1) / (x * y)
+        hb_bytes, nic_bytes = sent * np.where(y > 1, (x - 1) / x, 1.0), (y > 1) * sent / x
+
+    def latency(way: _Way) -> np.ndarray:
+        steps = within * way.hb * latencies.hb_s + (y - 1) * way.nic * latencies.nic_s
+        return way.call * latencies.call_s + passes * steps
+
+    calls = np.asarray(calls) * (x * y > 1)
+    simple_s, ll128_s = latency(_SIMPLE), latency(_LL128)
+    simple_s = np.where(y > 1, simple_s, np.minimum(simple_s, latencies.multicast_s))
+    time_s = np.minimum(passes * once_s + calls * simple_s, passes * once_s / _LL128.bandwidth + calls * ll128_s)
+    return LinkTimes(time_s, passes * hb_bytes / hb, passes * nic_bytes / nic), once_s

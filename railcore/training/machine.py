@@ -521,7 +521,7 @@ def catalog_machine(
         "nic_Bps": box["nic_bandwidth"],
         "nic_latency_s": common["nic_latency"],
         "call_latency_s": common["call_latency"],
-        "multicast_latency_s": common["multicast_latency"],
+        "multicast_latency_s": share.get("multicast_latency", math.inf),
         "host_Bps": gpu.get("cpu_bandwidth", gpu["pcie_bandwidth"]),
         "host_memory_Bps": common["host_memory_bandwidth"],
     }
