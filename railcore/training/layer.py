@@ -253,8 +253,8 @@ def attention_times(rank: Rank) -> Passes:
         )
         forward = float(heads * rows * keys * (model.query_dim + model.value_dim) / rate) + machine.host.kernel_s
         return Passes(forward, 2.5 * forward)
-    query_key = product_passes(machine, rows, s, model.query_dim, heads, scores=True)
-    score_value = product_passes(machine, rows, model.value_dim, s, heads, scores=True)
+    query_key = product_passes(machine, rows, s, model.query_dim, heads, aligned=True)
+    score_value = product_passes(machine, rows, model.value_dim, s, heads, aligned=True)
     moved = (9, 11) if runtime.dropout else (4, 6)
     softmax = [n * heads * rows * s / machine.hbm_Bps + machine.host.kernel_s for n in moved]
     forward = query_key[0] + score_value[0] + softmax[0]
@@ -507,7 +507,7 @@ def _logits_time(rank: Rank) -> float:
     """Compute of logits and loss, in bf16: three products of u x V / t, h, and the loss."""
     model, machine, columns = rank.model, rank.machine, rank.model.vocabulary / rank.strategy.tensor
     moved = rank.runtime.gradient_result_bytes
-    products = product_passes(machine, rank.tokens, columns, model.hidden, gradient_bytes=moved)
+    products = product_passes(machine, rank.tokens, columns, model.hidden, gradient_bytes=moved, aligned=True)
     return float(sum(products)) + LOSS_BYTES * rank.tokens * columns / machine.hbm_Bps
 
 

@@ -179,12 +179,12 @@ def _rings(
         sent = D * (x * y - 1) / (x * y)
         hb_bytes, nic_bytes = sent * np.where(y > 1, (x - 1) / x, 1.0), (y > 1) * sent / x
 
-    def latency(way: _Way) -> np.ndarray:
+    def latency(way: _Way) -> Any:
         steps = within * way.hb * latencies.hb_s + (y - 1) * way.nic * latencies.nic_s
         return way.call * latencies.call_s + passes * steps
 
-    calls = np.asarray(calls) * (x * y > 1)
+    started = np.asarray(calls) * (x * y > 1)
     simple_s, ll128_s = latency(_SIMPLE), latency(_LL128)
     simple_s = np.where(y > 1, simple_s, np.minimum(simple_s, latencies.multicast_s))
-    time_s = np.minimum(passes * once_s + calls * simple_s, passes * once_s / _LL128.bandwidth + calls * ll128_s)
+    time_s = np.minimum(passes * once_s + started * simple_s, passes * once_s / _LL128.bandwidth + started * ll128_s)
     return LinkTimes(time_s, passes * hb_bytes / hb, passes * nic_bytes / nic), once_s

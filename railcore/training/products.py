@@ -81,7 +81,7 @@ def product_passes(
     batch: Any = 1,
     form: LinearFormat = BF16,
     gradient_bytes: int = ELEMENT_BYTES,
-    scores: bool = False,
+    aligned: bool = False,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Times of a product forward, of its input's gradient, and of its weights' gradient.
 
@@ -91,8 +91,8 @@ def product_passes(
         As for `product_time`: m x k inputs by k x n weights.
     gradient_bytes
         Moved for each element of the weights' gradient, as result_bytes there.
-    scores
-        Whether the second operand is no weights, but keys or values: then its sides do not matter.
+    aligned
+        Whether sides do not matter: of keys and values, and of a vocabulary, which software pads.
 
     Returns
     -------
@@ -100,7 +100,7 @@ def product_passes(
     _ALIGNED divides take the machine's unaligned_share.
     """
     odd = (np.asarray(n) % _ALIGNED != 0) | (np.asarray(k) % _ALIGNED != 0)
-    share = np.where(odd & (not scores), machine.rates.unaligned_share, 1.0)
+    share = np.where(odd & (not aligned), machine.rates.unaligned_share, 1.0)
     forward, inputs = (product_time(machine, m, a, b, batch, form, share=share) for a, b in ((n, k), (k, n)))
     return forward, inputs, product_time(machine, k, n, m, batch, form, False, gradient_bytes, share)
 

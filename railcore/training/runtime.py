@@ -155,9 +155,21 @@ class Runtime:
         """Of the optimizer's states of a parameter: two moments, and its copy of the weight [bytes]."""
         return 2 * self.moment_bytes + self.master_bytes
 
+    @property
+    def update_bytes(self) -> int:
+        """Bytes that Adam in one kernel moves for a parameter: states both ways, gradient, weight.
+
+        And 16 to norm, clip and clear the gradient.
+        """
+        return 2 * self.optimizer_bytes + 4 + 2 + 16
+
     def dual(self, pipeline: Any, interleave: Any) -> Any:
-        """Whether a pipeline runs from both ends (DualPipe). p stages, v chunks; numbers, or arrays of one shape."""
-        return (self.schedule == "dualpipe") & (np.asarray(pipeline) > 1) & (np.asarray(interleave) == 1)
+        """Whether a pipeline runs from both ends (DualPipe): p stages, an even number, of v = 1 chunk; else 1F1B.
+
+        Numbers, or arrays of one shape.
+        """
+        p, v = np.asarray(pipeline), np.asarray(interleave)
+        return (self.schedule == "dualpipe") & (p % 2 == 0) & (v == 1)
 
     @property
     def gradient_result_bytes(self) -> int:

@@ -21,7 +21,6 @@ from railcore.training.runtime import Runtime
 from railcore.training.transformer import SHARDING
 from railcore.training.transformer_memory import WEIGHT_BYTES, WHOLE_LAYERS, sharded_parameters
 
-UPDATE_BYTES = 46  # of Adam in fp32 a parameter: 16 read, 14 written, 16 to norm, clip and clear the gradient
 EAGER_UPDATE_BYTES = 92  # of Adam an operator at a time: 80 in eight kernels, 12 to norm and clip the gradient
 COPY_BYTES = 8  # of bf16 gradients a parameter: 4 to join those of a layer, 4 to scale them before they are reduced
 ONCE_CALLS = 2  # AllReduces of a number over all ranks: the gradients' norm, and the loss
@@ -77,8 +76,8 @@ def stage_of(rank: Rank, offload: tuple[str, ...] = ()) -> Stage:
     updated = fullest["optimizer"] / runtime.optimizer_bytes
     on_host = "optimizer" in offload
     host, sent = machine.host, runtime.gradient_bytes + WEIGHT_BYTES
-    host_s = sent / host.host_Bps + UPDATE_BYTES / host.host_memory_Bps
-    update = (EAGER_UPDATE_BYTES if runtime.eager else UPDATE_BYTES) / machine.hbm_Bps
+    host_s = sent / host.host_Bps + runtime.update_bytes / host.host_memory_Bps
+    update = (EAGER_UPDATE_BYTES if runtime.eager else runtime.update_bytes) / machine.hbm_Bps
     copied = runtime.eager and strategy.sharding in ("gradients", "weights")
     everyone = GroupLevels(strategy.gpus, 1).in_domains(machine.hb_domain_size)
     reduced_s = ONCE_CALLS * machine.all_reduce_links(0.0, *everyone).time_s

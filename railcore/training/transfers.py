@@ -16,8 +16,9 @@ micro-batch. Operators of a layer: attention and feed-forward, one where they ar
 
 Full recompute repeats the forward pass of a layer (pass "recompute"). With `embeddings` the first and the last stage
 add theirs. Parameters are those that a rank holds (`rank_parameters`) of the average layer, copies of what other tensor
-ranks hold included. Small sums are left out: those of copies' gradients over the tensor ranks, of the loss and of the
-gradients' norm. The tests train a transformer on simulated ranks that send these bytes.
+ranks hold included. Left out are the traffic of further-token layers and of modules that selective recompute does
+again, and small sums: those of copies' gradients over the tensor ranks, of the loss and of the gradients' norm. The
+tests train a transformer on simulated ranks that send these bytes.
 
 Sources: Shoeybi et al. 2019 (tensor); Korthikanti et al. 2022 (sequence); Narayanan et al. 2021 (pipeline); Rajbhandari
 et al. 2020 (sharding); Llama Team 2024, Section 3.3 (context).

@@ -342,8 +342,8 @@ def _attention(machine: Machine, runtime: Runtime, rank: _Ranks) -> PassTimes:
         return PassTimes(forward, 2.5 * forward)
     rows = s / rank.c
     passes = [
-        product_passes(machine, rows, s, model.query_dim, heads, scores=True),
-        product_passes(machine, rows, model.value_dim, s, heads, scores=True),
+        product_passes(machine, rows, s, model.query_dim, heads, aligned=True),
+        product_passes(machine, rows, model.value_dim, s, heads, aligned=True),
     ]
     forward, inputs, weights = (sum(times) for times in zip(*passes, strict=True))
     score_bytes = (9, 11) if runtime.dropout else (4, 6)
@@ -471,7 +471,8 @@ def _exchange(machine: Machine, runtime: Runtime, rank: _Ranks, element_bytes: i
 def _logits_time(machine: Machine, runtime: Runtime, rank: _Ranks) -> Any:
     """Compute of logits and loss, in bf16."""
     columns = rank.model.vocabulary / rank.t
-    products = product_passes(machine, rank.u, columns, rank.model.hidden, gradient_bytes=runtime.gradient_result_bytes)
+    moved = runtime.gradient_result_bytes
+    products = product_passes(machine, rank.u, columns, rank.model.hidden, gradient_bytes=moved, aligned=True)
     return sum(products) + LOSS_BYTES * rank.u * columns / machine.hbm_Bps
 
 

@@ -16,7 +16,6 @@ from railcore.training.stage import (
     COPY_BYTES,
     EAGER_UPDATE_BYTES,
     ONCE_CALLS,
-    UPDATE_BYTES,
     bucket_calls,
     expected_maximum,
     gathered_bytes,
@@ -94,8 +93,8 @@ def stage_costs(
         rows[f"{name}_s"], rows[f"{name}_hb_s"], rows[f"{name}_nic_s"] = links
     away = "optimizer" in offload
     host, sent = machine.host, runtime.gradient_bytes + WEIGHT_BYTES
-    host_s = sent / host.host_Bps + UPDATE_BYTES / host.host_memory_Bps
-    update_bytes = EAGER_UPDATE_BYTES if runtime.eager else UPDATE_BYTES
+    host_s = sent / host.host_Bps + runtime.update_bytes / host.host_memory_Bps
+    update_bytes = EAGER_UPDATE_BYTES if runtime.eager else runtime.update_bytes
     rows["optimizer_s"] = 0.0 if away else update_bytes / machine.hbm_Bps * updated
     rows["once_s"] = runtime.linear_format(machine).cast_bytes / machine.cast_Bps * sum(most)
     rows["copies_s"] = runtime.eager * (level >= 2) * COPY_BYTES / machine.hbm_Bps * sum(most)
