@@ -324,13 +324,16 @@ def test_dense_first_layers_are_averaged_without_a_pipeline_and_left_to_other_st
 
 
 def test_a_window_leaves_its_share_of_the_scores():
-    box, w = H100.changed(kernel_s=0.0), 512
+    box, w = H100.changed(kernel_s=0.0, window_keys=0.0), 512
     columns = one_layer(Strategy())
 
-    def time(model):
+    def time(model, box=box):
         return layer_passes(model, box, MODERN, columns)["attention"].forward.item()
 
     assert time(replace(GPT, window=w)) == pytest.approx(time(GPT) * w / S * (2 - w / S), rel=1e-12)
+    tiles = box.changed(window_keys=300.0)
+    assert time(replace(GPT, window=w), tiles) == pytest.approx(time(GPT) * (w * (2 - w / S) + 300) / S, rel=1e-12)
+    assert time(replace(GPT, window=S - 1), tiles) == time(GPT, tiles) == time(GPT)
     mixed = time(replace(GPT, window=w, full_attention_interval=4))
     assert mixed == pytest.approx(time(GPT) / 4 + 0.75 * time(replace(GPT, window=w)), rel=1e-12)
     assert time(replace(GPT, window=S)) == time(replace(GPT, window=10 * S)) == time(GPT)

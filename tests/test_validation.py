@@ -39,6 +39,7 @@ def test_breakdown_adds_up_and_every_term_takes_time():
         "experts that wait for the host",
         "CUDA graphs",
         "contention for the memory",
+        "tiles and masks of windows",
     }
     none |= {
         "recompute of modules",

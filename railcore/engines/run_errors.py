@@ -42,6 +42,7 @@ MECHANISMS: Mapping[str, Off] = {
     "slower casts of MXFP8 and NVFP4": whole_casts,
     "FP8 scaled by each tensor's largest element": {"fp8_scaling": "delayed"},
     "attention by library and by heads": {"attention_kernels": (), "attention_shapes": ()},
+    "tiles and masks of windows": {"window_keys": 0.0},
     "recompute of modules": {"recompute_modules": ("core_attn",)},
     "experts that wait for the host": {"graphs": "whole"},
     "CUDA graphs": {"graphs": "none"},

@@ -8,7 +8,7 @@ u = s b / c its tokens on a rank. In a model with mixture layers it is the avera
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from railcore.training.expert_dispatch import capacity_copies, dispatch_bytes, host_bound_time, host_operators
 from railcore.training.link_times import NO_LINK, LinkTimes, exposed_time
@@ -237,21 +237,40 @@ def linear_times(rank: Rank) -> tuple[float, float, float]:
     return forward, inputs, weights
 
 
+def attention_keys(machine: Machine, runtime: Runtime, model: Transformer, tokens: Any) -> Any:
+    """Keys that a query meets, over the share of bf16_rate that fused attention reaches on them.
+
+    A window of w keys leaves w (2 - w / s) s of the s^2; its tiles and masks are window_keys more, up to all of it.
+
+    Parameters
+    ----------
+    machine, runtime, model
+        GPU, kernel of attention, and the layers' spans and heads.
+    tokens
+        Of the sequence on a rank, s / c.
+
+    Returns
+    -------
+    Keys, averaged over the layers, of the shape of tokens.
+    """
+    s, more = model.sequence_length, machine.rates.window_keys
+    keys = sum(share * min(s, most * (2 - most / s) + more * (most < s)) for share, most in model.attention_spans())
+    return keys / machine.attention_share(runtime.attention, tokens, model.query_dim, model.value_dim)
+
+
 def attention_times(rank: Rank) -> Passes:
     """Scores, softmax, and their use of the values.
 
     Fused: b a / t heads with 2 s^2 / c FLOPs for each of d_query + d_value elements, at the kernel's share of the bf16
-    rate, and 2.5 times that backward. A window of w keys leaves w (2 - w / s) s of the s^2. Unfused: two products a
-    head forward and four backward, and a softmax that moves 4 and 6 bytes a score, with dropout 5 more each.
+    rate, and 2.5 times that backward; see `attention_keys`. Unfused: two products a head forward and four backward, and
+    a softmax that moves 4 and 6 bytes a score, with dropout 5 more each.
     """
     model, machine, runtime, s = rank.model, rank.machine, rank.runtime, rank.model.sequence_length
     heads, rows = rank.strategy.micro_batch * model.heads / rank.strategy.tensor, s / rank.strategy.context
     if runtime.fused_attention:
-        keys = sum(share * most * (2 - most / s) for share, most in model.attention_spans())
-        rate = machine.rates.bf16_rate * machine.attention_share(
-            runtime.attention, rows, model.query_dim, model.value_dim
-        )
-        forward = float(heads * rows * keys * (model.query_dim + model.value_dim) / rate) + machine.host.kernel_s
+        elements = heads * rows * (model.query_dim + model.value_dim)
+        keys = attention_keys(machine, runtime, model, rows)
+        forward = float(elements * keys / machine.rates.bf16_rate) + machine.host.kernel_s
         return Passes(forward, 2.5 * forward)
     query_key = product_passes(machine, rows, s, model.query_dim, heads, aligned=True)
     score_value = product_passes(machine, rows, model.value_dim, s, heads, aligned=True)

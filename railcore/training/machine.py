@@ -19,6 +19,7 @@ from railcore.training.link_times import Latencies, LinkTimes, all_reduce_links,
 PRECISIONS = tuple(FORMATS)
 ATTENTION_KERNELS = ("flash1", "flash2", "flash3", "cudnn", "cudnn_2025")
 _ATTENTION_SHAPES = ("head64", "mla")  # heads of 64, and of latent attention, whose queries are longer than its values
+_WINDOW = 128  # keys of the window that rows of attention_fraction_window are of
 RESERVED = ("context_memory", "communication_memory", "fragmentation_memory")  # rows of "all" in efficiencies
 _ATTENTION_TOKENS = 4096  # of the sequences on which rates of attention are given
 UNLIMITED_BANDWIDTH = 1e30  # bytes/s of a memory or link that costs nothing
@@ -38,6 +39,7 @@ class GpuRates:
     attention_ramp: tokens of a sequence at which attention has half of its rate for long ones.
     attention_kernels: names and shares of other attention kernels.
     attention_shapes: of heads of 64 elements and of latent attention, what is left of the share.
+    window_keys: keys of whole tiles and of masks that a window takes beside its own.
     """
 
     linear_rate: Quantity
@@ -51,6 +53,7 @@ class GpuRates:
     attention_ramp: float = 0.0
     attention_kernels: tuple[tuple[str, float], ...] = ()
     attention_shapes: tuple[tuple[str, float], ...] = ()
+    window_keys: float = 0.0
 
     def __post_init__(self) -> None:
         checks.whole("processors", self.processors)
@@ -61,6 +64,7 @@ class GpuRates:
         checks.share("unaligned_share", self.unaligned_share, above_0=True)
         checks.share("rank_spread", self.rank_spread, below_1=True)
         checks.at_least("attention_ramp", self.attention_ramp)
+        checks.at_least("window_keys", self.window_keys)
 
 
 @checked
@@ -537,6 +541,8 @@ def catalog_machine(
     )
     values["attention_kernels"] = tuple(kernels.items())
     values["attention_shapes"] = tuple((name, known / best) for name, known in shapes.items())
+    small = share.get("attention_fraction_head64", best)
+    values["window_keys"] = 2 * _WINDOW * (small / share.get("attention_fraction_window", small) - 1)
     values |= {"unaligned_share": share.get("unaligned_share", 1.0)}
     values |= {"memory_contention": bool(share.get("memory_contention", 0.0))}
     values |= {"overlap_slowdown": share.get("overlap_slowdown", 1.0), "attention_ramp": common["attention_ramp"]}

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from railcore.training.expert_dispatch import dispatch_bytes, host_bound_time, host_operators
-from railcore.training.layer import LOSS_BYTES, OWN_KERNELS, expert_kernel_bytes, expert_rows
+from railcore.training.layer import LOSS_BYTES, OWN_KERNELS, attention_keys, expert_kernel_bytes, expert_rows
 from railcore.training.link_times import NO_LINK, LinkTimes, exposed_time
 from railcore.training.machine import Machine
 from railcore.training.products import ELEMENT_BYTES, product_passes
@@ -329,16 +329,13 @@ def _attention(machine: Machine, runtime: Runtime, rank: _Ranks) -> PassTimes:
 
     Unfused: b a / t products s / c x s, d and s / c x d, s, whatever the window, and a softmax of 4 and 6 bytes a
     score, dropout 5 and 5 more. Fused: 2 s^2 d / c FLOPs a head at the share of bf16_rate that the kernel reaches on
-    s / c tokens, and 2.5 times that backward; a window of w keys leaves w (2 - w / s) s of the s^2.
+    s / c tokens (`attention_keys`), and 2.5 times that backward.
     """
     model, s = rank.model, float(rank.model.sequence_length)
     heads, wide = rank.b * model.heads / rank.t, model.query_dim + model.value_dim
     if runtime.fused_attention:
-        met = sum(share * keys * (2 - keys / s) for share, keys in model.attention_spans())
-        rate = machine.rates.bf16_rate * machine.attention_share(
-            runtime.attention, s / rank.c, model.query_dim, model.value_dim
-        )
-        forward = heads * s * met / rank.c * wide / rate + machine.host.kernel_s
+        keys = attention_keys(machine, runtime, model, s / rank.c)
+        forward = heads * s / rank.c * wide * keys / machine.rates.bf16_rate + machine.host.kernel_s
         return PassTimes(forward, 2.5 * forward)
     rows = s / rank.c
     passes = [
