@@ -127,7 +127,8 @@ def gather_links(
         return rings
     steps = _PAT.call * latencies.call_s + (_PAT.nic * np.ceil(np.log2(y)) + _PAT_RANK * y) * latencies.nic_s
     pat = once_s / _PAT.bandwidth + np.asarray(calls) * steps
-    return rings._replace(time_s=np.where((x == 1) & (y > 1), np.minimum(rings.time_s, pat), rings.time_s))
+    alone = (x == 1) & (y > 1)
+    return rings._replace(time_s=np.where(alone, np.minimum(rings.time_s, pat), rings.time_s)[()])  # a scalar of one
 
 
 def all_reduce_links(
