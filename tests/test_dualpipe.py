@@ -7,10 +7,11 @@ import pytest
 from railcore.engines.steps.workload import training_step
 from railcore.engines.strategies.iteration import iteration_times
 from railcore.training.iteration import iteration_time, stage_memory
-from railcore.training.layer import Rank, layer_time
+from railcore.training.layer import layer_time
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.pipeline_schedule import dualpipe_bubble_time
+from railcore.training.rank import Rank
 from railcore.training.runtime import MODERN, Runtime, catalog_runtime
 from railcore.training.transformer import Transformer, catalog_model
 

@@ -26,10 +26,12 @@ from railcore.network.topology import rail_only
 from railcore.training import collectives, machine, transfers
 from railcore.training.formats import BF16
 from railcore.training.iteration import iteration_time
-from railcore.training.layer import Rank, expert_traffic, kept_bytes
+from railcore.training.layer_traffic import expert_traffic
 from railcore.training.parallelism import Strategy
 from railcore.training.products import product_time
+from railcore.training.rank import Rank
 from railcore.training.rank_order import ORDERS, GroupLevels
+from railcore.training.recompute import kept_bytes
 from railcore.training.runtime import OFFLOADS, Runtime, catalog_runtime
 from railcore.training.stage import stage_of
 from railcore.training.transfers import TrafficOptions

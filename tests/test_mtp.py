@@ -9,9 +9,10 @@ import pytest
 from railcore.engines.strategies.iteration import iteration_times
 from railcore.engines.validation import MODELLED, joined_runs, predictions, published_runs
 from railcore.training.iteration import iteration_time, stage_memory
-from railcore.training.layer import Rank, layer_time
+from railcore.training.layer import layer_time
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
+from railcore.training.rank import Rank
 from railcore.training.runtime import MODERN
 from railcore.training.stage import stage_of
 from railcore.training.transformer import Transformer, catalog_model

@@ -10,10 +10,11 @@ from railcore.engines.strategies.iteration import iteration_times
 from railcore.engines.strategies.layer_time import LAYER_COLUMNS, layer_costs
 from railcore.engines.validation import predictions, published_runs
 from railcore.training.iteration import iteration_time
-from railcore.training.layer import Rank, layer_time
+from railcore.training.layer import layer_time
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.products import product_passes
+from railcore.training.rank import Rank
 from railcore.training.runtime import MODERN, Runtime, catalog_runtime
 from railcore.training.transformer import Transformer, catalog_model
 from railcore.training.transformer_memory import RECOMPUTE_MODULES

@@ -24,11 +24,12 @@ import pandas as pd
 from railcore.facts.arguments import checked
 from railcore.facts.checks import whole
 from railcore.facts.units import show
-from railcore.training.layer import LayerTime, Rank, layer_time
+from railcore.training.layer import LayerTime, layer_time
 from railcore.training.link_times import LinkTimes, exposed_time
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy, as_strategy, indivisible
 from railcore.training.pipeline_schedule import LAYERS_IN_MEMORY, dualpipe_bubble_time, microbatches_in_flight
+from railcore.training.rank import Rank
 from railcore.training.runtime import MODERN, Runtime, as_runtime, checked_offload
 from railcore.training.stage import Stage, stage_of
 from railcore.training.transformer import Transformer, as_model

@@ -1,42 +1,25 @@
 """Time and bytes of one transformer layer, for one micro-batch on one rank.
 
-Step by step: matrix products, attention, all other kernels, the traffic between tensor, context and expert ranks, and
-the host. Symbols as in `transformer`; t tensor, c context, e expert ranks, b sequences of a micro-batch, and
-u = s b / c its tokens on a rank. In a model with mixture layers it is the average layer of the fullest stage.
+Step by step: matrix products, attention, all other kernels, traffic (`layer_traffic`), the host, and what is kept and
+made again (`recompute`). Symbols as in `rank`. In a model with mixture layers it is the average layer of the fullest
+stage.
 """
 
-import math
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
-from railcore.training.expert_dispatch import capacity_copies, dispatch_bytes, host_bound_time, host_operators
-from railcore.training.link_times import NO_LINK, LinkTimes, exposed_time
+from railcore.training.expert_dispatch import host_bound_time, host_operators
+from railcore.training.layer_traffic import context_traffic, expert_traffic, tensor_traffic
+from railcore.training.link_times import NO_LINK, LinkTimes
 from railcore.training.machine import Machine
-from railcore.training.parallelism import Strategy
 from railcore.training.products import ELEMENT_BYTES, product_passes
-from railcore.training.rank_order import GroupLevels, group_levels
-from railcore.training.recompute import LayerShare, recomputed_compute, recomputed_operators
+from railcore.training.rank import Passes, Rank
+from railcore.training.recompute import kept_bytes, recomputed_modules, working_bytes
 from railcore.training.runtime import Runtime
-from railcore.training.transformer import RECOMPUTE, Transformer
+from railcore.training.transformer import Transformer
 
 OWN_KERNELS = (5, 9)  # four products and the attention forward, twice the products and the attention backward
 LOSS_BYTES = 32  # of cross entropy in fp32 a logit: cast 6, maximum 4, exponent 8, sum 4, gradient 4, cast back 6
-
-
-class Passes(NamedTuple):
-    """Seconds of a kind of work in the forward and in the backward pass of a layer."""
-
-    forward: float
-    backward: float
-
-
-class LayerTraffic(NamedTuple):
-    """A kind of traffic: seconds that it adds to each pass, and how long it takes and keeps links busy there."""
-
-    exposed: Passes
-    forward: LinkTimes
-    backward: LinkTimes
 
 
 @dataclass(frozen=True)
@@ -76,77 +59,6 @@ class LayerTime:
     def compute_s(self) -> float:
         """Compute of both passes, recompute included [s]."""
         return sum(self.seconds[kind] for kind in ("linear", "attention", "elementwise", "recompute"))
-
-
-@dataclass(frozen=True)
-class Rank:
-    """What one rank of a job has of it.
-
-    model, machine, runtime, strategy: what is trained, on which GPU, with which software, split how.
-    """
-
-    model: Transformer
-    machine: Machine
-    runtime: Runtime
-    strategy: Strategy
-
-    @property
-    def tokens(self) -> float:
-        """u = s b / c, tokens of a micro-batch."""
-        return self.model.sequence_length * self.strategy.micro_batch / self.strategy.context
-
-    @cached_property
-    def groups(self) -> dict[str, GroupLevels]:
-        """Where each kind of group lies in the cluster."""
-        return group_levels(self.strategy.columns(1))
-
-    @property
-    def mixtures(self) -> float:
-        """Share of mixture layers in the fullest stage. Where the first layers are dense, it is a stage after them."""
-        behind_dense = self.strategy.pipeline > 1 and self.model.dense_layers > 0
-        return 1 / self.model.expert_layer_interval if behind_dense else self.model.mixture_share
-
-    @property
-    def copies(self) -> float:
-        """Rows that the experts of the busiest rank compute, over its own tokens."""
-        return expert_rows(self.model, self.runtime)
-
-    @property
-    def operators(self) -> float:
-        """Operators of a layer whose activations tensor ranks exchange, routed experts apart."""
-        return (1 if self.model.parallel_block else 2) - self.mixtures * (0 if self.model.shared_hidden else 1)
-
-    @property
-    def fp8(self) -> bool:
-        """Whether linear layers compute in 8 bits or fewer."""
-        return self.machine.narrow
-
-    @property
-    def lost(self) -> float:
-        """Share of a second of compute that a collective beside it takes."""
-        return self.runtime.interference(self.machine)
-
-    def gather(self, message_bytes: float, group: str, calls: float = 1) -> LinkTimes:
-        """An AllGather, or a ReduceScatter, of so many bytes in a kind of group."""
-        inside, domains = self.domains(group)
-        return self.machine.gather_links(message_bytes, inside, domains, calls)
-
-    def domains(self, group: str) -> tuple:
-        """Ranks of a group in an HB domain, and HB domains that it is in."""
-        return self.groups[group].in_domains(self.machine.hb_domain_size)
-
-
-def expert_rows(model: Transformer, runtime: Runtime) -> float:
-    """Rows that the experts of the busiest rank compute, over its own tokens; padded to the capacity where it drops.
-
-    Raises ValueError for a capacity above the model's number of experts, which no routing fills.
-    """
-    if not model.experts:
-        return 1.0
-    if runtime.capacity > model.experts:
-        raise ValueError(f"capacity is {runtime.capacity:g}: give at most experts {model.experts} of {model.name}")
-    capacity = runtime.capacity or math.inf
-    return float(capacity_copies(model.top_k, capacity, model.imbalance, padded=bool(runtime.capacity)))
 
 
 def layer_time(rank: Rank) -> LayerTime:
@@ -323,78 +235,6 @@ def expert_kernel_bytes(model: Transformer) -> tuple[float, float]:
     return 28 * result + 8 * inner, 36 * result + 10 * inner
 
 
-def tensor_traffic(rank: Rank, forward_products: float, input_products: float, weight_products: float) -> LayerTraffic:
-    """Between tensor ranks: each operator gathers its input and scatters its output, an AllReduce in two halves.
-
-    With sequence parallelism the backward pass gathers the input once more, unless it is kept. `overlap_tensor` hides
-    as much as the forward traffic of the backward pass behind the products of the weights' gradients;
-    `overlap_tensor_forward` exchanges in t pieces behind the products, of which one stays exposed, where the ranks are
-    in one HB domain: its copies go from GPU to GPU over NVLink. What is sliced of routed experts is gathered with every
-    copy of their tokens, and is not hidden.
-
-    Parameters
-    ----------
-    rank
-        With its strategy.
-    forward_products, input_products, weight_products
-        Of `linear_times`, behind which it hides [s].
-
-    Returns
-    -------
-    Exposed time and link times of both passes.
-    """
-    runtime, t = rank.runtime, rank.strategy.tensor
-    gather = rank.gather(ELEMENT_BYTES * rank.tokens * rank.model.hidden, "tensor")
-    narrow = 0.5 if runtime.fp8_tensor and rank.fp8 else 1.0  # one byte an element on the way there
-    again = narrow if rank.strategy.sequence_parallel and not rank.strategy.keep_gathered else 0.0
-    forward = gather.times(rank.operators * (1 + narrow))
-    backward = gather.times(rank.operators * (1 + narrow + again))
-    if runtime.overlap_tensor_forward and rank.domains("tensor")[1] == 1:
-        behind = forward_products, input_products + weight_products
-        exposed = [
-            exposed_time(link.time_s, (t - 1) / t * window, rank.lost, 1 / t)
-            for link, window in zip((forward, backward), behind, strict=True)
-        ]
-    else:
-        beside = exposed_time(forward.time_s, weight_products, rank.lost) if runtime.overlap_tensor else forward.time_s
-        exposed = [forward.time_s, backward.time_s - forward.time_s + beside]
-    sliced = rank.model.experts and not rank.strategy.whole_experts
-    routed = gather.times(2 * rank.mixtures * rank.copies if sliced else 0.0)
-    both = Passes(*(float(time + routed.time_s) for time in exposed))
-    return LayerTraffic(both, forward.plus(routed), backward.plus(routed))
-
-
-def context_traffic(rank: Rank, scores: Passes) -> LayerTraffic:
-    """Between context ranks: keys and values are gathered behind the scores, twice in the backward pass."""
-    model, strategy = rank.model, rank.strategy
-    elements = model.sequence_length * strategy.micro_batch * model.key_value_elements(strategy.tensor)
-    ring = rank.gather(ELEMENT_BYTES * elements, "context")
-    forward, backward = ring, ring.times(2)
-    exposed = [
-        exposed_time(link.time_s, window, rank.lost) for link, window in zip((forward, backward), scores, strict=True)
-    ]
-    return LayerTraffic(Passes(*map(float, exposed)), forward, backward)
-
-
-def expert_traffic(rank: Rank, compute: Passes) -> LayerTraffic:
-    """Tokens on their way to their experts and back, in each pass.
-
-    compute: of another micro-batch [s], behind which `overlap_expert` hides at most exchange_hidden_share of it.
-    """
-    if not rank.model.experts:
-        return LayerTraffic(Passes(0.0, 0.0), NO_LINK, NO_LINK)
-    there, home = _dispatch(rank, rank.runtime.dispatch_bytes), _dispatch(rank, ELEMENT_BYTES)
-    forward, backward = there.plus(home).times(rank.mixtures), home.times(2 * rank.mixtures)
-    if not rank.runtime.overlap_expert:
-        return LayerTraffic(Passes(forward.time_s, backward.time_s), forward, backward)
-    least = 1 - rank.machine.host.exchange_hidden_share
-    exposed = [
-        exposed_time(link.time_s, window, rank.lost, least)
-        for link, window in zip((forward, backward), compute, strict=True)
-    ]
-    return LayerTraffic(Passes(*map(float, exposed)), forward, backward)
-
-
 def host_waits(rank: Rank, gpu: Passes) -> Passes:
     """What a layer takes beyond its time on the GPU, because the host starts its operators.
 
@@ -417,109 +257,6 @@ def host_waits(rank: Rank, gpu: Passes) -> Passes:
     serial = host.dropless_serial_share if waits_for_counts else 0.0
     waits = [float(host_bound_time(time, start, serial)) - time for time, start in zip(gpu, starts, strict=True)]
     return Passes(*waits)
-
-
-def kept_bytes(rank: Rank, recompute: str) -> float:
-    """Activations that a layer keeps for the backward pass of one micro-batch [bytes].
-
-    Elements have the runtime's `element_bytes`. `keep_gathered` keeps the gathered inputs besides.
-
-    recompute: one of RECOMPUTE.
-    """
-    model, strategy, runtime, level = rank.model, rank.strategy, rank.runtime, RECOMPUTE.index(recompute)
-    if runtime.capacity and model.experts:
-        model = replace(model, imbalance=rank.copies / model.top_k)
-    kinds = model.layer_activation_bytes(
-        strategy.micro_batch,
-        strategy.tensor,
-        strategy.context,
-        strategy.sequence_parallel,
-        level,
-        fused_attention=runtime.fused_attention,
-        dropout=runtime.dropout,
-        mixture_share=rank.mixtures,
-        modules=runtime.recompute_modules,
-        element_bytes=runtime.element_bytes(rank.fp8),
-    )
-    kept = float(sum(kinds.values()))
-    if strategy.keep_gathered and strategy.sequence_parallel and recompute != "full":
-        kept += rank.operators * ELEMENT_BYTES * rank.tokens * model.hidden * (1 - 1 / strategy.tensor)
-    return kept
-
-
-def working_bytes(rank: Rank) -> float:
-    """Activations of the layer that is made again [bytes]: all of it, or of modules what it did not keep.
-
-    Scores are left out, as in Korthikanti et al. 2022, arXiv:2205.05198.
-    """
-    alone = replace(rank, strategy=replace(rank.strategy, keep_gathered=False))
-    if rank.strategy.recompute == "full":
-        return kept_bytes(alone, "none")
-    if rank.strategy.recompute == "none":
-        return 0.0
-    scores = replace(alone, runtime=replace(rank.runtime, recompute_modules=("core_attn",)))
-    others = {*rank.runtime.recompute_modules, "core_attn"}
-    every = replace(alone, runtime=replace(rank.runtime, recompute_modules=tuple(others)))
-    return kept_bytes(scores, "selective") - kept_bytes(every, "selective")
-
-
-def recomputed_modules(
-    rank: Rank, scores: Passes, tensor: LayerTraffic, expert: LayerTraffic
-) -> tuple[float, dict[str, LinkTimes]]:
-    """What the runtime's modules add to the backward pass.
-
-    Parameters
-    ----------
-    rank
-        With its runtime.
-    scores, tensor, expert
-        Attention, and traffic, of the passes.
-
-    Returns
-    -------
-    Seconds, traffic that is not hidden included, and link time by kind of traffic.
-    """
-    model, strategy, modules = rank.model, rank.strategy, rank.runtime.recompute_modules
-    held, slices = max(model.experts // strategy.expert, 1), strategy.tensor if strategy.whole_experts else 1
-    share = LayerShare(
-        tokens=rank.tokens,
-        tensor=strategy.tensor,
-        norm_ranks=strategy.tensor if strategy.sequence_parallel else 1,
-        mixtures=rank.mixtures,
-        copies=rank.copies,
-        experts=held,
-        expert_tokens=rank.tokens / slices * rank.copies * strategy.expert / max(model.experts, 1),
-        expert_ranks=strategy.tensor / slices,
-    )
-    unfused, form = (
-        "core_attn" in modules and not rank.runtime.fused_attention,
-        rank.runtime.linear_format(rank.machine),
-    )
-    again = scores.forward * unfused + float(recomputed_compute(model, rank.machine, modules, share, form))
-    # Of the traffic of tensor ranks a share, and all or nothing of routed experts.
-    part = float(recomputed_operators(model, modules, rank.mixtures, rank.operators))
-    sliced = model.experts and not strategy.whole_experts
-    routed = rank.gather(ELEMENT_BYTES * rank.tokens * model.hidden, "tensor").times(
-        2 * rank.mixtures * rank.copies if sliced else 0.0
-    )
-    again += part * (tensor.exposed.forward - routed.time_s)
-    repeated = tensor.forward.plus(routed.times(-1)).times(part)
-    if "moe" not in modules:
-        return again, {"tensor": repeated, "context": NO_LINK, "expert": NO_LINK}
-    again += routed.time_s + expert.exposed.forward
-    return again, {"tensor": repeated.plus(routed), "context": NO_LINK, "expert": expert.forward}
-
-
-def _dispatch(rank: Rank, element_bytes: int) -> LinkTimes:
-    """One way of the tokens of a rank: a copy for each expert, or one for each HB domain with one of them."""
-    model, (x, y) = rank.model, rank.domains("expert")
-    tokens = rank.tokens / rank.strategy.tensor
-    if rank.runtime.dispatcher == "copies":
-        return rank.machine.all_to_all_links(element_bytes * tokens * model.hidden * rank.copies, x, y)
-    sizes = (tokens, model.hidden, model.experts, model.top_k, x * y, x)
-    nic_bytes, hb_bytes = dispatch_bytes(*sizes, "nodes", element_bytes, model.expert_groups, model.token_groups)
-    busiest = rank.copies / model.top_k  # rows of the busiest rank over the mean
-    return rank.machine.routed_links(busiest * hb_bytes, busiest * nic_bytes, x, y)
 
 
 def _logits_time(rank: Rank) -> float:

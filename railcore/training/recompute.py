@@ -1,4 +1,4 @@
-"""What selective recompute makes again of a layer, module by module: forward compute, and traffic that comes with it.
+"""What a layer keeps for its backward pass, and what selective recompute makes again of it, module by module.
 
     module           made again in the backward pass
     core_attn        scores and their use of the values, where attention is not fused
@@ -9,21 +9,24 @@
     shared_experts   that of shared experts
     moe              the whole mixture: dispatch, routed and shared experts, and what their tensor ranks exchange
 
-What a layer keeps without them is in `transformer_memory.layer_activation_bytes`. Arithmetic of one strategy or of
-arrays. Symbols as in `layer`.
+Forward compute of modules and the traffic that comes with it are of one strategy or of arrays. Symbols as in `rank`.
 
 Source: Megatron-Core, megatron/core/transformer/transformer_config.py, recompute_modules.
 """
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from railcore.training.formats import LinearFormat
+from railcore.training.layer_traffic import LayerTraffic
+from railcore.training.link_times import NO_LINK, LinkTimes
 from railcore.training.machine import Machine
-from railcore.training.products import product_passes
-from railcore.training.transformer import Transformer
+from railcore.training.products import ELEMENT_BYTES, product_passes
+from railcore.training.rank import Passes, Rank
+from railcore.training.transformer import RECOMPUTE, Transformer
 
 
 class LayerShare(NamedTuple):
@@ -133,3 +136,94 @@ def recomputed_operators(model: Transformer, modules: Collection[str], mixtures:
     shared = bool(model.shared_hidden) and bool({"moe", "shared_experts"} & {*modules})
     again = (1 - mixtures) * ("mlp" in modules) + mixtures * shared
     return again / np.where(operators > 0, operators, 1.0)
+
+
+def kept_bytes(rank: Rank, recompute: str) -> float:
+    """Activations that a layer keeps for the backward pass of one micro-batch [bytes].
+
+    Elements have the runtime's `element_bytes`. `keep_gathered` keeps the gathered inputs besides.
+
+    recompute: one of RECOMPUTE.
+    """
+    model, strategy, runtime, level = rank.model, rank.strategy, rank.runtime, RECOMPUTE.index(recompute)
+    if runtime.capacity and model.experts:
+        model = replace(model, imbalance=rank.copies / model.top_k)
+    kinds = model.layer_activation_bytes(
+        strategy.micro_batch,
+        strategy.tensor,
+        strategy.context,
+        strategy.sequence_parallel,
+        level,
+        fused_attention=runtime.fused_attention,
+        dropout=runtime.dropout,
+        mixture_share=rank.mixtures,
+        modules=runtime.recompute_modules,
+        element_bytes=runtime.element_bytes(rank.fp8),
+    )
+    kept = float(sum(kinds.values()))
+    if strategy.keep_gathered and strategy.sequence_parallel and recompute != "full":
+        kept += rank.operators * ELEMENT_BYTES * rank.tokens * model.hidden * (1 - 1 / strategy.tensor)
+    return kept
+
+
+def working_bytes(rank: Rank) -> float:
+    """Activations of the layer that is made again [bytes]: all of it, or of modules what it did not keep.
+
+    Scores are left out, as in Korthikanti et al. 2022, arXiv:2205.05198.
+    """
+    alone = replace(rank, strategy=replace(rank.strategy, keep_gathered=False))
+    if rank.strategy.recompute == "full":
+        return kept_bytes(alone, "none")
+    if rank.strategy.recompute == "none":
+        return 0.0
+    scores = replace(alone, runtime=replace(rank.runtime, recompute_modules=("core_attn",)))
+    others = {*rank.runtime.recompute_modules, "core_attn"}
+    every = replace(alone, runtime=replace(rank.runtime, recompute_modules=tuple(others)))
+    return kept_bytes(scores, "selective") - kept_bytes(every, "selective")
+
+
+def recomputed_modules(
+    rank: Rank, scores: Passes, tensor: LayerTraffic, expert: LayerTraffic
+) -> tuple[float, dict[str, LinkTimes]]:
+    """What the runtime's modules add to the backward pass.
+
+    Parameters
+    ----------
+    rank
+        With its runtime.
+    scores, tensor, expert
+        Attention, and traffic, of the passes.
+
+    Returns
+    -------
+    Seconds, traffic that is not hidden included, and link time by kind of traffic.
+    """
+    model, strategy, modules = rank.model, rank.strategy, rank.runtime.recompute_modules
+    held, slices = max(model.experts // strategy.expert, 1), strategy.tensor if strategy.whole_experts else 1
+    share = LayerShare(
+        tokens=rank.tokens,
+        tensor=strategy.tensor,
+        norm_ranks=strategy.tensor if strategy.sequence_parallel else 1,
+        mixtures=rank.mixtures,
+        copies=rank.copies,
+        experts=held,
+        expert_tokens=rank.tokens / slices * rank.copies * strategy.expert / max(model.experts, 1),
+        expert_ranks=strategy.tensor / slices,
+    )
+    unfused, form = (
+        "core_attn" in modules and not rank.runtime.fused_attention,
+        rank.runtime.linear_format(rank.machine),
+    )
+    again = scores.forward * unfused + float(recomputed_compute(model, rank.machine, modules, share, form))
+    # Of the traffic of tensor ranks a share, and all or nothing of routed experts.
+    part = float(recomputed_operators(model, modules, rank.mixtures, rank.operators))
+    sliced = model.experts and not strategy.whole_experts
+    routed = rank.gather(ELEMENT_BYTES * rank.tokens * model.hidden, "tensor").times(
+        2 * rank.mixtures * rank.copies if sliced else 0.0
+    )
+    again += part * (tensor.exposed.forward - routed.time_s)
+    repeated = tensor.forward.plus(routed.times(-1)).times(part)
+    if "moe" not in modules:
+        return again, {"tensor": repeated, "context": NO_LINK, "expert": NO_LINK}
+    again += routed.time_s + expert.exposed.forward
+    return again, {"tensor": repeated.plus(routed), "context": NO_LINK, "expert": expert.forward}

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.training.layer import Rank
 from railcore.training.link_times import NO_LINK, LinkTimes
 from railcore.training.machine import Machine
+from railcore.training.rank import Rank
 from railcore.training.rank_order import GroupLevels
 from railcore.training.runtime import Runtime
 from railcore.training.transformer import SHARDING

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from railcore.training.expert_dispatch import dispatch_bytes, host_bound_time, host_operators
-from railcore.training.layer import LOSS_BYTES, OWN_KERNELS, attention_keys, expert_kernel_bytes, expert_rows
+from railcore.training.layer import LOSS_BYTES, OWN_KERNELS, attention_keys, expert_kernel_bytes
 from railcore.training.link_times import NO_LINK, LinkTimes, exposed_time
 from railcore.training.machine import Machine
 from railcore.training.products import ELEMENT_BYTES, product_passes
+from railcore.training.rank import expert_rows
 from railcore.training.rank_order import GroupLevels, group_levels
 from railcore.training.recompute import LayerShare, recomputed_compute, recomputed_operators
 from railcore.training.runtime import Runtime
@@ -207,7 +208,7 @@ def layer_passes(
 
 
 class _Ranks:
-    """What a rank has of a layer, as `training.layer.Rank`, in arrays of one shape: b, t, c, e ranks and u tokens."""
+    """What a rank has of a layer, as `training.rank.Rank`, in arrays of one shape: b, t, c, e ranks and u tokens."""
 
     def __init__(self, model: Transformer, runtime: Runtime, columns: Mapping[str, np.ndarray]) -> None:
         self.model = model

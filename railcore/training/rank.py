@@ -1,0 +1,96 @@
+"""What one rank of a job has of it: tokens, experts, the groups that it is in, and the seconds of its passes.
+
+Symbols as in `transformer`; t tensor, c context, e expert ranks, b sequences of a micro-batch, and u = s b / c its
+tokens on a rank.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from railcore.training.expert_dispatch import capacity_copies
+from railcore.training.link_times import LinkTimes
+from railcore.training.machine import Machine
+from railcore.training.parallelism import Strategy
+from railcore.training.rank_order import GroupLevels, group_levels
+from railcore.training.runtime import Runtime
+from railcore.training.transformer import Transformer
+
+
+class Passes(NamedTuple):
+    """Seconds of a kind of work in the forward and in the backward pass of a layer."""
+
+    forward: float
+    backward: float
+
+
+@dataclass(frozen=True)
+class Rank:
+    """What one rank of a job has of it.
+
+    model, machine, runtime, strategy: what is trained, on which GPU, with which software, split how.
+    """
+
+    model: Transformer
+    machine: Machine
+    runtime: Runtime
+    strategy: Strategy
+
+    @property
+    def tokens(self) -> float:
+        """u = s b / c, tokens of a micro-batch."""
+        return self.model.sequence_length * self.strategy.micro_batch / self.strategy.context
+
+    @cached_property
+    def groups(self) -> dict[str, GroupLevels]:
+        """Where each kind of group lies in the cluster."""
+        return group_levels(self.strategy.columns(1))
+
+    @property
+    def mixtures(self) -> float:
+        """Share of mixture layers in the fullest stage. Where the first layers are dense, it is a stage after them."""
+        behind_dense = self.strategy.pipeline > 1 and self.model.dense_layers > 0
+        return 1 / self.model.expert_layer_interval if behind_dense else self.model.mixture_share
+
+    @property
+    def copies(self) -> float:
+        """Rows that the experts of the busiest rank compute, over its own tokens."""
+        return expert_rows(self.model, self.runtime)
+
+    @property
+    def operators(self) -> float:
+        """Operators of a layer whose activations tensor ranks exchange, routed experts apart."""
+        return (1 if self.model.parallel_block else 2) - self.mixtures * (0 if self.model.shared_hidden else 1)
+
+    @property
+    def fp8(self) -> bool:
+        """Whether linear layers compute in 8 bits or fewer."""
+        return self.machine.narrow
+
+    @property
+    def lost(self) -> float:
+        """Share of a second of compute that a collective beside it takes."""
+        return self.runtime.interference(self.machine)
+
+    def gather(self, message_bytes: float, group: str, calls: float = 1) -> LinkTimes:
+        """An AllGather, or a ReduceScatter, of so many bytes in a kind of group."""
+        inside, domains = self.domains(group)
+        return self.machine.gather_links(message_bytes, inside, domains, calls)
+
+    def domains(self, group: str) -> tuple:
+        """Ranks of a group in an HB domain, and HB domains that it is in."""
+        return self.groups[group].in_domains(self.machine.hb_domain_size)
+
+
+def expert_rows(model: Transformer, runtime: Runtime) -> float:
+    """Rows that the experts of the busiest rank compute, over its own tokens; padded to the capacity where it drops.
+
+    Raises ValueError for a capacity above the model's number of experts, which no routing fills.
+    """
+    if not model.experts:
+        return 1.0
+    if runtime.capacity > model.experts:
+        raise ValueError(f"capacity is {runtime.capacity:g}: give at most experts {model.experts} of {model.name}")
+    capacity = runtime.capacity or math.inf
+    return float(capacity_copies(model.top_k, capacity, model.imbalance, padded=bool(runtime.capacity)))
