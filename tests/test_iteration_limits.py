@@ -15,7 +15,7 @@ from railcore.engines.strategies.iteration import iteration_times
 from railcore.engines.strategies.layer_time import LAYER_COLUMNS, layer_costs, layer_passes
 from railcore.facts import catalog
 from railcore.training.iteration import iteration_time
-from railcore.training.layer import expert_kernel_bytes
+from railcore.training.layer import expert_kernel_bytes, gated_kernel_bytes
 from railcore.training.link_times import exposed_time
 from railcore.training.machine import GpuLinks, catalog_machine
 from railcore.training.parallelism import Strategy
@@ -116,6 +116,20 @@ def test_eager_backward_passes_move_these_bytes_more():
     assert np.allclose(eager.backward - fused.backward, more, rtol=1e-9)
     bare = layer_passes(replace(GPT, biases=False), H100, Runtime(eager=True), one_layer(Strategy(micro_batch=2)))
     assert np.allclose(eager.backward - bare["elementwise"].backward, 2 * S * biases / H100.hbm_Bps, rtol=1e-9)
+
+
+def test_eager_kernels_of_a_gated_model_are_one_for_each_operator():
+    gated = catalog_model("Llama-3 8B")
+    h, f, wide = gated.hidden, gated.ffn_hidden, gated.head_dim * (gated.heads + gated.kv_heads)
+    fused, eager = (
+        layer_passes(gated, H100, Runtime(eager=on), one_layer(Strategy(micro_batch=2)))["elementwise"]
+        for on in (False, True)
+    )
+    more = (2 * (36 - 4) * h + (10 - 6) * f + (20 - 4) * wide + 4 * wide) * 2 * gated.sequence_length
+    assert eager.forward - fused.forward == pytest.approx(more / H100.hbm_Bps, rel=1e-9)
+    norms = 2 * (92 - 10) * h * 2 * gated.sequence_length / H100.hbm_Bps
+    assert eager.backward - fused.backward > norms
+    assert gated_kernel_bytes(GPT, 1.0, 1.0, 1) == (0, 0)
 
 
 def test_eager_gradients_are_copied_with_every_micro_batch_and_the_optimizer_moves_twice_as_much():

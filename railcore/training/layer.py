@@ -197,7 +197,8 @@ def elementwise_times(rank: Rank) -> Passes:
 
     Bytes of a token, forward and backward. Eager software moves more in the backward pass: a norm's operands for the
     gradients of its weights, gradients that are added at every residual, a product's gradient that is summed for its
-    bias, and gradients of queries, keys and values that are joined. Each kernel has its start.
+    bias, and gradients of queries, keys and values that are joined; and what `gated_kernel_bytes` says. Each kernel has
+    its start.
     """
     model, machine, runtime, t = rank.model, rank.machine, rank.runtime, rank.strategy.tensor
     blocks, matrices, mixtures = 1 if model.parallel_block else 2, model.ffn_matrices, rank.mixtures
@@ -216,10 +217,45 @@ def elementwise_times(rank: Rank) -> Passes:
         joined = model.head_dim * (model.heads + 2 * model.kv_heads) / t
         backward += narrow * (2 + 6) + 4 * joined
         backward += 2 * (joined + (matrices - 1) * wide + blocks * model.hidden) * model.biases
+        more = gated_kernel_bytes(model, narrow, wide, t)
+        forward, backward = forward + more[0], backward + more[1]
     counts = machine.host.forward_operators, machine.host.backward_operators
     starts = [max(count - own, 0) * machine.host.kernel_s for count, own in zip(counts, OWN_KERNELS, strict=True)]
     moved = [rank.tokens * size / machine.hbm_Bps for size in (forward, backward)]
     return Passes(moved[0] + starts[0], moved[1] + starts[1])
+
+
+def gated_kernel_bytes(model: Transformer, narrow: Any, wide: Any, tensor: Any) -> tuple[Any, Any]:
+    """Bytes of a token that a gated model (Llama and its like) moves more where every operator is a kernel of its own.
+
+    Of an element, forward and backward: RMSNorm in fp32 36 and 92 in place of 4 and 10 (cast, square, mean, product,
+    cast back, scale; and their gradients); SwiGLU 10 and 18 in place of 6 and 10; rotary positions as complex numbers
+    in fp32 20 each way in place of 4. Keys and values are copied for all heads that share them.
+
+    Parameters
+    ----------
+    model
+        Of which ffn_matrices is 3; others' norms and activations are one kernel each.
+    narrow, wide
+        Elements of the norms, and of the feed-forward's inner side, on a rank.
+    tensor
+        t ranks.
+
+    Returns
+    -------
+    Bytes forward and backward.
+
+    References
+    ----------
+    GitHub foundation-model-stack/foundation-model-stack, fms/modules/layernorm.py@0790a15, feedforward.py@00af730 and
+    fms/models/llama.py@00b9af6; pytorch/torchtitan, torchtitan/models/norms.py@026e23a (RMSNorm) and
+    train_configs/llama2_13b.toml@0c355e6; PyTorch's derivatives.yaml for the gradients.
+    """
+    if model.ffn_matrices < 3:
+        return 0.0, 0.0
+    heads, shared = model.head_dim * model.heads / tensor, model.head_dim * model.kv_heads / tensor
+    both = 16 * (heads + shared) * (not model.positions) + 4 * (heads + shared) * (model.kv_heads < model.heads)
+    return 32 * narrow + 4 * wide + both, 82 * narrow + 8 * wide + both
 
 
 def expert_kernel_bytes(model: Transformer) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from railcore.training.expert_dispatch import dispatch_bytes, host_bound_time, host_operators
-from railcore.training.layer import LOSS_BYTES, OWN_KERNELS, attention_keys, expert_kernel_bytes
+from railcore.training.layer import LOSS_BYTES, OWN_KERNELS, attention_keys, expert_kernel_bytes, gated_kernel_bytes
 from railcore.training.link_times import NO_LINK, LinkTimes, exposed_time
 from railcore.training.machine import Machine
 from railcore.training.products import ELEMENT_BYTES, product_passes
@@ -356,7 +356,7 @@ def _elementwise(machine: Machine, runtime: Runtime, rank: _Ranks) -> PassTimes:
     many in a parallel block. Kernels are as many as the machine's operators of a layer, those of products and attention
     left out, which count their own. Eager, the backward pass reads a norm's operands once more
     for the gradients of its weights, adds up the gradients at every residual, sums a product's gradient over the tokens
-    for its bias, and joins the gradients of queries, keys and values.
+    for its bias, and joins the gradients of queries, keys and values; see `gated_kernel_bytes` for more.
     """
     model, t = rank.model, rank.t
     norms = 1 if model.parallel_block else 2
@@ -377,6 +377,7 @@ def _elementwise(machine: Machine, runtime: Runtime, rank: _Ranks) -> PassTimes:
         (ordered, ordered),  # tokens in the order of their ranks and back, and of the experts of a rank
         (turned, turned),  # rotary positions
         tuple(size * rank.copies * rank.mixed / t for size in expert_kernel_bytes(model)),
+        gated_kernel_bytes(model, narrow, wide, t) if eager else (0, 0),
     ]
     moved = (sum(column) for column in zip(*rows, strict=True))
     counts = machine.host.forward_operators, machine.host.backward_operators
