@@ -8,7 +8,7 @@ import pytest
 from railcore.__main__ import main
 from railcore.engines import own_runs, run_errors, validation
 from railcore.facts import files
-from railcore.training.transformer_memory import RECOMPUTE_MODULES
+from railcore.training.transformer_memory import EVERY_OPERATOR, RECOMPUTE_MODULES
 
 NEEDED = {"platform": "DGX H100", "precision": "bf16", "gpus": "64", "global_batch": "128"}
 RUN = NEEDED | {"measured_iteration_s": "14.7", "architecture": "Llama-3 70B", "tp": "4", "pp": "4"}
@@ -41,7 +41,7 @@ def test_the_template_is_read_without_its_meanings_and_has_a_published_run(tmp_p
 def test_the_columns_are_those_of_the_published_runs():
     published = pd.read_csv(files.data("measured/iterations.csv"), nrows=1)
     assert set(published) <= {*own_runs.run_columns(), "use"}
-    assert own_runs.run_columns()["recompute_modules"].values.split() == list(RECOMPUTE_MODULES)
+    assert own_runs.run_columns()["recompute_modules"].values.split() == [*RECOMPUTE_MODULES, EVERY_OPERATOR]
     for column in own_runs.run_columns().values():
         assert column.needed in ("yes", "no", "without architecture") and column.meaning
 

@@ -131,9 +131,37 @@ def test_a_dense_feed_forward_made_again_is_exchanged_again():
     assert mlp.backward_busy.hb_s > none.backward_busy.hb_s
 
 
+def test_every_operator_made_again_but_every_second_product():
+    """torchtitan's op, by hand: a gated model keeps the products of q, v, gate and down, and attention's output."""
+    machine, gated = MACHINES[0], replace(GPT, ffn_matrices=3, kv_heads=4, biases=False)
+    tokens, h, d = 2 * 4096, gated.hidden, gated.head_dim
+    none, op = (layer((gated, machine, SPLITS[0], MODERN), *how) for how in (("none",), ("selective", ("op",))))
+    kept = h + d * gated.heads + 4 * d + d * gated.heads + gated.ffn_hidden + h
+    assert op.kept_bytes == pytest.approx(2 * tokens * kept, rel=1e-12)
+    again = sum(
+        float(product_passes(machine, tokens, n, k)[0])
+        for n, k in ((4 * d, h), (h, d * gated.heads), (gated.ffn_hidden, h))
+    )
+    rest = op.seconds["recompute"] - again
+    assert 0.3 * none.seconds["elementwise"] < rest < 0.5 * none.seconds["elementwise"]  # its forward pass
+    full = layer((gated, machine, SPLITS[0], MODERN), "full")
+    assert (
+        full.kept_bytes < op.kept_bytes < none.kept_bytes
+        and again < op.seconds["recompute"] < full.seconds["recompute"]
+    )
+    assert op.working_bytes + op.kept_bytes == pytest.approx(none.kept_bytes, rel=1e-12)
+    split = (gated, machine, SPLITS[1], replace(MODERN, overlap_tensor=False))
+    once = layer(split, "none").links["tensor"].time_s / 10  # two operators gather once of ten times
+    assert layer(split, "selective", ("op",)).links["tensor"].time_s == pytest.approx(12 * once, rel=1e-12)
+    with pytest.raises(ValueError, match="recompute_modules has op"):
+        layer((LATENT, machine, SPLITS[0], MODERN), "selective", ("op",))
+
+
 def test_arrays_have_the_modules_of_the_readable_model():
     """Of each module alone; `test_iteration` has them together."""
-    for (model, machine, strategy, runtime), module in itertools.product(CASES[::3], RECOMPUTE_MODULES):
+    for (model, machine, strategy, runtime), module in itertools.product(CASES[::3], (*RECOMPUTE_MODULES, "op")):
+        if module == "op" and (model.experts or model.kv_rank):
+            continue
         software = replace(runtime, recompute_modules=(module,))
         plan = replace(strategy, expert=8 if model.experts else 1, recompute="selective")
         columns = {name: np.array([plan.columns(64)[name]]) for name in LAYER_COLUMNS}

@@ -14,7 +14,7 @@ from railcore.training.machine import Machine, catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.runtime import MODERN, Runtime, as_runtime
 from railcore.training.transformer import Transformer, catalog_model, model_flops_utilization
-from railcore.training.transformer_memory import RECOMPUTE_MODULES
+from railcore.training.transformer_memory import EVERY_OPERATOR, RECOMPUTE_MODULES
 
 _SIZES = (16, 128, 1024)  # upper ends of classes of GPUs
 YOURS = "yours"  # use, group and seen of runs that a user adds
@@ -154,7 +154,7 @@ def _strategy(row: Any) -> Strategy:
 def _modules(row: Any) -> tuple[str, ...]:
     """Modules of a layer that a run makes again; what is said in other words than Megatron-Core's is not modelled."""
     names = tuple(row.recompute_modules.split())
-    return names if set(names) <= set(RECOMPUTE_MODULES) else ()
+    return names if set(names) <= {*RECOMPUTE_MODULES, EVERY_OPERATOR} else ()
 
 
 def _runtime(row: Any) -> Runtime:

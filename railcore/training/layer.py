@@ -85,7 +85,7 @@ def layer_time(rank: Rank) -> LayerTime:
     if strategy.recompute == "full":
         again, repeated = forward, {name: kind.forward for name, kind in traffic.items()}
     elif strategy.recompute == "selective":
-        again, repeated = recomputed_modules(rank, scores, tensor, expert)
+        again, repeated = recomputed_modules(rank, scores, rest, tensor, expert)
     forward_busy, backward_busy = NO_LINK, NO_LINK
     for name, kind in traffic.items():
         forward_busy = forward_busy.plus(kind.forward)

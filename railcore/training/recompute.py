@@ -8,10 +8,13 @@
     mlp              the feed-forward of dense layers, and what its tensor ranks exchange
     shared_experts   that of shared experts
     moe              the whole mixture: dispatch, routed and shared experts, and what their tensor ranks exchange
+    op               all but fused attention and every second product: keys, output, and of the feed-forward the
+                     second; gathers of tensor ranks. Of dense models
 
 Forward compute of modules and the traffic that comes with it are of one strategy or of arrays. Symbols as in `rank`.
 
-Source: Megatron-Core, megatron/core/transformer/transformer_config.py, recompute_modules.
+Sources: Megatron-Core, megatron/core/transformer/transformer_config.py, recompute_modules; op: pytorch/torchtitan,
+torchtitan/parallelisms/parallelize_llama.py@004b314, selective_ac_option.
 """
 
 from collections.abc import Collection
@@ -27,6 +30,7 @@ from railcore.training.machine import Machine
 from railcore.training.products import ELEMENT_BYTES, product_passes
 from railcore.training.rank import Passes, Rank
 from railcore.training.transformer import RECOMPUTE, Transformer
+from railcore.training.transformer_memory import EVERY_OPERATOR
 
 
 class LayerShare(NamedTuple):
@@ -55,7 +59,7 @@ class LayerShare(NamedTuple):
 def recomputed_compute(
     model: Transformer, machine: Machine, modules: Collection[str], share: LayerShare, form: LinearFormat
 ) -> Any:
-    """Forward compute of the modules, core_attn apart [s].
+    """Forward compute of the modules [s]: of core_attn nothing, of op its products.
 
     Products as in `layer.linear_times`; other kernels move what they have in `layer.elementwise_times` and start once.
 
@@ -64,7 +68,7 @@ def recomputed_compute(
     model, machine
         What is trained, on which GPU.
     modules
-        Of RECOMPUTE_MODULES. What is part of another one counts once.
+        Of RECOMPUTE_MODULES and EVERY_OPERATOR. What is part of another one counts once.
     share
         Of the rank.
     form
@@ -90,6 +94,11 @@ def recomputed_compute(
         return product(rows, (model.ffn_matrices - 1) * slim, h) + product(rows, h, slim)
 
     found = 0 * u
+    if EVERY_OPERATOR in modules:
+        keys, heads = model.head_dim * model.kv_heads_of_rank(t), model.head_dim * model.heads / t
+        inner, h = model.ffn_hidden / t, model.hidden
+        second = (inner, h) if model.ffn_matrices > 2 else (h, inner)
+        return found + sum(product(u, *sides) for sides in ((keys, h), (h, heads), second))
     if "layernorm" in modules:
         norms = 1 if model.parallel_block else 2
         found = found + kernel(4 * norms * model.hidden / share.norm_ranks, norms)
@@ -133,6 +142,8 @@ def recomputed_operators(model: Transformer, modules: Collection[str], mixtures:
     -------
     From 0 to 1.
     """
+    if EVERY_OPERATOR in modules:
+        return 0.5  # what is scattered is kept
     shared = bool(model.shared_hidden) and bool({"moe", "shared_experts"} & {*modules})
     again = (1 - mixtures) * ("mlp" in modules) + mixtures * shared
     return again / np.where(operators > 0, operators, 1.0)
@@ -183,7 +194,7 @@ def working_bytes(rank: Rank) -> float:
 
 
 def recomputed_modules(
-    rank: Rank, scores: Passes, tensor: LayerTraffic, expert: LayerTraffic
+    rank: Rank, scores: Passes, rest: Passes, tensor: LayerTraffic, expert: LayerTraffic
 ) -> tuple[float, dict[str, LinkTimes]]:
     """What the runtime's modules add to the backward pass.
 
@@ -191,8 +202,8 @@ def recomputed_modules(
     ----------
     rank
         With its runtime.
-    scores, tensor, expert
-        Attention, and traffic, of the passes.
+    scores, rest, tensor, expert
+        Attention, other kernels, and traffic, of the passes.
 
     Returns
     -------
@@ -210,11 +221,10 @@ def recomputed_modules(
         expert_tokens=rank.tokens / slices * rank.copies * strategy.expert / max(model.experts, 1),
         expert_ranks=strategy.tensor / slices,
     )
-    unfused, form = (
-        "core_attn" in modules and not rank.runtime.fused_attention,
-        rank.runtime.linear_format(rank.machine),
-    )
-    again = scores.forward * unfused + float(recomputed_compute(model, rank.machine, modules, share, form))
+    unfused = "core_attn" in modules and not rank.runtime.fused_attention
+    form = rank.runtime.linear_format(rank.machine)
+    again = scores.forward * unfused + rest.forward * (EVERY_OPERATOR in modules)
+    again += float(recomputed_compute(model, rank.machine, modules, share, form))
     # Of the traffic of tensor ranks a share, and all or nothing of routed experts.
     part = float(recomputed_operators(model, modules, rank.mixtures, rank.operators))
     sliced = model.experts and not strategy.whole_experts

@@ -11,7 +11,7 @@ from railcore.facts.arguments import checked
 from railcore.training.expert_dispatch import DISPATCHERS
 from railcore.training.formats import LinearFormat
 from railcore.training.machine import ATTENTION_KERNELS, Machine
-from railcore.training.transformer_memory import BF16_ELEMENTS, RECOMPUTE_MODULES, ElementBytes
+from railcore.training.transformer_memory import BF16_ELEMENTS, EVERY_OPERATOR, RECOMPUTE_MODULES, ElementBytes
 
 CURRENT_BYTES = 2  # of an element in bf16 that is read for the largest one of its tensor
 CURRENT_KERNELS = 3  # for the largest element, its scale, and the cast
@@ -57,7 +57,8 @@ class Runtime:
     fp8_weights: sharded weights are gathered in fp8 where linear layers compute in it.
     eager: every operator is a kernel of its own, the host starts them one by one, and gradients of a sharded layer are
         copied into one array and scaled.
-    recompute_modules: what recompute "selective" makes again: of RECOMPUTE_MODULES, as Megatron-Core names them.
+    recompute_modules: what recompute "selective" makes again: of RECOMPUTE_MODULES, as Megatron-Core names them,
+        or "op", as torchtitan does.
     fp8_activations: where linear layers compute in fp8, inputs of activation functions are kept in it too, and what
         attention made in 12 bits.
     persistent_kernels: products keep all processors of the GPU. Beside a collective they take the machine's
@@ -107,7 +108,7 @@ class Runtime:
         checks.one_of("master_bytes", self.master_bytes, (0, 2, 4))
         checks.one_of("schedule", self.schedule, PIPELINE_SCHEDULES)
         for module in self.recompute_modules:
-            checks.one_of("recompute_modules", module, RECOMPUTE_MODULES)
+            checks.one_of("recompute_modules", module, (*RECOMPUTE_MODULES, EVERY_OPERATOR))
         object.__setattr__(self, "recompute_modules", tuple(self.recompute_modules))
         if self.fp32_shards and self.master_bytes != 4:
             raise ValueError(

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 WEIGHT_BYTES, GRADIENT_BYTES, OPTIMIZER_BYTES = 2, 4, 12
 WHOLE_LAYERS = 2  # that a rank holds whole at a time where states are sharded: the one at work and the next
 RECOMPUTE_MODULES = ("core_attn", "layernorm", "mla_up_proj", "moe_act", "mlp", "moe", "shared_experts")
+EVERY_OPERATOR = "op"  # beside them: all of a dense layer but fused attention and every second product with weights
 
 
 class ElementBytes(NamedTuple):
@@ -70,6 +71,9 @@ def layer_activation_bytes(
     - shared_experts: that of shared experts;
     - moe: the feed-forward of mixture layers, and what was dispatched.
 
+    op leaves out all but the layer's input, and results: of attention, and of every second product with weights in the
+    order queries, keys, values, output, feed-forward.
+
     Parameters
     ----------
     model
@@ -83,7 +87,7 @@ def layer_activation_bytes(
     mixture_share
         Share of the layers that are mixtures, by default of the whole model's.
     modules
-        What selective recompute makes again, of RECOMPUTE_MODULES.
+        What selective recompute makes again, of RECOMPUTE_MODULES and EVERY_OPERATOR.
     element_bytes
         Of kept elements.
 
@@ -91,10 +95,16 @@ def layer_activation_bytes(
     -------
     Bytes by kind, arrays of the arguments' shape.
 
+    Raises
+    ------
+    ValueError
+        For op in a model with experts or latent attention.
+
     References
     ----------
     Korthikanti et al. 2022, arXiv:2205.05198, Section 4: s b h (10 + 24/t + 5 a s / (h t)). Modules: Megatron-Core,
-    megatron/core/transformer/transformer_config.py, recompute_modules.
+    megatron/core/transformer/transformer_config.py, recompute_modules; op: pytorch/torchtitan,
+    torchtitan/parallelisms/parallelize_llama.py@004b314, selective_ac_option.
     """
     b, t, c = (np.asarray(value, float) for value in (micro_batch, tensor, context))
     level, size = np.asarray(recompute), element_bytes
@@ -117,7 +127,7 @@ def layer_activation_bytes(
     wide = wide + mixtures * copies * feed_forward(model.expert_hidden, moe, unless("moe", "moe_act"))
     wide = wide + mixtures * feed_forward(model.shared_hidden, *2 * [unless("moe", "shared_experts")])
     made = norms * size.of_product * unless("layernorm")
-    return {
+    found = {
         "inputs": tokens * model.hidden * share * (np.where(kept, 2 * norms, 2) + made),
         "dropout": 2 * tokens * model.hidden * share * kept * dropout,
         "attention": _attention_bytes(model, tokens, t, share, size, unless("mla_up_proj")) * kept,
@@ -125,6 +135,18 @@ def layer_activation_bytes(
         "feed-forward": tokens * wide / t,
         "dispatched": size.dispatched * tokens * model.hidden * share * moe * mixtures * copies,
     }
+    if EVERY_OPERATOR not in modules:
+        return found
+    if model.experts or model.kv_rank:
+        raise ValueError(f"recompute_modules has {EVERY_OPERATOR}: it is of dense models without latent attention")
+    queries, values = model.head_dim * model.heads / t, model.head_dim * model.kv_heads_of_rank(t)
+    last = 2 * (model.ffn_matrices > 2)  # the last product's result, where their number is odd
+    alone = {
+        "inputs": tokens * model.hidden * share * (2 + last),
+        "attention": tokens * (2 * queries + 2 * values + size.of_attention * model.value_dim * model.heads / t),
+        "feed-forward": tokens * 2 * model.ffn_hidden / t,
+    }
+    return {kind: np.where(level == 1, alone.get(kind, 0.0), whole) for kind, whole in found.items()}
 
 
 def _attention_bytes(model: Any, tokens: Any, t: Any, share: Any, size: ElementBytes, made: Any) -> Any:

@@ -35,7 +35,7 @@ from railcore.training.machine import Machine
 from railcore.training.parallelism import Strategy
 from railcore.training.runtime import Runtime
 from railcore.training.transformer import Transformer
-from railcore.training.transformer_memory import GRADIENT_BYTES, WEIGHT_BYTES
+from railcore.training.transformer_memory import EVERY_OPERATOR, GRADIENT_BYTES, WEIGHT_BYTES
 
 _ELEMENT_BYTES = 2  # of an activation in bf16
 _SUM_BYTES = 4  # of a norm or a loss in fp32
@@ -127,7 +127,7 @@ class StageProgram:
             raise ValueError(f"schedule is {runtime.schedule!r}: the simulated step does not have it, give '1f1b'")
         if model.mtp_layers:
             raise ValueError(f"mtp_layers is {model.mtp_layers}: the simulated step does not have them, give 0")
-        exchanged = sorted({"mlp", "moe", "shared_experts"} & {*runtime.recompute_modules})
+        exchanged = sorted({"mlp", "moe", "shared_experts", EVERY_OPERATOR} & {*runtime.recompute_modules})
         if strategy.recompute == "selective" and exchanged:
             again = ", ".join(exchanged)
             raise ValueError(f"recompute_modules has {again}: the simulated step does not exchange again")

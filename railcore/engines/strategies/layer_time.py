@@ -22,6 +22,7 @@ from railcore.training.rank_order import GroupLevels, group_levels
 from railcore.training.recompute import LayerShare, recomputed_compute, recomputed_operators
 from railcore.training.runtime import Runtime
 from railcore.training.transformer import Transformer
+from railcore.training.transformer_memory import EVERY_OPERATOR
 
 LAYER_COLUMNS = (
     *("micro_batch", "tensor", "context", "expert", "data", "pipeline"),
@@ -177,6 +178,7 @@ def _modules(
     each = rank.u / slices * rank.copies * rank.e / max(model.experts, 1)
     place = (rank.u, rank.t, rank.sliced_by, rank.mixed, rank.copies, rank.local, each, rank.t / slices)
     again = again + recomputed_compute(model, machine, modules, LayerShare(*place), runtime.linear_format(machine))
+    again = again + work["elementwise"].forward * (EVERY_OPERATOR in modules)
     tensor, expert = work["tensor"], work["expert"]
     part = recomputed_operators(model, modules, rank.mixed, rank.operators)
     routed = _input_gather(machine, rank).times(2 * rank.expert_operators * (model.experts > 0))
