@@ -515,6 +515,9 @@ def test_rings_take_longer_the_more_ranks_they_pass_and_trees_hardly_do():
     one_call = 2 * float(gather(1e10, 8, 4).time_s) - H100.links.call_latency_s
     assert float(reduce(1e10, 8, 4).time_s) == pytest.approx(one_call)
     assert float(gather(0, 1, 1).time_s) == 0 and float(reduce(0, 1, 1).time_s) == 0
+    far = H100.changed(multicast_latency_s=math.inf).all_reduce_links  # trees within a domain grow by levels, too
+    step = 2 * 4.0 / 3.4 * H100.links.hb_latency_s
+    assert float(far(0, 4096, 1).time_s - far(0, 64, 1).time_s) == pytest.approx(6 * step)
     rail = [float(gather(0, 1, y).time_s) for y in (512, 1024)]  # one rank a domain: a level more, and a little a rank
     assert rail[1] - rail[0] == pytest.approx((1 / 3.5 + 512 * 2.8 / 14) * H100.links.nic_latency_s)
     assert float(gather(0, 256, 1).time_s) == pytest.approx(H100.links.multicast_latency_s)

@@ -78,6 +78,7 @@ _LL128 = _Way(0.92, 14 / 8.4, 1.9 / 3.4, 4.0 / 14)
 _TREE = _Way(0.92, 1.0, 4.0 / 3.4, 1.0)
 _PAT = _Way(0.75, 8 / 8.4, 0.0, 1 / 3.5)
 _PAT_RANK = 2.8 / 14  # of a step over NICs: what each rank adds
+_HOST_GPUS = 8  # through which a tree is a chain
 
 
 def gather_links(
@@ -142,7 +143,8 @@ def all_reduce_links(
 ) -> LinkTimes:
     """An AllReduce: the rings of `gather_links` twice in one call, or a tree where that is faster.
 
-    A tree passes the ranks of a domain and ceil(log2 y) domains, up and down, at a little less bandwidth.
+    A tree passes the GPUs of a host in a chain, then by twos the hosts of a domain, and ceil(log2 y) levels of domains,
+    up and down, at a little less bandwidth.
 
     Parameters
     ----------
@@ -155,7 +157,8 @@ def all_reduce_links(
     """
     x, y = np.asarray(inside), np.asarray(domains)
     rings, once_s = _rings(message_bytes, x, y, bandwidths_Bps, latencies, calls, two_phases, 2)
-    levels = (x - 1) * _TREE.hb * latencies.hb_s + np.ceil(np.log2(y)) * latencies.nic_s
+    within = np.minimum(x - 1, _HOST_GPUS - 1 + np.ceil(np.log2(x / _HOST_GPUS)))
+    levels = within * _TREE.hb * latencies.hb_s + np.ceil(np.log2(y)) * latencies.nic_s
     steps = np.asarray(calls) * (x * y > 1) * (latencies.call_s + 2 * levels)
     return rings._replace(time_s=np.minimum(rings.time_s, 2 * once_s / _TREE.bandwidth + steps))
 
