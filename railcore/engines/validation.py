@@ -152,7 +152,7 @@ def _strategy(row: Any) -> Strategy:
 
 
 def _modules(row: Any) -> tuple[str, ...]:
-    """Modules of a layer that a run makes again; what is said in other words than Megatron-Core's is not modelled."""
+    """What of a layer a run makes again; what is said in other words than the model's is not modelled."""
     names = tuple(row.recompute_modules.split())
     return names if set(names) <= {*RECOMPUTE_MODULES, EVERY_OPERATOR} else ()
 
