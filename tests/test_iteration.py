@@ -223,9 +223,8 @@ def test_parts_of_both_are_as_plain_functions_have_them(found):
             ours = product_time(gpu, m, n, k, 3, form, weights, 4)
             assert ours == pytest.approx(plain_product(gpu, m, n, k, 3, form, weights, 4), rel=1e-12)
         level = RECOMPUTE.index(strategy.recompute)
-        alone = replace(rank, strategy=replace(strategy, keep_gathered=False))
         kept = plain_kept(model, gpu, runtime, columns, rank.mixtures, level)
-        assert kept_bytes(alone, strategy.recompute) == pytest.approx(kept, rel=1e-12)
+        assert kept_bytes(model, gpu, runtime, rank.share, level) == pytest.approx(kept, rel=1e-12)
         states = plain_states(model, runtime, columns)
         ours = stage_of(rank).states
         assert {stage: pytest.approx(sizes, rel=1e-12) for stage, sizes in states.items()} == ours

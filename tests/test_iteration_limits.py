@@ -129,7 +129,7 @@ def test_eager_kernels_of_a_gated_model_are_one_for_each_operator():
     assert eager.forward - fused.forward == pytest.approx(more / H100.hbm_Bps, rel=1e-9)
     norms = 2 * (92 - 10) * h * 2 * gated.sequence_length / H100.hbm_Bps
     assert eager.backward - fused.backward > norms
-    assert gated_kernel_bytes(GPT, 1.0, 1.0, 1) == (0, 0)
+    assert gated_kernel_bytes(GPT, 1.0, 1.0, 1.0, 1) == (0, 0)
 
 
 def test_eager_gradients_are_copied_with_every_micro_batch_and_the_optimizer_moves_twice_as_much():

@@ -13,10 +13,10 @@ from railcore.training.layer_traffic import context_traffic, expert_traffic, ten
 from railcore.training.link_times import NO_LINK, LinkTimes
 from railcore.training.machine import Machine
 from railcore.training.products import ELEMENT_BYTES, product_passes
-from railcore.training.rank import Passes, Rank
-from railcore.training.recompute import kept_bytes, recomputed_modules, working_bytes
+from railcore.training.rank import LayerShare, Passes, Rank
+from railcore.training.recompute import ForwardWork, kept_bytes, recomputed_modules, working_bytes
 from railcore.training.runtime import Runtime
-from railcore.training.transformer import Transformer
+from railcore.training.transformer import RECOMPUTE, Transformer
 
 OWN_KERNELS = (5, 9)  # four products and the attention forward, twice the products and the attention backward
 LOSS_BYTES = 32  # of cross entropy in fp32 a logit: cast 6, maximum 4, exponent 8, sum 4, gradient 4, cast back 6
@@ -67,44 +67,53 @@ def layer_time(rank: Rank) -> LayerTime:
     rank: with model, machine, runtime and strategy.
     """
     model, strategy, t = rank.model, rank.strategy, rank.strategy.tensor
+    of_rank, level = (model, rank.machine, rank.runtime, rank.share), RECOMPUTE.index(strategy.recompute)
     forward_products, input_products, weight_products = linear_times(rank)
     linear = Passes(forward_products, input_products + weight_products)
-    scores, rest = attention_times(rank), elementwise_times(rank)
+    heads, rows = strategy.micro_batch * model.heads / t, model.sequence_length / strategy.context
+    scores, rest = Passes(*map(float, attention_times(*of_rank[:3], heads, rows))), elementwise_times(rank)
     compute = [linear, scores, rest]
     tensor = tensor_traffic(rank, forward_products, input_products, weight_products)
     context = context_traffic(rank, scores)
     expert = expert_traffic(rank, Passes(*(sum(kind[i] for kind in compute) for i in (0, 1))))
     on_gpu = [*compute, tensor.exposed, context.exposed, expert.exposed]
     busy = Passes(*(sum(kind[i] for kind in on_gpu) for i in (0, 1)))
-    host = host_waits(rank, busy)
+    host = Passes(*map(float, host_waits(*of_rank, busy)))
     forward, backward = (float(busy[i] + host[i]) for i in (0, 1))
 
     # Full recompute repeats the forward pass, with its traffic; selective some modules.
     traffic = {"tensor": tensor, "context": context, "expert": expert}
     again, repeated = 0.0, dict.fromkeys(traffic, NO_LINK)
+    gather = rank.gather(ELEMENT_BYTES * rank.tokens * model.hidden, "tensor")
     if strategy.recompute == "full":
         again, repeated = forward, {name: kind.forward for name, kind in traffic.items()}
     elif strategy.recompute == "selective":
-        again, repeated = recomputed_modules(rank, scores, rest, tensor, expert)
+        routed = gather.times(2 * rank.mixtures * rank.copies * bool(model.experts and not strategy.whole_experts))
+        exposed_s = tensor.exposed.forward, expert.exposed.forward
+        work = ForwardWork(scores.forward, rest.forward, *exposed_s, tensor.forward, expert.forward)
+        again, repeated = recomputed_modules(*of_rank, rank.operators, work, routed)
     forward_busy, backward_busy = NO_LINK, NO_LINK
     for name, kind in traffic.items():
         forward_busy = forward_busy.plus(kind.forward)
         backward_busy = backward_busy.plus(kind.backward).plus(repeated[name])
     seconds = {"linear": linear, "attention": scores, "elementwise": rest, "host": host}
     seconds |= {name: kind.exposed for name, kind in traffic.items()}
-    logits = rank.gather(ELEMENT_BYTES * rank.tokens * model.hidden, "tensor").times(2)
-    logits_s, logits_link, further = float(_logits_time(rank) + logits.time_s), logits, model.mtp_layers
+    logits = gather.times(2)
+    logits_s, logits_link, further = float(logits_time(*of_rank) + logits.time_s), logits, model.mtp_layers
     if further:  # each a layer, its projection, and logits
-        one = forward + backward + again + float(_projection_time(rank) + logits.time_s) + logits_s
+        one = forward + backward + float(again + projection_time(*of_rank) + logits.time_s) + logits_s
         logits_s, link = logits_s + further * one, forward_busy.plus(backward_busy).plus(logits.times(2))
         logits_link = logits.plus(link.times(further))
     sliced = t if strategy.sequence_parallel else 1
     gathered = rank.runtime.scatter_gather and not strategy.sequence_parallel
+    kept = float(kept_bytes(*of_rank, level))
+    if strategy.keep_gathered and strategy.sequence_parallel and strategy.recompute != "full":
+        kept += rank.operators * ELEMENT_BYTES * rank.tokens * model.hidden * (1 - 1 / t)
     return LayerTime(
-        seconds={name: float(sum(passes)) for name, passes in seconds.items()} | {"recompute": again},
+        seconds={name: float(sum(passes)) for name, passes in seconds.items()} | {"recompute": float(again)},
         links={name: kind.forward.plus(repeated[name]).plus(kind.backward) for name, kind in traffic.items()},
         forward_s=forward,
-        backward_s=backward + again,
+        backward_s=backward + float(again),
         forward_busy=forward_busy,
         backward_busy=backward_busy,
         weights_s=weight_products,
@@ -112,8 +121,8 @@ def layer_time(rank: Rank) -> LayerTime:
         logits_link=logits_link,
         boundary_bytes=ELEMENT_BYTES * rank.tokens * model.hidden / (t if rank.runtime.scatter_gather else sliced),
         boundary_gather=logits.times(0.5 * gathered),
-        kept_bytes=kept_bytes(rank, strategy.recompute),
-        working_bytes=working_bytes(rank),
+        kept_bytes=kept,
+        working_bytes=float(working_bytes(*of_rank, level)),
         # In bf16, and once more in fp32; kept for each token that is predicted.
         logits_bytes=(1 + further) * (ELEMENT_BYTES + 4) * rank.tokens * model.vocabulary / t,
     )
@@ -170,26 +179,36 @@ def attention_keys(machine: Machine, runtime: Runtime, model: Transformer, token
     return keys / machine.attention_share(runtime.attention, tokens, model.query_dim, model.value_dim)
 
 
-def attention_times(rank: Rank) -> Passes:
+def attention_times(model: Transformer, machine: Machine, runtime: Runtime, heads: Any, tokens: Any) -> tuple[Any, Any]:
     """Scores, softmax, and their use of the values.
 
     Fused: b a / t heads with 2 s^2 / c FLOPs for each of d_query + d_value elements, at the kernel's share of the bf16
-    rate, and 2.5 times that backward; see `attention_keys`. Unfused: two products a head forward and four backward, and
-    a softmax that moves 4 and 6 bytes a score, with dropout 5 more each.
+    rate, and 2.5 times that backward; see `attention_keys`. Unfused: two products a head forward and four backward,
+    whatever the window, and a softmax that moves 4 and 6 bytes a score, with dropout 5 more each.
+
+    Parameters
+    ----------
+    model, machine, runtime
+        What is trained, on which GPU, with which software.
+    heads, tokens
+        Of a rank: b a / t, and queries of a sequence, s / c; numbers, or arrays of one shape.
+
+    Returns
+    -------
+    Seconds forward and backward.
     """
-    model, machine, runtime, s = rank.model, rank.machine, rank.runtime, rank.model.sequence_length
-    heads, rows = rank.strategy.micro_batch * model.heads / rank.strategy.tensor, s / rank.strategy.context
     if runtime.fused_attention:
-        elements = heads * rows * (model.query_dim + model.value_dim)
-        keys = attention_keys(machine, runtime, model, rows)
-        forward = float(elements * keys / machine.rates.bf16_rate) + machine.host.kernel_s
-        return Passes(forward, 2.5 * forward)
-    query_key = product_passes(machine, rows, s, model.query_dim, heads, aligned=True)
-    score_value = product_passes(machine, rows, model.value_dim, s, heads, aligned=True)
+        elements = heads * tokens * (model.query_dim + model.value_dim)
+        keys = attention_keys(machine, runtime, model, tokens)
+        forward = elements * keys / machine.rates.bf16_rate + machine.host.kernel_s
+        return forward, 2.5 * forward
+    s = model.sequence_length
+    sides = (s, model.query_dim), (model.value_dim, s)
+    passes = [product_passes(machine, tokens, n, k, heads, aligned=True) for n, k in sides]
+    forward, inputs, weights = (sum(times) for times in zip(*passes, strict=True))
     moved = (9, 11) if runtime.dropout else (4, 6)
-    softmax = [n * heads * rows * s / machine.hbm_Bps + machine.host.kernel_s for n in moved]
-    forward = query_key[0] + score_value[0] + softmax[0]
-    return Passes(float(forward), float(sum(query_key[1:]) + sum(score_value[1:]) + softmax[1]))
+    softmax = [size * heads * tokens * s / machine.hbm_Bps + machine.host.kernel_s for size in moved]
+    return forward + softmax[0], inputs + weights + softmax[1]
 
 
 def elementwise_times(rank: Rank) -> Passes:
@@ -217,7 +236,7 @@ def elementwise_times(rank: Rank) -> Passes:
         joined = model.head_dim * (model.heads + 2 * model.kv_heads) / t
         backward += narrow * (2 + 6) + 4 * joined
         backward += 2 * (joined + (matrices - 1) * wide + blocks * model.hidden) * model.biases
-        more = gated_kernel_bytes(model, narrow, wide, t)
+        more = gated_kernel_bytes(model, narrow, wide, rotary, t)
         forward, backward = forward + more[0], backward + more[1]
     counts = machine.host.forward_operators, machine.host.backward_operators
     starts = [max(count - own, 0) * machine.host.kernel_s for count, own in zip(counts, OWN_KERNELS, strict=True)]
@@ -225,7 +244,7 @@ def elementwise_times(rank: Rank) -> Passes:
     return Passes(moved[0] + starts[0], moved[1] + starts[1])
 
 
-def gated_kernel_bytes(model: Transformer, narrow: Any, wide: Any, tensor: Any) -> tuple[Any, Any]:
+def gated_kernel_bytes(model: Transformer, narrow: Any, wide: Any, rotary: Any, tensor: Any) -> tuple[Any, Any]:
     """Bytes of a token that a gated model (Llama and its like) moves more where every operator is a kernel of its own.
 
     Of an element, forward and backward: RMSNorm in fp32 36 and 92 in place of 4 and 10 (cast, square, mean, product,
@@ -238,6 +257,8 @@ def gated_kernel_bytes(model: Transformer, narrow: Any, wide: Any, tensor: Any) 
         Of which ffn_matrices is 3; others' norms and activations are one kernel each.
     narrow, wide
         Elements of the norms, and of the feed-forward's inner side, on a rank.
+    rotary
+        Bytes that rotary positions move each way as one kernel.
     tensor
         t ranks.
 
@@ -253,8 +274,8 @@ def gated_kernel_bytes(model: Transformer, narrow: Any, wide: Any, tensor: Any) 
     """
     if model.ffn_matrices < 3:
         return 0.0, 0.0
-    heads, shared = model.head_dim * model.heads / tensor, model.head_dim * model.kv_heads / tensor
-    both = 16 * (heads + shared) * (not model.positions) + 4 * (heads + shared) * (model.kv_heads < model.heads)
+    copied = 4 * model.head_dim * (model.heads + model.kv_heads) / tensor if model.kv_heads < model.heads else 0.0
+    both = 4 * rotary + copied
     return 32 * narrow + 4 * wide + both, 82 * narrow + 8 * wide + both
 
 
@@ -271,40 +292,70 @@ def expert_kernel_bytes(model: Transformer) -> tuple[float, float]:
     return 28 * result + 8 * inner, 36 * result + 10 * inner
 
 
-def host_waits(rank: Rank, gpu: Passes) -> Passes:
+def host_waits(
+    model: Transformer, machine: Machine, runtime: Runtime, share: LayerShare, gpu: tuple[Any, Any]
+) -> tuple[Any, Any]:
     """What a layer takes beyond its time on the GPU, because the host starts its operators.
 
     Eager software takes the longer of both. So do mixture layers without CUDA graphs of the whole layer: the host has
     to learn the numbers of tokens first, and of the shorter time dropless_serial_share adds to the longer. Graphs of
     parts leave it the operators of routed experts, and the start of a graph in each pass.
+
+    Parameters
+    ----------
+    model, machine, runtime, share
+        What is trained, on which GPU, with which software, and what of it is on a rank.
+    gpu
+        Time on the GPU forward and backward [s].
+
+    Returns
+    -------
+    Seconds forward and backward.
     """
-    model, machine, runtime = rank.model, rank.machine, rank.runtime
     waits_for_counts, parts = bool(model.experts) and runtime.graphs != "whole", runtime.graphs_of_parts
     if not (runtime.eager or waits_for_counts):
-        return Passes(0.0, 0.0)
-    host = machine.host
-    counts = (1, 1) if parts else (host.forward_operators, host.backward_operators)
-    starts = [count * host.launch_s for count in counts]
-    if model.experts:
-        local, casts = max(model.experts // rank.strategy.expert, 1), runtime.linear_format(machine).cast_kernels
-        more = host_operators(local, casts, model.biases, parts)
-        starts[0] += rank.mixtures * float(more.forward * host.launch_s + more.forward_kernels * host.kernel_launch_s)
-        starts[1] += rank.mixtures * float(more.backward * host.launch_s + more.backward_kernels * host.kernel_launch_s)
+        return 0 * gpu[0], 0 * gpu[1]
+    host, casts = machine.host, runtime.linear_format(machine).cast_kernels
+    more = host_operators(share.experts, casts, model.biases, parts)
+    forward, backward = (1, 1) if parts else (host.forward_operators, host.backward_operators)
     serial = host.dropless_serial_share if waits_for_counts else 0.0
-    waits = [float(host_bound_time(time, start, serial)) - time for time, start in zip(gpu, starts, strict=True)]
-    return Passes(*waits)
+
+    def waits(operators: int, of_experts: Any, kernels: Any, gpu_s: Any) -> Any:
+        started = of_experts * host.launch_s + kernels * host.kernel_launch_s
+        return host_bound_time(gpu_s, operators * host.launch_s + share.mixtures * started, serial) - gpu_s
+
+    passes = (forward, more.forward, more.forward_kernels), (backward, more.backward, more.backward_kernels)
+    return waits(*passes[0], gpu[0]), waits(*passes[1], gpu[1])
 
 
-def _logits_time(rank: Rank) -> float:
-    """Compute of logits and loss, in bf16: three products of u x V / t, h, and the loss."""
-    model, machine, columns = rank.model, rank.machine, rank.model.vocabulary / rank.strategy.tensor
-    moved = rank.runtime.gradient_result_bytes
-    products = product_passes(machine, rank.tokens, columns, model.hidden, gradient_bytes=moved, aligned=True)
-    return float(sum(products)) + LOSS_BYTES * rank.tokens * columns / machine.hbm_Bps
+def logits_time(model: Transformer, machine: Machine, runtime: Runtime, share: LayerShare) -> Any:
+    """Compute of logits and loss, in bf16: three products of u x V / t, h, and the loss.
+
+    Parameters
+    ----------
+    model, machine, runtime, share
+        As for `host_waits`.
+
+    Returns
+    -------
+    Seconds.
+    """
+    columns, moved = model.vocabulary / share.tensor, runtime.gradient_result_bytes
+    products = product_passes(machine, share.tokens, columns, model.hidden, gradient_bytes=moved, aligned=True)
+    return sum(products) + LOSS_BYTES * share.tokens * columns / machine.hbm_Bps
 
 
-def _projection_time(rank: Rank) -> float:
-    """Of a predicting layer's two inputs to one: products of u x h / t, 2 h, whose results tensor ranks gather."""
-    h, moved = rank.model.hidden, rank.runtime.gradient_result_bytes
-    sizes = rank.tokens, h / rank.strategy.tensor, 2 * h
-    return float(sum(product_passes(rank.machine, *sizes, 1, rank.runtime.linear_format(rank.machine), moved)))
+def projection_time(model: Transformer, machine: Machine, runtime: Runtime, share: LayerShare) -> Any:
+    """Of a predicting layer's two inputs to one: products of u x h / t, 2 h, whose results tensor ranks gather.
+
+    Parameters
+    ----------
+    model, machine, runtime, share
+        As for `host_waits`.
+
+    Returns
+    -------
+    Seconds.
+    """
+    form, moved = runtime.linear_format(machine), runtime.gradient_result_bytes
+    return sum(product_passes(machine, share.tokens, model.hidden / share.tensor, 2 * model.hidden, 1, form, moved))

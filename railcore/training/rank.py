@@ -7,7 +7,7 @@ tokens on a rank.
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from railcore.training.expert_dispatch import capacity_copies
 from railcore.training.link_times import LinkTimes
@@ -23,6 +23,29 @@ class Passes(NamedTuple):
 
     forward: float
     backward: float
+
+
+class LayerShare(NamedTuple):
+    """What one rank has of a layer, in numbers or in arrays of one shape.
+
+    tokens: u of a micro-batch.
+    tensor: t ranks.
+    norm_ranks: ranks that split norms, t with sequence parallelism, else 1.
+    mixtures: share of mixture layers.
+    copies: rows of routed experts, over the tokens.
+    experts: routed experts of the rank, at least 1, of a mixture layer.
+    expert_tokens: of one of them.
+    expert_ranks: tensor ranks that split one of them, t or 1.
+    """
+
+    tokens: Any
+    tensor: Any
+    norm_ranks: Any
+    mixtures: Any
+    copies: Any
+    experts: Any
+    expert_tokens: Any
+    expert_ranks: Any
 
 
 @dataclass(frozen=True)
@@ -62,6 +85,22 @@ class Rank:
     def operators(self) -> float:
         """Operators of a layer whose activations tensor ranks exchange, routed experts apart."""
         return (1 if self.model.parallel_block else 2) - self.mixtures * (0 if self.model.shared_hidden else 1)
+
+    @cached_property
+    def share(self) -> LayerShare:
+        """What it has of a layer."""
+        strategy, experts = self.strategy, self.model.experts
+        slices = strategy.tensor if strategy.whole_experts else 1
+        return LayerShare(
+            tokens=self.tokens,
+            tensor=strategy.tensor,
+            norm_ranks=strategy.tensor if strategy.sequence_parallel else 1,
+            mixtures=self.mixtures,
+            copies=self.copies,
+            experts=max(experts // strategy.expert, 1),
+            expert_tokens=self.tokens / slices * self.copies * strategy.expert / max(experts, 1),
+            expert_ranks=strategy.tensor / slices,
+        )
 
     @property
     def fp8(self) -> bool:

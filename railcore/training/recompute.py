@@ -11,7 +11,7 @@
     op               all but fused attention and every second product: keys, output, and of the feed-forward the
                      second; gathers of tensor ranks. Of dense models
 
-Forward compute of modules and the traffic that comes with it are of one strategy or of arrays. Symbols as in `rank`.
+All of it is of one rank or of arrays. Symbols as in `rank`.
 
 Sources: Megatron-Core, megatron/core/transformer/transformer_config.py, recompute_modules; op: pytorch/torchtitan,
 torchtitan/parallelisms/parallelize_llama.py@004b314, selective_ac_option.
@@ -22,38 +22,18 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from railcore.training.formats import LinearFormat
-from railcore.training.layer_traffic import LayerTraffic
 from railcore.training.link_times import NO_LINK, LinkTimes
 from railcore.training.machine import Machine
-from railcore.training.products import ELEMENT_BYTES, product_passes
-from railcore.training.rank import Passes, Rank
-from railcore.training.transformer import RECOMPUTE, Transformer
+from railcore.training.products import product_passes
+from railcore.training.rank import LayerShare
+from railcore.training.runtime import Runtime
+from railcore.training.transformer import Transformer
 from railcore.training.transformer_memory import EVERY_OPERATOR
 
-
-class LayerShare(NamedTuple):
-    """What one rank has of a layer.
-
-    tokens: u of a micro-batch.
-    tensor: t ranks.
-    norm_ranks: ranks that split norms, t with sequence parallelism, else 1.
-    mixtures: share of mixture layers.
-    copies: rows of routed experts, over the tokens.
-    experts: routed experts of the rank, at least 1, of a mixture layer.
-    expert_tokens: of one of them.
-    expert_ranks: tensor ranks that split one of them, t or 1.
-    """
-
-    tokens: Any
-    tensor: Any
-    norm_ranks: Any
-    mixtures: Any
-    copies: Any
-    experts: Any
-    expert_tokens: Any
-    expert_ranks: Any
+_SCORES = frozenset({"core_attn"})
 
 
 def recomputed_compute(
@@ -149,91 +129,120 @@ def recomputed_operators(model: Transformer, modules: Collection[str], mixtures:
     return again / np.where(operators > 0, operators, 1.0)
 
 
-def kept_bytes(rank: Rank, recompute: str) -> float:
+def kept_bytes(
+    model: Transformer,
+    machine: Machine,
+    runtime: Runtime,
+    share: LayerShare,
+    recompute: Any,
+    modules: Collection[str] | None = None,
+) -> Any:
     """Activations that a layer keeps for the backward pass of one micro-batch [bytes].
 
-    Elements have the runtime's `element_bytes`. `keep_gathered` keeps the gathered inputs besides.
+    Elements have the runtime's `element_bytes`.
 
-    recompute: one of RECOMPUTE.
+    Parameters
+    ----------
+    model, machine, runtime, share
+        What is trained, on which GPU, with which software, and what of it is on a rank.
+    recompute
+        Index in RECOMPUTE; with the share's of one shape.
+    modules
+        What selective recompute makes again; None for the runtime's.
+
+    Returns
+    -------
+    Bytes, of that shape.
     """
-    model, strategy, runtime, level = rank.model, rank.strategy, rank.runtime, RECOMPUTE.index(recompute)
     if runtime.capacity and model.experts:
-        model = replace(model, imbalance=rank.copies / model.top_k)
+        model = replace(model, imbalance=share.copies / model.top_k)
     kinds = model.layer_activation_bytes(
-        strategy.micro_batch,
-        strategy.tensor,
-        strategy.context,
-        strategy.sequence_parallel,
-        level,
+        share.tokens / model.sequence_length,
+        share.tensor,
+        1,
+        share.norm_ranks > 1,
+        recompute,
         fused_attention=runtime.fused_attention,
         dropout=runtime.dropout,
-        mixture_share=rank.mixtures,
-        modules=runtime.recompute_modules,
-        element_bytes=runtime.element_bytes(rank.fp8),
+        mixture_share=share.mixtures,
+        modules=runtime.recompute_modules if modules is None else modules,
+        element_bytes=runtime.element_bytes(machine.narrow),
     )
-    kept = float(sum(kinds.values()))
-    if strategy.keep_gathered and strategy.sequence_parallel and recompute != "full":
-        kept += rank.operators * ELEMENT_BYTES * rank.tokens * model.hidden * (1 - 1 / strategy.tensor)
-    return kept
+    return sum(kinds.values())
 
 
-def working_bytes(rank: Rank) -> float:
+def working_bytes(
+    model: Transformer, machine: Machine, runtime: Runtime, share: LayerShare, recompute: ArrayLike
+) -> Any:
     """Activations of the layer that is made again [bytes]: all of it, or of modules what it did not keep.
 
     Scores are left out, as in Korthikanti et al. 2022, arXiv:2205.05198.
+
+    Parameters
+    ----------
+    model, machine, runtime, share, recompute
+        As for `kept_bytes`.
+
+    Returns
+    -------
+    Bytes.
     """
-    alone = replace(rank, strategy=replace(rank.strategy, keep_gathered=False))
-    if rank.strategy.recompute == "full":
-        return kept_bytes(alone, "none")
-    if rank.strategy.recompute == "none":
-        return 0.0
-    scores = replace(alone, runtime=replace(rank.runtime, recompute_modules=("core_attn",)))
-    others = {*rank.runtime.recompute_modules, "core_attn"}
-    every = replace(alone, runtime=replace(rank.runtime, recompute_modules=tuple(others)))
-    return kept_bytes(scores, "selective") - kept_bytes(every, "selective")
+    level, of_rank, modules = np.asarray(recompute), (model, machine, runtime, share), runtime.recompute_modules
+    whole = kept_bytes(*of_rank, 0) * (level == 2)
+    if set(modules) <= _SCORES:
+        return whole
+    made = kept_bytes(*of_rank, 1, _SCORES) - kept_bytes(*of_rank, 1, _SCORES.union(modules))
+    return whole + made * (level == 1)
+
+
+class ForwardWork(NamedTuple):
+    """Of a layer's forward pass: seconds of scores, other kernels and exposed traffic, and how long links are busy."""
+
+    scores_s: Any
+    rest_s: Any
+    tensor_s: Any
+    expert_s: Any
+    tensor: LinkTimes
+    expert: LinkTimes
 
 
 def recomputed_modules(
-    rank: Rank, scores: Passes, rest: Passes, tensor: LayerTraffic, expert: LayerTraffic
-) -> tuple[float, dict[str, LinkTimes]]:
+    model: Transformer,
+    machine: Machine,
+    runtime: Runtime,
+    share: LayerShare,
+    operators: Any,
+    work: ForwardWork,
+    routed: LinkTimes,
+) -> tuple[Any, dict[str, LinkTimes]]:
     """What the runtime's modules add to the backward pass.
 
     Parameters
     ----------
-    rank
-        With its runtime.
-    scores, rest, tensor, expert
-        Attention, other kernels, and traffic, of the passes.
+    model, machine, runtime, share
+        As for `kept_bytes`.
+    operators
+        As for `recomputed_operators`.
+    work
+        Of the forward pass.
+    routed
+        Of its traffic between tensor ranks what is of routed experts.
 
     Returns
     -------
     Seconds, traffic that is not hidden included, and link time by kind of traffic.
     """
-    model, strategy, modules = rank.model, rank.strategy, rank.runtime.recompute_modules
-    held, slices = max(model.experts // strategy.expert, 1), strategy.tensor if strategy.whole_experts else 1
-    share = LayerShare(
-        tokens=rank.tokens,
-        tensor=strategy.tensor,
-        norm_ranks=strategy.tensor if strategy.sequence_parallel else 1,
-        mixtures=rank.mixtures,
-        copies=rank.copies,
-        experts=held,
-        expert_tokens=rank.tokens / slices * rank.copies * strategy.expert / max(model.experts, 1),
-        expert_ranks=strategy.tensor / slices,
-    )
-    unfused = "core_attn" in modules and not rank.runtime.fused_attention
-    form = rank.runtime.linear_format(rank.machine)
-    again = scores.forward * unfused + rest.forward * (EVERY_OPERATOR in modules)
-    again += float(recomputed_compute(model, rank.machine, modules, share, form))
+    modules, links = runtime.recompute_modules, dict.fromkeys(("tensor", "context", "expert"), NO_LINK)
+    again = work.scores_s * ("core_attn" in modules and not runtime.fused_attention)
+    if set(modules) <= _SCORES:
+        return again, links
+    again = again + work.rest_s * (EVERY_OPERATOR in modules)
+    again = again + recomputed_compute(model, machine, modules, share, runtime.linear_format(machine))
     # Of the traffic of tensor ranks a share, and all or nothing of routed experts.
-    part = float(recomputed_operators(model, modules, rank.mixtures, rank.operators))
-    sliced = model.experts and not strategy.whole_experts
-    routed = rank.gather(ELEMENT_BYTES * rank.tokens * model.hidden, "tensor").times(
-        2 * rank.mixtures * rank.copies if sliced else 0.0
-    )
-    again += part * (tensor.exposed.forward - routed.time_s)
-    repeated = tensor.forward.plus(routed.times(-1)).times(part)
-    if "moe" not in modules:
-        return again, {"tensor": repeated, "context": NO_LINK, "expert": NO_LINK}
-    again += routed.time_s + expert.exposed.forward
-    return again, {"tensor": repeated.plus(routed), "context": NO_LINK, "expert": expert.forward}
+    part = recomputed_operators(model, modules, share.mixtures, operators)
+    again = again + part * (work.tensor_s - routed.time_s)
+    links["tensor"] = work.tensor.plus(routed.times(-1)).times(part)
+    if "moe" in modules:
+        again = again + routed.time_s + work.expert_s
+        links |= {"tensor": links["tensor"].plus(routed), "expert": work.expert}
+    return again, links

@@ -7,22 +7,29 @@ Compute by kind, communication as link time and exposed time, and activations. S
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from railcore.training.expert_dispatch import dispatch_bytes, host_bound_time, host_operators
-from railcore.training.layer import LOSS_BYTES, OWN_KERNELS, attention_keys, expert_kernel_bytes, gated_kernel_bytes
+from railcore.training.expert_dispatch import dispatch_bytes
+from railcore.training.layer import (
+    OWN_KERNELS,
+    attention_times,
+    expert_kernel_bytes,
+    gated_kernel_bytes,
+    host_waits,
+    logits_time,
+    projection_time,
+)
 from railcore.training.link_times import NO_LINK, LinkTimes, exposed_time
 from railcore.training.machine import Machine
 from railcore.training.products import ELEMENT_BYTES, product_passes
-from railcore.training.rank import expert_rows
+from railcore.training.rank import LayerShare, expert_rows
 from railcore.training.rank_order import GroupLevels, group_levels
-from railcore.training.recompute import LayerShare, recomputed_compute, recomputed_operators
+from railcore.training.recompute import ForwardWork, kept_bytes, recomputed_modules, working_bytes
 from railcore.training.runtime import Runtime
 from railcore.training.transformer import Transformer
-from railcore.training.transformer_memory import EVERY_OPERATOR
 
 LAYER_COLUMNS = (
     *("micro_batch", "tensor", "context", "expert", "data", "pipeline"),
@@ -84,13 +91,22 @@ def layer_costs(
     Costs, arrays of the same shape.
     """
     rank = _Ranks(model, runtime, columns)
-    work = _passes(machine, runtime, rank)
-    gather = _input_gather(machine, rank)
+    work, gather = _passes(machine, runtime, rank), _input_gather(machine, rank)
+    of_rank = machine, runtime, rank.share
     forward_s, backward_s = _both_passes(work)
     full, selective = rank.recompute == 2, rank.recompute == 1
-    modules_s, modules_links = _modules(machine, runtime, rank, work)
+    tensor, expert = work["tensor"], work["expert"]
+    forward_work = ForwardWork(
+        scores_s=work["attention"].forward,
+        rest_s=work["elementwise"].forward,
+        tensor_s=tensor.forward,
+        expert_s=expert.forward,
+        tensor=tensor.link_forward,
+        expert=expert.link_forward,
+    )
+    routed = gather.times(2 * rank.expert_operators * (model.experts > 0))
+    modules_s, modules_links = recomputed_modules(model, *of_rank, rank.operators, forward_work, routed)
     again = np.select([full, selective], [forward_s, modules_s], 0.0)
-    kept, whole = (_kept_bytes(machine, runtime, rank, level) for level in (rank.recompute, 0))
     regained = (
         rank.operators
         * ELEMENT_BYTES
@@ -110,9 +126,9 @@ def layer_costs(
     backward_busy = _sum([*(backward for _, backward in links.values()), *repeated.values()]).plus(
         forward_busy.times(full)
     )
-    logits_s, logits_link, further = _logits_time(machine, runtime, rank) + logits.time_s, logits, model.mtp_layers
+    logits_s, logits_link, further = logits_time(model, *of_rank) + logits.time_s, logits, model.mtp_layers
     if further:
-        one = forward_s + backward_s + again + _projection_time(machine, runtime, rank) + logits.time_s + logits_s
+        one = forward_s + backward_s + again + projection_time(model, *of_rank) + logits.time_s + logits_s
         logits_s = logits_s + further * one
         logits_link = logits.plus(forward_busy.plus(backward_busy).plus(logits.times(2)).times(further))
     return LayerCosts(
@@ -130,66 +146,10 @@ def layer_costs(
         logits_link=logits_link,
         boundary_bytes=ELEMENT_BYTES * rank.u * model.hidden / (rank.t if runtime.scatter_gather else rank.sliced_by),
         boundary_gather=gather.times(np.where(rank.sliced, 0.0, 1.0) * runtime.scatter_gather),
-        kept_bytes=kept + regained,
-        working_bytes=whole * full + _module_bytes(machine, runtime, rank) * selective,
+        kept_bytes=kept_bytes(model, *of_rank, rank.recompute) + regained,
+        working_bytes=working_bytes(model, *of_rank, rank.recompute),
         logits_bytes=(1 + further) * (ELEMENT_BYTES + 4) * rank.u * model.vocabulary / rank.t,
     )
-
-
-def _kept_bytes(machine: Machine, runtime: Runtime, rank: "_Ranks", level: Any, *modules: str) -> Any:
-    """Activations that a layer keeps. modules: made again with selective recompute, by default the runtime's."""
-    model = (
-        replace(rank.model, imbalance=rank.copies / rank.model.top_k)
-        if runtime.capacity and rank.model.experts
-        else rank.model
-    )
-    kinds = model.layer_activation_bytes(
-        rank.b,
-        rank.t,
-        rank.c,
-        rank.sliced,
-        level,
-        fused_attention=runtime.fused_attention,
-        dropout=runtime.dropout,
-        mixture_share=rank.mixed,
-        modules=modules or runtime.recompute_modules,
-        element_bytes=runtime.element_bytes(machine.narrow),
-    )
-    return np.asarray(sum(kinds.values()))
-
-
-def _module_bytes(machine: Machine, runtime: Runtime, rank: "_Ranks") -> Any:
-    """What modules make again of the layer at work, scores left out."""
-    if set(runtime.recompute_modules) <= {"core_attn"}:
-        return 0.0
-    scores, every = ("core_attn",), (*runtime.recompute_modules, "core_attn")
-    return _kept_bytes(machine, runtime, rank, 1, *scores) - _kept_bytes(machine, runtime, rank, 1, *every)
-
-
-def _modules(
-    machine: Machine, runtime: Runtime, rank: "_Ranks", work: Mapping[str, PassTimes]
-) -> tuple[Any, dict[str, LinkTimes]]:
-    """Seconds and link times that the modules of selective recompute add to the backward pass."""
-    model, modules = rank.model, runtime.recompute_modules
-    again = work["attention"].forward * ("core_attn" in modules and not runtime.fused_attention)
-    if set(modules) <= {"core_attn"}:
-        return again, dict.fromkeys(LINK_KINDS, NO_LINK)
-    slices = np.where(rank.whole, rank.t, 1.0)
-    each = rank.u / slices * rank.copies * rank.e / max(model.experts, 1)
-    place = (rank.u, rank.t, rank.sliced_by, rank.mixed, rank.copies, rank.local, each, rank.t / slices)
-    again = again + recomputed_compute(model, machine, modules, LayerShare(*place), runtime.linear_format(machine))
-    again = again + work["elementwise"].forward * (EVERY_OPERATOR in modules)
-    tensor, expert = work["tensor"], work["expert"]
-    part = recomputed_operators(model, modules, rank.mixed, rank.operators)
-    routed = _input_gather(machine, rank).times(2 * rank.expert_operators * (model.experts > 0))
-    again = again + part * (tensor.forward - routed.time_s)
-    repeated = {name: NO_LINK for name in LINK_KINDS} | {
-        "tensor": tensor.link_forward.plus(routed.times(-1)).times(part)
-    }
-    if "moe" in modules:
-        again = again + routed.time_s + expert.forward
-        repeated |= {"tensor": repeated["tensor"].plus(routed), "expert": expert.link_forward}
-    return again, repeated
 
 
 def layer_passes(
@@ -229,6 +189,14 @@ class _Ranks:
         self.mixed = np.where(pipelined, 1 / model.expert_layer_interval, model.mixture_share) + 0 * self.u
 
     @property
+    def share(self) -> LayerShare:
+        """The same for what numbers and arrays have in common."""
+        slices = np.where(self.whole, self.t, 1.0)
+        of_expert = self.u / slices * self.copies * self.e / max(self.model.experts, 1)
+        widths = self.u, self.t, self.sliced_by, self.mixed, self.copies
+        return LayerShare(*widths, self.local, of_expert, self.t / slices)
+
+    @property
     def operators(self) -> Any:
         """Operators of a layer that exchange activations among the tensor ranks once each way, routed experts apart."""
         dense = 1 if self.model.parallel_block else 2
@@ -250,7 +218,8 @@ def _sum(links: list[Any]) -> LinkTimes:
 
 def _passes(machine: Machine, runtime: Runtime, rank: _Ranks) -> dict[str, PassTimes]:
     products = _linear_times(machine, runtime, rank)
-    attention = _attention(machine, runtime, rank)
+    heads, queries = rank.b * rank.model.heads / rank.t, rank.model.sequence_length / rank.c
+    attention = PassTimes(*attention_times(rank.model, machine, runtime, heads, queries))
     compute = {
         "linear": PassTimes(products[0], products[1] + products[2]),
         "attention": attention,
@@ -261,33 +230,13 @@ def _passes(machine: Machine, runtime: Runtime, rank: _Ranks) -> dict[str, PassT
         "context": _context_traffic(machine, runtime, rank, attention),
         "expert": _expert_traffic(machine, runtime, rank, *_both_passes(compute)),
     }
-    return work | {"host": _host_waits(machine, runtime, rank, *_both_passes(work))}
+    waits = host_waits(rank.model, machine, runtime, rank.share, _both_passes(work))
+    return work | {"host": PassTimes(*waits)}
 
 
 def _both_passes(work: Mapping[str, PassTimes]) -> tuple[Any, Any]:
     """Forward and backward time of all kinds together."""
     return sum(kind.forward for kind in work.values()), sum(kind.backward for kind in work.values())
-
-
-def _host_waits(machine: Machine, runtime: Runtime, rank: _Ranks, forward: Any, backward: Any) -> PassTimes:
-    """What a layer takes beyond its time on the GPU because the host starts its operators; see `layer.host_waits`."""
-    waits_for_counts, parts = bool(rank.model.experts) and runtime.graphs != "whole", runtime.graphs_of_parts
-    if not (runtime.eager or waits_for_counts):
-        return PassTimes(0 * forward, 0 * backward)
-    host = machine.host
-    counts = (1, 1) if parts else (host.forward_operators, host.backward_operators)
-    starts = [count * host.launch_s + 0 * rank.u for count in counts]
-    if rank.model.experts:
-        more = host_operators(rank.local, runtime.linear_format(machine).cast_kernels, rank.model.biases, parts)
-        starts[0] = starts[0] + rank.mixed * (
-            more.forward * host.launch_s + more.forward_kernels * host.kernel_launch_s
-        )
-        starts[1] = starts[1] + rank.mixed * (
-            more.backward * host.launch_s + more.backward_kernels * host.kernel_launch_s
-        )
-    serial = host.dropless_serial_share * waits_for_counts
-    waits = [host_bound_time(gpu, start, serial) - gpu for gpu, start in zip((forward, backward), starts, strict=True)]
-    return PassTimes(*waits)  # type: ignore[arg-type]
 
 
 def _gather(machine: Machine, message_bytes: Any, group: GroupLevels) -> LinkTimes:
@@ -327,30 +276,6 @@ def _linear_times(machine: Machine, runtime: Runtime, rank: _Ranks) -> list[Any]
     return [sum(times) for times in zip(*passes, strict=True)]
 
 
-def _attention(machine: Machine, runtime: Runtime, rank: _Ranks) -> PassTimes:
-    """Scores and their use of the values; a context rank has s / c queries and all keys.
-
-    Unfused: b a / t products s / c x s, d and s / c x d, s, whatever the window, and a softmax of 4 and 6 bytes a
-    score, dropout 5 and 5 more. Fused: 2 s^2 d / c FLOPs a head at the share of bf16_rate that the kernel reaches on
-    s / c tokens (`attention_keys`), and 2.5 times that backward.
-    """
-    model, s = rank.model, float(rank.model.sequence_length)
-    heads, wide = rank.b * model.heads / rank.t, model.query_dim + model.value_dim
-    if runtime.fused_attention:
-        keys = attention_keys(machine, runtime, model, s / rank.c)
-        forward = heads * s / rank.c * wide * keys / machine.rates.bf16_rate + machine.host.kernel_s
-        return PassTimes(forward, 2.5 * forward)
-    rows = s / rank.c
-    passes = [
-        product_passes(machine, rows, s, model.query_dim, heads, aligned=True),
-        product_passes(machine, rows, model.value_dim, s, heads, aligned=True),
-    ]
-    forward, inputs, weights = (sum(times) for times in zip(*passes, strict=True))
-    score_bytes = (9, 11) if runtime.dropout else (4, 6)
-    softmax = [size * heads * rows * s / machine.hbm_Bps + machine.host.kernel_s for size in score_bytes]
-    return PassTimes(forward + softmax[0], inputs + weights + softmax[1])
-
-
 def _elementwise(machine: Machine, runtime: Runtime, rank: _Ranks) -> PassTimes:
     """Kernels that move their operands through HBM once.
 
@@ -379,7 +304,7 @@ def _elementwise(machine: Machine, runtime: Runtime, rank: _Ranks) -> PassTimes:
         (ordered, ordered),  # tokens in the order of their ranks and back, and of the experts of a rank
         (turned, turned),  # rotary positions
         tuple(size * rank.copies * rank.mixed / t for size in expert_kernel_bytes(model)),
-        gated_kernel_bytes(model, narrow, wide, t) if eager else (0, 0),
+        gated_kernel_bytes(model, narrow, wide, turned, t) if eager else (0, 0),
     ]
     moved = (sum(column) for column in zip(*rows, strict=True))
     counts = machine.host.forward_operators, machine.host.backward_operators
@@ -467,17 +392,3 @@ def _exchange(machine: Machine, runtime: Runtime, rank: _Ranks, element_bytes: i
     nic_bytes, hb_bytes = dispatch_bytes(*sizes, "nodes", element_bytes, model.expert_groups, model.token_groups)
     busiest = rank.copies / model.top_k  # rank's rows over the mean
     return machine.routed_links(busiest * hb_bytes, busiest * nic_bytes, x, y)
-
-
-def _logits_time(machine: Machine, runtime: Runtime, rank: _Ranks) -> Any:
-    """Compute of logits and loss, in bf16."""
-    columns = rank.model.vocabulary / rank.t
-    moved = runtime.gradient_result_bytes
-    products = product_passes(machine, rank.u, columns, rank.model.hidden, gradient_bytes=moved, aligned=True)
-    return sum(products) + LOSS_BYTES * rank.u * columns / machine.hbm_Bps
-
-
-def _projection_time(machine: Machine, runtime: Runtime, rank: _Ranks) -> Any:
-    """Of the two inputs of a layer that predicts a further token to one."""
-    h, moved = rank.model.hidden, runtime.gradient_result_bytes
-    return sum(product_passes(machine, rank.u, h / rank.t, 2 * h, 1, runtime.linear_format(machine), moved))
