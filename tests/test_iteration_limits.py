@@ -17,7 +17,8 @@ from railcore.facts import catalog
 from railcore.training.iteration import iteration_time
 from railcore.training.layer import expert_kernel_bytes, gated_kernel_bytes
 from railcore.training.link_times import exposed_time
-from railcore.training.machine import GpuLinks, catalog_machine
+from railcore.training.machine import catalog_machine
+from railcore.training.machine_parts import GpuLinks
 from railcore.training.parallelism import Strategy
 from railcore.training.rank_order import ORDERS, PLACEMENTS
 from railcore.training.runtime import MODERN, Runtime, as_runtime, catalog_runtime

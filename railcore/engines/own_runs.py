@@ -17,7 +17,6 @@ from railcore.training.software import runtime_of
 from railcore.training.transformer import Transformer, catalog_model
 
 _COMMENT = "#"  # starts a row that is left out
-_OLD_GRAPHS = {"0": "none", "1": "whole"}
 _DEGREES = ("tp", "cp", "pp", "dp")
 _SHAPE = ("layers", "hidden", "heads", "ffn_hidden", "seq_len", "vocab")  # needed without an architecture
 
@@ -112,7 +111,7 @@ def _cells(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is no text in UTF-8 ({error}): save it as CSV in UTF-8") from None
     reader, columns = csv.DictReader(io.StringIO(text)), run_columns()
-    given = [name for name in reader.fieldnames or []]
+    given = list(reader.fieldnames or [])
     known = [*columns, "use"]  # which the published table has, of no use here
     for name in given:
         if name not in known:
@@ -218,7 +217,6 @@ def _value(where: str, column: RunColumn, text: str) -> object:
     if column.kind in ("number", "count"):
         return _number(where, column, text)
     if column.kind == "name":
-        text = _OLD_GRAPHS.get(text, text) if column.column == "graphs" else text
         if text not in (known := column.values.split()):
             raise ValueError(f"{where}: {column.column} is {text!r}: give one of {', '.join(known)}, or leave it blank")
         return int(text) if text.isdecimal() else text

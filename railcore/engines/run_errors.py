@@ -8,7 +8,7 @@ import pandas as pd
 
 from railcore.engines.validation import YOURS, error_summary, predictions
 from railcore.facts import catalog, files
-from railcore.training.expected_error import PRODUCTS, gpu_generation
+from railcore.training.expected_error import SAME_RATE, gpu_generation
 from railcore.training.machine import UNLIMITED_BANDWIDTH, Machine
 from railcore.training.runtime import Runtime
 
@@ -79,7 +79,7 @@ def with_families(table: pd.DataFrame) -> pd.DataFrame:
     """
     gpu = table["platform"].map(lambda name: str(catalog.item("platforms", name)["gpu"]))
     generation = gpu.map(gpu_generation)
-    precision = table["precision"].replace(PRODUCTS)
+    precision = table["precision"].replace(SAME_RATE)
     family = "dense, " + gpu
     family = family.mask(generation == "Hopper", "dense, " + precision + ", Hopper")
     family = family.mask(generation == "Blackwell", "dense, Blackwell").mask(table["experts"] > 0, "mixtures")
@@ -98,7 +98,7 @@ def goals_reached(table: pd.DataFrame) -> pd.DataFrame:
     one where the goal is about each model, else blank) and reached ("no runs" where there are none).
     """
     table, rows = with_families(table[table["seen"] != YOURS]), []
-    table = table.assign(precision=table["precision"].replace(PRODUCTS))
+    table = table.assign(precision=table["precision"].replace(SAME_RATE))
     looked_at = table["seen"] == "looked at"
     for goal in goals().itertuples():
         mine = pd.Series(True, table.index)

@@ -165,10 +165,7 @@ def _runtime(row: Any) -> Runtime:
         changes |= {"gradient_bytes": size, "accumulation_bytes": size}
     if row.experts:
         changes |= {"dispatcher": "nodes" if row.dispatcher in ("deepep", "hybridep") else "copies"}
-        changes |= {
-            "overlap_expert": str(row.expert_overlap) == "1",
-            "graphs": row.graphs or "none",
-        }
+        changes |= {"overlap_expert": str(row.expert_overlap) == "1", "graphs": row.graphs or "none"}
         changes |= {"capacity": float(row.capacity or 0)}
     return replace(as_runtime(row.runtime), **changes)
 

@@ -96,10 +96,11 @@ def calibrations() -> tuple[Calibration, ...]:
     A word of `used` that begins with runs: is part of a source or model of measured runs, with _ for a space.
     Raises ValueError for an id or a pattern that fits no claim, and for text that is in no run.
     """
+    measured = [f"{run['source']}\n{run['model']}" for run in read_csv(files.data("measured/iterations.csv"))]
     found = []
     for row in read_csv(files.data("calibrations.csv")):
         words = row["used"].split()
-        runs = tuple(_in_runs(word, row["parameter"]) for word in words if word.startswith(_RUNS))
+        runs = tuple(_in_runs(word, row["parameter"], measured) for word in words if word.startswith(_RUNS))
         used = [_matching(word, row["parameter"]) for word in words if not word.startswith(_RUNS)]
         rest = [_matching(word, row["parameter"]) for word in row["predicted"].split()]
         mine = tuple(dict.fromkeys(name for ids_ in used for name in ids_))
@@ -110,9 +111,10 @@ def calibrations() -> tuple[Calibration, ...]:
     return tuple(found)
 
 
-def _in_runs(word: str, parameter: str) -> str:
-    text, runs = word.removeprefix(_RUNS).replace("_", " "), read_csv(files.data("measured/iterations.csv"))
-    if not any(text in row["source"] or text in row["model"] for row in runs):
+def _in_runs(word: str, parameter: str, measured: list[str]) -> str:
+    """Text that a word of `used` looks for. measured: source and model of each run."""
+    text = word.removeprefix(_RUNS).replace("_", " ")
+    if not any(text in run for run in measured):
         raise ValueError(
             f"data/calibrations.csv, {parameter}: {word!r} is in no source or model of data/measured/iterations.csv"
         )

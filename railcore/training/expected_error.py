@@ -10,7 +10,7 @@ from railcore.facts import catalog, files
 from railcore.facts.checks import one_of
 from railcore.training.machine import PRECISIONS, Machine, catalog_machine
 
-PRODUCTS = {"mxfp8": "fp8"}  # with scales of blocks, at the same rate
+SAME_RATE = {"mxfp8": "fp8"}  # with scales of blocks, at the same rate
 _GENERATIONS = {"V": "Volta", "A": "Ampere", "H": "Hopper", "B": "Blackwell", "R": "Rubin", "MI": "CDNA"}
 _TABLE = "derived/iteration_errors.csv"
 
@@ -79,10 +79,10 @@ def expected_error(machine: Machine | str, precision: str = "", mixture: bool = 
 def _nearest(table: pd.DataFrame, platform: str, precision: str, generation: str) -> Iterator[tuple[str, pd.DataFrame]]:
     """Groups of runs with their names in words, the nearest first."""
     gpus = {name: str(catalog.item("platforms", name)["gpu"]) for name in set(table["platform"])}
-    alike = table["precision"].replace(PRODUCTS) == PRODUCTS.get(precision, precision)
+    alike = table["precision"].replace(SAME_RATE) == SAME_RATE.get(precision, precision)
     here, related = table["platform"] == platform, table["platform"].map(gpus).map(gpu_generation) == generation
     yield f"in {precision} on {platform}", table[here & (table["precision"] == precision)]
-    yield f"in {PRODUCTS.get(precision, precision)} of any scales on {platform}", table[here & alike]
+    yield f"in {SAME_RATE.get(precision, precision)} of any scales on {platform}", table[here & alike]
     yield f"in any precision on {platform}", table[here]
     yield f"in {precision} on {generation}", table[related & alike]
     yield f"in any precision on {generation}", table[related]

@@ -13,8 +13,8 @@ from railcore.training.formats import LinearFormat
 from railcore.training.machine import ATTENTION_KERNELS, Machine
 from railcore.training.transformer_memory import BF16_ELEMENTS, EVERY_OPERATOR, RECOMPUTE_MODULES, ElementBytes
 
-CURRENT_BYTES = 2  # of an element in bf16 that is read for the largest one of its tensor
-CURRENT_KERNELS = 3  # for the largest element, its scale, and the cast
+_CURRENT_BYTES = 2  # of an element in bf16 that is read for the largest one of its tensor
+_CURRENT_KERNELS = 3  # for the largest element, its scale, and the cast
 GRAPHS = ("none", "parts", "whole")
 FP8_SCALINGS = ("delayed", "current")
 PIPELINE_SCHEDULES = ("1f1b", "dualpipe")
@@ -181,7 +181,7 @@ class Runtime:
         """Number format of the linear layers, with what its casts read."""
         form = machine.format
         if machine.precision == "fp8" and self.fp8_scaling == "current":
-            return form._replace(cast_bytes=form.cast_bytes + CURRENT_BYTES, cast_kernels=CURRENT_KERNELS)
+            return form._replace(cast_bytes=form.cast_bytes + _CURRENT_BYTES, cast_kernels=_CURRENT_KERNELS)
         return form
 
     def contends(self, machine: Machine) -> bool:

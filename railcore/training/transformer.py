@@ -24,6 +24,7 @@ RECOMPUTE = ("none", "selective", "full")
 SHARDING = ("none", "optimizer", "gradients", "weights")
 LEVELS = {"recompute": RECOMPUTE, "sharding": SHARDING}  # names of what a column of strategies has as indices
 _COUNTS = ("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "vocabulary", "sequence_length", "top_k")
+_COUNTS_OR_NONE = ("head_dim", "positions", "experts", "kv_rank", "window", "full_attention_interval", "mtp_layers")
 _OF_MIXTURES = ("expert_hidden", "shared_hidden", "dense_layers", "expert_groups", "token_groups")
 _OF_LATENTS = ("query_rank", "rope_dim", "value_dim")
 
@@ -107,18 +108,8 @@ class Transformer:
     def __post_init__(self) -> None:
         for name in _COUNTS:
             whole(name, getattr(self, name))
-        for name in (
-            "head_dim",
-            "positions",
-            "experts",
-            "kv_rank",
-            "window",
-            "mtp_layers",
-            *_OF_MIXTURES,
-            *_OF_LATENTS,
-        ):
+        for name in (*_COUNTS_OR_NONE, *_OF_MIXTURES, *_OF_LATENTS):
             whole(name, getattr(self, name), least=0)
-        whole("full_attention_interval", self.full_attention_interval, least=0)
         if not self.head_dim:
             if self.hidden % self.heads:
                 raise ValueError(f"heads is {self.heads}, which does not divide hidden {self.hidden}: give head_dim")
