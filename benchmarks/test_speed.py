@@ -21,7 +21,8 @@ from railcore.engines.emulator.feedforward import FeedForward
 from railcore.engines.photonics import circuits
 from railcore.engines.photonics.estimate import overhead_estimate
 from railcore.engines.photonics.photonic_cost import photonic_network_costs
-from railcore.engines.search import divisors, search, strategy_blocks
+from railcore.engines.search import search, strategy_blocks
+from railcore.engines.search.space import divisors
 from railcore.engines.siting import areas, counting, split
 from railcore.engines.steps import simulation, stage_program, workload
 from railcore.engines.steps.stage_program import fsdp_options

@@ -13,7 +13,7 @@ from typing import Any
 from railcore.engines.deployment import bill_of_parts, cluster_cost, design_parts
 from railcore.engines.deployment.cluster import Cluster
 from railcore.engines.deployment.segment_sizing import SegmentDemand, smallest_segment_fabric
-from railcore.engines.search import search, strategy_words
+from railcore.engines.search import search, strategy_label
 from railcore.facts import catalog
 from railcore.facts.files import write_whole
 from railcore.facts.tables import csv_text, read_csv
@@ -43,7 +43,7 @@ def results(case: Mapping[str, str]) -> dict[str, Any]:
     """What comes out for one row of the file, by the names of COUNTS, NUMBERS and "strategy"."""
     platform, gpus, batch = case["platform"], int(case["gpus"]), int(case["batch"])
     best = search(case["model"], platform, gpus, batch, progress=False).best.iloc[0]
-    found = {"strategy": strategy_words(best.to_dict()), "iteration_s": float(best["sequence_s"]) * batch}
+    found = {"strategy": strategy_label(best), "iteration_s": float(best["sequence_s"]) * batch}
     network = _five_networks(case) if case["fabric"] == "five networks" else _one_network(case)
     return {**network, **found}
 

@@ -3,34 +3,31 @@ import itertools
 import math
 import os
 import pickle
+import re
 import subprocess
 import sys
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore.engines import search as search_package
-from railcore.engines.search import (
-    TIME_EDGES_S,
-    SearchResult,
-    divisors,
-    search,
-    search_parts,
-    strategy_blocks,
-    strategy_label,
-    strategy_words,
-)
-from railcore.engines.search.space import KEY
+from railcore.engines.search import SearchResult, search, search_parts, strategy_blocks, strategy_label
+from railcore.engines.search.kernel import TIME_EDGES_S
+from railcore.engines.search.space import KEY, divisors
 from railcore.engines.strategies import iteration
 from railcore.engines.strategies.critical_path import critical_path
 from railcore.engines.strategies.iteration import OBSTACLES, STRATEGY_COLUMNS, iteration_times
 from railcore.facts import files, units
 from railcore.training import machine
+from railcore.training.iteration import iteration_time
+from railcore.training.parallelism import LEVEL_NAMES, STRATEGY_SWITCHES, Strategy
 from railcore.training.rank_order import ORDERS, PLACEMENTS, group_levels
 from railcore.training.runtime import MODERN, Runtime
+from railcore.training.traffic import iteration_traffic
 from railcore.training.transformer import Transformer
 
 DENSE = Transformer("dense", 6, 512, 8, 2, 2048, 4000, 64)
@@ -48,6 +45,7 @@ CASES = [  # model, GPUs, batches, runtime, limits
 ]
 NUMBERS = ["sequence_s", "total_s", "memory_bytes"]
 ROW = [*STRATEGY_COLUMNS, *NUMBERS]
+COUNTED = ("tensor", "context", "expert", "pipeline", "data", "interleave", "micro_batch")
 
 
 def rows_of(blocks):
@@ -186,7 +184,10 @@ def test_the_answer_is_that_of_all_strategies_bit_for_bit(case, offload, monkeyp
     new[1:] = np.any(pairs[1:] != pairs[:-1], axis=1)
     fastest = order[new][:1000]
     for name in STRATEGY_COLUMNS:
-        assert np.array_equal(found.best[name], columns[name][fastest]), name
+        assert np.array_equal(found.fastest[name], columns[name][fastest]), name
+        names = LEVEL_NAMES.get(name)
+        named = np.asarray(names)[columns[name][fastest]] if names else columns[name][fastest]
+        assert np.array_equal(found.best[name], named), name
     assert np.array_equal(found.best["sequence_s"], time[fastest])
     assert np.array_equal(found.best["total_s"], all_.total_s[fastest])
     assert np.array_equal(found.best["memory_bytes"], memory[fastest])
@@ -217,8 +218,8 @@ def test_of_many_strategies_the_right_ones_are_kept(name, links, monkeypatch):
         first_of.setdefault(pair, place)
     distinct = list(first_of.values())
     for top in [*range(1, 40), 200]:
-        best = search(name, gpu, 256, 384, top=top).best
-        assert [tuple(row) for row in best[list(STRATEGY_COLUMNS)].to_numpy()] == rows_at(columns, distinct[:top])
+        best = search(name, gpu, 256, 384, top=top).fastest
+        assert rows_at(best, slice(None)) == rows_at(columns, distinct[:top])
     found = search(name, gpu, 256, 384)
     kinds = ("tensor", "context", "expert", "pipeline", "data", "placement")
     design = np.column_stack([columns[kind] for kind in kinds])
@@ -294,7 +295,7 @@ def test_of_equal_strategies_the_first_by_key_stays():
     columns, all_ = evaluated(0, free)
     time = all_.total_s / columns["global_batch"]
     alike = 0
-    for row in found.best.to_dict("records"):
+    for row in pd.DataFrame(found.fastest).to_dict("records"):
         same = np.flatnonzero((time == row["sequence_s"]) & all_.feasible)
         alike += len(same) > 1
         assert tuple(columns[name][same[0]] for name in KEY) <= tuple(row[name] for name in KEY)
@@ -339,6 +340,7 @@ def test_designs_are_no_neighbours_and_each_is_the_best_of_its_kind():
     time = np.where(all_.feasible, all_.total_s / columns["global_batch"], np.inf)
     table = found.designs(8)
     kind = ["tensor", "context", "expert", "pipeline", "data", "placement"]
+    columns = columns | {"placement": np.asarray(PLACEMENTS)[columns["placement"]]}
     assert not table[kind].duplicated().any() and len(table) == 8
     for row in table.to_dict("records"):
         same = np.all([columns[name] == row[name] for name in kind], axis=0)
@@ -352,7 +354,7 @@ def test_what_lets_the_runner_up_win_does():
     found = search("Llama-3 405B", "DGX H100", 8192, 2048)
     table = found.runner_up_wins().set_index("change")
     assert list(table.index)[:2] == ["NIC bandwidth", "HB bandwidth"] and table.index[-1] == "batch"
-    ours, other = ({name: int(row[name]) for name in STRATEGY_COLUMNS} for row in found.designs(2).to_dict("records"))
+    ours, other = found.designs(2).to_dict("records")
     fields = {"NIC bandwidth": ["nic_Bps"], "HB bandwidth": ["hb_Bps"], "memory": ["memory_bytes"]}
     fields |= {"memory bandwidth": ["memory_Bps"], "GPU rate": ["linear_rate", "bf16_rate"]}
     crossings = 0
@@ -427,7 +429,7 @@ def test_a_limit_only_leaves_out():
     for name, value in limits:
         some = search(MIXTURE, small(2), 16, 16, **{"context": [1, 2], "placement": "all", name: value})
         assert 0 < some.evaluated < whole.evaluated
-        assert set(some.best[name]) <= set(listed(name, value))
+        assert set(some.fastest[name].tolist()) <= set(listed(name, value))
         assert some.best["sequence_s"].iloc[0] >= whole.best["sequence_s"].iloc[0]
         assert some.least_memory_bytes >= whole.least_memory_bytes
     assert search(MIXTURE, small(2), 16, 16).evaluated == search(MIXTURE, small(2), 16, 16, context=1).evaluated
@@ -511,33 +513,68 @@ def test_divisors_are_those(n):
     assert divisors(n).tolist() == [k for k in range(1, n + 1) if n % k == 0]
 
 
-def test_labels_name_all_that_differs():
-    found = found_in(3, top=1000)
-    labels = [strategy_label(row) for row in found.best.to_dict("records")]
-    assert len(set(labels)) == len(labels) > 50
-    row = dict.fromkeys(STRATEGY_COLUMNS, 1) | {"tensor": 8, "placement": 1, "interleave": 2, "recompute": 2}
-    assert strategy_label(row) == "t8 sp kg v2 b1 full zero1 ends whole pipeline near"
-
-
-def test_words_tell_apart_what_labels_do():
+def test_labels_tell_apart_whatever_differs_in_words():
     rows = found_in(3, top=1000).best.to_dict("records")
-    words, labels = ([name(row) for row in rows] for name in (strategy_words, strategy_label))
-    assert len(set(words)) == len(set(labels)) > 50
-    row = dict.fromkeys(STRATEGY_COLUMNS, 1) | {
-        "tensor": 8,
-        "data": 1024,
-        "sharding": 3,
-        "recompute": 2,
-        "placement": 1,
-    }
-    assert strategy_words(row) == (
-        "8 tensor ranks and 1,024 data ranks, with micro-batches of 1 sequence, sequence parallelism, gathered inputs "
-        "kept for the backward pass, all layers recomputed, optimizer states, gradients and weights shared by data "
-        "ranks (FSDP), embedding and loss in the place of a layer each, whole experts on each tensor rank and ranks "
-        "placed pipeline near"
+    labels = [strategy_label(row) for row in rows]
+    assert len(set(labels)) == len(labels) > 50
+    plain = Strategy(8, 2, 4, 16, 8, 2).columns(64)
+    values = dict.fromkeys(COUNTED, (1, 32)) | dict.fromkeys(STRATEGY_SWITCHES, (1,))
+    values |= {name: range(1, len(names)) for name, names in LEVEL_NAMES.items()}
+    changed = [plain | {name: value} for name in values for value in values[name] if plain[name] != value]
+    others = [strategy_label(row) for row in (plain, *changed)]
+    assert len(set(others)) == len(others)
+    words = {word.strip(",") for label in (*labels, *others) for word in label.split()}
+    known = r"(TP|CP|EP|PP|DP)\d+|ZeRO-[12]|FSDP|GPU|\d+|micro-batch|[a-z]{3,}|as|(\w+-){3}\w+"
+    assert not [word for word in words if not re.fullmatch(known, word)]
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_label_names_all_choices(named):
+    row = dict.fromkeys(STRATEGY_COLUMNS, 1) | {"tensor": 8, "context": 2, "expert": 8, "pipeline": 4, "data": 16}
+    row |= {"interleave": 2, "recompute": 2, "placement": 1}
+    row |= {"recompute": "full", "sharding": "optimizer", "placement": "pipeline near"} if named else {}
+    assert strategy_label(row) == (
+        "TP8 CP2 EP8 PP4 DP16, 2 chunks, micro-batch 1, sequence parallel, keeps gathered inputs, full recompute, "
+        "ZeRO-1, ends as layers, whole experts, pipeline near"
     )
-    alone = dict.fromkeys(STRATEGY_COLUMNS, 0) | dict.fromkeys(["tensor", "context", "expert", "pipeline", "data"], 1)
-    assert strategy_words(alone | {"interleave": 1, "micro_batch": 2}) == "one rank, with micro-batches of 2 sequences"
+    assert strategy_label(Strategy(micro_batch=2).columns(2)) == "one GPU, micro-batch 2"
+
+
+def test_what_a_search_found_can_be_given_back():
+    """Names and switches as `best`, `designs` and `strategy` have them: the whole table, or a row of it."""
+    model, _, batch, runtime, _ = CASES[3]
+    gpu, found = small(3), found_in(3, top=1000)
+    assert set(found.best["recompute"]) == {"none", "full"} and set(found.best["placement"]) <= {*PLACEMENTS}
+    assert len(set(found.best["sharding"])) > 1 and found.best["keep_gathered"].dtype == bool
+    for table in (found.best, found.designs(50), found.best.to_dict("list")):
+        assert np.array_equal(iteration_times(model, gpu, table, runtime).total_s, table["total_s"])
+    for _, row in found.best.iterrows():
+        strategy = Strategy.from_columns(row)
+        assert strategy_label(strategy.columns(batch)) == strategy_label(row)
+        assert iteration_times(model, gpu, row, runtime).total_s == row["total_s"]
+        assert iteration_time(model, gpu, row, batch, runtime).total_s == pytest.approx(row["total_s"], rel=1e-12)
+    first = found.best.iloc[0]
+    assert found.strategy() == {name: first[name] for name in STRATEGY_COLUMNS}
+    sent = [iteration_traffic(model, each, batch).entries() for each in (first, found.strategy())]
+    assert sent[0].equals(sent[1])
+
+
+@pytest.mark.parametrize("give", [Strategy.from_columns, lambda row: iteration_times(DENSE, A100, row), strategy_label])
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"recompute": "all"}, "recompute is 'all': give one of none, selective, full"),
+        ({"sharding": "ZeRO-1"}, "sharding is 'ZeRO-1': give one of none, optimizer, gradients, weights"),
+        ({"placement": "far"}, "placement is 'far': give one of tensor first, pipeline near, data first, or the dim"),
+        ({"sharding": 4}, "sharding is 4: give whole numbers from 0 to 3"),
+        ({"recompute": -1}, "recompute is -1: give whole numbers from 0 to 2"),
+    ],
+)
+def test_an_unknown_level_is_refused(give, changes, named):
+    with pytest.raises(ValueError, match=named):
+        give(Strategy(data=8).columns(8) | changes)
+    with pytest.raises(ValueError, match="recompute is 'fully': give one of none, selective, full"):
+        iteration_times(DENSE, A100, Strategy(data=8).columns(8) | {"recompute": ["none", "fully", 2]})
 
 
 def test_a_bar_is_shown_where_it_is_asked_for_and_the_search_is_long(monkeypatch, capsys):

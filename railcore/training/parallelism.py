@@ -17,14 +17,32 @@ from numpy.typing import ArrayLike, NDArray
 
 from railcore.facts.arguments import checked
 from railcore.facts.checks import one_of, whole
-from railcore.training.rank_order import DIMENSIONS, ORDERS, GroupLevels, group_levels
+from railcore.training.rank_order import DIMENSIONS, ORDERS, PLACEMENTS, GroupLevels, group_levels
 from railcore.training.transformer import LEVELS, Transformer
 
 GROUP_KINDS = ("tensor", "context", "pipeline", "data", "expert", "replica", "expert_replica")
 _VOCABULARY_MULTIPLE = 128
 _SPLIT_WIDTHS = ("heads", "ffn_hidden", "expert_hidden", "shared_hidden")  # what tensor ranks divide
 _COUNTS = ("tensor", "context", "pipeline", "data", "expert", "interleave", "micro_batch")
-_SWITCHES = ("sequence_parallel", "ends_as_layers", "keep_gathered", "whole_experts")
+STRATEGY_SWITCHES = ("sequence_parallel", "ends_as_layers", "keep_gathered", "whole_experts")
+LEVEL_NAMES = LEVELS | {"placement": tuple(ORDERS)}  # columns of strategies with names: their values in order
+_OTHER_ORDER = "or the dimensions in order, such as 'tensor, data, context, pipeline'"
+
+
+def level_places(name: str, values: Any) -> NDArray[np.int64]:
+    """A column's levels, given as names in LEVEL_NAMES[name] or as places in it, as places [whole numbers].
+
+    Raises ValueError naming the column for an unknown name or place.
+    """
+    places = {level: place for place, level in enumerate(LEVEL_NAMES[name])}
+    array = np.asarray(values, None if hasattr(values, "dtype") else object)
+    given = array.ravel().tolist() if array.dtype.kind in "OUT" else []
+    if any(isinstance(each, str) for each in given):
+        if unknown := [each for each in given if isinstance(each, str) and each not in places]:
+            known = ", ".join((*PLACEMENTS, _OTHER_ORDER) if name == "placement" else places)
+            raise ValueError(f"{name} is {unknown[0]!r}: give one of {known}")
+        values = np.reshape([places.get(each, each) for each in given], array.shape)
+    return whole(name, values, 0, len(places) - 1)
 
 
 def indivisible(model: Transformer, strategy: Mapping[str, Any]) -> dict[str, NDArray[np.bool_]]:
@@ -102,7 +120,7 @@ class Strategy:
             object.__setattr__(self, name, int(whole(name, getattr(self, name))))
         for name, levels in LEVELS.items():
             one_of(name, getattr(self, name), levels)
-        for name in _SWITCHES:
+        for name in STRATEGY_SWITCHES:
             object.__setattr__(self, name, bool(getattr(self, name)))
         object.__setattr__(self, "order", tuple(self.order))
         if sorted(self.order) != sorted(DIMENSIONS):
@@ -145,19 +163,22 @@ class Strategy:
         """The strategy and its batch as arrays take them: recompute, sharding and order by their place."""
         places = {name: levels.index(getattr(self, name)) for name, levels in LEVELS.items()}
         counts = {name: getattr(self, name) for name in _COUNTS} | {
-            name: int(getattr(self, name)) for name in _SWITCHES
+            name: int(getattr(self, name)) for name in STRATEGY_SWITCHES
         }
         return {**counts, **places, "placement": list(ORDERS.values()).index(self.order), "global_batch": global_batch}
 
     @classmethod
     def from_columns(cls, row: Mapping[str, Any]) -> "Strategy":
-        """The strategy of a row of `search`'s tables, its batch left out. Raises ValueError where columns miss."""
+        """The strategy of a row of `search`'s tables, its batch left out; levels by name or place in LEVEL_NAMES.
+
+        Raises ValueError where columns miss, and for an unknown level.
+        """
         if missing := [name for name in (*_COUNTS, *LEVELS, "sequence_parallel") if name not in row]:
             raise ValueError(f"strategy lacks {', '.join(missing)}: give Strategy(...), or all that a search's row has")
         counts: dict[str, Any] = {name: int(row[name]) for name in _COUNTS}
-        names: dict[str, Any] = {name: levels[int(row[name])] for name, levels in LEVELS.items()}
-        names |= {name: bool(row[name]) for name in _SWITCHES if name in row}
-        return cls(**counts, **names, order=list(ORDERS.values())[int(row.get("placement", 0))])
+        names: dict[str, Any] = {name: levels[level_places(name, row[name])] for name, levels in LEVELS.items()}
+        names |= {name: bool(row[name]) for name in STRATEGY_SWITCHES if name in row}
+        return cls(**counts, **names, order=list(ORDERS.values())[level_places("placement", row.get("placement", 0))])
 
     def check(self, model: Transformer, global_batch: int, gpus: int | None = None) -> tuple[str, ...]:
         """What is odd but allowed, as texts. Raises ValueError for what `indivisible` finds, naming it.

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from railcore.engines.search import search, strategy_label
 from railcore.engines.steps.stage_program import DEFAULT_STEP, StepOptions, fsdp_options
-from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, iteration_times
+from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, iteration_times, strategy_columns
 from railcore.engines.strategies.layer_time import layer_costs
 from railcore.facts.arguments import checked
 from railcore.facts.checks import Floats, at_least, one_of, whole
@@ -157,7 +157,8 @@ def overhead_estimate(
     model, machine = as_model(model), as_machine(machine)
     d, circuits = at_least("reconfiguration_s", reconfiguration_s), int(whole("ports", ports, least=2)) // 2
     optimizer_s = iteration_times(model, machine, strategies, runtime).breakdown["optimizer_s"]
-    columns = {name: np.asarray(strategies.get(name, 0)) for name in STRATEGY_COLUMNS}
+    flat, shape = strategy_columns(strategies, None)
+    columns = {name: values.reshape(shape) for name, values in flat.items()}
     if (columns["expert"] > 1).any():
         raise ValueError("expert is more than 1: these exchanges have no closed form, take circuits.photonic_overhead")
     step, kinds = _read_step(model, machine, columns, options, runtime, optimizer_s)
@@ -402,8 +403,7 @@ def technology_overheads(
             over = pd.DataFrame(np.nan, index=sizes, columns=delays)
             table["electrical_s"] = np.nan
             if len(rows):
-                columns = {column: rows[column].to_numpy() for column in STRATEGY_COLUMNS}
-                found = overhead_estimate(model, machine, columns, delays[:, None], provisioning, options)
+                found = overhead_estimate(model, machine, rows, delays[:, None], provisioning, options)
                 table.loc[rows.index, "strategy"] = [strategy_label(row) for row in rows.to_dict("records")]
                 table.loc[rows.index, "electrical_s"] = found.electrical_s[0]
                 over.loc[rows.index] = found.overhead.T
@@ -423,13 +423,12 @@ def estimates_of_runs(runs: pd.DataFrame) -> pd.DataFrame:
     "interleaved" or "plain"), estimated_electrical_s, estimated.
     """
     same = ["model", "platform", "software", "provisioning"]
-    fixed = {"expert": 1, "micro_batch": 1, "recompute": 0}
+    fixed = {"expert": 1, "micro_batch": 1, "recompute": "none"}
     parts = []
     for (model, platform, software, early), part in runs.groupby(same, sort=False):
         sharding, options = STEP_SOFTWARE[software]
         columns = {name: part[name].to_numpy() for name in STRATEGY_COLUMNS if name in part}
-        columns |= fixed | {"sharding": SHARDING.index(sharding), "sequence_parallel": columns["tensor"] > 1}
-        columns["sequence_parallel"] = columns["sequence_parallel"].astype(int)
+        columns |= fixed | {"sharding": sharding, "sequence_parallel": columns["tensor"] > 1}
         found = overhead_estimate(model, platform, columns, part["reconfiguration_s"], bool(early), options)
         parts.append(part.assign(estimated_electrical_s=found.electrical_s, estimated=found.overhead))
     table = pd.concat(parts).sort_index()

@@ -10,8 +10,7 @@ from railcore.engines.search.hb_domains import (
     slowdown_by_sustained_rate,
     smallest_hb_domain_near_ideal,
 )
-from railcore.engines.search.kernel import TIME_EDGES_S
-from railcore.engines.search.labels import strategy_label, strategy_words, with_strategy_labels
-from railcore.engines.search.parts import SearchPart, search, search_parts
+from railcore.engines.search.labels import strategy_label
+from railcore.engines.search.parts import search, search_parts
 from railcore.engines.search.result import SearchResult
-from railcore.engines.search.space import divisors, strategy_blocks
+from railcore.engines.search.space import strategy_blocks

@@ -45,8 +45,8 @@ def designs(result: Any, n: int = 5) -> pd.DataFrame:
     parts of the time that any of them has [s], memory by kind [bytes], hb_utilization and nic_utilization.
     """
     rows = _first(result, n)
-    table = with_strategy_labels(result._table(rows))
-    found = result._estimate(rows)
+    table = with_strategy_labels(result.table(rows))
+    found = result.estimates(rows)
     parts = {name: values for name, values in (found.breakdown | found.memory).items() if values.max(initial=0) > 0}
     busy = {"hb_utilization": found.hb_utilization, "nic_utilization": found.nic_utilization}
     table.insert(0, "strategy", table.pop("strategy"))
@@ -69,7 +69,7 @@ def _leading(result: Any, n: int) -> Columns:
 
 def _times(result: Any, rows: Columns, **changes: Any) -> np.ndarray:
     """Seconds per sequence of strategies on changed machines; infinite where something rules one out."""
-    found = result._estimate(rows, **changes)
+    found = result.estimates(rows, **changes)
     return np.where(found.feasible, found.total_s / rows["global_batch"], math.inf)
 
 
@@ -151,7 +151,7 @@ def robust(result: Any, n: int = 5) -> pd.DataFrame:
     attrs: "best", "robust" (labels), "regret" (largest regret by label).
     """
     rows = _leading(result, n)
-    labels = [f"{i}: {text}" for i, text in enumerate(with_strategy_labels(result._table(rows))["strategy"], start=1)]
+    labels = [f"{i}: {text}" for i, text in enumerate(with_strategy_labels(result.table(rows))["strategy"], start=1)]
     cases: list[tuple[str, str, float, dict[str, Any]]] = [("as given", "", math.nan, {})]
     cases += [
         (

@@ -16,6 +16,7 @@ from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, Columns, Ite
 from railcore.facts.tables import readable
 from railcore.facts.units import show
 from railcore.training.machine import Machine
+from railcore.training.parallelism import LEVEL_NAMES, STRATEGY_SWITCHES
 from railcore.training.transformer import Transformer
 
 NUMBERS = ("sequence_s", "total_s", "memory_bytes")
@@ -31,7 +32,8 @@ class SearchResult:
     splits: ways to split the GPUs over tensor, context, pipeline and data ranks, by the first obstacle or "feasible".
     least_memory_bytes: of all strategies that divide.
     histogram: feasible strategies by time per sequence, between TIME_EDGES_S.
-    fastest, leaders: columns of strategies, with the number of their part; `best` and `designs` are made of them.
+    fastest, leaders: the best strategies and the best of each design as columns of whole numbers, with the number of
+        their part; `best` and `designs` are made of them.
     """
 
     parts: tuple[Any, ...]
@@ -95,12 +97,19 @@ class SearchResult:
     def best(self) -> pd.DataFrame:
         """The strategies of least time per sequence, in order, one of each time and memory.
 
-        Where parts differ, columns say in what: gpus and hb_domain_size in use, offload, runtime.
+        Where parts differ, columns say in what: gpus and hb_domain_size in use, offload, runtime. A row, or all of it,
+        can be given to `iteration_times` and others in place of a `Strategy`.
         """
-        return self._table(self.fastest)
+        return self.table(self.fastest)
 
-    def _table(self, rows: Columns) -> pd.DataFrame:
+    def table(self, rows: Columns) -> pd.DataFrame:
+        """Strategies to be read, levels and placement by name, switches True or False; columns as those of `best`.
+
+        rows: some of `fastest` or `leaders`.
+        """
         columns = {name: rows[name] for name in (*STRATEGY_COLUMNS, *NUMBERS)}
+        columns |= {name: np.asarray(names)[rows[name]] for name, names in LEVEL_NAMES.items()}
+        columns |= {name: rows[name].astype(bool) for name in STRATEGY_SWITCHES}
         parts, each = self.parts, rows["part"]
         if self.parts[0].at_most:
             columns["gpus"] = np.prod([rows[name] for name in ("tensor", "context", "pipeline", "data")], axis=0)
@@ -118,7 +127,7 @@ class SearchResult:
 
         Of these each is a call, with what it costs in HB domains and the time that it finds.
         """
-        uneven = self._estimate(_some(self.fastest, [0])).warnings if len(self.best) else ()
+        uneven = self.estimates(_some(self.fastest, [0])).warnings if len(self.best) else ()
         return uneven if self.parts[0].at_most else advice.warnings(self, uneven)
 
     @property
@@ -126,10 +135,13 @@ class SearchResult:
         """Strategies evaluated."""
         return sum(self.counts.values())
 
-    def strategy(self) -> dict[str, int]:
-        """The best strategy. Raises ValueError where none is feasible: the least memory needed, and the GPU's."""
+    def strategy(self) -> dict[str, Any]:
+        """The best strategy by STRATEGY_COLUMNS, as a row of `best` has it.
+
+        Raises ValueError where none is feasible: the least memory needed, and the GPU's.
+        """
         if len(self.best):
-            return {name: int(self.best.iloc[0][name]) for name in STRATEGY_COLUMNS}
+            return self.best[list(STRATEGY_COLUMNS)].head(1).to_dict("records")[0]
         raise ValueError(self._nothing_fits)
 
     @property
@@ -168,8 +180,11 @@ class SearchResult:
         times = np.maximum(TIME_EDGES_S[some + 1] / self.best["sequence_s"].iloc[0], 1.0)
         return pd.DataFrame({"times_best": times, "share": np.cumsum(self.histogram[some]) / self.histogram.sum()})
 
-    def _estimate(self, rows: Columns, **changes: Any) -> IterationEstimate:
-        """`iteration_times` of rows of strategies, each on its part's machine, fields of which may be changed."""
+    def estimates(self, rows: Columns, **changes: Any) -> IterationEstimate:
+        """`iteration_times` of strategies, each with its part's machine, software and offload.
+
+        rows: some of `fastest` or `leaders`. changes: fields of the machine that are others, such as nic_Bps.
+        """
         found = {}
         for number in np.unique(rows["part"]).tolist() or [0]:
             part, mine = self.parts[number], rows["part"] == number

@@ -25,17 +25,16 @@ from railcore.facts import checks
 from railcore.facts.arguments import checked
 from railcore.training.iteration import IterationTime
 from railcore.training.machine import Machine, as_machine
-from railcore.training.parallelism import Strategy, indivisible
-from railcore.training.rank_order import ORDERS, group_levels
+from railcore.training.parallelism import LEVEL_NAMES, STRATEGY_SWITCHES, Strategy, indivisible, level_places
+from railcore.training.rank_order import group_levels
 from railcore.training.runtime import MODERN, Runtime, as_runtime, checked_offload
 from railcore.training.transformer import LEVELS, Transformer, as_model
 
-_SWITCHES = ("sequence_parallel", "keep_gathered", "ends_as_layers", "whole_experts")
 _OPTIONAL = ("keep_gathered", "ends_as_layers", "whole_experts", "placement")  # 0 where a table lacks them
 _COUNTS = ("micro_batch", "tensor", "context", "expert", "pipeline", "data", "interleave")
 STRATEGY_COLUMNS = (*_COUNTS, "sequence_parallel", *LEVELS, *_OPTIONAL, "global_batch")
-STRATEGY_RANGES = dict.fromkeys(STRATEGY_COLUMNS, (1, 2**31)) | dict.fromkeys(_SWITCHES, (0, 1))
-STRATEGY_RANGES |= {name: (0, len(levels) - 1) for name, levels in (LEVELS | {"placement": tuple(ORDERS)}).items()}
+STRATEGY_RANGES = dict.fromkeys(STRATEGY_COLUMNS, (1, 2**31)) | dict.fromkeys(STRATEGY_SWITCHES, (0, 1))
+STRATEGY_RANGES |= {name: (0, len(levels) - 1) for name, levels in LEVEL_NAMES.items()}
 _RANK_PARTS = ("logits", "pipeline", "bubble", "data", "optimizer", "offload", "once", "straggler")
 TIME_PARTS = tuple(f"{name}_s" for name in (*LAYER_PARTS, *_RANK_PARTS))
 OBSTACLES = ("heads", "layers", "batch", "interleave", "sequence", "experts", "network", "memory")
@@ -130,8 +129,9 @@ def iteration_times(
     model, machine, runtime
         What is trained, on which GPU, with which software; names in the catalog do.
     strategies
-        A `Strategy`, several, or whole numbers that broadcast, by the names in STRATEGY_COLUMNS, levels and place as
-        indices in RECOMPUTE, SHARDING and ORDERS; what is in _OPTIONAL may be missing.
+        A `Strategy`, several, or a table or a row as `SearchResult.best` has them: values that broadcast, by the names
+        in STRATEGY_COLUMNS. They are whole numbers, switches also True or False, and recompute, sharding and placement
+        also names in LEVEL_NAMES, else places in it. What is in _OPTIONAL may be missing.
     offload
         What the host's memory holds, one of OFFLOADS or several: the optimizer's states and step, activations, weights.
     global_batch
@@ -144,7 +144,7 @@ def iteration_times(
     Raises
     ------
     ValueError
-        For a missing column or batch, and for values that are not whole or out of range.
+        For a missing column or batch, for values that are not whole or out of range, and for unknown names.
     """
     model, machine, runtime = as_model(model), as_machine(machine), as_runtime(runtime)
     away = checked_offload(offload)
@@ -291,7 +291,7 @@ def strategy_columns(
     strategies: Mapping | Sequence | Strategy, global_batch: int | None
 ) -> tuple[Columns, tuple[int, ...]]:
     """Strategies as flat columns of whole numbers in their ranges, and their shape."""
-    if not isinstance(strategies, Mapping | pd.DataFrame):
+    if not isinstance(strategies, Mapping | pd.DataFrame | pd.Series):
         rows = [strategies] if isinstance(strategies, Strategy) else list(strategies)
         if not rows or not all(isinstance(each, Strategy) for each in rows):
             raise ValueError(f"strategies is {strategies!r}: give a Strategy, several, or a table of their columns")
@@ -308,9 +308,17 @@ def strategy_columns(
     if missing := [name for name in STRATEGY_COLUMNS if name not in strategies and name not in _OPTIONAL]:
         names = ", ".join(STRATEGY_COLUMNS)
         raise ValueError(f"strategies lack {', '.join(missing)}: give a Strategy, or an array for each of {names}")
-    read = [checks.whole(name, strategies.get(name, 0), *STRATEGY_RANGES[name]) for name in STRATEGY_COLUMNS]
-    arrays = np.broadcast_arrays(*read)
+    arrays = np.broadcast_arrays(*(_whole_numbers(name, strategies.get(name, 0)) for name in STRATEGY_COLUMNS))
     return {name: array.ravel() for name, array in zip(STRATEGY_COLUMNS, arrays, strict=True)}, arrays[0].shape
+
+
+def _whole_numbers(name: str, values: Any) -> np.ndarray:
+    """A column's values as whole numbers in its range: names by their places, True and False as 1 and 0."""
+    if name in LEVEL_NAMES:
+        return level_places(name, values)
+    if name in STRATEGY_SWITCHES and np.asarray(values).dtype == bool:
+        values = np.asarray(values, np.int64)
+    return checks.whole(name, values, *STRATEGY_RANGES[name])
 
 
 def unique_rows(columns: Columns, names: tuple[str, ...]) -> tuple[Columns, np.ndarray]:
