@@ -201,7 +201,9 @@ def plain_states(model, runtime, strategy):
     inner += share * (model.experts * h + network(model.shared_hidden, t))
     mixtures = model.mixture_layers / model.layers
     if p > 1 and model.dense_layers:
-        mixtures = 1 / model.expert_layer_interval
+        most = math.ceil(model.layers / p)
+        mixtures = sum(layer >= model.dense_layers for layer in range(model.layers - most, model.layers)) / most
+        mixtures /= model.expert_layer_interval
     experts = 0.0
     if model.experts:
         experts = mixtures * model.experts / e * network(f_e, 1 if whole else t)
@@ -220,20 +222,21 @@ def plain_states(model, runtime, strategy):
     states = {}
     for stage, (shared, own) in held.items():
         everything, shard = shared + own, shared / replicas + own / same
-        passing = min(2, n) / n * everything if replicas > 1 else 0.0
+        several = shared * (replicas > 1) + own * (same > 1)  # what other ranks hold too
+        passing = min(2, n) / n * several
         gradients = everything
         if level == 1 and runtime.sharded_gradients:
-            gradients = min(shard + (min(2 / strategy["interleave"], 1) * everything) * (replicas > 1), everything)
+            gradients = min(shard + min(2 / strategy["interleave"], 1) * several, everything)
         if level >= 2:
             gradients = min(shard + passing, everything)
+        weights = everything
+        if level == 3:
+            weights = min(shard * (not runtime.fp32_shards) + passing, everything)
         states[stage] = {
-            "weights": 2 * (shard * (not runtime.fp32_shards) if level == 3 else everything),
-            "passing": 2 * passing * (level == 3),
+            "weights": 2 * weights,
             "gradients": runtime.accumulation_bytes * gradients,
             "optimizer": (2 * runtime.moment_bytes + runtime.master_bytes) * (shard if level else everything),
         }
-    for kept in states.values():
-        kept["weights"] += kept.pop("passing")
     return {stage: states[stage] for stage in ("first", "last", "middle")[: 3 if p > 2 else 2]}
 
 

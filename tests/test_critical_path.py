@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from railcore.engines.steps.timetable import schedule
 from railcore.engines.strategies.critical_path import LAYER_ROW, SETTING, STAGE_ROW, critical_path
 from railcore.engines.strategies.iteration import iteration_times
-from railcore.training.iteration import stage_memory
+from railcore.training.iteration import iteration_time, stage_memory
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.rank_order import ORDERS
@@ -148,3 +148,31 @@ def test_a_strategy_prints_as_a_table_with_units():
     assert "<table" in found._repr_html_()
     several = iteration_times("GPT-3", "DGX A100", [Strategy(8, data=8), Strategy(4, data=16)], global_batch=256)
     assert len(several.table()) == 2 and "nic_utilization" in several.table()
+
+
+def test_a_slower_host_is_never_faster_where_hops_hide_and_the_last_stage_has_fewer_layers():
+    """What a slower host adds hides hops; the layer that the loss replaces must not save it once more."""
+    layer = record(LAYER_ROW, forward_s=1.0, backward_s=2.0, kept_bytes=1.0, logits_s=30.0, boundary_bytes=1.0)
+    stage = record(STAGE_ROW, layers=2.0, spare_layers=1.0, hop_Bps=0.2, hop_on_nic=1.0, hops_hide=1.0)
+    stage["logits_share"] = 1.0
+    times = []
+    for rate in (10.0, 1.0, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1):
+        setting = record(SETTING, memory_bytes=1e9, host_Bps=rate, offload_activations=1.0)
+        times.append(critical_path(layer, stage, setting, 1.0, 2.0, 1.0, 2.0, 8.0).total_s)
+    assert times == sorted(times) and times[0] < times[-1]
+
+
+def test_wide_dense_first_layers_count_at_two_stages():
+    """Of 8 layers the first 4 are dense and eight times as wide as what a mixture layer computes."""
+    wide = replace(MIXTURE, ffn_hidden=64 * 1024, expert_hidden=512, dense_layers=4, hidden=2048, sequence_length=2048)
+    alone = replace(wide, experts=0, top_k=1, expert_hidden=0, dense_layers=0, imbalance=1.0)
+    split = Strategy(pipeline=2, data=2)
+    for model, machine in ((wide, H100), (replace(wide, dense_layers=2), H100)):
+        found, dense = (iteration_times(each, machine, split, global_batch=16) for each in (model, alone))
+        share = model.dense_layers / 4  # of the first stage
+        assert found.breakdown["linear_s"] >= share * dense.breakdown["linear_s"] * (1 - 1e-9)
+        assert found.total_s == pytest.approx(iteration_time(model, machine, split, 16).total_s, rel=1e-9)
+    narrow = replace(wide, ffn_hidden=1024)  # the last stage, of mixture layers, is the slower one
+    later = replace(narrow, dense_layers=0)
+    times = [iteration_times(each, H100, split, global_batch=16).breakdown["linear_s"] for each in (narrow, later)]
+    assert times[0] == times[1]

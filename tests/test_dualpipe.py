@@ -17,7 +17,14 @@ from railcore.training.transformer import Transformer, catalog_model
 
 GPT = Transformer("gpt", 32, 2048, 16, 16, 8192, 50304, 2048, positions=2048, tied_embeddings=False)
 STILL = catalog_machine("DGX H100").changed(
-    rank_spread=0.0, hb_latency_s=0.0, nic_latency_s=0.0, hb_Bps=1e30, nic_Bps=1e30, iteration_host_s=0.0
+    rank_spread=0.0,
+    hb_latency_s=0.0,
+    nic_latency_s=0.0,
+    call_latency_s=0.0,
+    launch_s=0.0,
+    hb_Bps=1e30,
+    nic_Bps=1e30,
+    iteration_host_s=0.0,
 )
 BOTH = replace(MODERN, schedule="dualpipe")
 

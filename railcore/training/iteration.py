@@ -127,23 +127,28 @@ def iteration_time(
     # while the links are free.
     hops = _hops(rank, layer, stage)
     dual = bool(rank.runtime.dual(p, v))
-    hides = rank.runtime.overlap_pipeline and (v > 1 or dual)
+    spare = (rank.strategy.ends_as_layers + stage.spare) / 2 if dual else stage.spare
     free_s = passes_s - max(busy.hb_s, busy.nic_s)
-    hidden = hops.time_s - float(exposed_time(hops.time_s, free_s, rank.lost)) if hides else 0.0
+    hidden, hidden_last = (
+        hops.time_s - float(exposed_time(hops.time_s, share * free_s, rank.lost)) if stage.hops_hide else 0.0
+        for share in (1.0, 1 - spare / n)
+    )
     steady_s, busy = passes_s + hops.time_s - hidden, busy.plus(hops)
 
     # 3. Logits and loss on the last stage, beyond the layer whose place they may take. From both ends, each rank that
-    # has that stage meets half of the micro-batches there.
-    relief = (rank.strategy.ends_as_layers + stage.spare) / 2 if dual else stage.spare
-    logits_s = max(layer.logits_s / (2 if dual else 1) - relief * passes_s / n, 0.0)
+    # has that stage meets half of the micro-batches there. With fewer layers it hides less of its hops.
+    relief_s = spare * passes_s / n - (hidden - hidden_last)
+    logits_s = max(layer.logits_s / (2 if dual else 1) - relief_s, 0.0)
 
     # 4. The pipeline fills and drains: every other stage's passes, over the chunks, and their hops. From both ends it
     # has half of the way, and the weights' gradients for the time that is left.
-    critical_hops = (p * v - 1 if hides else stage.others) * hops.time_s / v
+    critical_hops = (p * v - 1 if stage.hops_hide else stage.others) * hops.time_s / v
     filled, filling_s = stage.others / v, stage.others * passes_s / v
     if dual:
         filled, each_s = max((stage.others - 1) / 2, 0.0), backward.time_s + stage.copies_s
-        weights = n * layer.weights_s, min(m / (2 * p), 1.0)
+        alone_s = layer.backward_s - layer.weights_s
+        inputs = _stage_pass(rank, n, alone_s, layer.backward_busy, stage.in_backward, offloaded)
+        weights = backward.time_s - inputs.time_s, min(m / (2 * p), 1.0)
         filling_s = dualpipe_bubble_time(stage.others + 1, forward.time_s, each_s, *weights)
     bubble_s = float(filling_s) + (critical_hops if p > 1 else 0.0)
 

@@ -5,15 +5,16 @@ made again (`recompute`). Symbols as in `rank`. In a model with mixture layers i
 stage.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from railcore.training.expert_dispatch import host_bound_time, host_operators
-from railcore.training.layer_traffic import context_traffic, expert_traffic, tensor_traffic
+from railcore.training.layer_traffic import LayerTraffic, context_traffic, expert_traffic, tensor_traffic
 from railcore.training.link_times import NO_LINK, LinkTimes
 from railcore.training.machine import Machine
 from railcore.training.products import ELEMENT_BYTES, product_passes
-from railcore.training.rank import LayerShare, Passes, Rank
+from railcore.training.rank import LayerShare, Passes, Rank, wide_dense_layers
 from railcore.training.recompute import ForwardWork, kept_bytes, recomputed_modules, working_bytes
 from railcore.training.runtime import Runtime
 from railcore.training.transformer import RECOMPUTE, Transformer
@@ -30,7 +31,8 @@ class LayerTime:
     links: link time of tensor, context and expert ranks in both passes, hidden or not [s].
     forward_s, backward_s: of all kinds, by pass; what is computed again is in backward [s].
     forward_busy, backward_busy: link time of all traffic, by pass [s].
-    weights_s: of the backward pass, products of the weights' gradients [s].
+    weights_s: what a backward pass that leaves out the weights' gradients is shorter, where a pipeline runs from both
+        ends; else 0 [s].
     logits_s: of the last stage's logits and loss, and of layers that predict further tokens with theirs [s].
     logits_link: link time in them [s].
     boundary_bytes: from a rank to the next stage.
@@ -64,25 +66,32 @@ class LayerTime:
 def layer_time(rank: Rank) -> LayerTime:
     """Time and bytes of a layer: compute, traffic that compute does not hide, what the host adds, what is done again.
 
+    Of a pipeline whose first stage has the dense layers of a mixture, and these are wide, it is a layer of the slower
+    of both ends.
+
     rank: with model, machine, runtime and strategy.
     """
+    last = _layer_time(rank)
+    if rank.strategy.pipeline == 1 or not wide_dense_layers(rank.model):
+        return last
+    first = _layer_time(replace(rank, on_first_stage=True))
+    return first if first.forward_s + first.backward_s > last.forward_s + last.backward_s else last
+
+
+def _layer_time(rank: Rank) -> LayerTime:
+    """`layer_time` of the rank's stage."""
     model, strategy, t = rank.model, rank.strategy, rank.strategy.tensor
     of_rank, level = (model, rank.machine, rank.runtime, rank.share), RECOMPUTE.index(strategy.recompute)
-    forward_products, input_products, weight_products = linear_times(rank)
-    linear = Passes(forward_products, input_products + weight_products)
-    heads, rows = strategy.micro_batch * model.heads / t, model.sequence_length / strategy.context
-    scores, rest = Passes(*map(float, attention_times(*of_rank[:3], heads, rows))), elementwise_times(rank)
-    compute = [linear, scores, rest]
-    tensor = tensor_traffic(rank, forward_products, input_products, weight_products)
-    context = context_traffic(rank, scores)
-    expert = expert_traffic(rank, Passes(*(sum(kind[i] for kind in compute) for i in (0, 1))))
-    on_gpu = [*compute, tensor.exposed, context.exposed, expert.exposed]
-    busy = Passes(*(sum(kind[i] for kind in on_gpu) for i in (0, 1)))
-    host = Passes(*map(float, host_waits(*of_rank, busy)))
-    forward, backward = (float(busy[i] + host[i]) for i in (0, 1))
+    products = linear_times(rank)
+    work, traffic = _passes(rank, *products)
+    forward, backward = _both(work)
+    weights_s = 0.0
+    if rank.runtime.dual(strategy.pipeline, strategy.interleave):
+        without, _ = _passes(rank, *products[:2], 0.0)
+        weights_s = backward - _both(without).backward
 
     # Full recompute repeats the forward pass, with its traffic; selective some modules.
-    traffic = {"tensor": tensor, "context": context, "expert": expert}
+    tensor, expert = traffic["tensor"], traffic["expert"]
     again, repeated = 0.0, dict.fromkeys(traffic, NO_LINK)
     gather = rank.gather(ELEMENT_BYTES * rank.tokens * model.hidden, "tensor")
     if strategy.recompute == "full":
@@ -90,14 +99,13 @@ def layer_time(rank: Rank) -> LayerTime:
     elif strategy.recompute == "selective":
         routed = gather.times(2 * rank.mixtures * rank.copies * bool(model.experts and not strategy.whole_experts))
         exposed_s = tensor.exposed.forward, expert.exposed.forward
-        work = ForwardWork(scores.forward, rest.forward, *exposed_s, tensor.forward, expert.forward)
-        again, repeated = recomputed_modules(*of_rank, rank.operators, work, routed)
+        compute_s = work["attention"].forward, work["elementwise"].forward
+        forward_work = ForwardWork(*compute_s, *exposed_s, tensor.forward, expert.forward)
+        again, repeated = recomputed_modules(*of_rank, rank.operators, forward_work, routed)
     forward_busy, backward_busy = NO_LINK, NO_LINK
     for name, kind in traffic.items():
         forward_busy = forward_busy.plus(kind.forward)
         backward_busy = backward_busy.plus(kind.backward).plus(repeated[name])
-    seconds = {"linear": linear, "attention": scores, "elementwise": rest, "host": host}
-    seconds |= {name: kind.exposed for name, kind in traffic.items()}
     logits = gather.times(2)
     logits_s, logits_link, further = float(logits_time(*of_rank) + logits.time_s), logits, model.mtp_layers
     if further:  # each a layer, its projection, and logits
@@ -110,13 +118,13 @@ def layer_time(rank: Rank) -> LayerTime:
     if strategy.keep_gathered and strategy.sequence_parallel and strategy.recompute != "full":
         kept += rank.operators * ELEMENT_BYTES * rank.tokens * model.hidden * (1 - 1 / t)
     return LayerTime(
-        seconds={name: float(sum(passes)) for name, passes in seconds.items()} | {"recompute": float(again)},
+        seconds={name: float(sum(passes)) for name, passes in work.items()} | {"recompute": float(again)},
         links={name: kind.forward.plus(repeated[name]).plus(kind.backward) for name, kind in traffic.items()},
         forward_s=forward,
         backward_s=backward + float(again),
         forward_busy=forward_busy,
         backward_busy=backward_busy,
-        weights_s=weight_products,
+        weights_s=weights_s,
         logits_s=logits_s,
         logits_link=logits_link,
         boundary_bytes=ELEMENT_BYTES * rank.tokens * model.hidden / (t if rank.runtime.scatter_gather else sliced),
@@ -126,6 +134,36 @@ def layer_time(rank: Rank) -> LayerTime:
         # In bf16, and once more in fp32; kept for each token that is predicted.
         logits_bytes=(1 + further) * (ELEMENT_BYTES + 4) * rank.tokens * model.vocabulary / t,
     )
+
+
+def _passes(
+    rank: Rank, forward_products: float, input_products: float, weight_products: float
+) -> tuple[dict[str, Passes], dict[str, LayerTraffic]]:
+    """Seconds of a layer's work by kind, exposed traffic among it, and its traffic. Products: of `linear_times`."""
+    model, strategy = rank.model, rank.strategy
+    of_rank = model, rank.machine, rank.runtime
+    heads, rows = strategy.micro_batch * model.heads / strategy.tensor, model.sequence_length / strategy.context
+    scores = Passes(*map(float, attention_times(*of_rank, heads, rows)))
+    work = {
+        "linear": Passes(forward_products, input_products + weight_products),
+        "attention": scores,
+        "elementwise": elementwise_times(rank),
+    }
+    traffic = {
+        "tensor": tensor_traffic(rank, forward_products, input_products, weight_products),
+        "context": context_traffic(rank, scores),
+    }
+    work |= {name: kind.exposed for name, kind in traffic.items()}
+    busy = [traffic["tensor"][i].plus(traffic["context"][i]) for i in (1, 2)]  # forward and backward
+    traffic["expert"] = expert_traffic(rank, _both(work), (busy[0], busy[1]))
+    work["expert"] = traffic["expert"].exposed
+    work["host"] = Passes(*map(float, host_waits(*of_rank, rank.share, _both(work))))
+    return work, traffic
+
+
+def _both(work: Mapping[str, Passes]) -> Passes:
+    """Forward and backward time of all kinds together."""
+    return Passes(*(sum(kind[i] for kind in work.values()) for i in (0, 1)))
 
 
 def linear_times(rank: Rank) -> tuple[float, float, float]:

@@ -6,7 +6,7 @@ Symbols as in `rank`.
 from typing import NamedTuple
 
 from railcore.training.expert_dispatch import dispatch_bytes
-from railcore.training.link_times import NO_LINK, LinkTimes, exposed_time
+from railcore.training.link_times import NO_LINK, LinkTimes, exposed_beside, exposed_time
 from railcore.training.products import ELEMENT_BYTES
 from railcore.training.rank import Passes, Rank
 
@@ -72,10 +72,22 @@ def context_traffic(rank: Rank, scores: Passes) -> LayerTraffic:
     return LayerTraffic(Passes(*map(float, exposed)), forward, backward)
 
 
-def expert_traffic(rank: Rank, compute: Passes) -> LayerTraffic:
+def expert_traffic(rank: Rank, others: Passes, busy: tuple[LinkTimes, LinkTimes]) -> LayerTraffic:
     """Tokens on their way to their experts and back, in each pass.
 
-    compute: of another micro-batch [s], behind which `overlap_expert` hides at most exchange_hidden_share of it.
+    `overlap_expert` hides at most exchange_hidden_share of it behind another micro-batch: behind its compute and its
+    exposed traffic, as far as that leaves the links free.
+
+    Parameters
+    ----------
+    rank
+        With its strategy.
+    others, busy
+        A layer's passes without this traffic, and how long they keep the links busy [s].
+
+    Returns
+    -------
+    Exposed time and link times of both passes.
     """
     if not rank.model.experts:
         return LayerTraffic(Passes(0.0, 0.0), NO_LINK, NO_LINK)
@@ -85,8 +97,8 @@ def expert_traffic(rank: Rank, compute: Passes) -> LayerTraffic:
         return LayerTraffic(Passes(forward.time_s, backward.time_s), forward, backward)
     least = 1 - rank.machine.host.exchange_hidden_share
     exposed = [
-        exposed_time(link.time_s, window, rank.lost, least)
-        for link, window in zip((forward, backward), compute, strict=True)
+        exposed_beside(link, window, used, rank.lost, least)
+        for link, window, used in zip((forward, backward), others, busy, strict=True)
     ]
     return LayerTraffic(Passes(*map(float, exposed)), forward, backward)
 

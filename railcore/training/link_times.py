@@ -54,6 +54,29 @@ def exposed_time(link_s: ArrayLike, window_s: ArrayLike, lost: float, least: Arr
     return np.maximum(link - np.asarray(window_s, float), link * (1 - free + lost * free))
 
 
+def exposed_beside(
+    link: LinkTimes, window_s: ArrayLike, busy: LinkTimes, lost: float, least: ArrayLike = 0.0
+) -> np.ndarray:
+    """`exposed_time` of an exchange behind work that uses the links too: no link is busy longer than there is time.
+
+    Parameters
+    ----------
+    link
+        Of the exchange [s].
+    window_s, busy
+        The work beside it, and how long that keeps the links busy [s].
+    lost, least
+        As for `exposed_time`.
+
+    Returns
+    -------
+    Seconds.
+    """
+    window = np.asarray(window_s, float)
+    beyond = np.maximum(link.hb_s + busy.hb_s - window, link.nic_s + busy.nic_s - window)
+    return np.maximum(exposed_time(link.time_s, window, lost, least), beyond)
+
+
 class Latencies(NamedTuple):
     """Seconds: of a step of a ring over HB interconnect and NIC, of a call, and of a call that switches multicast."""
 

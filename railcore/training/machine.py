@@ -251,9 +251,12 @@ class Machine:
         return LinkTimes(time + start, within, beyond)
 
     def hop_link(self, inside: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Bandwidth [bytes/s] and latency [s] of a hop between two GPUs, by whether they are in one HB domain."""
-        (hb, nic), (hb_latency, nic_latency, *_) = self.reached
-        return np.where(inside, hb, nic), np.where(inside, hb_latency, nic_latency)
+        """Bandwidth [bytes/s] and latency [s] of a hop between two GPUs, by whether they are in one HB domain.
+
+        The latency is that of a collective's call and of one step.
+        """
+        (hb, nic), (hb_latency, nic_latency, call_latency, _) = self.reached
+        return np.where(inside, hb, nic), call_latency + np.where(inside, hb_latency, nic_latency)
 
 
 def product_share(shares: catalog.Item, precision: str) -> float:

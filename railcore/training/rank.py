@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from railcore.training.expert_dispatch import capacity_copies
 from railcore.training.link_times import LinkTimes
 from railcore.training.machine import Machine
@@ -53,12 +55,15 @@ class Rank:
     """What one rank of a job has of it.
 
     model, machine, runtime, strategy: what is trained, on which GPU, with which software, split how.
+    on_first_stage: whether its layers are those of the first stage, which has the dense first layers of a mixture;
+        else of the last one, which has the fewest of them.
     """
 
     model: Transformer
     machine: Machine
     runtime: Runtime
     strategy: Strategy
+    on_first_stage: bool = False
 
     @property
     def tokens(self) -> float:
@@ -72,9 +77,9 @@ class Rank:
 
     @property
     def mixtures(self) -> float:
-        """Share of mixture layers in the fullest stage. Where the first layers are dense, it is a stage after them."""
-        behind_dense = self.strategy.pipeline > 1 and self.model.dense_layers > 0
-        return 1 / self.model.expert_layer_interval if behind_dense else self.model.mixture_share
+        """Share of mixture layers in the rank's stage."""
+        first, last = mixture_shares(self.model, self.strategy.pipeline)
+        return float(first if self.on_first_stage else last)
 
     @property
     def copies(self) -> float:
@@ -120,6 +125,36 @@ class Rank:
     def domains(self, group: str) -> tuple:
         """Ranks of a group in an HB domain, and HB domains that it is in."""
         return self.groups[group].in_domains(self.machine.hb_domain_size)
+
+
+def mixture_shares(model: Transformer, pipeline: Any) -> tuple[Any, Any]:
+    """Share of mixture layers on the first and on the last of p stages.
+
+    Without dense first layers, and without a pipeline, it is the model's on both. Else a stage has n = ceil(L / p)
+    layers, and as many of the dense ones as lie there.
+
+    Parameters
+    ----------
+    model
+        A transformer.
+    pipeline
+        p, a number or an array.
+
+    Returns
+    -------
+    Shares, of its shape.
+    """
+    p, every = np.asarray(pipeline), model.mixture_share
+    n = np.ceil(model.layers / p)
+    dense = np.minimum(model.dense_layers, n), np.clip(model.dense_layers - (model.layers - n), 0, n)
+    staged = (p > 1) & (model.dense_layers > 0)
+    first, last = (np.where(staged, (1 - some / n) / model.expert_layer_interval, every) for some in dense)
+    return first, last
+
+
+def wide_dense_layers(model: Transformer) -> bool:
+    """Whether a model's dense first layers compute more than a mixture layer, so that the first stage may be slowest."""
+    return model.dense_layers > 0 and model.ffn_hidden > model.top_k * model.expert_hidden + model.shared_hidden
 
 
 def expert_rows(model: Transformer, runtime: Runtime) -> float:

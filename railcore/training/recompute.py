@@ -176,8 +176,6 @@ def working_bytes(
 ) -> Any:
     """Activations of the layer that is made again [bytes]: all of it, or of modules what it did not keep.
 
-    Scores are left out, as in Korthikanti et al. 2022, arXiv:2205.05198.
-
     Parameters
     ----------
     model, machine, runtime, share, recompute
@@ -187,12 +185,9 @@ def working_bytes(
     -------
     Bytes.
     """
-    level, of_rank, modules = np.asarray(recompute), (model, machine, runtime, share), runtime.recompute_modules
-    whole = kept_bytes(*of_rank, 0) * (level == 2)
-    if set(modules) <= _SCORES:
-        return whole
-    made = kept_bytes(*of_rank, 1, _SCORES) - kept_bytes(*of_rank, 1, _SCORES.union(modules))
-    return whole + made * (level == 1)
+    level, of_rank = np.asarray(recompute), (model, machine, runtime, share)
+    whole = kept_bytes(*of_rank, 0)
+    return whole * (level == 2) + (whole - kept_bytes(*of_rank, 1)) * (level == 1)
 
 
 class ForwardWork(NamedTuple):

@@ -33,7 +33,9 @@ class Stage:
     layers: n.
     spare: layers that the last stage has fewer.
     others: stages that fill and drain before and after it, (L + 2 w) / n - 1.
-    hop_Bps, hop_latency_s, hop_on_nic: link to the next stage.
+    hop_Bps, hop_latency_s, hop_on_nic: link to the next stage. Where hops do not hide, the host waits for each, and
+        starts the next operator then.
+    hops_hide: whether they go on behind other chunks.
     after, before: exchanges once an iteration, after its passes and before them.
     in_forward, in_backward: exchanges of every pass.
     states: bytes by kind, on the first, a middle and the last stage.
@@ -50,6 +52,7 @@ class Stage:
     hop_Bps: float
     hop_latency_s: float
     hop_on_nic: bool
+    hops_hide: bool
     after: LinkTimes
     before: LinkTimes
     in_forward: LinkTimes
@@ -84,13 +87,15 @@ def stage_of(rank: Rank, offload: tuple[str, ...] = ()) -> Stage:
     casts_s = runtime.linear_format(machine).cast_bytes * sum(most) / machine.cast_Bps
     near = rank.domains("pipeline")[1] == 1
     hop_Bps, hop_latency_s = machine.hop_link(near)
+    hides = bool(hops_hide(runtime, strategy.pipeline, strategy.interleave))
     return Stage(
         layers=layers,
         spare=spare_layers(rank, layers),
         others=places / layers - 1,
         hop_Bps=float(hop_Bps),
-        hop_latency_s=float(hop_latency_s),
+        hop_latency_s=float(hop_latency_s) + (0.0 if hides else machine.host.launch_s),
         hop_on_nic=not near,
+        hops_hide=hides,
         **replica_exchanges(rank, most, layers),
         states=states,
         streamed_bytes=WEIGHT_BYTES * _own(rank, most, layers) if "weights" in offload else 0.0,
@@ -155,7 +160,7 @@ def stage_state_bytes(rank: Rank, held: tuple[float, float], layers: int, offloa
     found = _sharded(rank, held, layers)
     in_fp32 = rank.runtime.fp32_shards and rank.strategy.sharding == "weights"
     own = 0.0 if in_fp32 else found["own"]
-    weights = own + found["gathered"]
+    weights = min(own + found["gathered"], sum(held))
     if "weights" in offload:
         weights = max(own * min(WHOLE_LAYERS / layers, 1.0), found["gathered"])
     return {
@@ -168,7 +173,7 @@ def stage_state_bytes(rank: Rank, held: tuple[float, float], layers: int, offloa
 def replica_exchanges(rank: Rank, held: tuple[float, float], layers: int) -> dict[str, LinkTimes]:
     """Gradients and weights among ranks that hold the same ones, a layer at a time where they are sharded (FSDP).
 
-    Otherwise they go in `bucket_calls`. Not sharded: an AllReduce of the gradients after the last backward pass.
+    Otherwise they go in `bucket_calls` of each chunk. Not sharded: an AllReduce of the gradients after the last backward pass.
     "optimizer": a ReduceScatter then, and an AllGather of the weights before the first forward pass. "gradients": the
     ReduceScatter in every backward pass. "weights": besides, an AllGather of the weights in every pass.
 
@@ -183,7 +188,8 @@ def replica_exchanges(rank: Rank, held: tuple[float, float], layers: int) -> dic
         found = NO_LINK
         for parameters, group in zip(held, ("replica", "expert_replica"), strict=True):
             ranks = rank.domains(group)
-            calls = layers if by_layer else float(bucket_calls(parameters, ranks[0] * ranks[1]))
+            chunks = rank.strategy.interleave
+            calls = layers if by_layer else chunks * float(bucket_calls(parameters / chunks, ranks[0] * ranks[1]))
             found = found.plus(links(size * parameters, *ranks, calls if parameters else 0))
         return found
 
@@ -204,6 +210,11 @@ def replica_exchanges(rank: Rank, held: tuple[float, float], layers: int) -> dic
 def gathered_bytes(machine: Machine, runtime: Runtime) -> float:
     """Of an element of sharded weights on its way."""
     return machine.format.gathered_bytes if runtime.fp8_weights else WEIGHT_BYTES
+
+
+def hops_hide(runtime: Runtime, pipeline: Any, interleave: Any) -> Any:
+    """Whether a pipeline's hops go on behind other chunks: of several, or of the other end's. Numbers, or arrays."""
+    return runtime.overlap_pipeline & ((np.asarray(interleave) > 1) | runtime.dual(pipeline, interleave))
 
 
 def bucket_calls(parameters: ArrayLike, ranks: ArrayLike) -> np.ndarray:

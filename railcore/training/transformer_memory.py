@@ -289,7 +289,8 @@ def sharded_parameters(
     """Parameters of which a rank has weights of its own, weights gathered for a while, gradients, optimizer states.
 
     A sharded state is the rank's share, and for weights gathered and gradients not yet scattered the layers that it
-    holds whole for a while besides; gradients are never more than all of the stage.
+    holds whole for a while besides; gradients are never more than all of the stage. What one rank alone holds is never
+    gathered.
 
     Parameters
     ----------
@@ -317,8 +318,9 @@ def sharded_parameters(
     shared, experts = held
     everything = shared + experts
     share = shared / replicas + experts / expert_replicas
-    transient = np.where(replicas > 1, np.minimum(whole_layers, layers) * everything / layers, 0.0)
-    two_chunks = np.where(replicas > 1, np.minimum(2 / chunks, 1.0) * everything, 0.0)
+    several = np.where(replicas > 1, shared, 0.0) + np.where(expert_replicas > 1, experts, 0.0)
+    transient = np.minimum(whole_layers / layers, 1.0) * several
+    two_chunks = np.minimum(2 / chunks, 1.0) * several
     level_1 = np.minimum(share + two_chunks, everything) if sharded_gradients else everything
     return {
         "own": np.where(sharding >= 3, share, everything),
@@ -366,7 +368,7 @@ def state_bytes(
     held = model.stage_parameters(t, p, e)
     found = sharded_parameters(held, n, np.maximum(n // e, 1), layers, np.asarray(sharding), whole_layers)
     return {
-        "weights": WEIGHT_BYTES * (found["own"] + found["gathered"]),
+        "weights": WEIGHT_BYTES * np.minimum(found["own"] + found["gathered"], sum(held)),
         "gradients": GRADIENT_BYTES * found["gradients"],
         "optimizer": OPTIMIZER_BYTES * found["optimizer"],
     }

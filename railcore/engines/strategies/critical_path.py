@@ -94,7 +94,7 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     forward_hb, backward_hb = n * layer.forward_hb_s, n * layer.backward_hb_s
     slowed = setting.interference
     # Exchanges of every pass, hidden behind all but one of its layers.
-    window = setting.overlap_data * (n - 1) * per_layer
+    window = hiding = setting.overlap_data * (n - 1) * per_layer
     # Never hidden of an exchange: one layer's part, and what compute loses beside the rest. All of the rest counts or,
     # where memory is what both want, what the HB interconnect is busy for.
     slows, slows_on_hb = slowed * (1 - setting.contends) * (1 - per_layer), slowed * setting.contends * (1 - per_layer)
@@ -106,15 +106,15 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
             stage.in_forward_hb_s - window * (forward - forward_hb),
         ),
     )
-    data_backward = larger(
-        larger(
-            stage.in_backward_s - window * backward, stage.in_backward_s * least + stage.in_backward_hb_s * slows_on_hb
-        ),
+    beyond_backward = larger(
+        stage.in_backward_s - window * backward,
         larger(
             stage.in_backward_nic_s - window * (backward - backward_nic),
             stage.in_backward_hb_s - window * (backward - backward_hb),
         ),
     )
+    least_backward = stage.in_backward_s * least + stage.in_backward_hb_s * slows_on_hb
+    data_backward = larger(beyond_backward, least_backward)
     # Activations on their way to the host and back, and weights from it, behind the pass that makes or needs them.
     away_s = (setting.offload_activations * n * layer.kept_bytes + stage.streamed_bytes) / setting.host_Bps
     pass_forward = larger(forward + data_forward, away_s)
@@ -129,7 +129,8 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     hops = 2 * v * several * (stage.hop_latency_s + layer.boundary_s) + on_link
     hop_hb = (1 - stage.hop_on_nic) * on_link + 2 * v * several * layer.boundary_hb_s
     free = passes - larger(nic, hb)
-    hidden = stage.hops_hide * smaller(free, (1 - slowed) * hops)
+    most_hidden = (1 - slowed) * hops
+    hidden = stage.hops_hide * smaller(free, most_hidden)
     nic, hb = nic + stage.hop_on_nic * on_link + 2 * v * several * layer.boundary_nic_s, hb + hop_hb
     steady = passes + hops - hidden
     # Exchanges once an iteration, at the rate that the others leave.
@@ -160,13 +161,18 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
         stage.before_s * least + stage.before_hb_s * slows_on_hb,
     )
     once = after + before
-    logits = larger(stage.logits_share * layer.logits_s - stage.spare_layers * passes * per_layer, 0.0)
+    # A last stage with fewer layers has less to hide its hops behind.
+    spare = stage.spare_layers * per_layer
+    shown = hidden - stage.hops_hide * smaller((1 - spare) * free, most_hidden)
+    logits = larger(stage.logits_share * layer.logits_s - spare * passes + shown, 0.0)
     counted = m * logits / layer.logits_s  # micro-batches whose logits lengthen the path
-    # From both ends (DualPipe) there are backward passes more, and weights' gradients that fill.
+    # From both ends (DualPipe) there are backward passes more, and weights' gradients that fill: what a pass without
+    # them is shorter.
+    gradients = n * layer.weights_s
+    inputs = larger(backward - gradients + larger(beyond_backward + hiding * gradients, least_backward), away_s)
     bubble = stage.fill_passes * pass_forward + stage.fill_backward * (pass_backward + stage.copies_s)
-    bubble = (
-        bubble + stage.fill_hops * hops - smaller(m * stage.fill_weights_each, stage.fill_weights) * layer.weights_s
-    )
+    filled = smaller(m * stage.fill_weights_each, stage.fill_weights) * (pass_backward - inputs)
+    bubble = bubble + stage.fill_hops * hops - filled
     straggler = stage.spread * (m * (n * layer.compute_s + logits) + stage.fill_passes * n * layer.compute_s)
     total = m * (steady + logits) + bubble + once + stage.optimizer_s + stage.offload_s + stage.once_s + straggler
     slot_bytes = LAYERS_IN_MEMORY * layer.kept_bytes * setting.offload_activations

@@ -22,10 +22,10 @@ from railcore.training.layer import (
     logits_time,
     projection_time,
 )
-from railcore.training.link_times import NO_LINK, LinkTimes, exposed_time
+from railcore.training.link_times import NO_LINK, LinkTimes, exposed_beside, exposed_time
 from railcore.training.machine import Machine
 from railcore.training.products import ELEMENT_BYTES, product_passes
-from railcore.training.rank import LayerShare, expert_rows
+from railcore.training.rank import LayerShare, expert_rows, mixture_shares, wide_dense_layers
 from railcore.training.rank_order import GroupLevels, group_levels
 from railcore.training.recompute import ForwardWork, kept_bytes, recomputed_modules, working_bytes
 from railcore.training.runtime import Runtime
@@ -74,8 +74,8 @@ def layer_costs(
 ) -> LayerCosts:
     """Times and bytes of a layer; in a model with mixture layers, of the average layer of the slowest stage.
 
-    Where the first layers are dense, stages of a pipeline are taken to hold mixture layers alone; without a pipeline
-    all layers are averaged. Recompute: "selective" repeats the runtime's modules, "full" the whole forward pass. Host:
+    Where the first layers are dense, that is the last stage; where they are wide, the slower of both ends; without a
+    pipeline all layers are averaged. Recompute: "selective" repeats the runtime's modules, "full" the whole forward pass. Host:
     what a layer's operators take to start beyond their time on the GPU (`Runtime.eager`).
 
     Parameters
@@ -90,10 +90,36 @@ def layer_costs(
     -------
     Costs, arrays of the same shape.
     """
-    rank = _Ranks(model, runtime, columns)
-    work, gather = _passes(machine, runtime, rank), _input_gather(machine, rank)
+    first, last = mixture_shares(model, columns["pipeline"])
+    costs = _layer_costs(machine, runtime, _Ranks(model, runtime, columns, last))
+    if not wide_dense_layers(model):
+        return costs
+    other = _layer_costs(machine, runtime, _Ranks(model, runtime, columns, first))
+    return _chosen(other.forward_s + other.backward_s > costs.forward_s + costs.backward_s, other, costs)
+
+
+def _chosen(which: np.ndarray, one: Any, other: Any) -> Any:
+    """Arrays, or what consists of arrays, of `one` where `which` says so, else of `other`."""
+    if isinstance(one, dict):
+        return {name: _chosen(which, value, other[name]) for name, value in one.items()}
+    if isinstance(one, LinkTimes):
+        return LinkTimes(*(_chosen(which, *pair) for pair in zip(one, other, strict=True)))
+    if isinstance(one, LayerCosts):
+        return LayerCosts(**_chosen(which, vars(one), vars(other)))
+    return np.where(which, one, other)
+
+
+def _layer_costs(machine: Machine, runtime: Runtime, rank: "_Ranks") -> LayerCosts:
+    """`layer_costs` of the ranks' stage."""
+    model = rank.model
+    products = _linear_times(machine, runtime, rank)
+    work, gather = _passes(machine, runtime, rank, products), _input_gather(machine, rank)
     of_rank = machine, runtime, rank.share
     forward_s, backward_s = _both_passes(work)
+    weights_s = 0 * forward_s
+    if runtime.schedule == "dualpipe":
+        without = _passes(machine, runtime, rank, [*products[:2], 0 * products[2]])
+        weights_s = backward_s - _both_passes(without)[1]
     full, selective = rank.recompute == 2, rank.recompute == 1
     tensor, expert = work["tensor"], work["expert"]
     forward_work = ForwardWork(
@@ -141,7 +167,7 @@ def layer_costs(
         backward_s=backward_s + again,
         forward_busy=forward_busy,
         backward_busy=backward_busy,
-        weights_s=_linear_times(machine, runtime, rank)[2] if runtime.schedule == "dualpipe" else 0 * forward_s,
+        weights_s=weights_s,
         logits_s=logits_s,
         logits_link=logits_link,
         boundary_bytes=ELEMENT_BYTES * rank.u * model.hidden / (rank.t if runtime.scatter_gather else rank.sliced_by),
@@ -166,13 +192,14 @@ def layer_passes(
     -------
     Seconds, arrays of the columns' shape.
     """
-    return _passes(machine, runtime, _Ranks(model, runtime, columns))
+    rank = _Ranks(model, runtime, columns, mixture_shares(model, columns["pipeline"])[1])
+    return _passes(machine, runtime, rank, _linear_times(machine, runtime, rank))
 
 
 class _Ranks:
     """What a rank has of a layer, as `training.rank.Rank`, in arrays of one shape: b, t, c, e ranks and u tokens."""
 
-    def __init__(self, model: Transformer, runtime: Runtime, columns: Mapping[str, np.ndarray]) -> None:
+    def __init__(self, model: Transformer, runtime: Runtime, columns: Mapping[str, np.ndarray], mixed: Any) -> None:
         self.model = model
         self.b, self.t, self.c, self.e = (
             np.asarray(columns[name], float) for name in ("micro_batch", "tensor", "context", "expert")
@@ -185,8 +212,7 @@ class _Ranks:
         self.u = model.sequence_length * self.b / self.c
         self.copies = expert_rows(model, runtime)
         self.local = np.maximum(model.experts // self.e, 1)  # experts of a rank
-        pipelined = (np.asarray(columns["pipeline"]) > 1) & (model.dense_layers > 0)
-        self.mixed = np.where(pipelined, 1 / model.expert_layer_interval, model.mixture_share) + 0 * self.u
+        self.mixed = mixed + 0 * self.u
 
     @property
     def share(self) -> LayerShare:
@@ -216,20 +242,18 @@ def _sum(links: list[Any]) -> LinkTimes:
     return total
 
 
-def _passes(machine: Machine, runtime: Runtime, rank: _Ranks) -> dict[str, PassTimes]:
-    products = _linear_times(machine, runtime, rank)
+def _passes(machine: Machine, runtime: Runtime, rank: _Ranks, products: list[Any]) -> dict[str, PassTimes]:
+    """Times by kind, of LAYER_PARTS but recompute. products: of `_linear_times`."""
     heads, queries = rank.b * rank.model.heads / rank.t, rank.model.sequence_length / rank.c
     attention = PassTimes(*attention_times(rank.model, machine, runtime, heads, queries))
-    compute = {
+    work = {
         "linear": PassTimes(products[0], products[1] + products[2]),
         "attention": attention,
         "elementwise": _elementwise(machine, runtime, rank),
-    }
-    work = compute | {
         "tensor": _tensor_traffic(machine, runtime, rank, products),
         "context": _context_traffic(machine, runtime, rank, attention),
-        "expert": _expert_traffic(machine, runtime, rank, *_both_passes(compute)),
     }
+    work["expert"] = _expert_traffic(machine, runtime, rank, work)
     waits = host_waits(rank.model, machine, runtime, rank.share, _both_passes(work))
     return work | {"host": PassTimes(*waits)}
 
@@ -360,10 +384,10 @@ def _context_traffic(machine: Machine, runtime: Runtime, rank: _Ranks, attention
     return PassTimes(first, exposed_time(2 * ring.time_s, attention.backward, lost), ring, ring.times(2))
 
 
-def _expert_traffic(machine: Machine, runtime: Runtime, rank: _Ranks, forward_s: Any, backward_s: Any) -> PassTimes:
+def _expert_traffic(machine: Machine, runtime: Runtime, rank: _Ranks, others: Mapping[str, PassTimes]) -> PassTimes:
     """Tokens on their way to their experts and back, in each pass.
 
-    overlap_expert: behind the compute of another micro-batch, forward_s and backward_s, no more than
+    overlap_expert: behind another micro-batch's other work, as far as that leaves the links free, and no more than
     exchange_hidden_share of them.
     """
     if not rank.model.experts:
@@ -373,9 +397,11 @@ def _expert_traffic(machine: Machine, runtime: Runtime, rank: _Ranks, forward_s:
     if not runtime.overlap_expert:
         return PassTimes(forward.time_s, backward.time_s, forward, backward)
     least = 1 - machine.host.exchange_hidden_share
+    windows, lost = _both_passes(others), runtime.interference(machine)
+    busy = _sum([kind.link_forward for kind in others.values()]), _sum([kind.link_backward for kind in others.values()])
     exposed = [
-        exposed_time(links.time_s, window, runtime.interference(machine), least)
-        for links, window in ((forward, forward_s), (backward, backward_s))
+        exposed_beside(links, window, used, lost, least)
+        for links, window, used in zip((forward, backward), windows, busy, strict=True)
     ]
     return PassTimes(exposed[0], exposed[1], forward, backward)
 

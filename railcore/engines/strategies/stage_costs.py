@@ -10,6 +10,7 @@ from railcore.engines.strategies.critical_path import EXCHANGES, STAGE_ROW
 from railcore.training.link_times import NO_LINK, LinkTimes
 from railcore.training.machine import Machine
 from railcore.training.pipeline_schedule import microbatches_in_flight
+from railcore.training.rank import mixture_shares
 from railcore.training.rank_order import GroupLevels, group_levels
 from railcore.training.runtime import Runtime
 from railcore.training.stage import (
@@ -19,6 +20,7 @@ from railcore.training.stage import (
     bucket_calls,
     expected_maximum,
     gathered_bytes,
+    hops_hide,
 )
 from railcore.training.transformer import Transformer
 from railcore.training.transformer_memory import WEIGHT_BYTES, WHOLE_LAYERS, sharded_parameters
@@ -65,7 +67,7 @@ def stage_costs(
     """
     shape = np.broadcast_shapes(*(np.shape(value) for value in columns.values()))
     columns = {name: np.broadcast_to(columns.get(name, 0), shape) for name in STAGE_COLUMNS}
-    p, level = columns["pipeline"], columns["sharding"]
+    p = columns["pipeline"]
     groups = group_levels(columns)
     places = model.layers + 2 * columns["ends_as_layers"]
     layers = np.ceil(places / p)
@@ -88,8 +90,9 @@ def stage_costs(
     _filling(rows, runtime, p, columns["interleave"], places / layers - 1, dual)
     near = groups["pipeline"].in_domains(machine.hb_domain_size)[1] == 1
     rows["hop_Bps"], rows["hop_latency_s"] = machine.hop_link(near)
+    rows["hop_latency_s"] += np.where(rows["hops_hide"], 0.0, machine.host.launch_s)
     rows["hop_on_nic"] = ~near
-    for name, links in _data_links(machine, runtime, groups, layers, most, level).items():
+    for name, links in _data_links(machine, runtime, groups, layers, most, columns).items():
         rows[f"{name}_s"], rows[f"{name}_hb_s"], rows[f"{name}_nic_s"] = links
     away = "optimizer" in offload
     host, sent = machine.host, runtime.gradient_bytes + WEIGHT_BYTES
@@ -97,7 +100,7 @@ def stage_costs(
     update_bytes = EAGER_UPDATE_BYTES if runtime.eager else runtime.update_bytes
     rows["optimizer_s"] = 0.0 if away else update_bytes / machine.hbm_Bps * updated
     rows["once_s"] = runtime.linear_format(machine).cast_bytes / machine.cast_Bps * sum(most)
-    rows["copies_s"] = runtime.eager * (level >= 2) * COPY_BYTES / machine.hbm_Bps * sum(most)
+    rows["copies_s"] = runtime.eager * (columns["sharding"] >= 2) * COPY_BYTES / machine.hbm_Bps * sum(most)
     rows["offload_s"] = host_s * updated if away else 0.0
     ranks = np.prod([columns[name] for name in ("tensor", "context", "data", "pipeline")], axis=0)
     everyone = GroupLevels(ranks, 1).in_domains(machine.hb_domain_size)
@@ -132,12 +135,12 @@ def _filling(
     # Of whole groups of p micro-batches; from both ends all have p + 1, as a stage before the first would.
     for stage, place in (("first", 0 * p), ("middle", 1 + 0 * p), ("last", p - 1)):
         rows[f"{stage}_flight"] = microbatches_in_flight(p, _MANY * p, v, np.where(dual, -1, place))
-    hides = runtime.overlap_pipeline & ((v > 1) | dual)
+    hides = hops_hide(runtime, p, v)
     rows["hops_hide"] = hides
     rows["fill_hops"] = np.where(hides & (p > 1), p - 1 / v, others / v)
     half = np.where(dual, np.maximum(0.5 * (others - 1), 0.0), 0.0)
     rows["fill_passes"], rows["fill_backward"] = np.where(dual, (half, 2 * half), others / v)
-    rows["fill_weights"] = 3 * half * rows["layers"]  # of 2 p micro-batches or more; of fewer as much less
+    rows["fill_weights"] = 3 * half  # of 2 p micro-batches or more; of fewer as much less
     rows["fill_weights_each"] = rows["fill_weights"] / (2 * p)
 
 
@@ -156,8 +159,8 @@ def _held_parameters(
     """
     p = columns["pipeline"]
     held = model.rank_parameters(columns["tensor"], columns["expert"], columns["whole_experts"])
-    share = np.where((p > 1) & (model.dense_layers > 0), 1 / model.expert_layer_interval, model.mixture_share)
-    inner, experts = held.layers(1 - model.mixture_share, model.mixture_share), share * held.experts
+    inner = held.layers(1 - model.mixture_share, model.mixture_share)
+    experts = mixture_shares(model, p)[1] * held.experts
     early, late, _ = _layers_at_ends(model, columns, layers)
     first = early * inner + held.first, early * experts
     last = late * inner + held.last(np.where(dual, 1, p)), late * experts + model.mtp_layers * held.experts
@@ -193,7 +196,7 @@ def _state_bytes(
     kept = np.where(runtime.fp32_shards & (level == 3), 0.0, own)
     at_work = np.maximum(kept * np.minimum(WHOLE_LAYERS / layers, 1.0), gathered)
     return {
-        "weights": WEIGHT_BYTES * (at_work if weights_on_host else kept + gathered),
+        "weights": WEIGHT_BYTES * (at_work if weights_on_host else np.minimum(kept + gathered, sum(held))),
         "gradients": runtime.accumulation_bytes * found["gradients"],
         "optimizer": runtime.optimizer_bytes * found["optimizer"],
         "streamed": WEIGHT_BYTES * own * weights_on_host,
@@ -206,21 +209,24 @@ def _data_links(
     groups: Mapping[str, GroupLevels],
     layers: np.ndarray,
     held: tuple[np.ndarray, ...],
-    level: np.ndarray,
+    columns: Mapping[str, np.ndarray],
 ) -> dict[str, LinkTimes]:
     """Link times of gradients and weights: after and before an iteration's passes, in each forward and backward pass.
 
     Plain: an AllReduce of the gradients after the last backward pass. "optimizer": a ReduceScatter then, and an
     AllGather of the weights before the first forward pass. "gradients": the ReduceScatter in every backward pass.
     "weights": besides, an AllGather in every forward and every backward pass. Shared parameters travel among the
-    context and data ranks, experts among those that hold the same ones, a layer at a time where they are sharded.
+    context and data ranks, experts among those that hold the same ones, a layer at a time where they are sharded, else
+    in buckets of a chunk.
     """
+    level, chunks = columns["sharding"], columns["interleave"]
 
     def exchange(size: float, links: Callable[..., LinkTimes], by_layer: np.ndarray) -> LinkTimes:
         found = NO_LINK
         for parameters, group in zip(held, ("replica", "expert_replica"), strict=True):
             x, y = groups[group].in_domains(machine.hb_domain_size)
-            calls = np.where(by_layer, layers, bucket_calls(parameters, x * y)) * (parameters > 0)
+            buckets = chunks * bucket_calls(parameters / chunks, x * y)
+            calls = np.where(by_layer, layers, buckets) * (parameters > 0)
             found = found.plus(links(size * parameters, x, y, calls))
         return found
 
