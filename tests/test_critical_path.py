@@ -156,10 +156,10 @@ def test_a_slower_host_is_never_faster_where_hops_hide_and_the_last_stage_has_fe
     stage = record(STAGE_ROW, layers=2.0, spare_layers=1.0, hop_Bps=0.2, hop_on_nic=1.0, hops_hide=1.0)
     stage["logits_share"] = 1.0
     times = []
-    for rate in (10.0, 1.0, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1):
+    for rate in (10.0, 1.0, 0.6, 0.5, 0.4, 0.3, 0.2, 0.05):
         setting = record(SETTING, memory_bytes=1e9, host_Bps=rate, offload_activations=1.0)
         times.append(critical_path(layer, stage, setting, 1.0, 2.0, 1.0, 2.0, 8.0).total_s)
-    assert times == sorted(times) and times[0] < times[-1]
+    assert np.all(np.diff(times) >= -1e-9) and times[0] < times[-1] - 1
 
 
 def test_wide_dense_first_layers_count_at_two_stages():

@@ -154,8 +154,9 @@ def _passes(
         "context": context_traffic(rank, scores),
     }
     work |= {name: kind.exposed for name, kind in traffic.items()}
-    busy = [traffic["tensor"][i].plus(traffic["context"][i]) for i in (1, 2)]  # forward and backward
-    traffic["expert"] = expert_traffic(rank, _both(work), (busy[0], busy[1]))
+    tensor, context = traffic["tensor"], traffic["context"]
+    busy = tensor.forward.plus(context.forward), tensor.backward.plus(context.backward)
+    traffic["expert"] = expert_traffic(rank, _both(work), busy)
     work["expert"] = traffic["expert"].exposed
     work["host"] = Passes(*map(float, host_waits(*of_rank, rank.share, _both(work))))
     return work, traffic

@@ -153,7 +153,7 @@ def mixture_shares(model: Transformer, pipeline: Any) -> tuple[Any, Any]:
 
 
 def wide_dense_layers(model: Transformer) -> bool:
-    """Whether a model's dense first layers compute more than a mixture layer, so that the first stage may be slowest."""
+    """Whether dense first layers compute more than a mixture layer does, so that the first stage may be slowest."""
     return model.dense_layers > 0 and model.ffn_hidden > model.top_k * model.expert_hidden + model.shared_hidden
 
 

@@ -173,9 +173,10 @@ def stage_state_bytes(rank: Rank, held: tuple[float, float], layers: int, offloa
 def replica_exchanges(rank: Rank, held: tuple[float, float], layers: int) -> dict[str, LinkTimes]:
     """Gradients and weights among ranks that hold the same ones, a layer at a time where they are sharded (FSDP).
 
-    Otherwise they go in `bucket_calls` of each chunk. Not sharded: an AllReduce of the gradients after the last backward pass.
-    "optimizer": a ReduceScatter then, and an AllGather of the weights before the first forward pass. "gradients": the
-    ReduceScatter in every backward pass. "weights": besides, an AllGather of the weights in every pass.
+    Otherwise they go in `bucket_calls` of each chunk. Not sharded: an AllReduce of the gradients after the last
+    backward pass. "optimizer": a ReduceScatter then, and an AllGather of the weights before the first forward pass.
+    "gradients": the ReduceScatter in every backward pass. "weights": besides, an AllGather of the weights in every
+    pass.
 
     held: parameters of the rank, shared and of experts.
     """

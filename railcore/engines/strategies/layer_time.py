@@ -75,8 +75,8 @@ def layer_costs(
     """Times and bytes of a layer; in a model with mixture layers, of the average layer of the slowest stage.
 
     Where the first layers are dense, that is the last stage; where they are wide, the slower of both ends; without a
-    pipeline all layers are averaged. Recompute: "selective" repeats the runtime's modules, "full" the whole forward pass. Host:
-    what a layer's operators take to start beyond their time on the GPU (`Runtime.eager`).
+    pipeline all layers are averaged. Recompute: "selective" repeats the runtime's modules, "full" the forward pass.
+    Host: what a layer's operators take to start beyond their time on the GPU (`Runtime.eager`).
 
     Parameters
     ----------
