@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from railcore.engines.strategies.iteration import OBSTACLES, STRATEGY_COLUMNS, STRATEGY_RANGES, Columns, unique_rows
+from railcore.engines.strategies.iteration import OBSTACLES, STRATEGY_COLUMNS, STRATEGY_RANGES
 from railcore.engines.strategies.layer_time import LAYER_COLUMNS
 from railcore.engines.strategies.stage_costs import STAGE_COLUMNS
+from railcore.engines.strategies.unique_rows import Columns, unique_places, unique_rows
 from railcore.facts.arguments import checked
 from railcore.facts.checks import whole
 from railcore.training.parallelism import indivisible

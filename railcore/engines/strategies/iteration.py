@@ -21,6 +21,7 @@ from railcore.engines.strategies.layer_time import (
     layer_costs,
 )
 from railcore.engines.strategies.stage_costs import STAGE_COLUMNS, STAGES, StageCosts, stage_costs
+from railcore.engines.strategies.unique_rows import Columns, unique_rows
 from railcore.facts import checks
 from railcore.facts.arguments import checked
 from railcore.training.iteration import IterationTime
@@ -39,7 +40,6 @@ _RANK_PARTS = ("logits", "pipeline", "bubble", "data", "optimizer", "offload", "
 TIME_PARTS = tuple(f"{name}_s" for name in (*LAYER_PARTS, *_RANK_PARTS))
 OBSTACLES = ("heads", "layers", "batch", "interleave", "sequence", "experts", "network", "memory")
 _WARNED = {"tensor": "tensor", "context": "context", "expert": "expert", "data": "replica"}  # kinds of groups by name
-Columns = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -319,18 +319,3 @@ def _whole_numbers(name: str, values: Any) -> np.ndarray:
     if name in STRATEGY_SWITCHES and np.asarray(values).dtype == bool:
         values = np.asarray(values, np.int64)
     return checks.whole(name, values, *STRATEGY_RANGES[name])
-
-
-def unique_rows(columns: Columns, names: tuple[str, ...]) -> tuple[Columns, np.ndarray]:
-    """Unique rows of some columns, and each strategy's row index: what they decide is computed once."""
-    code, codes = np.zeros((), np.int64), 1
-    for name in names:
-        column, span = columns[name], int(columns[name].max(initial=0)) + 1
-        if codes * span > 2**62:  # number what occurs anew
-            code, column = (pd.factorize(array)[0] for array in (code, column))
-            codes, span = int(code.max(initial=0)) + 1, int(column.max(initial=0)) + 1
-        code, codes = code * span + column, codes * span
-    index, found = pd.factorize(code)
-    first = np.empty(len(found), np.int64)
-    first[index[::-1]] = np.arange(index.size)[::-1]  # of equal rows the last one written stays
-    return {name: columns[name][first] for name in names}, index

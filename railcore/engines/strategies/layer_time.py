@@ -6,12 +6,14 @@ Compute by kind, communication as link time and exposed time, and activations. S
 `railcore.training.transformer`, and u = s b / c tokens of a micro-batch on a rank.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from railcore.engines.strategies.unique_rows import each_array, unique_places
 from railcore.training.expert_dispatch import dispatch_bytes
 from railcore.training.layer import (
     OWN_KERNELS,
@@ -27,9 +29,9 @@ from railcore.training.machine import Machine
 from railcore.training.products import ELEMENT_BYTES, product_passes
 from railcore.training.rank import LayerShare, expert_rows, mixture_shares, wide_dense_layers
 from railcore.training.rank_order import GroupLevels, group_levels
-from railcore.training.recompute import ForwardWork, kept_bytes, recomputed_modules, working_bytes
+from railcore.training.recompute import ForwardWork, kept_bytes, recomputed_modules
 from railcore.training.runtime import Runtime
-from railcore.training.transformer import Transformer
+from railcore.training.transformer import RECOMPUTE, Transformer
 
 LAYER_COLUMNS = (
     *("micro_batch", "tensor", "context", "expert", "data", "pipeline"),
@@ -37,6 +39,10 @@ LAYER_COLUMNS = (
 )
 COMPUTE_PARTS = ("linear", "attention", "elementwise", "recompute", "host")
 LINK_KINDS = ("tensor", "context", "expert")
+_NOT_RECOMPUTE = tuple(name for name in LAYER_COLUMNS if name != "recompute")
+_OF_PRODUCTS = ("micro_batch", "tensor", "context", "expert", "pipeline", "whole_experts")
+_OF_ACTIVATIONS = ("micro_batch", "tensor", "context", "pipeline", "sequence_parallel")
+_MANY_RANKS = 2048  # from which on equal ones are worth finding
 LAYER_PARTS = (*COMPUTE_PARTS, *LINK_KINDS)
 
 
@@ -95,87 +101,132 @@ def layer_costs(
     if not wide_dense_layers(model):
         return costs
     other = _layer_costs(machine, runtime, _Ranks(model, runtime, columns, first))
-    return _chosen(other.forward_s + other.backward_s > costs.forward_s + costs.backward_s, other, costs)
-
-
-def _chosen(which: np.ndarray, one: Any, other: Any) -> Any:
-    """Arrays, or what consists of arrays, of `one` where `which` says so, else of `other`."""
-    if isinstance(one, dict):
-        return {name: _chosen(which, value, other[name]) for name, value in one.items()}
-    if isinstance(one, LinkTimes):
-        return LinkTimes(*(_chosen(which, *pair) for pair in zip(one, other, strict=True)))
-    if isinstance(one, LayerCosts):
-        return LayerCosts(**_chosen(which, vars(one), vars(other)))
-    return np.where(which, one, other)
+    slower = other.forward_s + other.backward_s > costs.forward_s + costs.backward_s
+    return each_array(lambda one, two: np.where(slower, one, two), other, costs)
 
 
 def _layer_costs(machine: Machine, runtime: Runtime, rank: "_Ranks") -> LayerCosts:
     """`layer_costs` of the ranks' stage."""
-    model = rank.model
-    products = _linear_times(machine, runtime, rank)
-    work, gather = _passes(machine, runtime, rank, products), _input_gather(machine, rank)
-    of_rank = machine, runtime, rank.share
-    forward_s, backward_s = _both_passes(work)
-    weights_s = 0 * forward_s
-    if runtime.schedule == "dualpipe":
-        without = _passes(machine, runtime, rank, [*products[:2], 0 * products[2]])
-        weights_s = backward_s - _both_passes(without)[1]
-    full, selective = rank.recompute == 2, rank.recompute == 1
-    tensor, expert = work["tensor"], work["expert"]
-    forward_work = ForwardWork(
-        scores_s=work["attention"].forward,
-        rest_s=work["elementwise"].forward,
-        tensor_s=tensor.forward,
-        expert_s=expert.forward,
-        tensor=tensor.link_forward,
-        expert=expert.link_forward,
-    )
-    routed = gather.times(2 * rank.expert_operators * (model.experts > 0))
-    modules_s, modules_links = recomputed_modules(model, *of_rank, rank.operators, forward_work, routed)
-    again = np.select([full, selective], [forward_s, modules_s], 0.0)
-    regained = (
-        rank.operators
-        * ELEMENT_BYTES
-        * rank.u
-        * model.hidden
-        * (1 - 1 / rank.t)
-        * rank.kept_inputs
-        * (rank.recompute < 2)
-    )
-    links = {name: (work[name].link_forward, work[name].link_backward) for name in LINK_KINDS}
-    forward_links = [forward for forward, _ in links.values()]
-    forward_busy = _sum(forward_links)
+    model, level = rank.model, rank.recompute
+    full, selective = level == 2, level == 1
+    once = _shared(rank, _NOT_RECOMPUTE, lambda ranks: _OnePass.of(machine, runtime, ranks))
+    again = np.select([full, selective], [once.forward_s, once.modules_s], 0.0)
     repeated = {
-        name: LinkTimes(*(np.where(selective, time, 0.0) for time in link)) for name, link in modules_links.items()
+        name: LinkTimes(
+            *(np.select([full, selective], pair, 0.0) for pair in zip(once.links[name][0], link, strict=True))
+        )
+        for name, link in once.modules_links.items()
     }
-    logits = gather.times(2)
-    backward_busy = _sum([*(backward for _, backward in links.values()), *repeated.values()]).plus(
-        forward_busy.times(full)
-    )
-    logits_s, logits_link, further = logits_time(model, *of_rank) + logits.time_s, logits, model.mtp_layers
+    links = {name: (forward, backward.plus(repeated[name])) for name, (forward, backward) in once.links.items()}
+    forward_busy, backward_busy = (_sum([both[i] for both in links.values()]) for i in (0, 1))
+    logits, further = once.logits_gather, model.mtp_layers
+    logits_s, logits_link = once.logits_s, logits
     if further:
-        one = forward_s + backward_s + again + projection_time(model, *of_rank) + logits.time_s + logits_s
+        one = once.forward_s + once.backward_s + again + once.projection_s + logits_s
         logits_s = logits_s + further * one
         logits_link = logits.plus(forward_busy.plus(backward_busy).plus(logits.times(2)).times(further))
     return LayerCosts(
-        seconds={name: kind.forward + kind.backward for name, kind in work.items()} | {"recompute": again},
-        links={
-            name: forward.times(1 + full).plus(repeated[name]).plus(backward)
-            for name, (forward, backward) in links.items()
-        },
-        forward_s=forward_s,
-        backward_s=backward_s + again,
+        seconds=once.seconds | {"recompute": again},
+        links={name: forward.plus(backward) for name, (forward, backward) in links.items()},
+        forward_s=once.forward_s,
+        backward_s=once.backward_s + again,
         forward_busy=forward_busy,
         backward_busy=backward_busy,
-        weights_s=weights_s,
+        weights_s=once.weights_s,
         logits_s=logits_s,
         logits_link=logits_link,
-        boundary_bytes=ELEMENT_BYTES * rank.u * model.hidden / (rank.t if runtime.scatter_gather else rank.sliced_by),
-        boundary_gather=gather.times(np.where(rank.sliced, 0.0, 1.0) * runtime.scatter_gather),
-        kept_bytes=kept_bytes(model, *of_rank, rank.recompute) + regained,
-        working_bytes=working_bytes(model, *of_rank, rank.recompute),
-        logits_bytes=(1 + further) * (ELEMENT_BYTES + 4) * rank.u * model.vocabulary / rank.t,
+        boundary_bytes=once.boundary_bytes,
+        boundary_gather=once.boundary_gather,
+        kept_bytes=np.choose(level, once.kept_bytes) + once.regained_bytes * (level < 2),
+        working_bytes=(once.kept_bytes[0] - once.kept_bytes[1]) * selective + once.kept_bytes[0] * full,
+        logits_bytes=once.logits_bytes,
     )
+
+
+@dataclass(frozen=True)
+class _OnePass:
+    """What is the same of a layer for all recompute: fields as in `LayerCosts`, without what is made again.
+
+    links: of the forward and the backward pass.
+    modules_s, modules_links: what selective recompute makes again.
+    projection_s: of a predicting layer, with its gathers.
+    logits_gather: of tensor ranks, in logits.
+    kept_bytes: for each level of recompute.
+    regained_bytes: gathered inputs that are kept.
+    """
+
+    seconds: dict[str, np.ndarray]
+    links: dict[str, tuple[LinkTimes, LinkTimes]]
+    forward_s: np.ndarray
+    backward_s: np.ndarray
+    weights_s: np.ndarray
+    modules_s: np.ndarray
+    modules_links: dict[str, LinkTimes]
+    logits_s: np.ndarray
+    projection_s: np.ndarray
+    logits_gather: LinkTimes
+    boundary_bytes: np.ndarray
+    boundary_gather: LinkTimes
+    kept_bytes: tuple[np.ndarray, ...]
+    regained_bytes: np.ndarray
+    logits_bytes: np.ndarray
+
+    @classmethod
+    def of(cls, machine: Machine, runtime: Runtime, rank: "_Ranks") -> "_OnePass":
+        """Of each rank."""
+        model, u, t = rank.model, rank.u, rank.t
+        of_rank = model, machine, runtime, rank.share
+        products = _shared(rank, _OF_PRODUCTS, lambda ranks: _linear_times(machine, runtime, ranks))
+        work, gather = _passes(machine, runtime, rank, products), _input_gather(machine, rank)
+        forward_s, backward_s = _both_passes(work)
+        weights_s = 0 * forward_s
+        if runtime.schedule == "dualpipe":
+            without = _passes(machine, runtime, rank, [*products[:2], 0 * products[2]])
+            weights_s = backward_s - _both_passes(without)[1]
+        tensor, expert = work["tensor"], work["expert"]
+        forward_work = ForwardWork(
+            scores_s=work["attention"].forward,
+            rest_s=work["elementwise"].forward,
+            tensor_s=tensor.forward,
+            expert_s=expert.forward,
+            tensor=tensor.link_forward,
+            expert=expert.link_forward,
+        )
+        routed = gather.times(2 * rank.expert_operators * (model.experts > 0))
+        modules_s, modules_links = recomputed_modules(*of_rank, rank.operators, forward_work, routed)
+        logits = gather.times(2)
+        whole = u * model.hidden
+        return cls(
+            seconds={name: kind.forward + kind.backward for name, kind in work.items()},
+            links={name: (work[name].link_forward, work[name].link_backward) for name in LINK_KINDS},
+            forward_s=forward_s,
+            backward_s=backward_s,
+            weights_s=weights_s,
+            modules_s=modules_s + 0 * u,
+            modules_links=each_array(lambda time: time + 0 * u, modules_links),
+            logits_s=logits_time(*of_rank) + logits.time_s,
+            projection_s=projection_time(*of_rank) + logits.time_s if model.mtp_layers else 0 * u,
+            logits_gather=logits,
+            boundary_bytes=ELEMENT_BYTES * whole / (t if runtime.scatter_gather else rank.sliced_by),
+            boundary_gather=gather.times(np.where(rank.sliced, 0.0, 1.0) * runtime.scatter_gather),
+            kept_bytes=_shared(rank, _OF_ACTIVATIONS, lambda ranks: _kept_bytes(machine, runtime, ranks)),
+            regained_bytes=rank.operators * ELEMENT_BYTES * whole * (1 - 1 / t) * rank.kept_inputs,
+            logits_bytes=(1 + model.mtp_layers) * (ELEMENT_BYTES + 4) * u * model.vocabulary / t,
+        )
+
+
+def _kept_bytes(machine: Machine, runtime: Runtime, rank: "_Ranks") -> tuple[np.ndarray, ...]:
+    """Activations that a layer keeps, by level of recompute [bytes]."""
+    levels = range(len(RECOMPUTE))
+    return tuple(kept_bytes(rank.model, machine, runtime, rank.share, level) + 0 * rank.u for level in levels)
+
+
+def _shared(rank: "_Ranks", names: Sequence[str], values: Callable[["_Ranks"], Any]) -> Any:
+    """Arrays of the ranks, computed once for those that are equal in some columns, where there are many."""
+    if rank.u.size < _MANY_RANKS:
+        return values(rank)
+    first, index = unique_places(rank.columns, names)
+    return each_array(lambda array: array[index], values(rank.at(first)))
 
 
 def layer_passes(
@@ -200,7 +251,7 @@ class _Ranks:
     """What a rank has of a layer, as `training.rank.Rank`, in arrays of one shape: b, t, c, e ranks and u tokens."""
 
     def __init__(self, model: Transformer, runtime: Runtime, columns: Mapping[str, np.ndarray], mixed: Any) -> None:
-        self.model = model
+        self.model, self.runtime, self.columns = model, runtime, columns
         self.b, self.t, self.c, self.e = (
             np.asarray(columns[name], float) for name in ("micro_batch", "tensor", "context", "expert")
         )
@@ -208,11 +259,20 @@ class _Ranks:
         self.sliced_by = np.where(self.sliced, self.t, 1.0)
         self.kept_inputs = self.sliced * np.asarray(columns.get("keep_gathered", 0))
         self.whole = np.asarray(columns.get("whole_experts", 0), bool)
-        self.groups = group_levels(columns)
         self.u = model.sequence_length * self.b / self.c
         self.copies = expert_rows(model, runtime)
         self.local = np.maximum(model.experts // self.e, 1)  # experts of a rank
         self.mixed = mixed + 0 * self.u
+
+    def at(self, places: np.ndarray) -> "_Ranks":
+        """Some of them."""
+        columns = {name: np.asarray(values)[places] for name, values in self.columns.items()}
+        return _Ranks(self.model, self.runtime, columns, self.mixed[places])
+
+    @cached_property
+    def groups(self) -> dict[str, GroupLevels]:
+        """Where each kind of group lies."""
+        return group_levels(self.columns)
 
     @property
     def share(self) -> LayerShare:
