@@ -22,7 +22,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from railcore.facts.checks import Floats, Ints, at_least, one_of, positive, share, whole
 
@@ -102,6 +102,26 @@ def copies_by_place(
     for drawn in range(g + 1):
         missed = missed + _hypergeometric(drawn, G, g, of_place) * _share_of_misses(pool, drawn * size, k)
     return np.clip(n * (1 - missed), 1.0, np.minimum(k, n))
+
+
+def parts_groups(dispatcher: str, groups: int, ranks: ArrayLike, domains: ArrayLike) -> NDArray[np.bool_]:
+    """Whether "nodes" has no rule for experts so spread: an HB domain or a rank holds parts of several groups.
+
+    Parameters
+    ----------
+    dispatcher
+        One of DISPATCHERS.
+    groups
+        G of `copies_by_place`; 0 for none.
+    ranks, domains
+        That the experts are spread over.
+
+    Returns
+    -------
+    Arrays broadcast.
+    """
+    uneven = [(groups % n > 0) & (n % max(groups, 1) > 0) for n in (np.asarray(ranks), np.asarray(domains))]
+    return (uneven[0] | uneven[1]) & (dispatcher == "nodes")
 
 
 def _share_of_misses(pool: Ints, held: Ints, top_k: Ints) -> Floats:

@@ -24,6 +24,7 @@ import pandas as pd
 from railcore.facts.arguments import checked
 from railcore.facts.checks import whole
 from railcore.facts.units import show
+from railcore.training.expert_dispatch import parts_groups
 from railcore.training.layer import LayerTime, layer_time
 from railcore.training.link_times import LinkTimes, exposed_time
 from railcore.training.machine import Machine, as_machine
@@ -389,6 +390,9 @@ def stage_memory(
 def _obstacles(rank: Rank, global_batch: int, total_s: float, memory_bytes: float) -> tuple[str, ...]:
     """What rules a strategy out: what does not divide, a time without end, and a GPU that is too small."""
     columns = rank.strategy.columns(global_batch)
-    found = [name for name, wrong in indivisible(rank.model, columns).items() if wrong]
+    wrong = indivisible(rank.model, columns)
+    x, y = rank.domains("expert")
+    wrong["experts"] |= parts_groups(rank.runtime.dispatcher, rank.model.expert_groups, x * y, y)
+    found = [name for name, is_wrong in wrong.items() if is_wrong]
     found += ["network"] * (not math.isfinite(total_s)) + ["memory"] * (memory_bytes > rank.machine.memory_bytes)
     return tuple(found)

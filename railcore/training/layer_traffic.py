@@ -5,7 +5,7 @@ Symbols as in `rank`.
 
 from typing import NamedTuple
 
-from railcore.training.expert_dispatch import dispatch_bytes
+from railcore.training.expert_dispatch import dispatch_bytes, parts_groups
 from railcore.training.link_times import NO_LINK, LinkTimes, exposed_beside, exposed_time
 from railcore.training.products import ELEMENT_BYTES
 from railcore.training.rank import Passes, Rank
@@ -109,6 +109,8 @@ def _dispatch(rank: Rank, element_bytes: int) -> LinkTimes:
     tokens = rank.tokens / rank.strategy.tensor
     if rank.runtime.dispatcher == "copies":
         return rank.machine.all_to_all_links(element_bytes * tokens * model.hidden * rank.copies, x, y)
+    if parts_groups(rank.runtime.dispatcher, model.expert_groups, x * y, y):
+        x, y = 1, 1  # has its obstacle elsewhere
     sizes = (tokens, model.hidden, model.experts, model.top_k, x * y, x)
     nic_bytes, hb_bytes = dispatch_bytes(*sizes, "nodes", element_bytes, model.expert_groups, model.token_groups)
     busiest = rank.copies / model.top_k  # rows of the busiest rank over the mean

@@ -21,6 +21,7 @@ class Tables(NamedTuple):
     """What a search reads.
 
     layers, stages: records.
+    passes_s: n (t_f + t_b) / b of each layer without n, less a rounding: no sequence takes less than n / d of it.
     layer_of: for each entry its row of layers; the entries of a stage are those from layer_first to layer_last.
     pipeline, data, interleave: p, d and v of each stage, as floats.
     interleaved: whether v > 1, of each stage.
@@ -32,6 +33,7 @@ class Tables(NamedTuple):
     """
 
     layers: Any
+    passes_s: Any
     stages: Any
     layer_of: Any
     layer_first: Any
@@ -95,7 +97,7 @@ def empty_kept(stages: int, top: int) -> Kept:
 
 
 @njit
-def sweep(tables: Tables, setting: Any, kept: Kept, begin: int, end: int) -> int:
+def sweep(tables: Tables, setting: Any, kept: Kept, begin: int, end: int, only_best: bool) -> int:
     """Evaluate the strategies of the stages from `begin` to `end`.
 
     Parameters
@@ -106,10 +108,12 @@ def sweep(tables: Tables, setting: Any, kept: Kept, begin: int, end: int) -> int
         Written.
     begin, end
         Stages.
+    only_best
+        Whether layers are passed over whose passes alone take longer than all of `best`.
 
     Returns
     -------
-    How many strategies they have.
+    How many strategies were evaluated.
     """
     before = kept.counts.sum()
     top, shortest, longest = kept.best.shape[0], kept.edges[0], kept.edges[-1]
@@ -117,7 +121,11 @@ def sweep(tables: Tables, setting: Any, kept: Kept, begin: int, end: int) -> int
     for s in range(begin, end):
         stage, p, d, v = tables.stages[s], tables.pipeline[s], tables.data[s], tables.interleave[s]
         first = tables.first_interleaved if tables.interleaved[s] else tables.first
+        share = stage.layers / d
         for i in range(tables.layer_first[s], tables.layer_last[s]):
+            full = only_best and kept.size[0] == top
+            if full and share * tables.passes_s[tables.layer_of[i]] > kept.best[top - 1, TIME]:
+                continue
             layer, b = tables.layers[tables.layer_of[i]], tables.micro_batch[i]
             for g in range(first[i], tables.last[i]):
                 batch = tables.batches[g]

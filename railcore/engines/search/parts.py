@@ -1,6 +1,7 @@
 """A search as parts that run apart, in this process, in several, or on a cluster's workers."""
 
 import importlib
+import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -10,9 +11,19 @@ from typing import Any
 import numpy as np
 
 from railcore.engines.search.answers import KEPT_DESIGNS
+from railcore.engines.search.bounds import faster_splits
 from railcore.engines.search.kernel import MEMORY, TIME, TOTAL, Kept, Tables, empty_kept, sweep
 from railcore.engines.search.result import SearchResult
-from railcore.engines.search.space import Allowed, Space, allowed_values, exact_splits, space_of, splits_at_most
+from railcore.engines.search.space import (
+    Allowed,
+    Space,
+    all_splits_at_most,
+    allowed_values,
+    exact_splits,
+    pieces,
+    space_of,
+    splits_at_most,
+)
 from railcore.engines.strategies.critical_path import LAYER_ROW
 from railcore.engines.strategies.iteration import OBSTACLES as _OBSTACLES
 from railcore.engines.strategies.iteration import (
@@ -42,6 +53,9 @@ class SearchPart:
     machine: hb_domain_size are the GPUs in use of each HB domain.
     hb_domain_size: GPUs that a domain has, where any number up to `gpus` may be used, 0 where it is all of them.
     share: which of how many shares of the splits.
+    only_best: whether what is slower than the `top` fastest may be passed over.
+    below_s: where fewer GPUs may be used: NaN for the splits of `splits_at_most`; else the others of which a sequence
+        may take less [s].
     """
 
     model: Transformer
@@ -53,6 +67,8 @@ class SearchPart:
     top: int
     hb_domain_size: int = 0
     share: tuple[int, int] = (0, 1)
+    only_best: bool = False
+    below_s: float = math.nan
 
     @property
     def at_most(self) -> bool:
@@ -61,11 +77,14 @@ class SearchPart:
 
     def _splits(self) -> tuple[np.ndarray, dict[str, int]]:
         """Splits of this share, and all splits by obstacle in the first share."""
-        used = self.machine.hb_domain_size
         if self.at_most:
-            every = used == self.hb_domain_size
+            used, every = self.machine.hb_domain_size, self.machine.hb_domain_size == self.hb_domain_size
             gpus = self.gpus if every else self.gpus // self.hb_domain_size * used
             splits, counts = splits_at_most(self.model, gpus, self.allowed, used, every)
+            if not math.isnan(self.below_s):
+                done = splits if every else splits[:0]
+                splits = faster_splits(self, all_splits_at_most(self.model, gpus, self.allowed, used, every), done)
+                counts = {"feasible": len(splits)}
         else:
             splits, counts = exact_splits(self.model, self.gpus, self.allowed)
         number, shares = self.share
@@ -74,16 +93,21 @@ class SearchPart:
     def run(self, progress: Callable[[int], Any] | None = None) -> SearchResult:
         """Evaluate the strategies. progress: called with the number of strategies done since the last call."""
         splits, counts = self._splits()
-        space = space_of(self.model, splits.tobytes(), self.allowed, self.runtime.selective_is_none)
+        found = [self._searched(piece, progress) for piece in pieces(self.model, splits, self.allowed)]
+        return replace(SearchResult.merged(found or [self._searched(splits[:0], progress)]), splits=counts)
+
+    def _searched(self, splits: np.ndarray, progress: Callable[[int], Any] | None) -> SearchResult:
+        """What the strategies of some splits give."""
+        space = space_of(self.model, splits.tobytes(), self.allowed, self.runtime, self.machine.hb_domain_size)
         kept = empty_kept(space.counts.size, self.top)
         if space.counts.size and space.layer_of.size:
             self._sweep(space, kept, progress)
         names = obstacle_names(np.arange(4) << _OBSTACLES.index("network"))
         best = slice(kept.size[0])
         return SearchResult(
-            parts=(replace(self, share=(0, 1)),),
+            parts=(replace(self, share=(0, 1), below_s=math.nan),),
             counts=dict(zip(names.tolist(), kept.counts.tolist(), strict=True)),
-            splits=counts,
+            splits={},
             least_memory_bytes=float(kept.least_bytes[0]),
             histogram=np.append(kept.histogram[:-2], kept.histogram[-2:].sum()),
             fastest=_columns(space, kept.best[best], kept.best_at[best]),
@@ -91,11 +115,13 @@ class SearchPart:
         )
 
     def _sweep(self, space: Space, kept: Kept, progress: Callable[[int], Any] | None) -> None:
-        costs = layer_costs(self.model, self.machine, self.runtime, space.layers)
+        costs = layer_costs(self.model, self.machine, self.runtime, space.layers, by_kind=False)
         stages = stage_costs(self.model, self.machine, self.runtime, self.offload, space.stages).rows
         p, d, v = (space.stages[name].astype(float) for name in ("pipeline", "data", "interleave"))
+        passes_s = (costs.forward_s + costs.backward_s) / space.layers["micro_batch"]
         tables = Tables(
             layers=np.ascontiguousarray(layer_records(costs), LAYER_ROW).view(np.recarray),
+            passes_s=passes_s * (1 - 1e-12),
             stages=stages.view(np.recarray),
             layer_of=space.layer_of,
             layer_first=space.layer_first,
@@ -104,7 +130,7 @@ class SearchPart:
             data=d,
             interleave=v,
             interleaved=v > 1,
-            micro_batch=space.micro_batch.astype(float),
+            micro_batch=space.layers["micro_batch"].astype(float)[space.layer_of],
             first=space.first,
             first_interleaved=space.first_interleaved,
             last=space.last,
@@ -116,7 +142,7 @@ class SearchPart:
         begin, stages_ = 0, space.counts.size
         while begin < stages_:
             end = min(max(int(np.searchsorted(done, done[begin] + _AT_A_TIME)), begin + 1), stages_)
-            evaluated = sweep(tables, setting, kept, begin, end)
+            evaluated = sweep(tables, setting, kept, begin, end, self.only_best)
             if progress:
                 progress(int(evaluated))
             begin = end
@@ -148,13 +174,16 @@ def search_parts(
     at_most: bool = False,
     shares: int = 1,
     hb_domain_size: int | None = None,
+    only_best: bool = False,
     **limits: int | str | Sequence,
 ) -> list[SearchPart]:
     """The parts of a search, to run anywhere: SearchResult.merged([part.run() for part in parts]) is `search`.
 
+    With at_most that is a first round. The second one is the parts that `faster_parts` makes of its result.
+
     Parameters
     ----------
-    model, machine, gpus, global_batch, runtime, offload, top, at_most, hb_domain_size, limits
+    model, machine, gpus, global_batch, runtime, offload, top, at_most, hb_domain_size, only_best, limits
         As for `search`.
     shares
         Into how many the splits of each part are cut.
@@ -178,16 +207,36 @@ def search_parts(
     offloads = [checked_offload(each) for each in (offload if isinstance(offload, list) else [offload])]
     if not offloads or len(set(offloads)) < len(offloads):
         raise ValueError(f"offload is {offload!r}: give a name, or a list of different ones")
-    boxes = [machine]
-    if at_most:
-        boxes += [machine.changed(hb_domain_size=used) for used in range(K - 1, 0, -1) if 2 * used > K or K % used == 0]
     return [
-        SearchPart(model, box, software, away, gpus, allowed, top, K if at_most else 0, (number, shares))
-        for box in boxes
+        SearchPart(model, machine, software, away, gpus, allowed, top, K if at_most else 0, (number, shares), only_best)
         for software in runtimes
         for away in offloads
         for number in range(shares)
     ]
+
+
+def faster_parts(parts: Sequence[SearchPart], found: SearchResult) -> list[SearchPart]:
+    """Where fewer GPUs may be used, parts with all other splits that may be faster than the best one found.
+
+    Of the K GPUs of an HB domain K' are in use, K' > K / 2: with fewer, groups of ranks lie no nearer than with a
+    multiple. Where nothing fits yet, these are the splits of `splits_at_most` for each K'.
+
+    Parameters
+    ----------
+    parts
+        Of `search_parts` with at_most.
+    found
+        Their result.
+
+    Returns
+    -------
+    Parts, none without at_most.
+    """
+    K = parts[0].hb_domain_size
+    below_s = found.best["sequence_s"].iloc[0] if len(found.best) else math.nan
+    sizes = range(K - math.isnan(below_s), K // 2, -1) if K else ()
+    boxes = [parts[0].machine.changed(hb_domain_size=used) for used in sizes]
+    return [replace(part, machine=box, below_s=float(below_s)) for box in boxes for part in parts]
 
 
 @checked
@@ -203,14 +252,15 @@ def search(
     workers: int = 1,
     progress: bool | None = None,
     hb_domain_size: int | None = None,
+    only_best: bool = False,
     **limits: int | str | Sequence,
 ) -> SearchResult:
     """Evaluate all strategies that divide; keep the best, one of each design, and counts by obstacle.
 
-    Of context parallelism and placements only the first is tried, context=1 and placement="tensor first", unless others
-    are given: context=[1, 2, 4, 8], placement="all". The strategies are those of `strategy_blocks`. Memory is bounded
-    by tables of layers and stages. Ranks fill HB domains in their order: where groups do not divide one, the worst of
-    them sets the time (`GroupLevels`), so that HB domains of 72 GPUs can be worse than those of 64.
+    The strategies are those of `strategy_blocks`: all splits, context parallelism among them, and all of PLACEMENTS.
+    Their tables are made a piece at a time, so that memory stays small. Ranks fill HB domains in their order: where
+    groups do not divide one, the worst of them sets the time (`GroupLevels`), so that HB domains of 72 GPUs can be
+    worse than those of 64.
 
     Parameters
     ----------
@@ -227,9 +277,11 @@ def search(
     top
         How many of the best to keep.
     at_most
-        Use any number of the GPUs: by tensor, context and pipeline ranks the most data ranks that divide a batch, all
-        GPUs of each HB domain or fewer. Of its K GPUs K' are in use, K' > K / 2 or a divisor of K, where tensor ranks
-        are K' / t of them or t / K' domains. Time is of what is bought, whatever of it stays idle.
+        Use any number of the GPUs, all of each HB domain or fewer: of its K GPUs K' are in use, K' > K / 2, where
+        tensor ranks are K' / t of them or t / K' domains. The best is the best of all such strategies. What cannot be
+        faster is left out of counts and designs: the splits that are evaluated are those with the most data ranks for
+        their other degrees, and all whose compute alone does not take longer than the best of these. Time is of what is
+        bought, whatever of it stays idle.
     workers
         Processes. The answer is the same for any number.
     progress
@@ -237,6 +289,9 @@ def search(
         terminal: in a notebook it would be stored with the output, ask for it there.
     hb_domain_size
         GPUs in use of each HB domain (scale-up or NVLink domain), K; None for all that the machine's has.
+    only_best
+        Whether only `best` is asked, and its strategy: what is slower is passed over where its compute alone says so,
+        and is missing in counts, designs and the distribution. Some times faster where there are many strategies.
     limits
         The values allowed of tensor, context, expert, pipeline, data, interleave, micro_batch, sequence_parallel,
         recompute, sharding, keep_gathered, ends_as_layers, whole_experts or placement, as for `strategy_blocks`:
@@ -254,10 +309,16 @@ def search(
     whole("workers", workers)
     shares = 1 if workers == 1 else 4
     options: dict[str, Any] = {"runtime": runtime, "offload": offload, "top": top, "at_most": at_most, "shares": shares}
-    options |= {"hb_domain_size": hb_domain_size}
+    options |= {"hb_domain_size": hb_domain_size, "only_best": only_best}
     parts = search_parts(model, machine, gpus, global_batch, **(options | limits))
     with _Bar(sys.stderr.isatty() if progress is None else progress) as bar:
-        results = _in_processes(parts, workers, bar.add) if workers > 1 else [part.run(bar.add) for part in parts]
+        found = _found(parts, workers, bar.add)
+        more = faster_parts(parts, found)
+        return SearchResult.merged([found, _found(more, workers, bar.add)]) if more else found
+
+
+def _found(parts: list[SearchPart], workers: int, add: Callable[[int], Any]) -> SearchResult:
+    results = _in_processes(parts, workers, add) if workers > 1 else [part.run(add) for part in parts]
     return SearchResult.merged(results)
 
 

@@ -1,7 +1,8 @@
 """The strategies of a cluster: values allowed, splits of the GPUs, and the rows of layers and stages that they are of.
 
 A strategy is a stage (its split, experts, placement, chunks, sharding), a layer (micro-batch, recompute) and a batch.
-The first two are rows of tables: a million strategies have some thousand rows. Strategies are in the order of KEY.
+The first two are rows of tables: a million strategies have some thousand rows. Strategies are in the order of KEY. Of
+those that differ in their placement alone, and have all groups as near in HB domains, the first one counts.
 """
 
 import math
@@ -19,13 +20,17 @@ from railcore.engines.strategies.stage_costs import STAGE_COLUMNS
 from railcore.engines.strategies.unique_rows import Columns, unique_places, unique_rows
 from railcore.facts.arguments import checked
 from railcore.facts.checks import whole
+from railcore.training.expert_dispatch import parts_groups
+from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import indivisible
-from railcore.training.rank_order import ORDERS, PLACEMENTS
+from railcore.training.rank import mixture_shares
+from railcore.training.rank_order import PLACEMENTS, group_levels
 from railcore.training.runtime import MODERN, Runtime, as_runtime
 from railcore.training.transformer import LEVELS, RECOMPUTE, Transformer, as_model
 
 SPLIT = ("tensor", "context", "pipeline", "data")
 _GROUP = (*SPLIT, "expert", "whole_experts", "placement")
+_CHOICES = ("sequence_parallel", "recompute", "keep_gathered")
 DESIGN = (*SPLIT, "expert", "placement")  # what tells designs apart that are no neighbours
 KEY = (  # by which strategies are in order
     *(*_GROUP, "interleave", "sharding", "ends_as_layers"),
@@ -33,6 +38,7 @@ KEY = (  # by which strategies are in order
 )
 _NAMES = LEVELS | {"placement": PLACEMENTS}
 _BLOCK_ROWS = 131_072  # strategies of a block at most, unless one stage has more
+_PIECE_ROWS = 32_768  # of layers before choices, unless one split has more
 Allowed = tuple[tuple[str, tuple[int, ...] | None], ...]  # of each of STRATEGY_COLUMNS, None for whatever divides
 
 
@@ -50,7 +56,7 @@ def allowed_values(global_batch: Any, limits: dict[str, Any]) -> Allowed:
     """Values allowed for each name in STRATEGY_COLUMNS. Raises ValueError as `strategy_blocks`."""
     if unknown := sorted(set(limits) - set(STRATEGY_COLUMNS)):
         raise ValueError(f"limit {unknown[0]!r} is unknown: name one of {', '.join(STRATEGY_COLUMNS)}")
-    given = {"context": 1, "placement": 0, **limits, "global_batch": global_batch}
+    given = {"placement": "all", **limits, "global_batch": global_batch}
     allowed: dict[str, tuple[int, ...] | None] = dict.fromkeys(STRATEGY_COLUMNS)
     for name, values in given.items():
         names = _NAMES.get(name, ())
@@ -101,13 +107,29 @@ def _split_obstacles(model: Transformer, splits: np.ndarray, limits: dict[str, A
     return obstacle
 
 
+def _degrees_at_most(
+    model: Transformer, gpus: int, limits: dict[str, Any], domain: int, ragged: bool
+) -> tuple[np.ndarray, np.ndarray, list[int]]:
+    """Tensor ranks, context ranks, and the numbers of layers that a pipeline may split, its ends among them or not."""
+    t = _among(divisors(model.heads), limits["tensor"])
+    t = t[(t <= gpus) & (ragged | (domain % t == 0) | (t % domain == 0))]
+    c = _among(divisors(model.sequence_length), limits["context"])
+    return t, c[c <= gpus], sorted({model.layers + 2 * ends for ends in limits["ends_as_layers"] or (0, 1)})
+
+
+def _data_degrees(batch: int, limits: dict[str, Any]) -> np.ndarray:
+    """Data ranks that divide a batch, with a micro-batch that is allowed."""
+    each = [batch // b for b in limits["micro_batch"] or (1,) if batch % b == 0]
+    return _among(np.unique(np.concatenate([divisors(k) for k in each] or [np.zeros(0, int)])), limits["data"])
+
+
 def splits_at_most(
     model: Transformer, gpus: int, allowed: Allowed, domain: int, ragged: bool
 ) -> tuple[np.ndarray, dict[str, int]]:
-    """Splits [n, 4] of as many of the GPUs as divide, and all splits that were tried by obstacle.
+    """Splits [n, 4] that use most of the GPUs, and all splits that were tried by obstacle.
 
     For each t, c and p the largest d that divides a batch: n = t c p d is at most `gpus`. Of the numbers of stages that
-    leave as many layers on the fullest one only the least counts, unless p is limited: more stages would only wait.
+    leave as many layers on the fullest one only the least, unless p is limited.
 
     Parameters
     ----------
@@ -121,10 +143,7 @@ def splits_at_most(
     Rows of t, c, p, d in order; counts.
     """
     limits = dict(allowed)
-    t = _among(np.unique([divisors(model.heads)]), limits["tensor"])
-    t = t[(t <= gpus) & (ragged | (domain % t == 0) | (t % domain == 0))]
-    c = np.asarray(limits["context"])
-    places = sorted({model.layers + 2 * ends for ends in limits["ends_as_layers"] or (0, 1)})
+    t, c, places = _degrees_at_most(model, gpus, limits, domain, ragged)
     p = np.unique([-(-many // -(-many // n)) for many in places for n in range(1, many + 1)])
     if limits["pipeline"] is not None:
         p = np.asarray(limits["pipeline"])
@@ -132,13 +151,25 @@ def splits_at_most(
     most = gpus // (t * c * p)
     found = []
     for batch in limits["global_batch"] or ():
-        each = [batch // b for b in limits["micro_batch"] or (1,) if batch % b == 0]
-        d = _among(np.unique(np.concatenate([divisors(k) for k in each] or [np.zeros(0, int)])), limits["data"])
+        d = _data_degrees(batch, limits)
         place = np.searchsorted(d, most, "right") - 1
         found.append(np.column_stack([t, c, p, d[place]])[place >= 0] if d.size else np.zeros((0, 4), int))
     splits = np.unique(np.concatenate(found), axis=0)
     obstacle = _split_obstacles(model, splits, limits)
     return splits[obstacle == len(OBSTACLES)], dict(Counter([*OBSTACLES, "feasible"][i] for i in obstacle))
+
+
+def all_splits_at_most(model: Transformer, gpus: int, allowed: Allowed, domain: int, ragged: bool) -> np.ndarray:
+    """All splits [n, 4] of at most so many GPUs that divide, in order; arguments as for `splits_at_most`."""
+    limits = dict(allowed)
+    t, c, places = _degrees_at_most(model, gpus, limits, domain, ragged)
+    p = _among(np.arange(1, min(places[-1], gpus) + 1), limits["pipeline"])
+    degrees = [_data_degrees(batch, limits) for batch in limits["global_batch"] or ()]
+    d = np.unique(np.concatenate(degrees))
+    grids = np.meshgrid(t, c, p, d[d <= gpus], indexing="ij")
+    splits = np.column_stack([grid.ravel() for grid in grids])
+    splits = splits[np.prod(splits, axis=1) <= gpus]
+    return splits[_split_obstacles(model, splits, limits) == len(OBSTACLES)]
 
 
 @dataclass(frozen=True)
@@ -149,8 +180,6 @@ class Space:
         serve: layer_of are their rows.
     layer_first, layer_last: of each stage, its part of layer_of.
     first, first_interleaved, last: of each entry of layer_of, its part of `batches`, by whether v > 1.
-    micro_batch: of each entry.
-    choices: of each entry, columns sequence_parallel, recompute, keep_gathered.
     design: of each stage, a number of its DESIGN.
     """
 
@@ -159,12 +188,10 @@ class Space:
     layer_of: np.ndarray
     layer_first: np.ndarray
     layer_last: np.ndarray
-    micro_batch: np.ndarray
     first: np.ndarray
     first_interleaved: np.ndarray
     last: np.ndarray
     batches: np.ndarray
-    choices: Columns
     design: np.ndarray
 
     @cached_property
@@ -180,9 +207,10 @@ class Space:
 
     def strategies(self, stage: np.ndarray, entry: np.ndarray, batch: np.ndarray) -> Columns:
         """Columns STRATEGY_COLUMNS of strategies given by their stage, their entry of layer_of and their batch."""
+        layer = self.layer_of[entry]
         found = {name: self.stages[name][stage] for name in STAGE_COLUMNS}
-        found |= {name: values[entry] for name, values in self.choices.items()}
-        found |= {"micro_batch": self.micro_batch[entry], "global_batch": self.batches[batch]}
+        found |= {name: self.layers[name][layer] for name in ("micro_batch", *_CHOICES)}
+        found["global_batch"] = self.batches[batch]
         return {name: found[name] for name in STRATEGY_COLUMNS}
 
     def blocks(self) -> Iterator[Columns]:
@@ -209,8 +237,29 @@ def _ranges(first: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return row, np.arange(row.size) - np.repeat(np.cumsum(counts) - counts - first, counts)
 
 
-@lru_cache(maxsize=16)
-def space_of(model: Transformer, splits: bytes, allowed: Allowed, fused: bool) -> Space:
+def pieces(model: Transformer, splits: np.ndarray, allowed: Allowed) -> Iterator[np.ndarray]:
+    """The splits in their order, cut so that the tables of each piece stay small.
+
+    A split has as many rows as micro-batches, experts and placements.
+    """
+    limits = dict(allowed)
+    batches = np.asarray(limits["global_batch"])
+    steps = {
+        d: _batches_by_micro_batch(tuple(batches[batches % d == 0].tolist()), d, limits["micro_batch"])[0].size
+        for d in np.unique(splits[:, 3]).tolist()
+    }
+    each = len(divisors(max(model.experts, 1))) * (1 + (model.experts > 0)) * len(limits["placement"] or ())
+    rows = np.cumsum([each * steps[d] for d in splits[:, 3].tolist()])
+    begin = 0
+    while begin < len(splits):
+        before = rows[begin - 1] if begin else 0
+        end = max(int(np.searchsorted(rows, before + _PIECE_ROWS, "right")), begin + 1)
+        yield np.ascontiguousarray(splits[begin:end])
+        begin = end
+
+
+@lru_cache(maxsize=8)
+def space_of(model: Transformer, splits: bytes, allowed: Allowed, runtime: Runtime, hb_domain_size: int) -> Space:
     """The strategies of some splits, kept for searches on other machines.
 
     Parameters
@@ -221,8 +270,10 @@ def space_of(model: Transformer, splits: bytes, allowed: Allowed, fused: bool) -
         Rows of t, c, p, d as the bytes of whole numbers of 64 bits.
     allowed
         Values allowed of each column.
-    fused
-        Whether attention is fused and no other module recomputed: then selective recompute is none.
+    runtime
+        Of which it counts whether selective recompute is none, and how tokens find their experts.
+    hb_domain_size
+        K, of whose domains groups of ranks are in one or several.
 
     Returns
     -------
@@ -231,54 +282,80 @@ def space_of(model: Transformer, splits: bytes, allowed: Allowed, fused: bool) -
     limits = dict(allowed)
     table = np.frombuffer(splits, np.int64).reshape(-1, len(SPLIT))
     split = dict(zip(SPLIT, table.T, strict=True))
-    group = _groups(model, split, limits)
+    group, kind_of, kinds = _groups(model, split, limits, runtime, hb_domain_size)
     stages, of_group = _stages(model, group, limits)
-    entries = _entries(model, group, limits, fused)
-    sliced, recompute, kept = (entries[name] for name in ("sequence_parallel", "recompute", "keep_gathered"))
-    places = np.searchsorted(entries["group"], np.arange(group["tensor"].size + 1))
-    columns = {name: group[name][entries["group"]] for name in _GROUP} | entries
-    # With tensor ranks first, where groups of layers lie depends on no data and pipeline ranks (see `group_levels`).
-    near = columns["placement"] == 0
-    columns["data"] = np.where(near, columns["expert"], columns["data"])
-    columns["pipeline"] = np.where(near, np.minimum(columns["pipeline"], 2), columns["pipeline"])
-    layers, layer_of = unique_rows(columns, LAYER_COLUMNS)
+    pairs, pair = unique_rows(group, ("pipeline", "data"))
+    steps = _micro_batches(model, pairs, limits)
+    begin = np.searchsorted(steps["pair"], np.arange(pairs["data"].size + 1))
+    row, step = _ranges(begin[pair], begin[pair + 1])
+    # A layer is of a kind of group, a micro-batch, and a choice of those that its kind has.
+    micro_batch = steps["micro_batch"][step]
+    place, layer = unique_places({"kind": kind_of[row], "micro_batch": micro_batch}, ("kind", "micro_batch"))
+    choices, good = _choices(model, kinds, limits, runtime)
+    of_layer, choice = np.nonzero(good[kind_of[row][place]])
+    starts = np.searchsorted(of_layer, np.arange(place.size + 1))
+    layers = {name: values[kind_of[row][place]][of_layer] for name, values in kinds.items()}
+    layers |= {"micro_batch": micro_batch[place][of_layer]} | {name: values[choice] for name, values in choices.items()}
+    entry, layer_of = _ranges(starts[layer], starts[layer + 1])
+    of_entry = np.searchsorted(row[entry], np.arange(group["tensor"].size + 1))
     return Space(
-        layers=layers,
+        layers={name: layers[name] for name in LAYER_COLUMNS},
         stages=stages,
         layer_of=layer_of,
-        layer_first=places[of_group],
-        layer_last=places[of_group + 1],
-        micro_batch=entries["micro_batch"],
-        first=entries["first"],
-        first_interleaved=entries["first_interleaved"],
-        last=entries["last"],
-        batches=entries["batches"],
-        choices={"sequence_parallel": sliced, "recompute": recompute, "keep_gathered": kept},
-        design=unique_rows(stages, DESIGN)[1],
+        layer_first=of_entry[of_group],
+        layer_last=of_entry[of_group + 1],
+        **{name: steps[name][step][entry] for name in ("first", "first_interleaved", "last")},
+        batches=steps["batches"],
+        design=unique_places(stages, DESIGN)[1],
     )
 
 
-def _groups(model: Transformer, split: Columns, limits: dict[str, Any]) -> Columns:
-    """Splits with what layers and stages share besides: experts and placement, a row each."""
+def _groups(
+    model: Transformer, split: Columns, limits: dict[str, Any], runtime: Runtime, hb_domain_size: int
+) -> tuple[Columns, np.ndarray, Columns]:
+    """Splits with experts and placement, a row each; which kind of layers each has, and of each kind one of them.
+
+    Layers are of one kind where sizes are equal, and tensor, context and expert ranks are as near each other.
+    """
     axes = {
         "expert": _among(divisors(max(model.experts, 1)), limits["expert"]),
         "whole_experts": _among(np.arange(2), limits["whole_experts"]),
         "placement": np.asarray(limits["placement"]),
     }
     row, choice = _combined(split["tensor"].size, axes)
-    columns = {name: values[row] for name, values in split.items()} | choice
-    t, whole = columns["tensor"], columns["whole_experts"] > 0
-    good = ~indivisible(model, columns)["experts"] & ~(whole & (t == 1))
-    seen: list[np.ndarray] = []
-    for place in limits["placement"]:  # of those that put all ranks in the same places the first one counts
-        layout = np.zeros_like(t)
-        for name in ORDERS[PLACEMENTS[place]]:
-            layout = np.where(columns[name] > 1, 5 * layout + 1 + SPLIT.index(name), layout)
-        good &= ~(
-            (columns["placement"] == place) & np.logical_or.reduce([layout == other for other in seen] or [t < 0])
-        )
-        seen.append(layout)
-    return {name: columns[name][good] for name in _GROUP}
+    group = {name: values[row] for name, values in split.items()} | choice
+    good = ~indivisible(model, group)["experts"] & ~((group["whole_experts"] > 0) & (group["tensor"] == 1))
+    group = {name: values[good] for name, values in group.items()}
+    near = {kind: levels.in_domains(hb_domain_size) for kind, levels in group_levels(group).items()}
+    codes = group | {f"{kind} near": inside for kind, (inside, _) in near.items()}
+    codes["pipeline near"] = near["pipeline"][1] == 1
+    first, _ = unique_places(codes, [name for name in codes if name != "placement"])
+    if model.experts and runtime.dispatcher == "nodes":
+        inside, domains = (values[first] for values in near["expert"])
+        first = first[~parts_groups("nodes", model.expert_groups, inside * domains, domains)]
+    first = np.sort(first)
+    group, codes = ({name: values[first] for name, values in each.items()} for each in (group, codes))
+    codes["mixtures"] = np.unique(mixture_shares(model, group["pipeline"]), axis=1, return_inverse=True)[1].ravel()
+    names = ("tensor", "context", "expert", "whole_experts", "mixtures")
+    kinds, kind_of = unique_places(codes, [*names, *(f"{kind} near" for kind in ("tensor", "context", "expert"))])
+    return group, kind_of, {name: values[kinds] for name, values in group.items()}
+
+
+def _choices(
+    model: Transformer, kinds: Columns, limits: dict[str, Any], runtime: Runtime
+) -> tuple[Columns, np.ndarray]:
+    """Choices of a layer in order, and whether layers of each kind have them [kinds, choices]."""
+    levels = _among(np.arange(len(RECOMPUTE)), limits["recompute"])
+    if runtime.selective_is_none and 0 in levels:
+        levels = levels[levels != RECOMPUTE.index("selective")]
+    axes = {"sequence_parallel": np.arange(2), "recompute": levels, "keep_gathered": np.arange(2)}
+    _, choice = _combined(1, {name: _among(values, limits[name]) for name, values in axes.items()})
+    sliced = choice["sequence_parallel"] > 0
+    split = {name: kinds[name][:, None] for name in ("tensor", "context")}
+    good = ~indivisible(model, split | {"sequence_parallel": sliced})["sequence"]
+    good &= sliced | (kinds["whole_experts"][:, None] == 0)
+    good &= (choice["keep_gathered"] == 0) | (sliced & (choice["recompute"] < RECOMPUTE.index("full")))
+    return choice, good
 
 
 def _combined(rows: int, axes: Columns) -> tuple[np.ndarray, Columns]:
@@ -308,29 +385,6 @@ def _stages(model: Transformer, group: Columns, limits: dict[str, Any]) -> tuple
     if axes["sharding"].size:
         good &= (ranks > 1) | (holders > 1) | (columns["sharding"] == axes["sharding"][0])
     return {name: columns[name][good] for name in STAGE_COLUMNS}, row[good]
-
-
-def _entries(model: Transformer, group: Columns, limits: dict[str, Any], fused: bool) -> Columns:
-    """Layers of all groups with their batches."""
-    levels = _among(np.arange(len(RECOMPUTE)), limits["recompute"])
-    if fused and 0 in levels:
-        levels = levels[levels != RECOMPUTE.index("selective")]
-    axes = {"sequence_parallel": np.arange(2), "recompute": levels, "keep_gathered": np.arange(2)}
-    _, choice = _combined(1, {name: _among(values, limits[name]) for name, values in axes.items()})
-    pairs, pair = unique_rows(group, ("pipeline", "data"))
-    steps = _micro_batches(model, pairs, limits)
-    begin = np.searchsorted(steps["pair"], np.arange(pairs["data"].size + 1))
-    row, step = _ranges(begin[pair], begin[pair + 1])
-    entry, which = (grid.ravel() for grid in np.indices((row.size, choice["recompute"].size)))
-    row, step = row[entry], step[entry]
-    columns = {name: values[which] for name, values in choice.items()}
-    split = {name: group[name][row] for name in ("tensor", "context", "whole_experts")}
-    sliced = columns["sequence_parallel"] > 0
-    wrong = indivisible(model, {**{name: split[name] for name in ("tensor", "context")}, "sequence_parallel": sliced})
-    good = ~wrong["sequence"] & (sliced | (split["whole_experts"] == 0))
-    good &= (columns["keep_gathered"] == 0) | (sliced & (columns["recompute"] < RECOMPUTE.index("full")))
-    columns |= {name: steps[name][step] for name in ("micro_batch", "first", "first_interleaved", "last")}
-    return {name: values[good] for name, values in columns.items()} | {"group": row[good], "batches": steps["batches"]}
 
 
 def _micro_batches(model: Transformer, pairs: Columns, limits: dict[str, Any]) -> Columns:
@@ -378,6 +432,7 @@ def _batches_by_micro_batch(
 @checked
 def strategy_blocks(
     model: Transformer | str,
+    machine: Machine | str,
     gpus: int,
     global_batch: int | Sequence[int],
     runtime: Runtime | str = MODERN,
@@ -389,22 +444,24 @@ def strategy_blocks(
     layers (two more where ends_as_layers), or v = 1. What changes nothing is left out: selective recompute beside
     none where attention is fused, sharding over one rank, gathered inputs kept that are not sliced or are recomputed,
     embedding and loss as layers of one stage, whole experts of one tensor rank or without sequence parallelism, and
-    placements that put all ranks where another one does.
+    placements that put all groups as near in HB domains as another one does.
 
     Parameters
     ----------
     model
         What is trained, or its name in the catalog.
+    machine
+        A GPU and its links, or its platform's name; its HB domain counts.
     gpus
         Of the cluster.
     global_batch
         Sequences of an iteration, one number or several.
     runtime
-        Of which it counts whether attention is fused.
+        Of which it counts whether attention is fused, and how tokens find their experts.
     limits
-        The values allowed of any name in STRATEGY_COLUMNS, such as tensor=8, recompute=["none", "full"], or
-        interleave=[4], which is taken as it is, layers rounded up. By default context is 1, placement is "tensor
-        first" ("all" for all of PLACEMENTS), and the rest whatever divides.
+        The values allowed of any name in STRATEGY_COLUMNS, such as tensor=8, recompute=["none", "full"], placement=
+        "tensor first", or interleave=[4], which is taken as it is, layers rounded up. By default whatever divides, and
+        all of PLACEMENTS.
 
     Returns
     -------
@@ -418,4 +475,6 @@ def strategy_blocks(
     model, allowed = as_model(model), allowed_values(global_batch, dict(limits))
     whole("gpus", gpus, most=STRATEGY_RANGES["data"][1])
     splits = exact_splits(model, gpus, allowed)[0]
-    return space_of(model, splits.tobytes(), allowed, as_runtime(runtime).selective_is_none).blocks()
+    shared = allowed, as_runtime(runtime), as_machine(machine).hb_domain_size
+    found = (space_of(model, piece.tobytes(), *shared) for piece in pieces(model, splits, allowed))
+    return (block for space in found for block in space.blocks())

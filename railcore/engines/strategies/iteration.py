@@ -13,7 +13,6 @@ import pandas as pd
 
 from railcore.engines.strategies.critical_path import LAYER_ROW, MEMORY, NETWORK, SETTING, CriticalPath, critical_path
 from railcore.engines.strategies.layer_time import (
-    COMPUTE_PARTS,
     LAYER_COLUMNS,
     LAYER_PARTS,
     LINK_KINDS,
@@ -24,6 +23,7 @@ from railcore.engines.strategies.stage_costs import STAGE_COLUMNS, STAGES, Stage
 from railcore.engines.strategies.unique_rows import Columns, unique_rows
 from railcore.facts import checks
 from railcore.facts.arguments import checked
+from railcore.training.expert_dispatch import parts_groups
 from railcore.training.iteration import IterationTime
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import LEVEL_NAMES, STRATEGY_SWITCHES, Strategy, indivisible, level_places
@@ -100,11 +100,9 @@ class IterationEstimate:
 
 def obstacle_names(obstacles: np.ndarray) -> np.ndarray:
     """Texts of OBSTACLES given as bits, "feasible" for 0."""
-    names = [
-        ", ".join(name for i, name in enumerate(OBSTACLES) if code >> i & 1) or "feasible"
-        for code in range(1 << len(OBSTACLES))
-    ]
-    return np.asarray(np.asarray(names, object)[obstacles], object)
+    found, place = np.unique(obstacles, return_inverse=True)
+    names = [", ".join(name for i, name in enumerate(OBSTACLES) if code >> i & 1) or "feasible" for code in found]
+    return np.asarray(np.asarray(names, object)[place.reshape(np.shape(obstacles))], object)
 
 
 @checked
@@ -157,7 +155,11 @@ def iteration_times(
     sizes = (columns[name].astype(float) for name in ("micro_batch", "pipeline", "data", "interleave", "global_batch"))
     layer, stage = layer_records(layers)[layer_of], stages.rows[stage_of].view(np.recarray)
     path = critical_path(layer, stage, setting, *sizes)
-    obstacles = sum(wrong << OBSTACLES.index(name) for name, wrong in indivisible(model, columns).items())
+    wrong = indivisible(model, columns)
+    if model.experts and runtime.dispatcher == "nodes":
+        inside, domains = group_levels(columns)["expert"].in_domains(machine.hb_domain_size)
+        wrong["experts"] = wrong["experts"] | parts_groups("nodes", model.expert_groups, inside * domains, domains)
+    obstacles = sum(each << OBSTACLES.index(name) for name, each in wrong.items())
     short = np.asarray(path.short, np.int64)
     obstacles |= ((short & NETWORK) > 0) << OBSTACLES.index("network")
     obstacles |= ((short & MEMORY) > 0) << OBSTACLES.index("memory")
@@ -191,7 +193,7 @@ def iteration_setting(machine: Machine, runtime: Runtime, offload: tuple[str, ..
 def layer_records(costs: LayerCosts) -> Any:
     """Costs of layers as records of LAYER_ROW."""
     rows = np.zeros(costs.forward_s.shape, LAYER_ROW)
-    rows["compute_s"] = sum(costs.seconds[name] for name in COMPUTE_PARTS if name != "host")
+    rows["compute_s"] = costs.compute_s
     busy = {"forward": costs.forward_busy, "backward": costs.backward_busy, "logits": costs.logits_link}
     busy["boundary"] = costs.boundary_gather
     for name, links in busy.items():

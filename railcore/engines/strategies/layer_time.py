@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from railcore.engines.strategies.unique_rows import each_array, unique_places
-from railcore.training.expert_dispatch import dispatch_bytes
+from railcore.training.expert_dispatch import dispatch_bytes, parts_groups
 from railcore.training.layer import (
     OWN_KERNELS,
     attention_times,
@@ -41,6 +41,7 @@ COMPUTE_PARTS = ("linear", "attention", "elementwise", "recompute", "host")
 LINK_KINDS = ("tensor", "context", "expert")
 _NOT_RECOMPUTE = tuple(name for name in LAYER_COLUMNS if name != "recompute")
 _OF_PRODUCTS = ("micro_batch", "tensor", "context", "expert", "pipeline", "whole_experts")
+_OF_GROUPS = ("tensor", "context", "pipeline", "data", "expert", "whole_experts", "placement")
 _OF_ACTIVATIONS = ("micro_batch", "tensor", "context", "pipeline", "sequence_parallel")
 _MANY_RANKS = 2048  # from which on equal ones are worth finding
 LAYER_PARTS = (*COMPUTE_PARTS, *LINK_KINDS)
@@ -59,6 +60,7 @@ class PassTimes(NamedTuple):
 class LayerCosts:
     """Seconds and bytes of a layer for one micro-batch on one rank, arrays of one shape; fields as in `LayerTime`."""
 
+    compute_s: np.ndarray
     seconds: dict[str, np.ndarray]
     links: dict[str, LinkTimes]
     forward_s: np.ndarray
@@ -76,7 +78,7 @@ class LayerCosts:
 
 
 def layer_costs(
-    model: Transformer, machine: Machine, runtime: Runtime, columns: Mapping[str, np.ndarray]
+    model: Transformer, machine: Machine, runtime: Runtime, columns: Mapping[str, np.ndarray], by_kind: bool = True
 ) -> LayerCosts:
     """Times and bytes of a layer; in a model with mixture layers, of the average layer of the slowest stage.
 
@@ -91,34 +93,38 @@ def layer_costs(
     columns
         Arrays of one shape by the names in LAYER_COLUMNS, recompute and placement as indices; the last three are 0
         where they are missing.
+    by_kind
+        Whether times by kind are wanted; else `seconds` and `links` are empty.
 
     Returns
     -------
     Costs, arrays of the same shape.
     """
     first, last = mixture_shares(model, columns["pipeline"])
-    costs = _layer_costs(machine, runtime, _Ranks(model, runtime, columns, last))
+    costs = _layer_costs(machine, runtime, _Ranks(model, runtime, columns, last), by_kind)
     if not wide_dense_layers(model):
         return costs
-    other = _layer_costs(machine, runtime, _Ranks(model, runtime, columns, first))
+    other = _layer_costs(machine, runtime, _Ranks(model, runtime, columns, first), by_kind)
     slower = other.forward_s + other.backward_s > costs.forward_s + costs.backward_s
     return each_array(lambda one, two: np.where(slower, one, two), other, costs)
 
 
-def _layer_costs(machine: Machine, runtime: Runtime, rank: "_Ranks") -> LayerCosts:
+def _layer_costs(machine: Machine, runtime: Runtime, rank: "_Ranks", by_kind: bool) -> LayerCosts:
     """`layer_costs` of the ranks' stage."""
     model, level = rank.model, rank.recompute
     full, selective = level == 2, level == 1
-    once = _shared(rank, _NOT_RECOMPUTE, lambda ranks: _OnePass.of(machine, runtime, ranks))
-    again = np.select([full, selective], [once.forward_s, once.modules_s], 0.0)
-    repeated = {
-        name: LinkTimes(
-            *(np.select([full, selective], pair, 0.0) for pair in zip(once.links[name][0], link, strict=True))
-        )
-        for name, link in once.modules_links.items()
+    once = _shared(rank, _NOT_RECOMPUTE, lambda ranks: _OnePass.of(machine, runtime, ranks, by_kind))
+
+    def made_again(whole: Any, modules: Any) -> Any:
+        return each_array(lambda all_, some: np.select([full, selective], [all_, some], 0.0), whole, modules)
+
+    again = made_again(once.forward_s, once.modules_s)
+    forward_busy = once.forward_busy
+    backward_busy = once.backward_busy.plus(made_again(forward_busy, once.modules_busy))
+    links = {
+        name: forward.plus(backward).plus(made_again(forward, modules))
+        for name, (forward, backward, modules) in once.links.items()
     }
-    links = {name: (forward, backward.plus(repeated[name])) for name, (forward, backward) in once.links.items()}
-    forward_busy, backward_busy = (_sum([both[i] for both in links.values()]) for i in (0, 1))
     logits, further = once.logits_gather, model.mtp_layers
     logits_s, logits_link = once.logits_s, logits
     if further:
@@ -126,8 +132,9 @@ def _layer_costs(machine: Machine, runtime: Runtime, rank: "_Ranks") -> LayerCos
         logits_s = logits_s + further * one
         logits_link = logits.plus(forward_busy.plus(backward_busy).plus(logits.times(2)).times(further))
     return LayerCosts(
-        seconds=once.seconds | {"recompute": again},
-        links={name: forward.plus(backward) for name, (forward, backward) in links.items()},
+        compute_s=once.compute_s + again,
+        seconds=once.seconds | {"recompute": again} if by_kind else {},
+        links=links,
         forward_s=once.forward_s,
         backward_s=once.backward_s + again,
         forward_busy=forward_busy,
@@ -147,8 +154,9 @@ def _layer_costs(machine: Machine, runtime: Runtime, rank: "_Ranks") -> LayerCos
 class _OnePass:
     """What is the same of a layer for all recompute: fields as in `LayerCosts`, without what is made again.
 
-    links: of the forward and the backward pass.
-    modules_s, modules_links: what selective recompute makes again.
+    seconds, links: by kind, where these are wanted; of the forward and the backward pass, and of what selective
+        recompute makes again.
+    modules_s, modules_busy: what it makes again, and how long links are busy with it.
     projection_s: of a predicting layer, with its gathers.
     logits_gather: of tensor ranks, in logits.
     kept_bytes: for each level of recompute.
@@ -156,12 +164,15 @@ class _OnePass:
     """
 
     seconds: dict[str, np.ndarray]
-    links: dict[str, tuple[LinkTimes, LinkTimes]]
+    links: dict[str, tuple[LinkTimes, LinkTimes, LinkTimes]]
+    compute_s: np.ndarray
     forward_s: np.ndarray
     backward_s: np.ndarray
+    forward_busy: LinkTimes
+    backward_busy: LinkTimes
     weights_s: np.ndarray
     modules_s: np.ndarray
-    modules_links: dict[str, LinkTimes]
+    modules_busy: LinkTimes
     logits_s: np.ndarray
     projection_s: np.ndarray
     logits_gather: LinkTimes
@@ -172,7 +183,7 @@ class _OnePass:
     logits_bytes: np.ndarray
 
     @classmethod
-    def of(cls, machine: Machine, runtime: Runtime, rank: "_Ranks") -> "_OnePass":
+    def of(cls, machine: Machine, runtime: Runtime, rank: "_Ranks", by_kind: bool) -> "_OnePass":
         """Of each rank."""
         model, u, t = rank.model, rank.u, rank.t
         of_rank = model, machine, runtime, rank.share
@@ -194,16 +205,22 @@ class _OnePass:
         )
         routed = gather.times(2 * rank.expert_operators * (model.experts > 0))
         modules_s, modules_links = recomputed_modules(*of_rank, rank.operators, forward_work, routed)
-        logits = gather.times(2)
-        whole = u * model.hidden
+        modules_links = each_array(lambda time: time + 0 * u, modules_links)
+        links = {name: (work[name].link_forward, work[name].link_backward, modules_links[name]) for name in LINK_KINDS}
+        forward_busy, backward_busy, modules_busy = (_sum([each[i] for each in links.values()]) for i in range(3))
+        seconds = {name: kind.forward + kind.backward for name, kind in work.items()}
+        logits, whole = gather.times(2), u * model.hidden
         return cls(
-            seconds={name: kind.forward + kind.backward for name, kind in work.items()},
-            links={name: (work[name].link_forward, work[name].link_backward) for name in LINK_KINDS},
+            seconds=seconds if by_kind else {},
+            links=links if by_kind else {},
+            compute_s=seconds["linear"] + seconds["attention"] + seconds["elementwise"],
             forward_s=forward_s,
             backward_s=backward_s,
+            forward_busy=forward_busy,
+            backward_busy=backward_busy,
             weights_s=weights_s,
             modules_s=modules_s + 0 * u,
-            modules_links=each_array(lambda time: time + 0 * u, modules_links),
+            modules_busy=modules_busy,
             logits_s=logits_time(*of_rank) + logits.time_s,
             projection_s=projection_time(*of_rank) + logits.time_s if model.mtp_layers else 0 * u,
             logits_gather=logits,
@@ -226,7 +243,7 @@ def _shared(rank: "_Ranks", names: Sequence[str], values: Callable[["_Ranks"], A
     if rank.u.size < _MANY_RANKS:
         return values(rank)
     first, index = unique_places(rank.columns, names)
-    return each_array(lambda array: array[index], values(rank.at(first)))
+    return each_array(lambda array: array[index] if np.ndim(array) else array, values(rank.at(first)))
 
 
 def layer_passes(
@@ -272,7 +289,7 @@ class _Ranks:
     @cached_property
     def groups(self) -> dict[str, GroupLevels]:
         """Where each kind of group lies."""
-        return group_levels(self.columns)
+        return _shared(self, _OF_GROUPS, lambda ranks: group_levels(ranks.columns))
 
     @property
     def share(self) -> LayerShare:
@@ -472,7 +489,9 @@ def _exchange(machine: Machine, runtime: Runtime, rank: _Ranks, element_bytes: i
     tokens = rank.u / rank.t
     if runtime.dispatcher == "copies":
         return machine.all_to_all_links(element_bytes * tokens * model.hidden * rank.copies, x, y)
-    ranks = np.gcd(x * y, model.experts)  # what does not divide has its obstacle elsewhere
+    # What does not divide has its obstacle elsewhere.
+    wrong = parts_groups("nodes", model.expert_groups, x * y, y)
+    ranks = np.where(wrong, 1, np.gcd(x * y, model.experts))
     inside = np.gcd(x, ranks)
     sizes = (tokens, model.hidden, model.experts, model.top_k, ranks, inside)
     nic_bytes, hb_bytes = dispatch_bytes(*sizes, "nodes", element_bytes, model.expert_groups, model.token_groups)
