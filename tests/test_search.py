@@ -334,59 +334,6 @@ def test_fewer_gpus_than_given():
     same_results(search(DENSE, gpu, 13, 12, at_most=True, top=2000, workers=2, **limits), found)
 
 
-def test_designs_are_no_neighbours_and_each_is_the_best_of_its_kind():
-    found = found_in(2, top=5)
-    columns, all_ = evaluated(2, small(2))
-    time = np.where(all_.feasible, all_.total_s / columns["global_batch"], np.inf)
-    table = found.designs(8)
-    kind = ["tensor", "context", "expert", "pipeline", "data", "placement"]
-    columns = columns | {"placement": np.asarray(PLACEMENTS)[columns["placement"]]}
-    assert not table[kind].duplicated().any() and len(table) == 8
-    for row in table.to_dict("records"):
-        same = np.all([columns[name] == row[name] for name in kind], axis=0)
-        assert row["sequence_s"] == time[same].min()
-    others = ~np.any([np.all([columns[k] == row[k] for k in kind], axis=0) for row in table.to_dict("records")], axis=0)
-    assert time[others].min() >= table["sequence_s"].iloc[-1] and table["times_best"].iloc[0] == 1
-    assert {"linear_s", "expert_s", "bubble_s", "weights_bytes", "hb_utilization", "nic_utilization"} <= set(table)
-
-
-def test_what_lets_the_runner_up_win_does():
-    found = search("Llama-3 405B", "DGX H100", 8192, 2048)
-    table = found.runner_up_wins().set_index("change")
-    assert list(table.index)[:2] == ["NIC bandwidth", "HB bandwidth"] and table.index[-1] == "batch"
-    ours, other = found.designs(2).to_dict("records")
-    fields = {"NIC bandwidth": ["nic_Bps"], "HB bandwidth": ["hb_Bps"], "memory": ["memory_bytes"]}
-    fields |= {"memory bandwidth": ["memory_Bps"], "GPU rate": ["linear_rate", "bf16_rate"]}
-    crossings = 0
-    for what, names in fields.items():
-        for way, inside in (("below", 1.01), ("above", 0.99)):
-            factor = table.loc[what, way]
-            trials = [(factor, True), (factor * inside, False)] if not np.isnan(factor) else [(0.25, False)]
-            for at, wins in trials if way == "below" or not np.isnan(factor) else [(4.0, False)]:
-                box = found.machine.changed(**{name: at * found.machine.values[name] for name in names})
-                one, two = (iteration_times(found.model, box, row) for row in (ours, other))
-                mine, theirs = (x.total_s.item() if x.feasible.item() else math.inf for x in (one, two))
-                assert (theirs < mine) == wins, (what, at)
-            crossings += not np.isnan(factor)
-    assert crossings >= 2 and table["text"].str.contains("never within 1/4 to 4 times|times the").all()
-
-
-def test_the_robust_design_has_the_least_regret():
-    found = search("Llama-3 405B", "DGX H100", 8192, 2048)
-    table = found.robust(3)
-    labels = list(table.columns[3:-1])
-    assert table["input"].iloc[0] == "as given" and set(table["end"].iloc[1:]) == {"low", "high"}
-    assert {"H100 nic_fraction", "all nic_latency", "all context_memory"} <= set(table["input"])
-    assert np.allclose(table[labels].iloc[0], found.designs(3)["sequence_s"], rtol=1e-12)
-    regret = (table[labels].div(table[labels].min(axis=1), axis=0) - 1).max()
-    assert table.attrs["regret"] == pytest.approx(regret.to_dict()) and table.attrs["best"] == labels[0]
-    assert table.attrs["robust"] == regret.idxmin()
-    row = table[(table["input"] == "H100 nic_fraction") & (table["end"] == "low")].iloc[0]
-    slow = found.machine.changed(nic_fraction=row["value"])
-    best = iteration_times(found.model, slow, found.strategy())
-    assert row[labels[0]] == best.total_s.item() / 2048
-
-
 @pytest.mark.parametrize("case", range(len(CASES)))
 def test_splits_are_counted_by_what_stops_them(case):
     model, gpus, batches, _, limits = CASES[case]

@@ -8,27 +8,29 @@ fastest of them is shown.
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from railcore.engines.search.labels import with_strategy_labels
-from railcore.engines.strategies.iteration import Columns
+from railcore.engines.strategies.iteration import STRATEGY_RANGES, Columns
 from railcore.facts import catalog, checks
 from railcore.training.machine import RESERVED, Machine
 
 KEPT_DESIGNS = 100  # best ones that a search keeps
-_CHANGES = {  # what a designer buys, and the fields of a machine that it scales
+_CHANGES = {  # what a designer buys beside memory, and the fields of a machine that it scales
     "NIC bandwidth": ("nic_Bps",),
     "HB bandwidth": ("hb_Bps",),
-    "memory": ("memory_bytes",),
     "memory bandwidth": ("memory_Bps",),
     "GPU rate": ("linear_rate", "bf16_rate"),
 }
-_FACTORS = (1.125, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0)  # tried upwards and, as shares 1 / f, downwards
-_BATCHES = (2, 3, 4)
-_HALVINGS = 12
+_MOST = 4.0  # a change is looked for from 1 / _MOST to _MOST times
+_STEP = _MOST ** (1 / 8)  # of two factors tried, where there is no proof that nothing is between them
+_PRECISION = _STEP ** (1 / 32)  # to which a crossing is known
+_MOST_BATCHES = 2000
 _FIELDS = {  # of a machine, by parameters of the catalog's efficiencies that do not end in a unit's name alone
     "kernel_time": "kernel_s",
     **dict.fromkeys(("reserved_memory", *RESERVED), "reserved_bytes"),
@@ -76,59 +78,119 @@ def _times(result: Any, rows: Columns, **changes: Any) -> np.ndarray:
 def runner_up_wins(result: Any, n: int = 2) -> pd.DataFrame:
     """What would have to change for design n to be faster than the best, all else and both strategies as they are.
 
-    result: a `SearchResult`. Columns change, below and above: the factors on it nearest to 1 from which on the other
-    design is the faster one, NaN where it is not within 1/4 and 4 times; text. A change is looked for at steps, and
-    found by halving between two of them: of a batch, the factors 1/4, 1/3, 1/2, 2, 3, 4 that both can split.
+    It wins where it takes less time, or fits or can split the batch and the best does not. How exact an answer is:
+
+    - Memory changes no time, only what fits: design n wins from its own need up to that of the best, to the last bit.
+    - Of batches from 1/4 to 4 times all are tried that both can split (evenly spaced ones where they are over 2,000).
+    - Bandwidths and rates are tried at steps of 19% from 1/4 to 4 times, and the crossing is found to 0.5% by halving.
+      A window narrower than a step may be passed over. A step is left out where nothing can be between its ends if a
+      machine that is better f times is never slower, and never more than f times as fast.
+
+    Parameters
+    ----------
+    result
+        A `SearchResult`.
+    n
+        The design, from 1 (the best itself).
+
+    Returns
+    -------
+    A row for each change: columns change; below and above, the factors on it nearest to 1 at which design n wins, NaN
+    for none; until, of memory the least such factor, NaN of others; text; known, how exact that is.
     """
     rows = _leading(result, n)
     if len(rows["part"]) < n:
         raise ValueError(f"n is {n}: the search has {len(rows['part'])} designs that fit, give at most that")
     pair = {name: values[[0, n - 1]] for name, values in rows.items()}
-    base = result.parts[pair["part"][0]].machine
-
-    def overtakes(names: tuple[str, ...]) -> Callable[[float], bool]:
-        def better(factor: float) -> bool:
-            best, other = _times(result, pair, **{name: factor * base.values[name] for name in names})
-            return bool(other < best)
-
-        return better
-
-    table = [
-        (what, *(_crossing(overtakes(names), way) for way in (lambda f: 1 / f, lambda f: f)))
-        for what, names in _CHANGES.items()
-    ]
-    table.append(("batch", _batch_factor(result, pair, -1), _batch_factor(result, pair, 1)))
-    found = pd.DataFrame(table, columns=["change", "below", "above"])
-    return found.assign(text=[_wins_text(*row) for row in found.itertuples(index=False)])
+    best_bytes, other_bytes = pair["memory_bytes"].tolist()
+    until, most = _memory_window(best_bytes, other_bytes, result.machine.memory_bytes)
+    table = [_crossing_row(result, pair, change) for change in _CHANGES]
+    table.insert(2, ("memory", most, math.nan, until, _memory_text(until, most), "exactly"))
+    table.append(_batch_row(result, pair))
+    return pd.DataFrame(table, columns=["change", "below", "above", "until", "text", "known"])
 
 
-def _crossing(better: Callable[[float], bool], way: Callable[[float], float]) -> float:
-    """The factor nearest to 1, up or down, at which the other design is better; NaN for none."""
-    before = 1.0
-    for factor in map(way, _FACTORS):
-        if better(factor):
-            for _ in range(_HALVINGS):
-                middle = (before + factor) / 2
-                before, factor = (before, middle) if better(middle) else (middle, factor)
-            return factor
-        before = factor
-    return math.nan
+def _memory_window(best_bytes: float, other_bytes: float, memory_bytes: float) -> tuple[float, float]:
+    """The least and the largest factor on a GPU's memory at which the other strategy fits and the best does not."""
+
+    def least(need: float) -> float:
+        """The least float at which it fits: need / memory but for the last bits."""
+        factor = need / memory_bytes
+        while factor * memory_bytes >= need:
+            factor = math.nextafter(factor, 0.0)
+        while factor * memory_bytes < need:
+            factor = math.nextafter(factor, math.inf)
+        return factor
+
+    until, most = least(other_bytes), math.nextafter(least(best_bytes), 0.0)
+    return (until, most) if until <= most else (math.nan, math.nan)
 
 
-def _batch_factor(result: Any, pair: Columns, sign: int) -> float:
-    for factor in _BATCHES:
-        batch = pair["global_batch"]
-        if sign < 0 and np.any(batch % factor):
-            continue
-        best, other = _times(result, pair | {"global_batch": batch * factor if sign > 0 else batch // factor})
-        if other < best:
-            return float(factor) if sign > 0 else 1 / factor
-    return math.nan
+def _memory_text(until: float, most: float) -> str:
+    """The window in as few digits, three or more, as lie inside it and leave less than a tenth of it out."""
+    if math.isnan(until):
+        return "never by memory: it needs as much as the best or more"
+    low, high = str(until), str(most)
+    for digits in range(3, 17):
+        inner = _rounded(until, digits, ROUND_CEILING), _rounded(most, digits, ROUND_FLOOR)
+        if inner[0] < inner[1] and float(inner[1] - inner[0]) >= 0.9 * (most - until):
+            low, high = map(str, inner)
+            break
+    return f"from {low} to {high} times the memory, where the best does not fit"
 
 
-def _wins_text(change: str, below: float, above: float) -> str:
-    ways = [f"{factor:.3g}" for factor in (below, above) if not math.isnan(factor)]
-    return f"at {' or '.join(ways)} times the {change}" if ways else f"never within 1/4 to 4 times the {change}"
+def _rounded(value: float, digits: int, way: str) -> Decimal:
+    exact = Decimal(value)
+    return exact.quantize(Decimal(1).scaleb(exact.adjusted() - digits + 1), way)
+
+
+def _crossing_row(result: Any, pair: Columns, change: str) -> tuple[str, float, float, float, str, str]:
+    base = result.machine.values
+
+    @cache
+    def times(factor: float) -> tuple[float, float]:
+        """Of the best and of the other."""
+        changes = {name: factor * base[name] for name in _CHANGES[change]}
+        best, other = pair["sequence_s"] if factor == 1 else _times(result, pair, **changes)
+        return float(best), float(other)
+
+    below, above = (_crossing(times, 1.0, end) for end in (1 / _MOST, _MOST))
+    ways = " or ".join(f"{factor:.3g}" for factor in (below, above) if not math.isnan(factor))
+    text = f"{f'at about {ways}' if ways else 'not at the steps tried from 1/4 to 4'} times the {change}"
+    known = f"to {_PRECISION - 1:.1%}; may miss a window under {_STEP - 1:.0%}"
+    return change, below, above, math.nan, text, known
+
+
+def _crossing(times: Callable[[float], tuple[float, float]], near: float, far: float) -> float:
+    """The factor nearest to 1 between `near`, where the other strategy is not faster, and `far`; NaN for none."""
+    low, high = sorted((near, far))
+    (best_low, other_low), (best_high, other_high) = times(low), times(high)
+    if other_high >= best_low or low * other_low >= high * best_high:  # no time rises with f, no f times a time falls
+        return math.nan
+    best, other = times(far)
+    if high / low <= (_PRECISION if other < best else _STEP) * (1 + 1e-9):
+        return far if other < best else math.nan
+    middle = math.sqrt(near * far)
+    first = _crossing(times, near, middle)
+    return _crossing(times, middle, far) if math.isnan(first) else first
+
+
+def _batch_row(result: Any, pair: Columns) -> tuple[str, float, float, float, str, str]:
+    """Batches k / whole times the given ones; whole: the most such parts that both can split."""
+    batch = pair["global_batch"]
+    whole = math.gcd(*(batch // (pair["data"] * pair["micro_batch"])).tolist())
+    apart = math.ceil(_MOST * whole / _MOST_BATCHES)
+    most = min(int(_MOST * whole), STRATEGY_RANGES["global_batch"][1] * whole // int(batch.max()))
+    k = np.arange(whole - int((whole - whole / _MOST) / apart) * apart, most + 1, apart)
+    rows = {name: np.repeat(values, k.size) for name, values in pair.items()}
+    best, other = _times(result, rows | {"global_batch": np.outer(batch // whole, k).ravel()}).reshape(2, -1)
+    wins = k[other < best]
+    below = float(max(wins[wins < whole], default=math.nan) / whole)
+    above = float(min(wins[wins > whole], default=math.nan) / whole)
+    ways = " or ".join(f"{factor:.4g}" for factor in (below, above) if not math.isnan(factor))
+    text = f"{f'at {ways}' if ways else 'not at the batches tried from 1/4 to 4'} times the batch"
+    known = f"{'at all' if apart == 1 else 'at'} {k.size - 1:,} other batches that both can split"
+    return "batch", below, above, math.nan, text, known
 
 
 def robust(result: Any, n: int = 5) -> pd.DataFrame:
