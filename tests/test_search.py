@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from plain_parts import plain_groups, plain_spread
 
 from railcore.engines import search as search_package
 from railcore.engines.search import SearchResult, search, search_parts, strategy_blocks, strategy_label
@@ -33,15 +34,20 @@ from railcore.training.transformer import Transformer
 DENSE = Transformer("dense", 6, 512, 8, 2, 2048, 4000, 64)
 MIXTURE = Transformer("mixture", 4, 512, 4, 4, 1024, 4000, 24, experts=4, top_k=2, imbalance=1.5)
 A100 = machine.catalog_machine("DGX A100").changed(reserved_bytes=0.0)
+GROUPED = replace(MIXTURE, name="grouped", experts=12, expert_groups=4, token_groups=2, sequence_length=6)
+NODES = Runtime("nodes", dispatcher="nodes", overlap_expert=True, dispatch_bytes=1)
 UNFUSED = Runtime("unfused", attention="unfused", overlap_data=False)
 CASES = [  # model, GPUs, batches, runtime, limits
-    (DENSE, 16, [8, 12], MODERN, {}),
+    (DENSE, 16, [8, 12], MODERN, {"context": 1, "placement": "tensor first"}),
     (DENSE, 24, 24, UNFUSED, {"context": [1, 2, 3]}),
     (MIXTURE, 16, [16, 32], MODERN, {"context": [1, 2, 4]}),
     (MIXTURE, 16, 16, UNFUSED, {"context": [2, 8], "recompute": [0, 2], "tensor": 2, "placement": "all"}),
     (DENSE, 64, [64, 128], MODERN, {"sharding": 1, "sequence_parallel": 1, "pipeline": [2, 3, 6, 8]}),
     (DENSE, 16, 16, MODERN, {"interleave": [2, 3], "micro_batch": [1, 2], "data": 4, "recompute": "selective"}),
     (DENSE, 8, 8, MODERN, {"placement": ["data first", "tensor first"], "sharding": [2, 3], "ends_as_layers": 1}),
+    (DENSE, 16, [8, 16], MODERN, {}),
+    (MIXTURE, 32, 16, MODERN, {"micro_batch": [1, 2], "sharding": 1}),
+    (GROUPED, 24, 24, NODES, {"sharding": [0, 3], "recompute": "none", "interleave": 1}),
 ]
 NUMBERS = ["sequence_s", "total_s", "memory_bytes"]
 ROW = [*STRATEGY_COLUMNS, *NUMBERS]
@@ -60,9 +66,15 @@ def listed(name, values):
     return sorted(names.index(value) if value in names else value for value in values)
 
 
-def loops(model, gpus, batches, runtime, limits):
+def parts_groups(model, gpu, groups):
+    """Whether an HB domain or a rank has parts of several groups of experts."""
+    x, y = plain_spread(gpu, groups["expert"])
+    return any(model.expert_groups % n and n % model.expert_groups for n in (x * y, y))
+
+
+def loops(model, gpus, batches, runtime, limits, gpu=A100):
     """Every strategy that divides and is not another one by another name, by plain loops over all numbers."""
-    limits = {name: listed(name, values) for name, values in ({"context": 1, "placement": 0} | limits).items()}
+    limits = {name: listed(name, values) for name, values in ({"placement": "all"} | limits).items()}
     every = range(1, gpus + 1)
     batches = [batches] if isinstance(batches, int) else batches
 
@@ -75,15 +87,19 @@ def loops(model, gpus, batches, runtime, limits):
         if model.heads % t or model.ffn_hidden % t or (model.kv_heads % t and t % model.kv_heads):
             continue
         d = gpus // (t * c * p)
-        sizes = {"tensor": t, "context": c, "data": d, "pipeline": p}
-        layouts = [tuple(x for x in ORDERS[PLACEMENTS[i]] if sizes[x] > 1) for i in limits["placement"]]
-        places = [i for n, i in enumerate(limits["placement"]) if layouts[n] not in layouts[:n]]
-        for e, whole, place in itertools.product(some("expert", every), (0, 1), places):
+        sizes, seen = {"tensor": t, "context": c, "data": d, "pipeline": p}, set()
+        for e, whole, place in itertools.product(some("expert", every), (0, 1), limits["placement"]):
             ranks = c * d * (t if whole else 1)
             if max(model.experts, 1) % e or ranks % e or (whole and (t == 1 or not model.experts)):
                 continue
             if d not in some("data", [d]) or whole not in some("whole_experts", [whole]):
                 continue
+            groups = plain_groups(sizes | {"expert": e, "whole_experts": whole, "placement": place})
+            near = {kind: plain_spread(gpu, runs)[kind == "pipeline"] for kind, runs in groups.items()}
+            near |= {"pipeline": near["pipeline"] == 1, "expert": e, "whole": whole, "near": near["expert"]}
+            if tuple(near.items()) in seen or (runtime.dispatcher == "nodes" and parts_groups(model, gpu, groups)):
+                continue
+            seen.add(tuple(near.items()))
             for ends in some("ends_as_layers", (0, 1) if p > 1 else (0,)):
                 many = model.layers + 2 * ends
                 chunks = [v for v in range(1, many + 1) if v == 1 or (p > 1 and many % (p * v) == 0)]
@@ -133,6 +149,11 @@ def small(case):
     return A100.changed(memory_bytes=float(np.median(evaluated(case)[1].memory_bytes)))
 
 
+def space(case, **options):
+    model, gpus, batches, runtime, limits = CASES[case]
+    return strategy_blocks(model, A100, gpus, batches, runtime, **(limits | options))
+
+
 def found_in(case, gpu=None, **options):
     model, gpus, batches, runtime, limits = CASES[case]
     return search(model, gpu or small(case), gpus, batches, **({"runtime": runtime} | limits | options))
@@ -151,8 +172,7 @@ def same_results(one, other):
 
 @pytest.mark.parametrize("case", range(len(CASES)))
 def test_the_space_is_what_nested_loops_find(case):
-    model, gpus, batches, runtime, limits = CASES[case]
-    found = rows_of(strategy_blocks(model, gpus, batches, runtime, **limits))
+    found = rows_of(space(case))
     wanted = list(zip(*(enumerated(case)[name].tolist() for name in STRATEGY_COLUMNS), strict=True))
     assert len(found) == len(set(found)) >= 40
     assert found == wanted
@@ -161,10 +181,9 @@ def test_the_space_is_what_nested_loops_find(case):
 @pytest.mark.parametrize("block", [1, 7, 64, 10**6])
 @pytest.mark.parametrize("case", [0, 2])
 def test_blocks_of_the_space_change_nothing(case, block, monkeypatch):
-    model, gpus, batches, runtime, limits = CASES[case]
-    whole = rows_of(strategy_blocks(model, gpus, batches, runtime, **limits))
+    whole = rows_of(space(case))
     monkeypatch.setattr("railcore.engines.search.space._BLOCK_ROWS", block)
-    parts = list(strategy_blocks(model, gpus, batches, runtime, **limits))
+    parts = list(space(case))
     assert rows_of(parts) == whole and (len(parts) == 1) == (block == 10**6)
 
 
@@ -206,7 +225,8 @@ def test_of_many_strategies_the_right_ones_are_kept(name, links, monkeypatch):
     gpu = machine.catalog_machine("DGX A100")
     if links == "free":
         gpu = gpu.changed(hb_Bps=1e30, nic_Bps=1e30, hb_latency_s=0.0, nic_latency_s=0.0, call_latency_s=0.0)
-    (columns,) = strategy_blocks(name, 256, 384)
+    limits = {"context": 1, "placement": "tensor first"}
+    (columns,) = strategy_blocks(name, gpu, 256, 384, **limits)
     paths = []
     monkeypatch.setattr(iteration, "critical_path", lambda *values: paths.append(critical_path(*values)) or paths[-1])
     good = np.flatnonzero(iteration_times(name, gpu, columns).feasible)
@@ -218,9 +238,9 @@ def test_of_many_strategies_the_right_ones_are_kept(name, links, monkeypatch):
         first_of.setdefault(pair, place)
     distinct = list(first_of.values())
     for top in [*range(1, 40), 200]:
-        best = search(name, gpu, 256, 384, top=top).fastest
+        best = search(name, gpu, 256, 384, top=top, **limits).fastest
         assert rows_at(best, slice(None)) == rows_at(columns, distinct[:top])
-    found = search(name, gpu, 256, 384)
+    found = search(name, gpu, 256, 384, **limits)
     kinds = ("tensor", "context", "expert", "pipeline", "data", "placement")
     design = np.column_stack([columns[kind] for kind in kinds])
     first = np.sort(np.unique(design[order], axis=0, return_index=True)[1])[:100]
@@ -288,6 +308,25 @@ def test_placements_that_put_all_ranks_in_the_same_places_are_the_same():
             assert found.setdefault(layout, domains) == domains
 
 
+def test_twins_that_differ_in_placement_alone_are_counted_once():
+    """What is left out has the time and the memory of one that is not, bit for bit."""
+    gpu = small(8)
+    kept = enumerated(8)
+    places = []
+    for place in range(len(PLACEMENTS)):
+        rows = np.array(list(loops(*CASES[8][:4], CASES[8][4] | {"placement": place})))
+        places.append(dict(zip(STRATEGY_COLUMNS, rows.T, strict=True)))
+    every = {name: np.concatenate([each[name] for each in places]) for name in STRATEGY_COLUMNS}
+    assert kept["tensor"].size < every["tensor"].size
+    pairs = []
+    for columns in (kept, every):
+        found = iteration_times(MIXTURE, gpu, columns)
+        alike = np.column_stack([columns[name] for name in STRATEGY_COLUMNS if name != "placement"])
+        numbers = zip(found.total_s.tolist(), found.memory_bytes.tolist(), strict=True)
+        pairs.append({(*row, *pair) for row, pair in zip(alike.tolist(), numbers, strict=True)})
+    assert pairs[0] == pairs[1]
+
+
 def test_of_equal_strategies_the_first_by_key_stays():
     """On links that cost nothing many strategies take the same time and memory."""
     free = small(0).changed(hb_Bps=1e30, nic_Bps=1e30, hb_latency_s=0.0, nic_latency_s=0.0, call_latency_s=0.0)
@@ -338,7 +377,7 @@ def test_fewer_gpus_than_given():
 def test_splits_are_counted_by_what_stops_them(case):
     model, gpus, batches, _, limits = CASES[case]
     counted = {}
-    limits = {name: listed(name, values) for name, values in ({"context": 1} | limits).items()}
+    limits = {name: listed(name, values) for name, values in limits.items()}
     for t, c, p, d in itertools.product([n for n in range(1, gpus + 1) if gpus % n == 0], repeat=4):
         split = {"tensor": t, "context": c, "pipeline": p, "data": d}
         if t * c * p * d != gpus or any(value not in limits.get(name, [value]) for name, value in split.items()):
@@ -379,7 +418,7 @@ def test_a_limit_only_leaves_out():
         assert set(some.fastest[name].tolist()) <= set(listed(name, value))
         assert some.best["sequence_s"].iloc[0] >= whole.best["sequence_s"].iloc[0]
         assert some.least_memory_bytes >= whole.least_memory_bytes
-    assert search(MIXTURE, small(2), 16, 16).evaluated == search(MIXTURE, small(2), 16, 16, context=1).evaluated
+    assert search(MIXTURE, small(2), 16, 16).evaluated > whole.evaluated  # all of both is the default
 
 
 def test_nothing_that_fits_is_an_answer():
@@ -409,7 +448,7 @@ def test_nothing_that_divides_is_an_answer():
     assert found.evaluated == 0 and set(found.counts.values()) == {0} and found.least_memory_bytes == math.inf
     with pytest.raises(ValueError, match=r"of 7 GPUs divides dense and its batch .*'heads': 1"):
         found.strategy()
-    assert list(strategy_blocks(DENSE, 7, 3, pipeline=1)) == []
+    assert list(strategy_blocks(DENSE, A100, 7, 3, pipeline=1)) == []
     none = search(DENSE, A100, 16, 8, tensor=3)
     assert none.evaluated == 0 and "none has the degrees allowed" in repr(none)
 

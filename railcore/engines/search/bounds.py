@@ -1,5 +1,6 @@
 """What no strategy of a split can be faster than: which splits of fewer GPUs are worth a search."""
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -7,11 +8,14 @@ import numpy as np
 from railcore.engines.search.space import divisors
 from railcore.engines.strategies.layer_time import LAYER_COLUMNS, layer_costs
 from railcore.engines.strategies.unique_rows import unique_places
+from railcore.training.machine import Machine
 from railcore.training.rank import mixture_shares
+from railcore.training.runtime import Runtime
+from railcore.training.transformer import Transformer
 
 
-def faster_splits(part: Any, splits: np.ndarray, done: np.ndarray) -> np.ndarray:
-    """Splits without those that are done, of which a sequence may take no longer than `part.below_s`.
+def by_least_time(part: Any, splits: np.ndarray, done: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Splits without those that are done, those first of which a sequence may take least, with that time.
 
     Parameters
     ----------
@@ -22,12 +26,14 @@ def faster_splits(part: Any, splits: np.ndarray, done: np.ndarray) -> np.ndarray
 
     Returns
     -------
-    Rows, in their order.
+    Rows, and seconds.
     """
     both = dict(zip("tcpd", np.concatenate([done, splits]).T, strict=True))
     known = unique_places(both, "tcpd")[1][len(done) :]
     splits = splits[known >= len(done)]
-    return splits[least_sequence_s(part, splits) <= part.below_s * (1 + 1e-9)]
+    least_s = least_sequence_s(part, splits)
+    order = np.argsort(least_s, kind="stable")
+    return splits[order], least_s[order]
 
 
 def least_sequence_s(part: Any, splits: np.ndarray) -> np.ndarray:
@@ -50,10 +56,21 @@ def least_sequence_s(part: Any, splits: np.ndarray) -> np.ndarray:
     """
     model, limits = part.model, dict(part.allowed)
     t, c, p, d = splits.T
-    shares = np.unique(mixture_shares(model, p), axis=1, return_inverse=True)[1].ravel()
-    kinds, kind = unique_places({"t": t, "c": c, "shares": shares}, ("t", "c", "shares"))
     sizes = np.unique(np.concatenate([divisors(batch) for batch in limits["global_batch"]]))
-    layer_s = _least_layer_s(part, {"tensor": t[kinds], "context": c[kinds], "pipeline": p[kinds]}, sizes)
+    # One p of each kind of stages. Degrees are those of all parts, so that these share the table.
+    every = np.arange(1, model.layers + 3)
+    shares = np.unique(mixture_shares(model, every), axis=1, return_inverse=True)[1].ravel()
+    tensor, context = divisors(model.heads), divisors(model.sequence_length)
+    tensor, context = tensor[tensor <= part.gpus], context[context <= part.gpus]
+    pipeline = every[np.unique(shares, return_index=True)[1]]
+    box = part.machine.changed(
+        hb_domain_size=2**40,
+        hb_Bps=max(part.machine.hb_Bps, part.machine.nic_Bps),
+        hb_latency_s=min(part.machine.links.hb_latency_s, part.machine.links.nic_latency_s),
+    )
+    degrees = (tuple(values.tolist()) for values in (tensor, context, pipeline, sizes))
+    table = _least_layer_s(model, box, part.runtime, *degrees)
+    layer_s = table[np.searchsorted(tensor, t), np.searchsorted(context, c), shares[p - 1]]
     least = np.full(len(splits), np.inf)
     for ends in limits["ends_as_layers"] or (0, 1):
         places = model.layers + 2 * ends
@@ -65,32 +82,38 @@ def least_sequence_s(part: Any, splits: np.ndarray) -> np.ndarray:
                 rows = np.flatnonzero(d == degree)
                 b = np.flatnonzero(batch // degree % sizes == 0)
                 m = batch // degree / sizes[b]
-                each = layer_s[kind[rows]][:, b] / sizes[b] * (1 + filling[rows, None] / m)
+                each = layer_s[rows][:, b] / sizes[b] * (1 + filling[rows, None] / m)
                 least[rows] = np.minimum(least[rows], n[rows] / degree * each.min(axis=1))
     return least
 
 
-def _least_layer_s(part: Any, kinds: dict[str, np.ndarray], sizes: np.ndarray) -> np.ndarray:
-    """Least time of a layer by kind of split and micro-batch [kinds, sizes], over experts and choices [s]."""
-    model = part.model
-    box = part.machine.changed(
-        hb_domain_size=2**40,
-        hb_Bps=max(part.machine.hb_Bps, part.machine.nic_Bps),
-        hb_latency_s=min(part.machine.links.hb_latency_s, part.machine.links.nic_latency_s),
-    )
+@lru_cache(maxsize=4)
+def _least_layer_s(
+    model: Transformer,
+    machine: Machine,
+    runtime: Runtime,
+    tensor: tuple[int, ...],
+    context: tuple[int, ...],
+    pipeline: tuple[int, ...],
+    micro_batch: tuple[int, ...],
+) -> np.ndarray:
+    """Least time of a layer by t, c, p and b, over experts and choices [s]."""
     axes = {
-        "micro_batch": sizes,
+        "context": np.asarray(context),
+        "pipeline": np.asarray(pipeline),
+        "micro_batch": np.asarray(micro_batch),
+        "sequence_parallel": np.arange(2),
         "expert": divisors(max(model.experts, 1)),
         "whole_experts": np.arange(1 + (model.experts > 0)),
-        "keep_gathered": np.arange(2),
-        "sequence_parallel": np.arange(2),
     }
-    number = np.arange(kinds["tensor"].size)
-    grids = dict(zip(["kind", *axes], np.meshgrid(number, *axes.values(), indexing="ij"), strict=True))
-    shape = grids["kind"].shape
-    columns = {name: grid.ravel() for name, grid in grids.items()}
-    columns |= {name: values[columns["kind"]] for name, values in kinds.items()}
-    columns["data"] = np.maximum(columns["expert"], 1)
-    columns |= {name: np.zeros_like(columns["kind"]) for name in ("recompute", "placement")}
-    costs = layer_costs(model, box, part.runtime, {name: columns[name] for name in LAYER_COLUMNS}, by_kind=False)
-    return (costs.forward_s + costs.backward_s).reshape(*shape[:2], -1).min(axis=2)
+    grids = np.meshgrid(*axes.values(), indexing="ij")
+    columns = {name: grid.ravel() for name, grid in zip(axes, grids, strict=True)}
+    columns |= {"data": columns["expert"], "keep_gathered": columns["sequence_parallel"]}  # then gathered less
+    columns |= {name: 0 * columns["data"] for name in ("recompute", "placement")}
+
+    def least(t: int) -> np.ndarray:
+        rows = {name: columns.get(name, t + 0 * columns["data"]) for name in LAYER_COLUMNS}
+        costs = layer_costs(model, machine, runtime, rows, by_kind=False)
+        return (costs.forward_s + costs.backward_s).reshape(*grids[0].shape[:3], -1).min(axis=3)
+
+    return np.stack([least(t) for t in tensor])

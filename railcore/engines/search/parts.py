@@ -1,7 +1,6 @@
 """A search as parts that run apart, in this process, in several, or on a cluster's workers."""
 
 import importlib
-import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from railcore.engines.search.answers import KEPT_DESIGNS
-from railcore.engines.search.bounds import faster_splits
+from railcore.engines.search.bounds import by_least_time
 from railcore.engines.search.kernel import MEMORY, TIME, TOTAL, Kept, Tables, empty_kept, sweep
 from railcore.engines.search.result import SearchResult
 from railcore.engines.search.space import (
@@ -54,8 +53,8 @@ class SearchPart:
     hb_domain_size: GPUs that a domain has, where any number up to `gpus` may be used, 0 where it is all of them.
     share: which of how many shares of the splits.
     only_best: whether what is slower than the `top` fastest may be passed over.
-    below_s: where fewer GPUs may be used: NaN for the splits of `splits_at_most`; else the others of which a sequence
-        may take less [s].
+    below_s: where fewer GPUs may be used: None for the splits of `splits_at_most`; else those of the others that may
+        take less for a sequence, and less than those of them that came before [s].
     """
 
     model: Transformer
@@ -68,7 +67,7 @@ class SearchPart:
     hb_domain_size: int = 0
     share: tuple[int, int] = (0, 1)
     only_best: bool = False
-    below_s: float = math.nan
+    below_s: float | None = None
 
     @property
     def at_most(self) -> bool:
@@ -76,24 +75,37 @@ class SearchPart:
         return self.hb_domain_size > 0
 
     def _splits(self) -> tuple[np.ndarray, dict[str, int]]:
-        """Splits of this share, and all splits by obstacle in the first share."""
-        if self.at_most:
-            used, every = self.machine.hb_domain_size, self.machine.hb_domain_size == self.hb_domain_size
-            gpus = self.gpus if every else self.gpus // self.hb_domain_size * used
-            splits, counts = splits_at_most(self.model, gpus, self.allowed, used, every)
-            if not math.isnan(self.below_s):
-                done = splits if every else splits[:0]
-                splits = faster_splits(self, all_splits_at_most(self.model, gpus, self.allowed, used, every), done)
-                counts = {"feasible": len(splits)}
-        else:
-            splits, counts = exact_splits(self.model, self.gpus, self.allowed)
-        number, shares = self.share
-        return np.ascontiguousarray(splits[number::shares]), counts if number == 0 else {}
+        """Splits, and all that were tried by obstacle."""
+        if not self.at_most:
+            return exact_splits(self.model, self.gpus, self.allowed)
+        return splits_at_most(self.model, *self._usable)
+
+    @property
+    def _usable(self) -> tuple[int, Allowed, int, bool]:
+        """What `splits_at_most` takes, where fewer GPUs may be used."""
+        used, every = self.machine.hb_domain_size, self.machine.hb_domain_size == self.hb_domain_size
+        return self.gpus if every else self.gpus // self.hb_domain_size * used, self.allowed, used, every
 
     def run(self, progress: Callable[[int], Any] | None = None) -> SearchResult:
         """Evaluate the strategies. progress: called with the number of strategies done since the last call."""
-        splits, counts = self._splits()
-        found = [self._searched(piece, progress) for piece in pieces(self.model, splits, self.allowed)]
+        number, shares = self.share
+        if self.below_s is not None:
+            found, below_s, counts = list[SearchResult](), self.below_s, {"feasible": 0}
+            done = self._splits()[0] if self._usable[-1] else np.zeros((0, 4), np.int64)
+            splits, least_s = by_least_time(self, all_splits_at_most(self.model, *self._usable), done)
+            splits, least_s = splits[number::shares], least_s[number::shares]
+            for piece in pieces(self.model, splits, self.allowed):
+                faster = piece[least_s[: len(piece)] <= below_s * (1 + 1e-9)]
+                least_s = least_s[len(piece) :]
+                if not len(faster):
+                    break
+                counts["feasible"] += len(faster)
+                found.append(self._searched(faster, progress))
+                below_s = min([below_s, *found[-1].fastest["sequence_s"][:1].tolist()])
+        else:
+            splits, counts = self._splits()
+            splits, counts = splits[number::shares], counts if number == 0 else {}
+            found = [self._searched(piece, progress) for piece in pieces(self.model, splits, self.allowed)]
         return replace(SearchResult.merged(found or [self._searched(splits[:0], progress)]), splits=counts)
 
     def _searched(self, splits: np.ndarray, progress: Callable[[int], Any] | None) -> SearchResult:
@@ -105,7 +117,7 @@ class SearchPart:
         names = obstacle_names(np.arange(4) << _OBSTACLES.index("network"))
         best = slice(kept.size[0])
         return SearchResult(
-            parts=(replace(self, share=(0, 1), below_s=math.nan),),
+            parts=(replace(self, share=(0, 1), below_s=None),),
             counts=dict(zip(names.tolist(), kept.counts.tolist(), strict=True)),
             splits={},
             least_memory_bytes=float(kept.least_bytes[0]),
@@ -179,7 +191,7 @@ def search_parts(
 ) -> list[SearchPart]:
     """The parts of a search, to run anywhere: SearchResult.merged([part.run() for part in parts]) is `search`.
 
-    With at_most that is a first round. The second one is the parts that `faster_parts` makes of its result.
+    With at_most that is a first round. `faster_parts` makes two more of its result, of whole HB domains and of others.
 
     Parameters
     ----------
@@ -215,7 +227,7 @@ def search_parts(
     ]
 
 
-def faster_parts(parts: Sequence[SearchPart], found: SearchResult) -> list[SearchPart]:
+def faster_parts(parts: Sequence[SearchPart], found: SearchResult, whole_domains: bool) -> list[SearchPart]:
     """Where fewer GPUs may be used, parts with all other splits that may be faster than the best one found.
 
     Of the K GPUs of an HB domain K' are in use, K' > K / 2: with fewer, groups of ranks lie no nearer than with a
@@ -227,16 +239,18 @@ def faster_parts(parts: Sequence[SearchPart], found: SearchResult) -> list[Searc
         Of `search_parts` with at_most.
     found
         Their result.
+    whole_domains
+        Whether all K are in use, or fewer.
 
     Returns
     -------
     Parts, none without at_most.
     """
     K = parts[0].hb_domain_size
-    below_s = found.best["sequence_s"].iloc[0] if len(found.best) else math.nan
-    sizes = range(K - math.isnan(below_s), K // 2, -1) if K else ()
+    below_s = float(found.best["sequence_s"].iloc[0]) if len(found.best) else None
+    sizes = [K] * (K > 0 and below_s is not None) if whole_domains else range(K - 1, K // 2, -1)
     boxes = [parts[0].machine.changed(hb_domain_size=used) for used in sizes]
-    return [replace(part, machine=box, below_s=float(below_s)) for box in boxes for part in parts]
+    return [replace(part, machine=box, below_s=below_s) for box in boxes for part in parts]
 
 
 @checked
@@ -313,8 +327,10 @@ def search(
     parts = search_parts(model, machine, gpus, global_batch, **(options | limits))
     with _Bar(sys.stderr.isatty() if progress is None else progress) as bar:
         found = _found(parts, workers, bar.add)
-        more = faster_parts(parts, found)
-        return SearchResult.merged([found, _found(more, workers, bar.add)]) if more else found
+        for whole_domains in (True, False):
+            if more := faster_parts(parts, found, whole_domains):
+                found = SearchResult.merged([found, _found(more, workers, bar.add)])
+    return found
 
 
 def _found(parts: list[SearchPart], workers: int, add: Callable[[int], Any]) -> SearchResult:

@@ -38,7 +38,7 @@ KEY = (  # by which strategies are in order
 )
 _NAMES = LEVELS | {"placement": PLACEMENTS}
 _BLOCK_ROWS = 131_072  # strategies of a block at most, unless one stage has more
-_PIECE_ROWS = 32_768  # of layers before choices, unless one split has more
+_PIECE_ROWS = 49_152  # of layers before choices, unless one split has more
 Allowed = tuple[tuple[str, tuple[int, ...] | None], ...]  # of each of STRATEGY_COLUMNS, None for whatever divides
 
 
