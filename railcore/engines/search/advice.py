@@ -1,10 +1,15 @@
-"""What a search advises where GPUs do not fill HB domains: calls that work as printed, and what each of them costs."""
+"""What a search advises: other GPUs, HB domains or batches, as calls that work as printed, and what each of them costs.
+
+More GPUs are not always faster: where they or the batch have few divisors, few strategies divide them.
+"""
 
 import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 from railcore.engines.search.space import allowed_values, divisors
 from railcore.facts import catalog
@@ -17,11 +22,61 @@ from railcore.training.transformer import as_model
 _TRIED_DOMAINS = 200  # HB domains more or less, for a number of GPUs that fills them
 _AS_WELL = 1.1  # times the GPU-seconds of a sequence that such a number may take
 _NONE = "No number from half to twice as many fills them and trains about as well a GPU."
-_CLEARLY_FASTER = 1.05  # times as fast: worth HB domains of which some GPUs stay idle
+_CLEARLY_FASTER = 1.05  # times as fast: worth HB domains of which some GPUs stay idle, or another batch
+_FASTER = 1.01  # times as fast, on fewer GPUs
+_NEAR_BATCH, _TRIED_BATCHES = 0.1, 3  # share that another batch may be off, and how many are tried
 
 
 def warnings(result: Any, uneven: tuple[str, ...]) -> tuple[str, ...]:
-    """What is ragged in a search, and calls to compare with it. uneven: how groups of the best strategy lie."""
+    """What is ragged in a search, and calls that are faster or worth comparing. uneven: how its best groups lie."""
+    ragged = _ragged(result, uneven)
+    return *ragged, *(text for text in result.faster if text not in ragged)
+
+
+def faster(result: Any) -> tuple[str, ...]:
+    """Calls that are faster on fewer GPUs, or with another batch near the given one."""
+    texts = []
+    if (fewer := _on_fewer(result)) and _speed(result, fewer) >= _FASTER:
+        texts.append(_alternative(result, fewer))
+    batches = [_searched(result, result.gpus, result.machine.hb_domain_size, batch) for batch in _batches(result)]
+    best = max(batches, key=lambda found: _speed(result, found), default=None)
+    if best is not None and _speed(result, best) >= _CLEARLY_FASTER:
+        texts.append(_alternative(result, best))
+    return tuple(texts)
+
+
+def _on_fewer(result: Any) -> Any | None:
+    """The same search on the GPUs of the fastest strategy of `splits_at_most`; None for all GPUs, or where none fits.
+
+    All GPUs of an HB domain are in use, or as many as a power of 2.
+    """
+    K, top = (
+        result.machine.hb_domain_size,
+        {"only_best": True, "top": 1, "hb_domain_size": result.machine.hb_domain_size},
+    )
+    boxes = [result.machine.changed(hb_domain_size=used) for used in sorted({K, 2 ** int(math.log2(K))})]
+    parts = [replace(part, machine=box, **top) for box in boxes for part in result.parts]
+    used = type(result).merged(part.run() for part in parts)
+    if used.best.empty or used.best["gpus"].iloc[0] == result.gpus:
+        return None
+    gpus = int(used.best["gpus"].iloc[0])
+    return _searched(result, gpus, min(gpus, used.parts[used.fastest["part"][0]].machine.hb_domain_size))
+
+
+def _batches(result: Any) -> list[int]:
+    """Batches near a given one that have more divisors in common with the GPUs, those with most first."""
+    (given, *more), gpus = dict(result.parts[0].allowed)["global_batch"], result.gpus
+    if more:
+        return []
+    multiples = np.unique([d * max(round(given / d), 1) for d in divisors(gpus).tolist()])
+    near = multiples[np.abs(multiples - given) <= _NEAR_BATCH * given]
+    common = np.gcd(near, gpus)
+    near, common = near[common > math.gcd(given, gpus)], common[common > math.gcd(given, gpus)]
+    return near[np.argsort(-common, kind="stable")][:_TRIED_BATCHES].tolist()
+
+
+def _ragged(result: Any, uneven: tuple[str, ...]) -> tuple[str, ...]:
+    """What is ragged in a search, and calls to compare with it."""
     gpus, K = result.gpus, result.machine.hb_domain_size
     if gpus % K == 0 and not uneven:
         return ()
@@ -46,10 +101,14 @@ def _filling(result: Any) -> list[Any]:
     return [each for each in good if each]
 
 
-def _searched(result: Any, gpus: int, hb_domain_size: int) -> Any:
-    """The same search with other GPUs, in all and in use of an HB domain."""
+def _searched(result: Any, gpus: int, hb_domain_size: int, batch: int = 0) -> Any:
+    """The best of the same search with other GPUs, in all and in use of an HB domain, or another batch."""
     boxes = [part.machine.changed(hb_domain_size=hb_domain_size) for part in result.parts]
-    parts = [replace(part, gpus=gpus, machine=box) for part, box in zip(result.parts, boxes, strict=True)]
+    changes: dict[str, Any] = {"gpus": gpus, "only_best": True}
+    if batch:
+        allowed = dict(result.parts[0].allowed) | {"global_batch": (batch,)}
+        changes["allowed"] = tuple(allowed.items())
+    parts = [replace(part, machine=box, **changes) for part, box in zip(result.parts, boxes, strict=True)]
     return type(result).merged(part.run() for part in parts)
 
 
@@ -73,6 +132,8 @@ def _alternative(result: Any, other: Any) -> str:
     speed = _speed(result, other)
     compared = f", {speed:.3g} times as fast" if speed < math.inf else ""
     takes = f"{show(other.best['total_s'].iloc[0], 's', 3)} an iteration{compared}"
+    if other.parts[0].allowed != result.parts[0].allowed:
+        return f"{call_text(other, box)}: {takes}{' a sequence' if compared else ''}."
     return f"{call_text(other, box)}: {takes}, on {domains:,} HB domains{used} ({cost})."
 
 

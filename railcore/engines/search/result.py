@@ -123,12 +123,17 @@ class SearchResult:
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """Where GPUs do not fill HB domains or groups of the best lie unevenly in them, and searches to compare with.
+        """Where GPUs do not fill HB domains or groups of the best lie unevenly in them, and what is `faster`.
 
-        Of these each is a call, with what it costs in HB domains and the time that it finds.
+        Searches to compare with are calls, with what each costs in HB domains and the time that it finds.
         """
         uneven = self.estimates(_some(self.fastest, [0])).warnings if len(self.best) else ()
         return uneven if self.parts[0].at_most else advice.warnings(self, uneven)
+
+    @cached_property
+    def faster(self) -> tuple[str, ...]:
+        """Calls that are faster on fewer GPUs or with another batch, and their times; none where fewer may be used."""
+        return () if self.parts[0].at_most else advice.faster(self)
 
     @property
     def evaluated(self) -> int:
@@ -149,10 +154,10 @@ class SearchResult:
         """Why no strategy is feasible."""
         if not self.evaluated:
             stopped = f"splits by what stops them: {self.splits}" if self.splits else "none has the degrees allowed"
+            other = " ".join(self.faster) or advice.call_text(self, self.machine, at_most=True)
             return (
                 f"no split of {self.gpus} GPUs divides {self.model.name} and its batch ({stopped}): "
-                "change the GPUs or the batch, or leave GPUs idle: "
-                f"{advice.call_text(self, self.machine, at_most=True)}"
+                f"change the batch, or leave GPUs idle: {other}"
             )
         return (
             f"{self.model.name} fits no strategy of {self.gpus} GPUs: the least needs "
@@ -170,7 +175,7 @@ class SearchResult:
         if self.best.empty:
             return f"{first}\n{self._nothing_fits}"
         shown = ["strategy", "total_s", "memory_bytes", "times_best", "hb_utilization", "nic_utilization"]
-        return f"{first}\n{readable(self.designs()[shown], 4).to_string(index=False)}"
+        return "\n".join([first, readable(self.designs()[shown], 4).to_string(index=False), *self.faster])
 
     def distribution(self) -> pd.DataFrame:
         """Feasible strategies by time: columns times_best (over the best strategy's time) and share, cumulative."""
