@@ -143,7 +143,7 @@ def test_names_of_the_catalog_stand_for_models_and_machines():
     typed, given = iteration_times("Llama-3 70B", "DGX H100", columns), iteration_times(MODEL, BOX, columns)
     assert typed.total_s == given.total_s
     assert dc.model_layer("Llama-3 70B", "fp8") == dc.model_layer(MODEL, dc.catalog_precision("fp8"))
-    blocks = (list(strategy_blocks(model, 16, 16)) for model in ("Llama-3 70B", MODEL))
+    blocks = (list(strategy_blocks(model, BOX, 16, 16)) for model in ("Llama-3 70B", MODEL))
     assert all(np.array_equal(a[name], b[name]) for a, b in zip(*blocks, strict=True) for name in a)
 
 

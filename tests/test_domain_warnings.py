@@ -58,6 +58,9 @@ def test_a_fabric_says_so(fabric):
         assert smaller.warnings == domain_warnings(64, 72)
 
 
+TENSOR_FIRST = {"context": 1, "placement": "tensor first"}
+
+
 def parts(ranks, stride, hb_domain_size, groups=40):
     """Ranks of a group in each HB domain it is in, for the first groups of so many ranks and this stride."""
     for block, place in itertools.product(range(groups), range(stride)):
@@ -85,7 +88,7 @@ def test_a_search_says_so_and_which_groups_of_the_best_strategy_straddle():
     first, *others = found.warnings
     assert first.startswith("128 GPUs do not fill HB domains of 72: the last of 2 has 56. ")
     assert tuple(others) == iteration_times(LLAMA, box, found.best.head(1)).warnings
-    whole = search(LLAMA, box, 144, 144, tensor=16, pipeline=1)
+    whole = search(LLAMA, box, 144, 144, tensor=16, pipeline=1, **TENSOR_FIRST)
     assert whole.warnings[0].startswith("Groups of tensor and data ranks lie unevenly in HB domains of 72:")
     assert search(LLAMA, box, 144, 144, tensor=[1, 2], pipeline=1).warnings == ()
     assert search(LLAMA, box.changed(hb_domain_size=64), 128, 128).warnings == ()
@@ -113,8 +116,11 @@ def calls(found):
 @pytest.mark.parametrize(
     ("model", "gpus", "batch", "limits"),
     [
-        ("Llama-3 405B", 12288, 1536, {}),
-        ("GPT-3", 8192, [1536, 3072], {"tensor": 8, "recompute": ["none", "full"], "micro_batch": [1, 2]}),
+        ("Llama-3 405B", 12288, 1536, TENSOR_FIRST),
+        (
+            *("GPT-3", 8192, [1536, 3072]),
+            {"tensor": 8, "recompute": ["none", "full"], "micro_batch": [1, 2]} | TENSOR_FIRST,
+        ),
         ("GPT-3", 8192, 1536, {"runtime": ["modern", "nemo2025"], "offload": ["none", ("optimizer",)], "tensor": [4]}),
     ],
 )
@@ -171,8 +177,15 @@ def test_where_no_split_divides_the_call_that_is_advised_works():
     found = search("Llama-3 405B", "GB200 NVL72", 12312, 2048)
     with pytest.raises(ValueError, match="of 12312 GPUs divides Llama-3 405B and its batch") as caught:
         found.strategy()
-    other = eval(str(caught.value).rpartition("idle: ")[2], {"search": search})
-    assert other.gpus == 12312 and other.strategy()
+    fewer, batch = re.findall(r"(search\(.*?\)): (.*? an iteration)", str(caught.value))
+    for (call, takes), gpus, sequences in ((fewer, 12288, 2048), (batch, 12312, 2052)):
+        other = eval(call, {"search": search})
+        assert (other.gpus, other.parts[0].allowed[0]) == (gpus, found.parts[0].allowed[0]) and other.strategy()
+        assert takes == f"{show(other.best['total_s'].iloc[0], 's', 3)} an iteration"
+        assert dict(other.parts[0].allowed)["global_batch"] == (sequences,)
+    nothing = search("Llama-3 405B", "GB200 NVL72", 12312, 2048, micro_batch=7)
+    with pytest.raises(ValueError, match=r"leave GPUs idle: search.*at_most=True"):
+        nothing.strategy()
 
 
 def test_failures_and_sustained_rates_say_so():
@@ -185,12 +198,13 @@ def test_failures_and_sustained_rates_say_so():
 
 def test_a_search_tells_of_fewer_gpus_of_each_domain_where_that_is_faster():
     """Racks of 72 hold no even groups of 16; 64 of their GPUs do, and 128 such racks are as many GPUs."""
-    found = search("Llama-3 405B", MACHINE, 8192, 2048)
+    found = search("Llama-3 405B", MACHINE, 8192, 2048, **TENSOR_FIRST)
     fewer, text = calls(found)[-1]
     assert "on 128 HB domains, 64 of the 72 GPUs of each in use (14 more, 42 M USD by the catalog)." in text
     assert found.best["total_s"].iloc[0] / fewer.best["total_s"].iloc[0] > 1.05
-    assert fewer.warnings == () and fewer.machine == MACHINE.changed(hb_domain_size=64)
-    assert not [text for text in search(LLAMA, MACHINE, 73, 73).warnings if " in use" in text]  # 73 has no divisors
+    assert fewer.warnings == fewer.faster and fewer.machine == MACHINE.changed(hb_domain_size=64)
+    prime = search(LLAMA, MACHINE, 73, 73)  # has no divisors
+    assert not [text for text in prime.warnings if " in use" in text and text not in prime.faster]
 
 
 def test_a_search_takes_the_gpus_in_use_of_a_domain():

@@ -17,8 +17,9 @@ from plain_parts import plain_groups, plain_spread
 
 from railcore.engines import search as search_package
 from railcore.engines.search import SearchResult, search, search_parts, strategy_blocks, strategy_label
+from railcore.engines.search.bounds import least_sequence_s
 from railcore.engines.search.kernel import TIME_EDGES_S
-from railcore.engines.search.space import KEY, divisors
+from railcore.engines.search.space import KEY, all_splits_at_most, divisors
 from railcore.engines.strategies import iteration
 from railcore.engines.strategies.critical_path import critical_path
 from railcore.engines.strategies.iteration import OBSTACLES, STRATEGY_COLUMNS, iteration_times
@@ -363,14 +364,74 @@ def test_fewer_gpus_than_given():
     found = search(DENSE, gpu, 13, 12, at_most=True, top=2000, **limits)
     best = found.best
     assert best["gpus"].max() == 12 and best["hb_domain_size"].max() == 6
-    assert (best["gpus"] == best["tensor"] * best["pipeline"] * best["data"]).all()
+    assert (best["gpus"] == best["tensor"] * best["context"] * best["pipeline"] * best["data"]).all()
     for size, rows in best.groupby("hb_domain_size"):
         usable = 13 if size == 6 else 13 // 6 * size
-        assert (rows["gpus"] <= usable).all() and (size in (6, 5, 4, 3, 2, 1))
+        assert (rows["gpus"] <= usable).all() and size in (6, 5, 4)
         exact = iteration_times(DENSE, gpu.changed(hb_domain_size=size), rows)
         assert np.array_equal(exact.total_s, rows["total_s"])
     assert best["sequence_s"].iloc[0] <= search(DENSE, gpu, 12, 12, **limits).best["sequence_s"].iloc[0]
     same_results(search(DENSE, gpu, 13, 12, at_most=True, top=2000, workers=2, **limits), found)
+
+
+def random_at_most(seed):
+    """A model, a machine whose HB domains the GPUs do not fill, GPUs, batch, runtime."""
+    rng = np.random.default_rng(seed)
+    sizes = {"experts": int(rng.choice([4, 6, 8])), "top_k": 2, "imbalance": 1.5, "dense_layers": seed % 2}
+    heads, layers, tokens = int(rng.choice([4, 8])), int(rng.choice([3, 4, 6])), int(rng.choice([16, 24]))
+    model = Transformer("small", layers, 512, heads, 4, 2048, 4000, tokens, **(sizes if seed % 4 else {}))
+    gpu = A100.changed(hb_domain_size=int(rng.choice([4, 6])))
+    runtime = (MODERN, UNFUSED, Runtime("from both ends", schedule="dualpipe", overlap_expert=True))[seed % 3]
+    return model, gpu, int(rng.choice([7, 9, 11, 13])), int(rng.choice([12, 16, 18])), runtime
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_best_of_fewer_gpus_is_that_of_all_searches_with_fewer(seed):
+    model, gpu, gpus, batch, runtime = random_at_most(seed)
+    limits, K, best = {"sharding": [0, 3], "recompute": "none", "micro_batch": [1, 2]}, gpu.hb_domain_size, math.inf
+    for used in range(1, K + 1):
+        for fewer in range(1, (gpus if used == K else gpus // K * used) + 1):
+            box = gpu.changed(hb_domain_size=min(used, fewer))
+            rows = search(model, box, fewer, batch, runtime, top=1000, **limits).best
+            if used < K:  # tensor ranks are in whole part-filled domains, or domains in tensor ranks
+                rows = rows[(used % rows["tensor"] == 0) | (rows["tensor"] % used == 0)]
+            best = min(best, rows["sequence_s"].min())
+    options = {"at_most": True, "top": 3, **limits}
+    found = search(model, gpu, gpus, batch, runtime, **options)
+    assert found.best["sequence_s"].iloc[0] == pytest.approx(best, rel=1e-12)
+    same_results(search(model, gpu, gpus, batch, runtime, workers=2, **options), found) if seed == 0 else None
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_strategy_of_a_split_is_faster_than_its_bound(seed):
+    model, gpu, gpus, batch, runtime = random_at_most(seed)
+    for part in search_parts(model, gpu, gpus, [batch, 2 * batch], runtime, at_most=True):
+        splits = all_splits_at_most(model, gpus, part.allowed, gpu.hb_domain_size, True)
+        least = least_sequence_s(part, splits)
+        close = 0.0
+        for split, bound in zip(splits, least, strict=True):
+            limits = dict(zip(("tensor", "context", "pipeline", "data"), split.tolist(), strict=True))
+            n = int(np.prod(split))
+            box = gpu.changed(hb_domain_size=min(gpu.hb_domain_size, n), memory_bytes=1e15)
+            best = search(model, box, n, [batch, 2 * batch], runtime, top=1, **limits).best["sequence_s"]
+            assert best.min() >= bound * (1 - 1e-9), limits
+            close = max(close, bound / best.min())
+        assert close > 0.1
+
+
+@pytest.mark.parametrize("case", range(len(CASES)))
+@pytest.mark.parametrize("top", [1, 7])
+def test_what_is_passed_over_is_slower(case, top):
+    every, some = found_in(case, top=top), found_in(case, top=top, only_best=True)
+    assert some.best.equals(every.best)
+    assert some.evaluated < every.evaluated or case == 5  # few, whose passes are alike
+
+
+@pytest.mark.parametrize("rows", [1, 50, 10**6])
+def test_pieces_of_the_space_change_nothing(rows, monkeypatch):
+    whole = found_in(2, top=40)
+    monkeypatch.setattr("railcore.engines.search.space._PIECE_ROWS", rows)
+    same_results(found_in(2, top=40), whole)
 
 
 @pytest.mark.parametrize("case", range(len(CASES)))
@@ -440,7 +501,7 @@ def test_nothing_that_fits_is_an_answer():
     fits = search(DENSE, A100, 16, 8)
     lines = repr(fits).splitlines()
     assert f"{fits.evaluated:,} strategies, {fits.counts['feasible']:,} feasible" in lines[0]
-    assert all(line.strip().startswith(name) for line, name in zip(lines[2:], full["strategy"], strict=True))
+    assert all(line.strip().startswith(name) for line, name in zip(lines[2:7], full["strategy"], strict=True))
 
 
 def test_nothing_that_divides_is_an_answer():

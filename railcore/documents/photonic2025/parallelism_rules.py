@@ -61,7 +61,7 @@ def rules_of_thumb(
 def _fastest(model: Transformer, machine: Machine, gpus: int, batch: int, **limits: Any) -> tuple[str, float]:
     """Label and iteration time [s] of the fastest strategy within limits; infinite where none fits."""
     box = machine.changed(hb_domain_size=min(machine.hb_domain_size, gpus))
-    rows = search(model, box, gpus, batch, top=1, **limits).best.to_dict("records")
+    rows = search(model, box, gpus, batch, top=1, only_best=True, **limits).best.to_dict("records")
     return (strategy_label(rows[0]), rows[0]["total_s"]) if rows else ("none fits", np.inf)
 
 

@@ -378,7 +378,7 @@ def technology_overheads(
     provisioning
         Whether circuits change before they are asked for.
     **limits
-        Of `search`, such as pipeline=[4, 8, 16].
+        Of `search`, such as pipeline=[4, 8, 16]; by default without context ranks, and tensor ranks first.
 
     Returns
     -------
@@ -388,11 +388,13 @@ def technology_overheads(
     delays = np.atleast_1d(at_least("reconfiguration_s", reconfiguration_s))
     kinds = {name: STEP_SOFTWARE[one_of("software", name, tuple(STEP_SOFTWARE))] for name in software}
     memories = {name: held if step.reshard_after_forward else "optimizer" for name, (held, step) in kinds.items()}
+    # The estimate is rough with context ranks on the rails.
+    asked = {"context": 1, "placement": "tensor first", **limits, "top": 1, "only_best": True}
     sizes, parts = pd.Index(gpus, name="gpus"), []
     for model in models:
         best = {
             held: pd.concat(
-                [search(model, machine, n, global_batch, top=1, **{"sharding": held, **limits}).best for n in gpus],
+                [search(model, machine, n, global_batch, **{"sharding": held, **asked}).best for n in gpus],
                 keys=gpus,
             ).droplevel(1)
             for held in set(memories.values())

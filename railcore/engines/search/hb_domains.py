@@ -56,7 +56,7 @@ def best_times(
     for (name, model), n, nic in itertools.product(models.items(), gpus, nics):
         for batch, k in itertools.product(batches[name], [*(k for k in hb_domain_sizes if k < n), n]):
             box = machine.changed(nic_Bps=nic)
-            best = search(model, box, n, batch, top=1, hb_domain_size=k, **options).best
+            best = search(model, box, n, batch, top=1, hb_domain_size=k, only_best=True, **options).best
             strategy = strategy_label(best.iloc[0]) if len(best) else "none fits"
             rows.append((name, n, k, batch, nic, best["total_s"].min(), strategy))
     names = ["model", "gpus", "hb_domain_size", "batch", "nic_Bps", "iteration_s", "strategy"]

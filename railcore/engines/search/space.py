@@ -160,7 +160,17 @@ def splits_at_most(
 
 
 def all_splits_at_most(model: Transformer, gpus: int, allowed: Allowed, domain: int, ragged: bool) -> np.ndarray:
-    """All splits [n, 4] of at most so many GPUs that divide, in order; arguments as for `splits_at_most`."""
+    """All splits of at most so many GPUs that divide.
+
+    Parameters
+    ----------
+    model, gpus, allowed, domain, ragged
+        As for `splits_at_most`.
+
+    Returns
+    -------
+    Rows of t, c, p, d in order.
+    """
     limits = dict(allowed)
     t, c, places = _degrees_at_most(model, gpus, limits, domain, ragged)
     p = _among(np.arange(1, min(places[-1], gpus) + 1), limits["pipeline"])
