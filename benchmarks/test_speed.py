@@ -22,7 +22,6 @@ from railcore.engines.photonics import circuits
 from railcore.engines.photonics.estimate import overhead_estimate
 from railcore.engines.photonics.photonic_cost import photonic_network_costs
 from railcore.engines.search import search, strategy_blocks
-from railcore.engines.search.space import divisors
 from railcore.engines.siting import areas, counting, split
 from railcore.engines.steps import simulation, stage_program, workload
 from railcore.engines.steps.stage_program import fsdp_options
@@ -141,14 +140,19 @@ def test_traffic_of_a_whole_iteration(benchmark, plan, gpus):
 
 
 def strategies_of_gpt3(batches=tuple(range(64, 1537, 64))):
-    """Every split of 4,096 A100 with these global batches, context parallelism included."""
-    return search(catalog_model("GPT-3"), machine.catalog_machine("DGX A100"), 4096, batches, context=divisors(4096))
+    """Every strategy of 4,096 A100 with these global batches."""
+    return search(catalog_model("GPT-3"), machine.catalog_machine("DGX A100"), 4096, batches)
 
 
 def strategies_of_a_mixture():
-    """Every split of 512 H100 for a mixture of 128 experts, with whole experts and all placements."""
+    """Every strategy of 512 H100 for a mixture of 128 experts, with whole experts, without context ranks."""
     batches = tuple(range(256, 2049, 256))
-    return search(catalog_model("MoE-1.3B"), machine.catalog_machine("DGX H100"), 512, batches, placement="all")
+    return search(catalog_model("MoE-1.3B"), machine.catalog_machine("DGX H100"), 512, batches, context=1)
+
+
+def strategies_of_deepseek():
+    """Every strategy of 2,048 H100 for DeepSeek-V3 with its batch of 15,360."""
+    return search("DeepSeek-V3", machine.catalog_machine("DGX H100", "fp8"), 2048, 15360)
 
 
 def cold_cpu_s(name):
@@ -159,9 +163,9 @@ def cold_cpu_s(name):
 
 
 @pytest.mark.benchmark(timer=time.process_time)
-@pytest.mark.parametrize("space", [strategies_of_gpt3, strategies_of_a_mixture])
+@pytest.mark.parametrize("space", [strategies_of_gpt3, strategies_of_a_mixture, strategies_of_deepseek])
 def test_strategies_a_second(benchmark, capsys, space):
-    """Target 20 million a CPU second; the first search of a process loads the compiled loop and fills the tables."""
+    """Targets 24, 20 and 12 million a CPU second; the first search of a process loads the compiled loop."""
     info = {"peak_MB": peak_mb(f"import test_speed; test_speed.{space.__name__}()")}
     found = benchmark.pedantic(space, rounds=5, warmup_rounds=1)
     rate = found.evaluated / benchmark.stats.stats.median
@@ -176,7 +180,7 @@ def test_strategies_a_second(benchmark, capsys, space):
 
 def every_batch(workers):
     """All batches of GPT-3 up to 1,536."""
-    limits = {"context": divisors(4096), "workers": workers}
+    limits = {"placement": "tensor first", "workers": workers}
     return search(catalog_model("GPT-3"), machine.catalog_machine("DGX A100"), 4096, tuple(range(1, 1537)), **limits)
 
 
@@ -191,9 +195,37 @@ def test_strategies_of_every_batch(benchmark, workers):
 
 def test_a_small_search(benchmark):
     """As notebook 07 runs hundreds of; target 10 ms, after the first one."""
-    box = machine.catalog_machine("DGX H100")
-    found = benchmark.pedantic(search, ("Llama-3 70B", box, 256, 256), {"top": 1}, rounds=20, warmup_rounds=1)
+    box, some = machine.catalog_machine("DGX H100"), {"context": 1, "placement": "tensor first", "only_best": True}
+    found = benchmark.pedantic(search, ("Llama-3 70B", box, 256, 256), {"top": 1} | some, rounds=20, warmup_rounds=1)
     assert 1000 < found.evaluated < 100_000
+
+
+def test_all_strategies_of_a_large_cluster(benchmark):
+    """Target 0.1 s for all contexts and placements of 405B on 16,384 H100, so that they are the default."""
+    box = machine.catalog_machine("DGX H100")
+    found = benchmark.pedantic(search, ("Llama-3 405B", box, 16384, 2048), rounds=10, warmup_rounds=1)
+    assert found.evaluated > 500_000
+
+
+@pytest.mark.parametrize(("name", "platform", "gpus", "batch"), [
+    ("Llama-3 405B", "DGX H100", 16384, 2048),
+    ("Llama-3 405B", "GB200 NVL72", 12312, 2048),
+    ("DeepSeek-V3", "GB200 NVL72", 12312, 15360),
+])  # fmt: skip
+def test_the_best_of_fewer_gpus(benchmark, name, platform, gpus, batch):
+    """Exactly, of any number of GPUs and of those in use of each HB domain; only the best is asked."""
+    options = {"at_most": True, "only_best": True, "top": 1}
+    found = benchmark.pedantic(search, (name, platform, gpus, batch), options, rounds=3, warmup_rounds=1)
+    assert len(found.best) == 1
+
+
+@pytest.mark.parametrize("only_best", [False, True])
+def test_only_the_best_is_faster_where_batches_are_many(benchmark, only_best):
+    """GPT-3 on 4,096 A100 with 24 batches: the same best, of far fewer strategies."""
+    batches, box = tuple(range(64, 1537, 64)), machine.catalog_machine("DGX A100")
+    options = {"only_best": only_best, "top": 1}
+    found = benchmark.pedantic(search, ("GPT-3", box, 4096, batches), options, rounds=5, warmup_rounds=1)
+    assert len(found.best) == 1
 
 
 def exposed_of_a_million():
@@ -293,7 +325,7 @@ def test_reconfiguration_of_an_8b_model_at_twenty_delays(benchmark):
 
 def test_estimated_overhead_of_100_000_strategies_and_delays(benchmark):
     """Llama-3 70B with ZeRO-1 on 4,096 GPUs, 100 strategies at 1,000 delays, provisioned; target 1 s on one core."""
-    blocks = strategy_blocks("Llama-3 70B", 4096, 4096, sharding="optimizer")
+    blocks = strategy_blocks("Llama-3 70B", "DGX H100", 4096, 4096, sharding="optimizer", context=1)
     some = {name: np.resize(column, 100) for name, column in next(blocks).items()}
     sweep = ("Llama-3 70B", "DGX H200", some, np.geomspace(1e-6, 1, 1000)[:, None], True)
     found = benchmark.pedantic(overhead_estimate, sweep, rounds=5, warmup_rounds=1)

@@ -40,8 +40,9 @@ def least_sequence_s(part: Any, splits: np.ndarray) -> np.ndarray:
     """Time of a sequence that no strategy of a split goes below: passes of its layers and what fills the pipeline [s].
 
     n t (1 + f / m) / (d b), least over micro-batches b, batches G, experts, and ends as layers or not: t of a layer,
-    all of whose traffic stays in one HB domain with the faster of both links; n = ceil(L / p) layers; m = G / (d b)
-    micro-batches; f = (L / n - 1) / v stages, v = L / p chunks where that is whole, else 1, and 0 from both ends.
+    all of whose traffic stays in one HB domain, over both links together and without latency; n = ceil(L / p) layers;
+    m = G / (d b) micro-batches; f = (L / n - 1) / v stages, v = L / p chunks where that is whole, else 1, or the most
+    that are allowed, and 0 from both ends.
 
     Parameters
     ----------
@@ -63,10 +64,12 @@ def least_sequence_s(part: Any, splits: np.ndarray) -> np.ndarray:
     tensor, context = divisors(model.heads), divisors(model.sequence_length)
     tensor, context = tensor[tensor <= part.gpus], context[context <= part.gpus]
     pipeline = every[np.unique(shares, return_index=True)[1]]
+    links = part.machine.links
     box = part.machine.changed(
         hb_domain_size=2**40,
-        hb_Bps=max(part.machine.hb_Bps, part.machine.nic_Bps),
-        hb_latency_s=min(part.machine.links.hb_latency_s, part.machine.links.nic_latency_s),
+        hb_Bps=links.hb_Bps + links.nic_Bps,
+        hb_fraction=max(links.hb_fraction, links.nic_fraction),
+        **dict.fromkeys(("hb_latency_s", "nic_latency_s", "call_latency_s"), 0.0),
     )
     degrees = (tuple(values.tolist()) for values in (tensor, context, pipeline, sizes))
     table = _least_layer_s(model, box, part.runtime, *degrees)
@@ -75,7 +78,7 @@ def least_sequence_s(part: Any, splits: np.ndarray) -> np.ndarray:
     for ends in limits["ends_as_layers"] or (0, 1):
         places = model.layers + 2 * ends
         n = -(-places // p)
-        chunks = np.where(places % p == 0, places // p, 1)
+        chunks = max(limits["interleave"]) if limits["interleave"] else np.where(places % p == 0, places // p, 1)
         filling = (places / n - 1) / chunks * (part.runtime.schedule == "1f1b")
         for batch in limits["global_batch"]:
             for degree in np.unique(d[batch % d == 0]).tolist():
