@@ -21,7 +21,7 @@ class Tables(NamedTuple):
     """What a search reads.
 
     layers, stages: records.
-    passes_s: n (t_f + t_b) / b of each layer without n, less a rounding: no sequence takes less than n / d of it.
+    passes_s: (t_f + t_b) / b of each layer, less a rounding: a sequence takes at least n / d of it.
     layer_of: for each entry its row of layers; the entries of a stage are those from layer_first to layer_last.
     pipeline, data, interleave: p, d and v of each stage, as floats.
     interleaved: whether v > 1, of each stage.

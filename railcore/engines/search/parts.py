@@ -88,25 +88,33 @@ class SearchPart:
 
     def run(self, progress: Callable[[int], Any] | None = None) -> SearchResult:
         """Evaluate the strategies. progress: called with the number of strategies done since the last call."""
-        number, shares = self.share
-        if self.below_s is not None:
-            found, below_s, counts = list[SearchResult](), self.below_s, {"feasible": 0}
-            done = self._splits()[0] if self._usable[-1] else np.zeros((0, 4), np.int64)
-            splits, least_s = by_least_time(self, all_splits_at_most(self.model, *self._usable), done)
-            splits, least_s = splits[number::shares], least_s[number::shares]
-            for piece in pieces(self.model, splits, self.allowed):
-                faster = piece[least_s[: len(piece)] <= below_s * (1 + 1e-9)]
-                least_s = least_s[len(piece) :]
-                if not len(faster):
-                    break
-                counts["feasible"] += len(faster)
-                found.append(self._searched(faster, progress))
-                below_s = min([below_s, *found[-1].fastest["sequence_s"][:1].tolist()])
-        else:
-            splits, counts = self._splits()
+        splits, counts = self._splits()
+        if self.below_s is None:
+            number, shares = self.share
             splits, counts = splits[number::shares], counts if number == 0 else {}
             found = [self._searched(piece, progress) for piece in pieces(self.model, splits, self.allowed)]
+        else:
+            found, counts = self._faster(splits, self.below_s, progress)
         return replace(SearchResult.merged(found or [self._searched(splits[:0], progress)]), splits=counts)
+
+    def _faster(
+        self, tried: np.ndarray, below_s: float, progress: Callable[[int], Any] | None
+    ) -> tuple[list[SearchResult], dict[str, int]]:
+        """Results of the splits that may be faster, those first that may be fastest, and how many they are.
+
+        tried: splits that whole HB domains were searched for.
+        """
+        found, number = list[SearchResult](), 0
+        done = tried if self._usable[-1] else tried[:0]
+        splits, least_s = by_least_time(self, all_splits_at_most(self.model, *self._usable), done)
+        for piece in pieces(self.model, splits, self.allowed):
+            faster, least_s = piece[least_s[: len(piece)] <= below_s * (1 + 1e-9)], least_s[len(piece) :]
+            if not len(faster):
+                break
+            number += len(faster)
+            found.append(self._searched(faster, progress))
+            below_s = min([below_s, *found[-1].fastest["sequence_s"][:1].tolist()])
+        return found, {"feasible": number}
 
     def _searched(self, splits: np.ndarray, progress: Callable[[int], Any] | None) -> SearchResult:
         """What the strategies of some splits give."""
@@ -250,7 +258,11 @@ def faster_parts(parts: Sequence[SearchPart], found: SearchResult, whole_domains
     below_s = float(found.best["sequence_s"].iloc[0]) if len(found.best) else None
     sizes = [K] * (K > 0 and below_s is not None) if whole_domains else range(K - 1, K // 2, -1)
     boxes = [parts[0].machine.changed(hb_domain_size=used) for used in sizes]
-    return [replace(part, machine=box, below_s=below_s) for box in boxes for part in parts]
+    if below_s is None:
+        return [replace(part, machine=box) for box in boxes for part in parts]
+    # A part goes through its splits in order and leaves out more and more: in one share, so that all come out alike.
+    once = [replace(part, share=(0, 1), below_s=below_s) for part in parts if part.share[0] == 0]
+    return [replace(part, machine=box) for box in boxes for part in once]
 
 
 @checked
