@@ -20,7 +20,8 @@ from plain_parts import (
 
 from railcore.engines.steps import timetable
 from railcore.engines.strategies.iteration import OBSTACLES, STRATEGY_COLUMNS, TIME_PARTS, iteration_times
-from railcore.engines.strategies.layer_time import LAYER_COLUMNS, LAYER_PARTS, layer_costs
+from railcore.engines.strategies.layer_passes import LAYER_COLUMNS, LAYER_PARTS
+from railcore.engines.strategies.layer_time import layer_costs
 from railcore.facts import catalog
 from railcore.network.topology import rail_only
 from railcore.training import collectives, machine, transfers

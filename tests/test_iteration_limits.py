@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from railcore.engines.strategies.iteration import iteration_times
-from railcore.engines.strategies.layer_time import LAYER_COLUMNS, layer_costs, layer_passes
+from railcore.engines.strategies.layer_passes import LAYER_COLUMNS, layer_passes
+from railcore.engines.strategies.layer_time import layer_costs
 from railcore.facts import catalog
 from railcore.training.iteration import iteration_time
 from railcore.training.layer import expert_kernel_bytes, gated_kernel_bytes

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from railcore.engines.strategies.iteration import iteration_times
-from railcore.engines.strategies.layer_time import LAYER_COLUMNS, layer_costs
+from railcore.engines.strategies.layer_passes import LAYER_COLUMNS
+from railcore.engines.strategies.layer_time import layer_costs
 from railcore.engines.validation import predictions, published_runs
 from railcore.training.iteration import iteration_time
 from railcore.training.layer import layer_time

@@ -19,7 +19,8 @@ from railcore.engines import search as search_package
 from railcore.engines.search import SearchResult, search, search_parts, strategy_blocks, strategy_label
 from railcore.engines.search.bounds import least_sequence_s
 from railcore.engines.search.kernel import TIME_EDGES_S
-from railcore.engines.search.space import KEY, all_splits_at_most, divisors
+from railcore.engines.search.space import KEY
+from railcore.engines.search.splits import all_splits_at_most, divisors
 from railcore.engines.strategies import iteration
 from railcore.engines.strategies.critical_path import critical_path
 from railcore.engines.strategies.iteration import OBSTACLES, STRATEGY_COLUMNS, iteration_times

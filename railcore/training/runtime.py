@@ -43,7 +43,7 @@ class Runtime:
     fp32_shards: with sharding "weights", a rank's share of the weights is the optimizer's copy alone, and is cast a
         layer at a time (PyTorch FSDP).
     schedule: of pipelines without chunks, one of PIPELINE_SCHEDULES.
-    overlap_expert: tokens travel behind another micro-batch's compute.
+    overlap_expert: tokens travel behind another micro-batch's other work.
     dispatcher: a token goes to each of its experts ("copies"), or once to each HB domain with one of them ("nodes").
     dispatch_bytes: of an element on its way to the experts; 2 on the way back [bytes].
     capacity: tokens that an expert takes, over the mean: each is filled up to it, and other tokens are dropped. 0 drops

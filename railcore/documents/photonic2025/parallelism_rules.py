@@ -9,7 +9,7 @@ import pandas as pd
 
 from railcore.documents.readings import Entries, with_prefix
 from railcore.engines.search import search, strategy_label
-from railcore.engines.search.space import divisors
+from railcore.engines.search.splits import divisors
 from railcore.facts import claims, files
 from railcore.facts.tables import read_csv
 from railcore.training.machine import Machine

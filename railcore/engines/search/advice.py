@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from railcore.engines.search.space import allowed_values, divisors
+from railcore.engines.search.splits import allowed_values, divisors
 from railcore.facts import catalog
 from railcore.facts.units import show
 from railcore.network.topology import domain_warnings

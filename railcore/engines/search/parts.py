@@ -13,16 +13,8 @@ from railcore.engines.search.answers import KEPT_DESIGNS
 from railcore.engines.search.bounds import by_least_time
 from railcore.engines.search.kernel import MEMORY, TIME, TOTAL, Kept, Tables, empty_kept, sweep
 from railcore.engines.search.result import SearchResult
-from railcore.engines.search.space import (
-    Allowed,
-    Space,
-    all_splits_at_most,
-    allowed_values,
-    exact_splits,
-    pieces,
-    space_of,
-    splits_at_most,
-)
+from railcore.engines.search.space import Space, pieces, space_of
+from railcore.engines.search.splits import Allowed, all_splits_at_most, allowed_values, exact_splits, splits_at_most
 from railcore.engines.strategies.critical_path import LAYER_ROW
 from railcore.engines.strategies.iteration import OBSTACLES as _OBSTACLES
 from railcore.engines.strategies.iteration import (

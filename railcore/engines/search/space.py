@@ -1,21 +1,20 @@
-"""The strategies of a cluster: values allowed, splits of the GPUs, and the rows of layers and stages that they are of.
+"""The strategies of a cluster, as the rows of layers and stages that they are of.
 
 A strategy is a stage (its split, experts, placement, chunks, sharding), a layer (micro-batch, recompute) and a batch.
 The first two are rows of tables: a million strategies have some thousand rows. Strategies are in the order of KEY. Of
 those that differ in their placement alone, and have all groups as near in HB domains, the first one counts.
 """
 
-import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
-from railcore.engines.strategies.iteration import OBSTACLES, STRATEGY_COLUMNS, STRATEGY_RANGES
-from railcore.engines.strategies.layer_time import LAYER_COLUMNS
+from railcore.engines.search.splits import SPLIT, Allowed, allowed_values, among, divisors, exact_splits
+from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, STRATEGY_RANGES
+from railcore.engines.strategies.layer_passes import LAYER_COLUMNS
 from railcore.engines.strategies.stage_costs import STAGE_COLUMNS
 from railcore.engines.strategies.unique_rows import Columns, unique_places, unique_rows
 from railcore.facts.arguments import checked
@@ -24,11 +23,10 @@ from railcore.training.expert_dispatch import parts_groups
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import indivisible
 from railcore.training.rank import mixture_shares
-from railcore.training.rank_order import PLACEMENTS, group_levels
+from railcore.training.rank_order import group_levels
 from railcore.training.runtime import MODERN, Runtime, as_runtime
 from railcore.training.transformer import LEVELS, RECOMPUTE, Transformer, as_model
 
-SPLIT = ("tensor", "context", "pipeline", "data")
 _GROUP = (*SPLIT, "expert", "whole_experts", "placement")
 _CHOICES = ("sequence_parallel", "recompute", "keep_gathered")
 DESIGN = (*SPLIT, "expert", "placement")  # what tells designs apart that are no neighbours
@@ -36,150 +34,8 @@ KEY = (  # by which strategies are in order
     *(*_GROUP, "interleave", "sharding", "ends_as_layers"),
     *("micro_batch", "sequence_parallel", "recompute", "keep_gathered", "global_batch"),
 )
-_NAMES = LEVELS | {"placement": PLACEMENTS}
 _BLOCK_ROWS = 131_072  # strategies of a block at most, unless one stage has more
 _PIECE_ROWS = 49_152  # of layers before choices, unless one split has more
-Allowed = tuple[tuple[str, tuple[int, ...] | None], ...]  # of each of STRATEGY_COLUMNS, None for whatever divides
-
-
-@lru_cache(maxsize=4096)
-def divisors(n: int) -> np.ndarray:
-    """Divisors of n in order."""
-    small = np.arange(1, math.isqrt(n) + 1)
-    small = small[n % small == 0]
-    found = np.unique(np.concatenate([small, n // small]))
-    found.setflags(write=False)
-    return found
-
-
-def allowed_values(global_batch: Any, limits: dict[str, Any]) -> Allowed:
-    """Values allowed for each name in STRATEGY_COLUMNS. Raises ValueError as `strategy_blocks`."""
-    if unknown := sorted(set(limits) - set(STRATEGY_COLUMNS)):
-        raise ValueError(f"limit {unknown[0]!r} is unknown: name one of {', '.join(STRATEGY_COLUMNS)}")
-    given = {"placement": "all", **limits, "global_batch": global_batch}
-    allowed: dict[str, tuple[int, ...] | None] = dict.fromkeys(STRATEGY_COLUMNS)
-    for name, values in given.items():
-        names = _NAMES.get(name, ())
-        listed = list(values) if isinstance(values, Iterable) and not isinstance(values, str) else [values]
-        if name == "placement" and values == "all":
-            listed = list(names)
-        array = np.asarray([names.index(value) if value in names else value for value in listed])
-        least, most = (0, len(names) - 1) if names else STRATEGY_RANGES[name]
-        if array.dtype.kind not in "biu" or not array.size or array.min() < least or array.max() > most:
-            named = f"{', '.join(names)}, or " if names else ""
-            raise ValueError(f"{name} is {values!r}: give {named}whole numbers from {least} to {most}")
-        allowed[name] = tuple(np.unique(array.astype(np.int64)).tolist())
-    return tuple(allowed.items())
-
-
-def _among(values: np.ndarray, allowed: tuple[int, ...] | None) -> np.ndarray:
-    """The values that are allowed, all where there is no limit."""
-    return values if allowed is None else values[np.isin(values, allowed)]
-
-
-def exact_splits(model: Transformer, gpus: int, allowed: Allowed) -> tuple[np.ndarray, dict[str, int]]:
-    """Splits of all GPUs over tensor, context, pipeline and data ranks that divide [n, 4]; all splits by obstacle."""
-    limits = dict(allowed)
-    rows = [
-        (t, c, p, gpus // (t * c * p))
-        for t in _among(divisors(gpus), limits["tensor"]).tolist()
-        for c in _among(divisors(gpus // t), limits["context"]).tolist()
-        for p in _among(divisors(gpus // (t * c)), limits["pipeline"]).tolist()
-    ]
-    splits = np.array(rows, np.int64).reshape(-1, len(SPLIT))
-    if limits["data"] is not None:
-        splits = splits[np.isin(splits[:, 3], limits["data"])]
-    obstacle = _split_obstacles(model, splits, limits)
-    good = obstacle == len(OBSTACLES)
-    return splits[good], dict(Counter([*OBSTACLES, "feasible"][i] for i in obstacle))
-
-
-def _split_obstacles(model: Transformer, splits: np.ndarray, limits: dict[str, Any]) -> np.ndarray:
-    """Place in OBSTACLES of what no batch and no ends change for a split, and the next number where nothing is."""
-    columns = {name: splits[:, i, None, None] for i, name in enumerate(SPLIT)}
-    ends = np.asarray(limits["ends_as_layers"] or (0, 1))
-    columns |= {"global_batch": np.asarray(limits["global_batch"])[:, None], "ends_as_layers": ends}
-    wrong = indivisible(model, columns)
-    obstacle = np.full(len(splits), len(OBSTACLES))
-    for name in reversed(wrong):
-        every = np.broadcast_to(wrong[name], (len(splits), columns["global_batch"].size, ends.size)).all(axis=(1, 2))
-        obstacle[every] = OBSTACLES.index(name)
-    return obstacle
-
-
-def _degrees_at_most(
-    model: Transformer, gpus: int, limits: dict[str, Any], domain: int, ragged: bool
-) -> tuple[np.ndarray, np.ndarray, list[int]]:
-    """Tensor ranks, context ranks, and the numbers of layers that a pipeline may split, its ends among them or not."""
-    t = _among(divisors(model.heads), limits["tensor"])
-    t = t[(t <= gpus) & (ragged | (domain % t == 0) | (t % domain == 0))]
-    c = _among(divisors(model.sequence_length), limits["context"])
-    return t, c[c <= gpus], sorted({model.layers + 2 * ends for ends in limits["ends_as_layers"] or (0, 1)})
-
-
-def _data_degrees(batch: int, limits: dict[str, Any]) -> np.ndarray:
-    """Data ranks that divide a batch, with a micro-batch that is allowed."""
-    each = [batch // b for b in limits["micro_batch"] or (1,) if batch % b == 0]
-    return _among(np.unique(np.concatenate([divisors(k) for k in each] or [np.zeros(0, int)])), limits["data"])
-
-
-def splits_at_most(
-    model: Transformer, gpus: int, allowed: Allowed, domain: int, ragged: bool
-) -> tuple[np.ndarray, dict[str, int]]:
-    """Splits [n, 4] that use most of the GPUs, and all splits that were tried by obstacle.
-
-    For each t, c and p the largest d that divides a batch: n = t c p d is at most `gpus`. Of the numbers of stages that
-    leave as many layers on the fullest one only the least, unless p is limited.
-
-    Parameters
-    ----------
-    model, gpus, allowed
-        What is trained, GPUs that can be used, values allowed.
-    domain, ragged
-        GPUs used of an HB domain, K'; whether tensor ranks need not be K' / t in a domain or t / K' domains.
-
-    Returns
-    -------
-    Rows of t, c, p, d in order; counts.
-    """
-    limits = dict(allowed)
-    t, c, places = _degrees_at_most(model, gpus, limits, domain, ragged)
-    p = np.unique([-(-many // -(-many // n)) for many in places for n in range(1, many + 1)])
-    if limits["pipeline"] is not None:
-        p = np.asarray(limits["pipeline"])
-    t, c, p = (grid.ravel() for grid in np.meshgrid(t, c, p, indexing="ij"))
-    most = gpus // (t * c * p)
-    found = []
-    for batch in limits["global_batch"] or ():
-        d = _data_degrees(batch, limits)
-        place = np.searchsorted(d, most, "right") - 1
-        found.append(np.column_stack([t, c, p, d[place]])[place >= 0] if d.size else np.zeros((0, 4), int))
-    splits = np.unique(np.concatenate(found), axis=0)
-    obstacle = _split_obstacles(model, splits, limits)
-    return splits[obstacle == len(OBSTACLES)], dict(Counter([*OBSTACLES, "feasible"][i] for i in obstacle))
-
-
-def all_splits_at_most(model: Transformer, gpus: int, allowed: Allowed, domain: int, ragged: bool) -> np.ndarray:
-    """All splits of at most so many GPUs that divide.
-
-    Parameters
-    ----------
-    model, gpus, allowed, domain, ragged
-        As for `splits_at_most`.
-
-    Returns
-    -------
-    Rows of t, c, p, d in order.
-    """
-    limits = dict(allowed)
-    t, c, places = _degrees_at_most(model, gpus, limits, domain, ragged)
-    p = _among(np.arange(1, min(places[-1], gpus) + 1), limits["pipeline"])
-    degrees = [_data_degrees(batch, limits) for batch in limits["global_batch"] or ()]
-    d = np.unique(np.concatenate(degrees))
-    grids = np.meshgrid(t, c, p, d[d <= gpus], indexing="ij")
-    splits = np.column_stack([grid.ravel() for grid in grids])
-    splits = splits[np.prod(splits, axis=1) <= gpus]
-    return splits[_split_obstacles(model, splits, limits) == len(OBSTACLES)]
 
 
 @dataclass(frozen=True)
@@ -328,8 +184,8 @@ def _groups(
     Layers are of one kind where sizes are equal, and tensor, context and expert ranks are as near each other.
     """
     axes = {
-        "expert": _among(divisors(max(model.experts, 1)), limits["expert"]),
-        "whole_experts": _among(np.arange(2), limits["whole_experts"]),
+        "expert": among(divisors(max(model.experts, 1)), limits["expert"]),
+        "whole_experts": among(np.arange(2), limits["whole_experts"]),
         "placement": np.asarray(limits["placement"]),
     }
     row, choice = _combined(split["tensor"].size, axes)
@@ -355,11 +211,11 @@ def _choices(
     model: Transformer, kinds: Columns, limits: dict[str, Any], runtime: Runtime
 ) -> tuple[Columns, np.ndarray]:
     """Choices of a layer in order, and whether layers of each kind have them [kinds, choices]."""
-    levels = _among(np.arange(len(RECOMPUTE)), limits["recompute"])
+    levels = among(np.arange(len(RECOMPUTE)), limits["recompute"])
     if runtime.selective_is_none and 0 in levels:
         levels = levels[levels != RECOMPUTE.index("selective")]
     axes = {"sequence_parallel": np.arange(2), "recompute": levels, "keep_gathered": np.arange(2)}
-    _, choice = _combined(1, {name: _among(values, limits[name]) for name, values in axes.items()})
+    _, choice = _combined(1, {name: among(values, limits[name]) for name, values in axes.items()})
     sliced = choice["sequence_parallel"] > 0
     split = {name: kinds[name][:, None] for name in ("tensor", "context")}
     good = ~indivisible(model, split | {"sequence_parallel": sliced})["sequence"]
@@ -380,8 +236,8 @@ def _stages(model: Transformer, group: Columns, limits: dict[str, Any]) -> tuple
     chunks = np.union1d(divisors(L), divisors(L + 2)) if chosen is None else np.asarray(chosen)
     axes = {
         "interleave": chunks,
-        "sharding": _among(np.arange(len(LEVELS["sharding"])), limits["sharding"]),
-        "ends_as_layers": _among(np.arange(2), limits["ends_as_layers"]),
+        "sharding": among(np.arange(len(LEVELS["sharding"])), limits["sharding"]),
+        "ends_as_layers": among(np.arange(2), limits["ends_as_layers"]),
     }
     row, choice = _combined(group["tensor"].size, axes)
     columns = {name: values[row] for name, values in group.items()} | choice
@@ -432,7 +288,7 @@ def _batches_by_micro_batch(
     batches: tuple[int, ...], d: int, allowed: tuple[int, ...] | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Micro-batches with the batches that they divide at d data ranks, in order."""
-    found = [_among(divisors(batch // d), allowed) for batch in batches]
+    found = [among(divisors(batch // d), allowed) for batch in batches]
     b = np.concatenate([np.zeros(0, np.int64), *found])
     batch = np.repeat(np.asarray(batches, np.int64), [len(some) for some in found])
     order = np.lexsort((batch, b))

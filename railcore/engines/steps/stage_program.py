@@ -28,7 +28,8 @@ import numpy as np
 
 from railcore.engines.steps.timetable import schedule
 from railcore.engines.strategies.iteration import iteration_times
-from railcore.engines.strategies.layer_time import PassTimes, layer_costs, layer_passes
+from railcore.engines.strategies.layer_passes import PassTimes, layer_passes
+from railcore.engines.strategies.layer_time import layer_costs
 from railcore.facts.arguments import checked
 from railcore.facts.checks import one_of
 from railcore.training.machine import Machine

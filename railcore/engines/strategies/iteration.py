@@ -12,13 +12,8 @@ import numpy as np
 import pandas as pd
 
 from railcore.engines.strategies.critical_path import LAYER_ROW, MEMORY, NETWORK, SETTING, CriticalPath, critical_path
-from railcore.engines.strategies.layer_time import (
-    LAYER_COLUMNS,
-    LAYER_PARTS,
-    LINK_KINDS,
-    LayerCosts,
-    layer_costs,
-)
+from railcore.engines.strategies.layer_passes import LAYER_COLUMNS, LAYER_PARTS, LINK_KINDS
+from railcore.engines.strategies.layer_time import LayerCosts, layer_costs
 from railcore.engines.strategies.stage_costs import STAGE_COLUMNS, STAGES, StageCosts, stage_costs
 from railcore.engines.strategies.unique_rows import Columns, unique_rows
 from railcore.facts import checks

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from railcore.engines.strategies.layer_time import LAYER_COLUMNS, layer_costs
+from railcore.engines.strategies.layer_passes import LAYER_COLUMNS
+from railcore.engines.strategies.layer_time import layer_costs
 from railcore.training.machine import UNLIMITED_BANDWIDTH, Machine
 from railcore.training.parallelism import Strategy
 from railcore.training.runtime import MODERN
