@@ -23,7 +23,7 @@ from railcore.training.link_times import NO_LINK, LinkTimes, exposed_beside, exp
 from railcore.training.machine import Machine
 from railcore.training.products import ELEMENT_BYTES, product_passes
 from railcore.training.rank import LayerShare, expert_rows, mixture_shares
-from railcore.training.rank_order import GroupLevels, group_levels
+from railcore.training.rank_order import group_levels
 from railcore.training.runtime import Runtime
 from railcore.training.transformer import Transformer
 
@@ -98,18 +98,20 @@ class Ranks:
         return self.runtime.interference(self.machine)
 
     @cached_property
-    def _groups(self) -> dict[str, GroupLevels]:
-        return shared_values(self, _OF_GROUPS, lambda ranks: group_levels(ranks.columns))
+    def domains(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """By kind of traffic, ranks of a group in an HB domain, and HB domains that it is in."""
 
-    def domains(self, group: str) -> tuple[np.ndarray, np.ndarray]:
-        """Ranks of a group in an HB domain, and HB domains that it is in."""
-        return self._groups[group].in_domains(self.machine.hb_domain_size)
+        def near(ranks: "Ranks") -> dict[str, tuple[np.ndarray, np.ndarray]]:
+            levels = group_levels(ranks.columns)
+            return {kind: levels[kind].in_domains(self.machine.hb_domain_size) for kind in LINK_KINDS}
+
+        return shared_values(self, _OF_GROUPS, near)
 
     def gather(self, message_bytes: Any, group: str) -> LinkTimes:
         """An AllGather, or a ReduceScatter, of so many bytes in a kind of group."""
-        return self.machine.gather_links(message_bytes, *self.domains(group))
+        return self.machine.gather_links(message_bytes, *self.domains[group])
 
-    @property
+    @cached_property
     def input_gather(self) -> LinkTimes:
         """AllGather of a layer's input among its tensor ranks."""
         return self.gather(ELEMENT_BYTES * self.u * self.model.hidden, "tensor")
@@ -252,7 +254,7 @@ def _tensor_traffic(rank: Ranks, products: list[Any]) -> PassTimes:
     beside = exposed_time(forward.time_s, products[2], lost) if runtime.overlap_tensor else forward.time_s
     second = backward.time_s - forward.time_s + beside
     if runtime.overlap_tensor_forward:
-        near = rank.domains("tensor")[1] == 1
+        near = rank.domains["tensor"][1] == 1
         behind = (rank.t - 1) / rank.t
         windows = behind * products[0], behind * (products[1] + products[2])
         pieces = (
@@ -301,7 +303,7 @@ def _expert_traffic(rank: Ranks, others: Mapping[str, PassTimes]) -> PassTimes:
 
 def _exchange(rank: Ranks, element_bytes: int) -> LinkTimes:
     """One way of the tokens of a rank: a copy for each expert, or for each HB domain with one of them."""
-    model, (x, y) = rank.model, rank.domains("expert")
+    model, (x, y) = rank.model, rank.domains["expert"]
     tokens = rank.u / rank.t
     if rank.runtime.dispatcher == "copies":
         return rank.machine.all_to_all_links(element_bytes * tokens * model.hidden * rank.copies, x, y)

@@ -37,6 +37,7 @@ from railcore.training.transformer import RECOMPUTE, Transformer
 
 _NOT_RECOMPUTE = tuple(name for name in LAYER_COLUMNS if name != "recompute")
 _OF_PRODUCTS = ("micro_batch", "tensor", "context", "expert", "pipeline", "whole_experts")
+_OF_TOKENS = ("micro_batch", "tensor", "context")
 _OF_ACTIVATIONS = ("micro_batch", "tensor", "context", "pipeline", "sequence_parallel")
 
 
@@ -194,6 +195,7 @@ class _OnePass:
         busy = [sum_of_links([each[i] for each in links.values()]) for i in range(3)]
         seconds = {name: kind.forward + kind.backward for name, kind in work.items()}
         logits, whole = gather.times(2), u * model.hidden
+        after_layers = shared_values(rank, _OF_TOKENS, _logits_and_projection)
         return cls(
             seconds=seconds if by_kind else {},
             links=links if by_kind else {},
@@ -205,8 +207,8 @@ class _OnePass:
             weights_s=weights_s,
             modules_s=modules_s + 0 * u,
             modules_busy=busy[2],
-            logits_s=logits_time(*of_rank) + logits.time_s,
-            projection_s=projection_time(*of_rank) + logits.time_s if model.mtp_layers else 0 * u,
+            logits_s=after_layers[0] + logits.time_s,
+            projection_s=after_layers[1] + logits.time_s,
             logits_gather=logits,
             boundary_bytes=ELEMENT_BYTES * whole / (t if runtime.scatter_gather else rank.sliced_by),
             boundary_gather=gather.times(np.where(rank.sliced, 0.0, 1.0) * runtime.scatter_gather),
@@ -214,6 +216,12 @@ class _OnePass:
             regained_bytes=rank.operators * ELEMENT_BYTES * whole * (1 - 1 / t) * rank.kept_inputs,
             logits_bytes=(1 + model.mtp_layers) * (ELEMENT_BYTES + 4) * u * model.vocabulary / t,
         )
+
+
+def _logits_and_projection(rank: Ranks) -> tuple[np.ndarray, np.ndarray]:
+    """Compute of logits, and of a predicting layer's projection, 0 where there is none [s]."""
+    of_rank = rank.model, rank.machine, rank.runtime, rank.share
+    return logits_time(*of_rank), projection_time(*of_rank) if rank.model.mtp_layers else 0 * rank.u
 
 
 def _kept_bytes(rank: Ranks) -> tuple[np.ndarray, ...]:
