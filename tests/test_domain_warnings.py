@@ -138,7 +138,8 @@ def test_what_a_search_advises_works_as_printed_and_says_what_it_costs(model, gp
         assert other.gpus % K == 0 and other.parts[0].allowed == found.parts[0].allowed
         assert show(theirs["total_s"], "s", 3) in text
         speed = mine["sequence_s"] / theirs["sequence_s"]
-        assert f"{speed:.3g} times as fast, on {racks} HB domains" in text and speed * 1.1 >= other.gpus / gpus
+        compared = f"{max(speed, 1 / speed):.3g} times as {'fast' if speed > 1 else 'long'}"
+        assert f", {compared}, on {racks} HB domains" in text and speed * 1.1 >= other.gpus / gpus
         usd = show(abs(more) * rack_usd, "USD", 3)
         assert text.endswith(f"({abs(more)} {'more' if more > 0 else 'fewer'}, {usd} by the catalog).")
 
@@ -183,9 +184,24 @@ def test_where_no_split_divides_the_call_that_is_advised_works():
         assert (other.gpus, other.parts[0].allowed[0]) == (gpus, found.parts[0].allowed[0]) and other.strategy()
         assert takes == f"{show(other.best['total_s'].iloc[0], 's', 3)} an iteration"
         assert dict(other.parts[0].allowed)["global_batch"] == (sequences,)
-    nothing = search("Llama-3 405B", "GB200 NVL72", 12312, 2048, micro_batch=7)
-    with pytest.raises(ValueError, match=r"leave GPUs idle: search.*at_most=True"):
-        nothing.strategy()
+    for at_most in (False, True):
+        nothing = search("Llama-3 405B", "GB200 NVL72", 12312, 2048, micro_batch=7, at_most=at_most)
+        with pytest.raises(ValueError, match=r"allow other degrees, or change the batch$"):
+            nothing.strategy()
+
+
+def test_fewer_gpus_count_all_hb_domains_that_they_are_in():
+    """28 of 31 H100 are in four of them."""
+    options = {"runtime": ["modern", "nemo2025"], "offload": ["none", "optimizer"]}
+    text, *_ = search("Llama-3 8B", "DGX H100", 31, 32, **options).faster
+    assert "gpus=28" in text and text.endswith("times as fast, on 4 HB domains (as many).")
+
+
+def test_calls_have_names_of_levels():
+    found = search("Llama-3 405B", MACHINE, 8192, 2048, placement=1, recompute=[0, 2], sharding="optimizer")
+    texts = [text for text in found.warnings if text.startswith("search(")]
+    levels = "recompute=['none', 'full'], sharding='optimizer', placement='pipeline near')"
+    assert texts and all(levels in text for text in texts)
 
 
 def test_failures_and_sustained_rates_say_so():

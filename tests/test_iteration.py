@@ -31,7 +31,7 @@ from railcore.training.layer_traffic import expert_traffic
 from railcore.training.link_times import NO_LINK
 from railcore.training.parallelism import Strategy
 from railcore.training.products import product_time
-from railcore.training.rank import Rank
+from railcore.training.rank import Rank, wide_dense_layers
 from railcore.training.rank_order import ORDERS, GroupLevels
 from railcore.training.recompute import kept_bytes
 from railcore.training.runtime import OFFLOADS, Runtime, catalog_runtime
@@ -43,9 +43,9 @@ MODELS = {name: catalog_model(name) for name in ("GPT-3", "Llama-3 8B", "PaLM-54
 LLAMA = Transformer("dense", 32, 4096, 32, 8, 14336, 32000, 4096, ffn_matrices=3, biases=False)
 MODELS["mixture"] = replace(LLAMA, name="mixture", experts=8, top_k=2, imbalance=1.3)
 MODELS["latent"] = Transformer(
-    *("latent", 13, 2048, 16, 16, 8192, 100000, 4096),
+    *("latent", 13, 2048, 16, 16, 24576, 100000, 4096),  # three times as wide as its mixtures
     **{"head_dim": 128, "ffn_matrices": 3, "biases": False, "tied_embeddings": False, "experts": 64, "top_k": 6},
-    **{"expert_hidden": 1024, "shared_hidden": 2048, "dense_layers": 1, "expert_groups": 8, "token_groups": 4},
+    **{"expert_hidden": 1024, "shared_hidden": 2048, "dense_layers": 3, "expert_groups": 8, "token_groups": 4},
     **{"query_rank": 768, "kv_rank": 512, "rope_dim": 64, "imbalance": 1.2},
 )
 MODELS["windows"] = replace(LLAMA, name="windows", layers=24, window=1024, full_attention_interval=6)
@@ -339,6 +339,8 @@ def free(gpu):
 
 def test_free_links_leave_compute_alone(found):
     for model, gpu, strategies, runtime, offload, estimate in found[::7]:
+        if wide_dense_layers(model):  # whose other end may be the slower one then
+            continue
         ours = iteration_times(model, free(gpu), strategies, runtime, offload)
         nothing = 1e-15 * ours.total_s
         assert all(np.all(x <= nothing) for x in ours.links.values())
@@ -409,6 +411,10 @@ def test_recompute_costs_at_most_a_forward_pass_and_saves_memory(found):
             iteration_times(model, gpu, {**strategies, "recompute": level}, runtime, offload)
             for level in range(len(RECOMPUTE))
         )
+        assert np.all(none.total_s <= selective.total_s) and np.all(selective.total_s <= full.total_s)
+        assert np.all(selective.memory_bytes <= none.memory_bytes)
+        if wide_dense_layers(model):  # whose other end may be the slower one then
+            continue
         layer = layer_costs(model, gpu, runtime, {**strategies, "recompute": 0 * strategies["recompute"]})
         stages = none.breakdown["linear_s"] / layer.seconds["linear"]
         assert np.all(none.breakdown["recompute_s"] == 0)
@@ -417,8 +423,6 @@ def test_recompute_costs_at_most_a_forward_pass_and_saves_memory(found):
         if "mla_up_proj" not in runtime.recompute_modules:  # of which models without latent vectors have nothing
             assert np.all((shortest == 0) == runtime.selective_is_none)
         assert np.all(selective.breakdown["recompute_s"] <= full.breakdown["recompute_s"])
-        assert np.all(none.total_s <= selective.total_s) and np.all(selective.total_s <= full.total_s)
-        assert np.all(selective.memory_bytes <= none.memory_bytes)
         for kind in ("linear_s", "attention_s", "elementwise_s", "tensor_s", "context_s", "expert_s"):
             assert np.array_equal(full.breakdown[kind], none.breakdown[kind])
 

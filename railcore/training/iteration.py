@@ -17,7 +17,8 @@ Source: railonly2025, Iteration Time Modeling; Narayanan et al. 2021, arXiv:2104
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import attrgetter
 
 import pandas as pd
 
@@ -30,7 +31,7 @@ from railcore.training.link_times import LinkTimes, exposed_time
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy, as_strategy, indivisible
 from railcore.training.pipeline_schedule import LAYERS_IN_MEMORY, dualpipe_bubble_time, microbatches_in_flight
-from railcore.training.rank import Rank
+from railcore.training.rank import Rank, wide_dense_layers
 from railcore.training.runtime import MODERN, Runtime, as_runtime, checked_offload
 from railcore.training.stage import Stage, stage_of
 from railcore.training.transformer import Transformer, as_model
@@ -114,7 +115,26 @@ def iteration_time(
         For a batch that is no whole number above 0, and for another offload.
     """
     rank, away, m = _read(model, machine, strategy, global_batch, runtime, offload)
-    layer, stage, strategy = layer_time(rank), stage_of(rank, away), rank.strategy
+    ends = [_with_layers_of(end, away, m, global_batch) for end in _ends(rank)]
+    longest, fullest = max(ends, key=attrgetter("total_s")), max(ends, key=attrgetter("memory_bytes"))
+    limits = _obstacles(rank, global_batch, longest.total_s, fullest.memory_bytes)
+    return replace(longest, memory=fullest.memory, obstacles=limits)
+
+
+def _ends(rank: Rank) -> list[Rank]:
+    """The rank on the last stage, and where the dense first layers are wide also on the first one."""
+    both = rank.strategy.pipeline > 1 and wide_dense_layers(rank.model)
+    return [rank, *[replace(rank, on_first_stage=True)] * both]
+
+
+def _stage(rank: Rank, away: tuple[str, ...]) -> Stage:
+    """The fullest stage, with the experts of the last one."""
+    return stage_of(replace(rank, on_first_stage=False), away)
+
+
+def _with_layers_of(rank: Rank, away: tuple[str, ...], m: int, global_batch: int) -> IterationTime:
+    """`iteration_time` with all stages as full as the rank's."""
+    layer, stage, strategy = layer_time(rank), _stage(rank, away), rank.strategy
     n, p, v = stage.layers, strategy.pipeline, strategy.interleave
 
     # 1. One micro-batch in the fullest stage: its layers forward and backward, with the exchanges of every pass.
@@ -156,7 +176,8 @@ def iteration_time(
     # 5. Exchanges once an iteration: gradients leave as chunks end their last backward pass, weights come before.
     exchanged_once_s = 0.0
     for link, one_pass in ((stage.after, backward), (stage.before, forward)):
-        hiding = one_pass.time_s * steady_s / passes_s if rank.runtime.overlap_data else 0.0
+        # The last stage may have fewer layers to hide it.
+        hiding = (1 - spare / n) * one_pass.time_s * steady_s / passes_s if rank.runtime.overlap_data else 0.0
         least = _never_hidden(rank, link, n)
         exchanged_once_s += _exposed_once(link, busy, steady_s, hiding, v, min(p, m), least)
 
@@ -381,7 +402,8 @@ def stage_memory(
         As `iteration_time`.
     """
     rank, away, m = _read(model, machine, strategy, global_batch, runtime, offload)
-    table = pd.DataFrame(_memory_by_stage(rank, layer_time(rank), stage_of(rank, away), m, away))
+    tables = [_memory_by_stage(end, layer_time(end), _stage(end, away), m, away) for end in _ends(rank)]
+    table = pd.DataFrame(max(tables, key=lambda rows: sum(_fullest(rows).values())))
     table.insert(0, "stage", table.index)
     total = table[list(_MEMORY)].sum(axis=1)
     return table.assign(total=total, fits=total <= rank.machine.memory_bytes)

@@ -1,20 +1,21 @@
 """Time and bytes of one transformer layer, for one micro-batch on one rank.
 
 Step by step: matrix products, attention, all other kernels, traffic (`layer_traffic`), the host, and what is kept and
-made again (`recompute`). Symbols as in `rank`. In a model with mixture layers it is the average layer of the fullest
-stage.
+made again (`recompute`). Symbols as in `rank`. In a model with mixture layers it is the average layer of a stage.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from railcore.training.expert_dispatch import host_bound_time, host_operators
 from railcore.training.layer_traffic import LayerTraffic, context_traffic, expert_traffic, tensor_traffic
 from railcore.training.link_times import NO_LINK, LinkTimes
 from railcore.training.machine import Machine
 from railcore.training.products import ELEMENT_BYTES, product_passes
-from railcore.training.rank import LayerShare, Passes, Rank, wide_dense_layers
+from railcore.training.rank import LayerShare, Passes, Rank
 from railcore.training.recompute import ForwardWork, kept_bytes, recomputed_modules, working_bytes
 from railcore.training.runtime import Runtime
 from railcore.training.transformer import RECOMPUTE, Transformer
@@ -66,20 +67,8 @@ class LayerTime:
 def layer_time(rank: Rank) -> LayerTime:
     """Time and bytes of a layer: compute, traffic that compute does not hide, what the host adds, what is done again.
 
-    Of a pipeline whose first stage has the dense layers of a mixture, and these are wide, it is a layer of the slower
-    of both ends.
-
-    rank: with model, machine, runtime and strategy.
+    rank: with model, machine, runtime, strategy, and its stage.
     """
-    last = _layer_time(rank)
-    if rank.strategy.pipeline == 1 or not wide_dense_layers(rank.model):
-        return last
-    first = _layer_time(replace(rank, on_first_stage=True))
-    return first if first.forward_s + first.backward_s > last.forward_s + last.backward_s else last
-
-
-def _layer_time(rank: Rank) -> LayerTime:
-    """`layer_time` of the rank's stage."""
     model, strategy, t = rank.model, rank.strategy, rank.strategy.tensor
     of_rank, level = (model, rank.machine, rank.runtime, rank.share), RECOMPUTE.index(strategy.recompute)
     products = linear_times(rank)
@@ -353,7 +342,7 @@ def host_waits(
     """
     waits_for_counts, parts = bool(model.experts) and runtime.graphs != "whole", runtime.graphs_of_parts
     if not (runtime.eager or waits_for_counts):
-        return 0 * gpu[0], 0 * gpu[1]
+        return np.zeros(np.shape(gpu[0])), np.zeros(np.shape(gpu[1]))
     host, casts = machine.host, runtime.linear_format(machine).cast_kernels
     more = host_operators(share.experts, casts, model.biases, parts)
     forward, backward = (1, 1) if parts else (host.forward_operators, host.backward_operators)
@@ -361,7 +350,8 @@ def host_waits(
 
     def waits(operators: int, of_experts: Any, kernels: Any, gpu_s: Any) -> Any:
         started = of_experts * host.launch_s + kernels * host.kernel_launch_s
-        return host_bound_time(gpu_s, operators * host.launch_s + share.mixtures * started, serial) - gpu_s
+        bound_s = host_bound_time(gpu_s, operators * host.launch_s + share.mixtures * started, serial)
+        return bound_s - np.where(np.isfinite(gpu_s), gpu_s, 0.0)
 
     passes = (forward, more.forward, more.forward_kernels), (backward, more.backward, more.backward_kernels)
     return waits(*passes[0], gpu[0]), waits(*passes[1], gpu[1])

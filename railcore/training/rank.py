@@ -153,7 +153,11 @@ def mixture_shares(model: Transformer, pipeline: Any) -> tuple[Any, Any]:
 
 
 def wide_dense_layers(model: Transformer) -> bool:
-    """Whether dense first layers compute more than a mixture layer does, so that the first stage may be slowest."""
+    """Whether dense first layers compute more than a mixture layer does.
+
+    Then the first stage of a pipeline may be the slowest, and the fullest, as well as the last one: times and memory
+    are computed with the layers of each, and the larger ones count.
+    """
     return model.dense_layers > 0 and model.ffn_hidden > model.top_k * model.expert_hidden + model.shared_hidden
 
 

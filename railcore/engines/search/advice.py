@@ -16,6 +16,7 @@ from railcore.facts import catalog
 from railcore.facts.units import show
 from railcore.network.topology import domain_warnings
 from railcore.training.machine import Machine, catalog_machine
+from railcore.training.parallelism import LEVEL_NAMES
 from railcore.training.runtime import MODERN, as_runtime
 from railcore.training.transformer import as_model
 
@@ -48,14 +49,12 @@ def faster(result: Any) -> tuple[str, ...]:
 def _on_fewer(result: Any) -> Any | None:
     """The same search on the GPUs of the fastest strategy of `splits_at_most`; None for all GPUs, or where none fits.
 
-    All GPUs of an HB domain are in use, or as many as a power of 2.
+    All GPUs of an HB domain are in use, or as many as a power of 2: near what at_most=True finds, and soon there.
     """
-    K, top = (
-        result.machine.hb_domain_size,
-        {"only_best": True, "top": 1, "hb_domain_size": result.machine.hb_domain_size},
-    )
+    K = result.machine.hb_domain_size
     boxes = [result.machine.changed(hb_domain_size=used) for used in sorted({K, 2 ** int(math.log2(K))})]
-    parts = [replace(part, machine=box, **top) for box in boxes for part in result.parts]
+    fewer = [replace(part, hb_domain_size=K, top=1, only_best=True) for part in result.parts]
+    parts = [replace(part, machine=box) for box in boxes for part in fewer]
     used = type(result).merged(part.run() for part in parts)
     if used.best.empty or used.best["gpus"].iloc[0] == result.gpus:
         return None
@@ -126,15 +125,22 @@ def _trains_as_well(result: Any, other: Any) -> bool:
 def _alternative(result: Any, other: Any) -> str:
     """The call of another search, the HB domains that it needs, what they cost, and its time, as a text."""
     box, K = result.machine, other.machine.hb_domain_size
-    domains = other.gpus // K
+    domains = math.ceil(other.gpus / K)
     used = f", {K:,} of the {box.hb_domain_size:,} GPUs of each in use" if box.hb_domain_size > K else ""
     cost = _difference(domains - math.ceil(result.gpus / box.hb_domain_size), _price_usd(box))
     speed = _speed(result, other)
-    compared = f", {speed:.3g} times as fast" if speed < math.inf else ""
-    takes = f"{show(other.best['total_s'].iloc[0], 's', 3)} an iteration{compared}"
-    if other.parts[0].allowed != result.parts[0].allowed:
-        return f"{call_text(other, box)}: {takes}{' a sequence' if compared else ''}."
-    return f"{call_text(other, box)}: {takes}, on {domains:,} HB domains{used} ({cost})."
+    compared = f", {_times(speed)}" if speed < math.inf else ""
+    takes = f"{call_text(other, box)}: {show(other.best['total_s'].iloc[0], 's', 3)} an iteration"
+    (batch, *_), (given, *_) = (dict(each.parts[0].allowed)["global_batch"] for each in (other, result))
+    if batch != given:
+        return f"{takes} of {batch:,} sequences{compared}{' a sequence' if compared else ''}."
+    return f"{takes}{compared}, on {domains:,} HB domain{'s' * (domains != 1)}{used} ({cost})."
+
+
+def _times(speed: float) -> str:
+    """How fast, over another."""
+    ratio = f"{max(speed, 1 / speed):.3g}"
+    return "as fast" if ratio == "1" else f"{ratio} times as {'fast' if speed > 1 else 'long'}"
 
 
 def _difference(domains: int, price_usd: float) -> str:
@@ -174,9 +180,15 @@ def call_text(result: Any, given: Machine, at_most: bool = False) -> str:
         shown["runtime"] = "runtime" if "runtime" in names else names[0] if len(names) == 1 else f"[{', '.join(names)}]"
     if offloads != ["none"]:
         shown["offload"] = repr(offloads[0] if len(offloads) == 1 else offloads)
-    shown |= {name: repr(_one(values)) for name, values in limits.items() if values != usual[name] and values}
+    own_limits = {name: values for name, values in limits.items() if name not in shown and values != usual[name]}
+    shown |= {name: repr(_one(_named_levels(name, values))) for name, values in own_limits.items() if values}
     model = _named("model", part.model.name, "models", as_model, part.model)
     return f"search({', '.join([model, box, *(f'{name}={text}' for name, text in shown.items())])})"
+
+
+def _named_levels(name: str, values: Any) -> list[Any]:
+    """Values of a limit, by name where they have one."""
+    return [LEVEL_NAMES[name][value] for value in values] if name in LEVEL_NAMES else list(values)
 
 
 def _one(values: Any) -> Any:

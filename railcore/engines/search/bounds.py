@@ -11,6 +11,7 @@ from railcore.engines.strategies.layer_time import layer_costs
 from railcore.engines.strategies.unique_rows import unique_places
 from railcore.training.machine import Machine
 from railcore.training.rank import mixture_shares
+from railcore.training.rank_order import PLACEMENTS
 from railcore.training.runtime import Runtime
 from railcore.training.transformer import Transformer
 
@@ -67,7 +68,7 @@ def least_sequence_s(part: Any, splits: np.ndarray) -> np.ndarray:
     pipeline = every[np.unique(shares, return_index=True)[1]]
     links = part.machine.links
     box = part.machine.changed(
-        hb_domain_size=2**40,
+        hb_domain_size=model.heads * model.sequence_length * max(model.experts, 1),  # whose groups all of them divide
         hb_Bps=links.hb_Bps + links.nic_Bps,
         hb_fraction=max(links.hb_fraction, links.nic_fraction),
         **dict.fromkeys(("hb_latency_s", "nic_latency_s", "call_latency_s"), 0.0),
@@ -113,7 +114,7 @@ def _least_layer_s(
     grids = np.meshgrid(*axes.values(), indexing="ij")
     columns = {name: grid.ravel() for name, grid in zip(axes, grids, strict=True)}
     columns |= {"data": columns["expert"], "keep_gathered": columns["sequence_parallel"]}  # then gathered less
-    columns |= {name: 0 * columns["data"] for name in ("recompute", "placement")}
+    columns |= {"recompute": 0 * columns["data"], "placement": 0 * columns["data"] + PLACEMENTS.index("data first")}
 
     def least(t: int) -> np.ndarray:
         rows = {name: columns.get(name, t + 0 * columns["data"]) for name in LAYER_COLUMNS}

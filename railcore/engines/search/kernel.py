@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from railcore.engines.strategies.critical_path import critical_path
-from railcore.facts.compiled import inlined, njit
+from railcore.facts.compiled import inlined, larger, njit
 
 TIME_EDGES_S = np.logspace(-6, 6, 12 * 200 + 1)  # of `SearchResult.histogram` [s]
 _CELL_SHIFT = 52 - 7  # a cell of numbers: the same exponent, and the same first 7 bits of the mantissa, 1/128 wide
@@ -21,6 +21,7 @@ class Tables(NamedTuple):
     """What a search reads.
 
     layers, stages: records.
+    first_layers: records of layers of the first stage, where an iteration is computed with these too; else empty.
     passes_s: (t_f + t_b) / b of each layer, less a rounding: a sequence takes at least n / d of it.
     layer_of: for each entry its row of layers; the entries of a stage are those from layer_first to layer_last.
     pipeline, data, interleave: p, d and v of each stage, as floats.
@@ -33,6 +34,7 @@ class Tables(NamedTuple):
     """
 
     layers: Any
+    first_layers: Any
     passes_s: Any
     stages: Any
     layer_of: Any
@@ -117,7 +119,7 @@ def sweep(tables: Tables, setting: Any, kept: Kept, begin: int, end: int, only_b
     """
     before = kept.counts.sum()
     top, shortest, longest = kept.best.shape[0], kept.edges[0], kept.edges[-1]
-    least = kept.least_bytes[0]
+    least, both_ends = kept.least_bytes[0], tables.first_layers.size > 0
     for s in range(begin, end):
         stage, p, d, v = tables.stages[s], tables.pipeline[s], tables.data[s], tables.interleave[s]
         first = tables.first_interleaved if tables.interleaved[s] else tables.first
@@ -126,27 +128,40 @@ def sweep(tables: Tables, setting: Any, kept: Kept, begin: int, end: int, only_b
             full = only_best and kept.size[0] == top
             if full and share * tables.passes_s[tables.layer_of[i]] > kept.best[top - 1, TIME]:
                 continue
-            layer, b = tables.layers[tables.layer_of[i]], tables.micro_batch[i]
+            row, b = tables.layer_of[i], tables.micro_batch[i]
+            layer = tables.layers[row]
             for g in range(first[i], tables.last[i]):
                 batch = tables.batches[g]
                 path = critical_path(layer, stage, setting, b, p, d, v, batch)
-                memory, short = path.memory_bytes, int(path.short)
+                total, memory, short = path.total_s, path.memory_bytes, int(path.short)
+                if both_ends:
+                    first_s, bytes_, why = _of_an_end(tables.first_layers[row], stage, setting, b, p, d, v, batch)
+                    total, memory, short = larger(first_s, total), larger(bytes_, memory), short | why
                 kept.counts[short] += 1
                 least = memory if memory < least else least
                 if short:
                     continue
-                time = path.total_s / batch
+                time = total / batch
                 if shortest <= time <= longest:  # a cell is narrower than a bin: there is one edge in it at most
                     place = kept.cells[(np.float64(time).view(np.int64) >> _CELL_SHIFT) - kept.first_cell]
                     kept.histogram[place + (time >= kept.edges[place + 1])] += 1
                 fastest = kept.of_stage[s]
                 if time < fastest[TIME] or (time == fastest[TIME] and memory < fastest[MEMORY]):
-                    _write(kept.of_stage, kept.of_stage_at, s, (time, memory, path.total_s), (s, i, g))
+                    _write(kept.of_stage, kept.of_stage_at, s, (time, memory, total), (s, i, g))
                 size = kept.size[0]
                 if size < top or time <= kept.best[size - 1, TIME]:
-                    kept.size[0] = _keep_fastest(kept, size, (time, memory, path.total_s), (s, i, g))
+                    kept.size[0] = _keep_fastest(kept, size, (time, memory, total), (s, i, g))
     kept.least_bytes[0] = least
     return kept.counts.sum() - before
+
+
+@njit
+def _of_an_end(
+    layer: Any, stage: Any, setting: Any, b: float, p: float, d: float, v: float, batch: float
+) -> tuple[float, float, int]:
+    """Time, memory and obstacles of an iteration: a function of its own, so that the loop stays short."""
+    path = critical_path(layer, stage, setting, b, p, d, v, batch)
+    return path.total_s, path.memory_bytes, int(path.short)
 
 
 @inlined

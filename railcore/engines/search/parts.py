@@ -23,6 +23,7 @@ from railcore.engines.strategies.iteration import (
     iteration_setting,
     layer_records,
     obstacle_names,
+    stage_kinds,
 )
 from railcore.engines.strategies.layer_time import layer_costs
 from railcore.engines.strategies.stage_costs import stage_costs
@@ -70,13 +71,22 @@ class SearchPart:
         """Splits, and all that were tried by obstacle."""
         if not self.at_most:
             return exact_splits(self.model, self.gpus, self.allowed)
-        return splits_at_most(self.model, *self._usable)
+        return splits_at_most(self.model, self._usable_gpus, self.allowed, self._used, self._in_whole_domains)
 
     @property
-    def _usable(self) -> tuple[int, Allowed, int, bool]:
-        """What `splits_at_most` takes, where fewer GPUs may be used."""
-        used, every = self.machine.hb_domain_size, self.machine.hb_domain_size == self.hb_domain_size
-        return self.gpus if every else self.gpus // self.hb_domain_size * used, self.allowed, used, every
+    def _used(self) -> int:
+        """GPUs in use of each HB domain, K'."""
+        return self.machine.hb_domain_size
+
+    @property
+    def _in_whole_domains(self) -> bool:
+        """Whether these are all of a domain."""
+        return self._used == self.hb_domain_size
+
+    @property
+    def _usable_gpus(self) -> int:
+        """GPUs that may be used, where fewer may."""
+        return self.gpus if self._in_whole_domains else self.gpus // self.hb_domain_size * self._used
 
     def run(self, progress: Callable[[int], Any] | None = None) -> SearchResult:
         """Evaluate the strategies. progress: called with the number of strategies done since the last call."""
@@ -97,8 +107,9 @@ class SearchPart:
         tried: splits that whole HB domains were searched for.
         """
         found, number = list[SearchResult](), 0
-        done = tried if self._usable[-1] else tried[:0]
-        splits, least_s = by_least_time(self, all_splits_at_most(self.model, *self._usable), done)
+        done = tried if self._in_whole_domains else tried[:0]
+        which = self._usable_gpus, self.allowed, self._used, self._in_whole_domains
+        splits, least_s = by_least_time(self, all_splits_at_most(self.model, *which), done)
         for piece in pieces(self.model, splits, self.allowed):
             faster, least_s = piece[least_s[: len(piece)] <= below_s * (1 + 1e-9)], least_s[len(piece) :]
             if not len(faster):
@@ -127,12 +138,17 @@ class SearchPart:
         )
 
     def _sweep(self, space: Space, kept: Kept, progress: Callable[[int], Any] | None) -> None:
-        costs = layer_costs(self.model, self.machine, self.runtime, space.layers, by_kind=False)
+        ends = [
+            layer_costs(self.model, self.machine, self.runtime, space.layers, False, on_first_stage)
+            for on_first_stage in (False, True)[: stage_kinds(self.model)]
+        ]
         stages = stage_costs(self.model, self.machine, self.runtime, self.offload, space.stages).rows
         p, d, v = (space.stages[name].astype(float) for name in ("pipeline", "data", "interleave"))
-        passes_s = (costs.forward_s + costs.backward_s) / space.layers["micro_batch"]
+        layers = [np.ascontiguousarray(layer_records(costs), LAYER_ROW).view(np.recarray) for costs in ends]
+        passes_s = (ends[0].forward_s + ends[0].backward_s) / space.layers["micro_batch"]
         tables = Tables(
-            layers=np.ascontiguousarray(layer_records(costs), LAYER_ROW).view(np.recarray),
+            layers=layers[0],
+            first_layers=layers[1] if len(layers) > 1 else layers[0][:0],
             passes_s=passes_s * (1 - 1e-12),
             stages=stages.view(np.recarray),
             layer_of=space.layer_of,
@@ -298,7 +314,7 @@ def search(
         Use any number of the GPUs, all of each HB domain or fewer: of its K GPUs K' are in use, K' > K / 2, where
         tensor ranks are K' / t of them or t / K' domains. The best is the best of all such strategies. What cannot be
         faster is left out of counts and designs: the splits that are evaluated are those with the most data ranks for
-        their other degrees, and all whose compute alone does not take longer than the best of these. Time is of what is
+        their other degrees, and all whose layers alone do not take longer than the best of these. Time is of what is
         bought, whatever of it stays idle.
     workers
         Processes. The answer is the same for any number.
@@ -308,8 +324,9 @@ def search(
     hb_domain_size
         GPUs in use of each HB domain (scale-up or NVLink domain), K; None for all that the machine's has.
     only_best
-        Whether only `best` is asked, and its strategy: what is slower is passed over where its compute alone says so,
-        and is missing in counts, designs and the distribution. Some times faster where there are many strategies.
+        Whether only `best` is asked: what is slower is passed over where its layers alone say so, and is missing in
+        counts, designs and the distribution, which then differ with the processes. Some times faster where there are
+        many strategies.
     limits
         The values allowed of tensor, context, expert, pipeline, data, interleave, micro_batch, sequence_parallel,
         recompute, sharding, keep_gathered, ends_as_layers, whole_experts or placement, as for `strategy_blocks`:

@@ -132,7 +132,10 @@ class SearchResult:
 
     @cached_property
     def faster(self) -> tuple[str, ...]:
-        """Calls that are faster on fewer GPUs or with another batch, and their times; none where fewer may be used."""
+        """Calls that are faster on fewer GPUs or with another batch, and their times; none where fewer may be used.
+
+        They are found by searches of their own when they are asked for, or the result is printed.
+        """
         return () if self.parts[0].at_most else advice.faster(self)
 
     @property
@@ -154,11 +157,11 @@ class SearchResult:
         """Why no strategy is feasible."""
         if not self.evaluated:
             stopped = f"splits by what stops them: {self.splits}" if self.splits else "none has the degrees allowed"
-            other = " ".join(self.faster) or advice.call_text(self, self.machine, at_most=True)
-            return (
-                f"no split of {self.gpus} GPUs divides {self.model.name} and its batch ({stopped}): "
-                f"change the batch, or leave GPUs idle: {other}"
+            ways = " ".join(self.faster)
+            remedy = (
+                f"change the batch, or leave GPUs idle: {ways}" if ways else "allow other degrees, or change the batch"
             )
+            return f"no split of {self.gpus} GPUs divides {self.model.name} and its batch ({stopped}): {remedy}"
         return (
             f"{self.model.name} fits no strategy of {self.gpus} GPUs: the least needs "
             f"{show(self.least_memory_bytes, 'B', 4)} of a GPU's {show(self.machine.memory_bytes, 'B', 4)}: "

@@ -137,7 +137,9 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     per_pass = 1 / steady
     free_nic, free_hb = 1 - nic * per_pass, 1 - hb * per_pass
     passes_left = (1 + (v - 1) * smaller(p, m)) * per_chunk
-    window = setting.overlap_data * steady / passes  # hops that are not hidden lengthen the passes
+    # Hops that are not hidden lengthen the passes; the last stage may have fewer layers to hide an exchange.
+    spare = stage.spare_layers * per_layer
+    window = (1 - spare) * setting.overlap_data * steady / passes
     after = _exposed(
         stage.after_s,
         stage.after_hb_s,
@@ -162,7 +164,6 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     )
     once = after + before
     # A last stage with fewer layers has less to hide its hops behind.
-    spare = stage.spare_layers * per_layer
     shown = hidden - stage.hops_hide * smaller((1 - spare) * free, most_hidden)
     logits = larger(stage.logits_share * layer.logits_s - spare * passes + shown, 0.0)
     counted = m * logits / layer.logits_s  # micro-batches whose logits lengthen the path
@@ -188,7 +189,8 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     on_first, on_last = 1.0 * (first >= most), 1.0 * (first < most) * (last >= most)
     states = on_first * stage.first_bytes + on_last * stage.last_bytes + (1 - on_first - on_last) * stage.middle_bytes
     memory = most + layer.working_bytes + setting.reserved_bytes
-    short = NETWORK * (1 - np.isfinite(total)) + MEMORY * (memory > setting.memory_bytes)
+    # `larger` of a number and NaN is the number: what it is made from counts too.
+    short = NETWORK * (1 - np.isfinite(total + forward + backward)) + MEMORY * (memory > setting.memory_bytes)
     return CriticalPath(
         total_s=total,
         memory_bytes=memory,

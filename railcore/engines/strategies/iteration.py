@@ -6,7 +6,7 @@ Symbols as in `railcore.engines.strategies.layer_time`, which gives the costs of
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,13 +15,14 @@ from railcore.engines.strategies.critical_path import LAYER_ROW, MEMORY, NETWORK
 from railcore.engines.strategies.layer_passes import LAYER_COLUMNS, LAYER_PARTS, LINK_KINDS
 from railcore.engines.strategies.layer_time import LayerCosts, layer_costs
 from railcore.engines.strategies.stage_costs import STAGE_COLUMNS, STAGES, StageCosts, stage_costs
-from railcore.engines.strategies.unique_rows import Columns, unique_rows
+from railcore.engines.strategies.unique_rows import Columns, each_array, unique_rows
 from railcore.facts import checks
 from railcore.facts.arguments import checked
 from railcore.training.expert_dispatch import parts_groups
 from railcore.training.iteration import IterationTime
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import LEVEL_NAMES, STRATEGY_SWITCHES, Strategy, indivisible, level_places
+from railcore.training.rank import wide_dense_layers
 from railcore.training.rank_order import group_levels
 from railcore.training.runtime import MODERN, Runtime, as_runtime, checked_offload
 from railcore.training.transformer import LEVELS, Transformer, as_model
@@ -144,12 +145,16 @@ def iteration_times(
     columns, shape = strategy_columns(strategies, global_batch)
     layer_rows, layer_of = unique_rows(columns, LAYER_COLUMNS)
     stage_rows, stage_of = unique_rows(columns, STAGE_COLUMNS)
-    layers = layer_costs(model, machine, runtime, layer_rows)
     stages = stage_costs(model, machine, runtime, away, stage_rows)
     setting = iteration_setting(machine, runtime, away)
-    sizes = (columns[name].astype(float) for name in ("micro_batch", "pipeline", "data", "interleave", "global_batch"))
-    layer, stage = layer_records(layers)[layer_of], stages.rows[stage_of].view(np.recarray)
-    path = critical_path(layer, stage, setting, *sizes)
+    sizes = [columns[name].astype(float) for name in ("micro_batch", "pipeline", "data", "interleave", "global_batch")]
+    stage = stages.rows[stage_of].view(np.recarray)
+    ends = []
+    for on_first_stage in (False, True)[: stage_kinds(model)]:
+        layers = layer_costs(model, machine, runtime, layer_rows, on_first_stage=on_first_stage)
+        path = critical_path(layer_records(layers)[layer_of], stage, setting, *sizes)
+        ends.append(_End(path, _breakdown(layers, layer_of, stage, path), _links(layers, layer_of, stage, path)))
+    path, breakdown, links = _longest(ends)
     wrong = indivisible(model, columns)
     if model.experts and runtime.dispatcher == "nodes":
         inside, domains = group_levels(columns)["expert"].in_domains(machine.hb_domain_size)
@@ -160,8 +165,8 @@ def iteration_times(
     obstacles |= ((short & MEMORY) > 0) << OBSTACLES.index("memory")
     estimate = IterationEstimate(
         total_s=path.total_s,
-        breakdown=_breakdown(layers, layer_of, stage, path),
-        links=_links(layers, layer_of, stage, path),
+        breakdown=breakdown,
+        links=links,
         hb_utilization=path.hb_s / path.total_s,
         nic_utilization=path.nic_s / path.total_s,
         memory=_memory(stages, stage_of, path, machine),
@@ -169,6 +174,34 @@ def iteration_times(
         warnings=_placement_warnings(machine, stage_rows),
     )
     return _shaped(estimate, shape)
+
+
+class _End(NamedTuple):
+    """An iteration with all stages as full as one end of the pipeline: path, and times by kind."""
+
+    path: CriticalPath
+    breakdown: Columns
+    links: Columns
+
+
+def stage_kinds(model: Transformer) -> int:
+    """Ends of a pipeline with which an iteration is computed: 2 where dense first layers are wide, else 1."""
+    return 2 if wide_dense_layers(model) else 1
+
+
+def _longest(ends: list[_End]) -> _End:
+    """Of both ends the one with the longer iteration, and the memory of the fuller one; of equal ones the first."""
+    last, first = ends[0], ends[-1]
+    if len(ends) == 1:
+        return last
+    slower, fuller = first.path.total_s > last.path.total_s, first.path.memory_bytes > last.path.memory_bytes
+    found = each_array(lambda one, other: np.where(slower, one, other), first, last)
+    memory = {
+        name: np.where(fuller, getattr(first.path, name), getattr(last.path, name))
+        for name in ("memory_bytes", "fullest", "activation_bytes")
+    }
+    short = np.asarray(first.path.short, np.int64) | np.asarray(last.path.short, np.int64)
+    return found._replace(path=found.path._replace(**memory, short=short))
 
 
 def iteration_setting(machine: Machine, runtime: Runtime, offload: tuple[str, ...]) -> Any:

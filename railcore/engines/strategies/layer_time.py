@@ -30,7 +30,7 @@ from railcore.training.layer import (
 from railcore.training.link_times import LinkTimes
 from railcore.training.machine import Machine
 from railcore.training.products import ELEMENT_BYTES
-from railcore.training.rank import mixture_shares, wide_dense_layers
+from railcore.training.rank import mixture_shares
 from railcore.training.recompute import ForwardWork, kept_bytes, recomputed_modules
 from railcore.training.runtime import Runtime
 from railcore.training.transformer import RECOMPUTE, Transformer
@@ -63,13 +63,17 @@ class LayerCosts:
 
 
 def layer_costs(
-    model: Transformer, machine: Machine, runtime: Runtime, columns: Mapping[str, np.ndarray], by_kind: bool = True
+    model: Transformer,
+    machine: Machine,
+    runtime: Runtime,
+    columns: Mapping[str, np.ndarray],
+    by_kind: bool = True,
+    on_first_stage: bool = False,
 ) -> LayerCosts:
-    """Times and bytes of a layer; in a model with mixture layers, of the average layer of the slowest stage.
+    """Times and bytes of a layer; in a model with mixture layers, of the average layer of a stage.
 
-    Where the first layers are dense, that is the last stage; where they are wide, the slower of both ends; without a
-    pipeline all layers are averaged. Recompute: "selective" repeats the runtime's modules, "full" the forward pass.
-    Host: what a layer's operators take to start beyond their time on the GPU (`Runtime.eager`).
+    Without a pipeline all layers are averaged. Recompute: "selective" repeats the runtime's modules, "full" the forward
+    pass. Host: what a layer's operators take to start beyond their time on the GPU (`Runtime.eager`).
 
     Parameters
     ----------
@@ -80,22 +84,15 @@ def layer_costs(
         where they are missing.
     by_kind
         Whether times by kind are wanted; else `seconds` and `links` are empty.
+    on_first_stage
+        Whether the stage is the first one, which has the dense first layers, or the last one (`mixture_shares`).
 
     Returns
     -------
     Costs, arrays of the same shape.
     """
-    first, last = mixture_shares(model, columns["pipeline"])
-    costs = _layer_costs(Ranks(model, machine, runtime, columns, last), by_kind)
-    if not wide_dense_layers(model):
-        return costs
-    other = _layer_costs(Ranks(model, machine, runtime, columns, first), by_kind)
-    slower = other.forward_s + other.backward_s > costs.forward_s + costs.backward_s
-    return each_array(lambda one, two: np.where(slower, one, two), other, costs)
-
-
-def _layer_costs(rank: Ranks, by_kind: bool) -> LayerCosts:
-    """`layer_costs` of the ranks' stage."""
+    mixed = mixture_shares(model, columns["pipeline"])[0 if on_first_stage else 1]
+    rank = Ranks(model, machine, runtime, columns, mixed)
     model, level = rank.model, rank.recompute
     full, selective = level == 2, level == 1
     once = shared_values(rank, _NOT_RECOMPUTE, lambda ranks: _OnePass.of(ranks, by_kind))
@@ -175,7 +172,7 @@ class _OnePass:
         products = shared_values(rank, _OF_PRODUCTS, products_by_pass)
         work, gather = work_by_kind(rank, products), rank.input_gather
         forward_s, backward_s = both_passes(work)
-        weights_s = 0 * forward_s
+        weights_s = 0 * u
         if runtime.schedule == "dualpipe":
             without = work_by_kind(rank, [*products[:2], 0 * products[2]])
             weights_s = backward_s - both_passes(without)[1]
