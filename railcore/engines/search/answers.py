@@ -81,10 +81,10 @@ def runner_up_wins(result: Any, n: int = 2) -> pd.DataFrame:
     It wins where it takes less time, or fits or can split the batch and the best does not. How exact an answer is:
 
     - Memory changes no time, only what fits: design n wins from its own need up to that of the best, to the last bit.
-    - Of batches from 1/4 to 4 times all are tried that both can split (evenly spaced ones where they are over 2,000).
-    - Bandwidths and rates are tried at steps of 19% from 1/4 to 4 times, and the crossing is found to 0.5% by halving.
-      A window narrower than a step may be passed over. A step is left out where nothing can be between its ends if a
-      machine that is better f times is never slower, and never more than f times as fast.
+    - Of batches all are tried that both can split, evenly spaced ones where they are many.
+    - Bandwidths and rates are tried at steps, and a crossing is found by halving between two; the column `known` has
+      how wide both are. A window narrower than a step may be passed over. A step is left out where nothing can be
+      between its ends if a machine that is better f times is never slower, and hardly ever more than f times as fast.
 
     Parameters
     ----------
