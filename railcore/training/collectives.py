@@ -79,9 +79,9 @@ def _share_of_others(n: Floats) -> Floats:
     return (n - 1) / n
 
 
-def _doublings(n: Floats) -> Floats:
-    """ceil(log2(n)), exact."""
-    return np.frexp(n - 1)[1].astype(float)
+def doublings(n: ArrayLike) -> Floats:
+    """ceil(log2(n)) of whole numbers, exact: a CPU may round a logarithm over a whole number."""
+    return np.asarray(np.frexp(np.asarray(n) - 1.0)[1], float)
 
 
 def _levels(n: Floats) -> Floats:
@@ -106,8 +106,8 @@ _ONE, _TWO = _constant(1), _constant(2)
 _GATHER = {
     "ring": AlgorithmCost(_others, _share_of_others),
     "bidirectional_ring": AlgorithmCost(_half, _share_of_others),
-    "recursive": AlgorithmCost(_doublings, _share_of_others, powers_of_two=True),
-    "bruck": AlgorithmCost(_doublings, _share_of_others),
+    "recursive": AlgorithmCost(doublings, _share_of_others, powers_of_two=True),
+    "bruck": AlgorithmCost(doublings, _share_of_others),
     "direct": AlgorithmCost(_ONE, _share_of_others),
     "in_network": AlgorithmCost(_TWO, _share_of_others),
     "nvls": AlgorithmCost(_TWO, _ONE),
@@ -118,19 +118,19 @@ ALGORITHM_COSTS: dict[str, dict[str, AlgorithmCost]] = {
     "reduce_scatter": _GATHER,
     "all_reduce": {name: _twice(cost) for name, cost in _GATHER.items() if name not in _IN_SWITCH}
     | {
-        "recursive_doubling": AlgorithmCost(_doublings, _doublings, powers_of_two=True),
+        "recursive_doubling": AlgorithmCost(doublings, doublings, powers_of_two=True),
         "one_shot": AlgorithmCost(_ONE, _others),
         "tree": AlgorithmCost(lambda n: 2 * _levels(n), lambda n: np.minimum(3, (n + 1) // 2)),
-        "double_binary_tree": AlgorithmCost(lambda n: 2 * _doublings(n), lambda n: np.minimum(2, n / 2)),
+        "double_binary_tree": AlgorithmCost(lambda n: 2 * doublings(n), lambda n: np.minimum(2, n / 2)),
         "in_network": AlgorithmCost(_TWO, _ONE),
         "nvls": AlgorithmCost(_constant(4), lambda n: (n + 1) / n),
     },
     "broadcast": {
         "ring": AlgorithmCost(_others, _ONE),
         "bidirectional_ring": AlgorithmCost(_others, _ONE),
-        "recursive": AlgorithmCost(_doublings, _doublings),
+        "recursive": AlgorithmCost(doublings, doublings),
         "tree": AlgorithmCost(_levels, lambda n: np.minimum(2, n - 1)),
-        "double_binary_tree": AlgorithmCost(_doublings, _ONE),
+        "double_binary_tree": AlgorithmCost(doublings, _ONE),
         "direct": AlgorithmCost(_ONE, _others),
         "in_network": AlgorithmCost(_TWO, _ONE),
     },
@@ -140,7 +140,7 @@ ALGORITHM_COSTS: dict[str, dict[str, AlgorithmCost]] = {
         "pairwise": AlgorithmCost(_others, _share_of_others),
         "ring": AlgorithmCost(_others, lambda n: (n - 1) / 2),
         "bidirectional_ring": AlgorithmCost(_half, lambda n: n**2 // 4 / n),
-        "bruck": AlgorithmCost(_doublings, _bruck_share),
+        "bruck": AlgorithmCost(doublings, _bruck_share),
     },
     "point_to_point": {"direct": AlgorithmCost(_ONE, _ONE)},
 }

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.training.collectives import hierarchical_time, rings_time
+from railcore.training.collectives import doublings, hierarchical_time, rings_time
 
 
 class LinkTimes(NamedTuple):
@@ -149,7 +149,7 @@ def gather_links(
     rings, once_s = _rings(message_bytes, x, y, bandwidths_Bps, latencies, calls, two_phases, 1)
     if two_phases:
         return rings
-    steps = _PAT.call * latencies.call_s + (_PAT.nic * np.ceil(np.log2(y)) + _PAT_RANK * y) * latencies.nic_s
+    steps = _PAT.call * latencies.call_s + (_PAT.nic * doublings(y) + _PAT_RANK * y) * latencies.nic_s
     pat = once_s / _PAT.bandwidth + np.asarray(calls) * steps
     alone = (x == 1) & (y > 1)
     return rings._replace(time_s=np.where(alone, np.minimum(rings.time_s, pat), rings.time_s)[()])  # a scalar of one
@@ -180,8 +180,8 @@ def all_reduce_links(
     """
     x, y = np.asarray(inside), np.asarray(domains)
     rings, once_s = _rings(message_bytes, x, y, bandwidths_Bps, latencies, calls, two_phases, 2)
-    within = np.minimum(x - 1, _HOST_GPUS - 1 + np.ceil(np.log2(x / _HOST_GPUS)))
-    levels = within * _TREE.hb * latencies.hb_s + np.ceil(np.log2(y)) * latencies.nic_s
+    within = np.minimum(x - 1, _HOST_GPUS - 1 + doublings(x) - doublings(_HOST_GPUS))
+    levels = within * _TREE.hb * latencies.hb_s + doublings(y) * latencies.nic_s
     steps = np.asarray(calls) * (x * y > 1) * (latencies.call_s + 2 * levels)
     return rings._replace(time_s=np.minimum(rings.time_s, 2 * once_s / _TREE.bandwidth + steps))
 

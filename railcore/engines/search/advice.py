@@ -52,7 +52,7 @@ def _on_fewer(result: Any) -> Any | None:
     All GPUs of an HB domain are in use, or as many as a power of 2: near what at_most=True finds, and soon there.
     """
     K = result.machine.hb_domain_size
-    boxes = [result.machine.changed(hb_domain_size=used) for used in sorted({K, 2 ** int(math.log2(K))})]
+    boxes = [result.machine.changed(hb_domain_size=used) for used in sorted({K, 2 ** (K.bit_length() - 1)})]
     fewer = [replace(part, hb_domain_size=K, top=1, only_best=True) for part in result.parts]
     parts = [replace(part, machine=box) for box in boxes for part in fewer]
     used = type(result).merged(part.run() for part in parts)
