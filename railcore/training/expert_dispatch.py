@@ -289,5 +289,5 @@ def host_bound_time(gpu_s: ArrayLike, host_s: ArrayLike, serial: ArrayLike = 0.0
     for the counts of tokens, so that the share lies between: padded ones too, whose counts are read as a list.
     Source: Megatron-Core, token_dispatcher.py (synchronization before the exchange), experts.py (tokens_per_expert).
     """
-    gpu, host = np.asarray(gpu_s, float), at_least("host_s", host_s)  # without a route traffic takes infinitely long
+    gpu, host = at_least("gpu_s", gpu_s), at_least("host_s", host_s)
     return np.maximum(gpu, host) + share("serial", serial) * np.minimum(gpu, host)

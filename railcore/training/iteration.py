@@ -115,7 +115,7 @@ def iteration_time(
         For a batch that is no whole number above 0, and for another offload.
     """
     rank, away, m = _read(model, machine, strategy, global_batch, runtime, offload)
-    ends = [_with_layers_of(end, away, m, global_batch) for end in _ends(rank)]
+    ends = [_with_layers_of(end, away, m) for end in _ends(rank)]
     longest, fullest = max(ends, key=attrgetter("total_s")), max(ends, key=attrgetter("memory_bytes"))
     limits = _obstacles(rank, global_batch, longest.total_s, fullest.memory_bytes)
     return replace(longest, memory=fullest.memory, obstacles=limits)
@@ -132,8 +132,8 @@ def _stage(rank: Rank, away: tuple[str, ...]) -> Stage:
     return stage_of(replace(rank, on_first_stage=False), away)
 
 
-def _with_layers_of(rank: Rank, away: tuple[str, ...], m: int, global_batch: int) -> IterationTime:
-    """`iteration_time` with all stages as full as the rank's."""
+def _with_layers_of(rank: Rank, away: tuple[str, ...], m: int) -> IterationTime:
+    """`iteration_time` with all stages as full as the rank's; obstacles apart."""
     layer, stage, strategy = layer_time(rank), _stage(rank, away), rank.strategy
     n, p, v = stage.layers, strategy.pipeline, strategy.interleave
 
@@ -203,15 +203,14 @@ def _with_layers_of(rank: Rank, away: tuple[str, ...], m: int, global_batch: int
     }
     all_busy = busy.times(m).plus(layer.logits_link.times(m * logits_s / layer.logits_s))
     all_busy = all_busy.plus(stage.after).plus(stage.before)
-    memory = _fullest(_memory_by_stage(rank, layer, stage, m, away))
     return IterationTime(
         total_s=total_s,
         breakdown={kind: float(time) for kind, time in breakdown.items()},
         links={kind: float(time) for kind, time in links.items()},
         hb_utilization=float(all_busy.hb_s / total_s),
         nic_utilization=float(all_busy.nic_s / total_s),
-        memory=memory,
-        obstacles=_obstacles(rank, global_batch, total_s, sum(memory.values())),
+        memory=_fullest(_memory_by_stage(rank, layer, stage, m, away)),
+        obstacles=(),
     )
 
 

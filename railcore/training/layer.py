@@ -103,7 +103,8 @@ def layer_time(rank: Rank) -> LayerTime:
         logits_link = logits.plus(link.times(further))
     sliced = t if strategy.sequence_parallel else 1
     gathered = rank.runtime.scatter_gather and not strategy.sequence_parallel
-    kept = float(kept_bytes(*of_rank, level))
+    by_level = [float(kept_bytes(*of_rank, each)) for each in range(len(RECOMPUTE))]
+    kept = by_level[level]
     if strategy.keep_gathered and strategy.sequence_parallel and strategy.recompute != "full":
         kept += rank.operators * ELEMENT_BYTES * rank.tokens * model.hidden * (1 - 1 / t)
     return LayerTime(
@@ -119,7 +120,7 @@ def layer_time(rank: Rank) -> LayerTime:
         boundary_bytes=ELEMENT_BYTES * rank.tokens * model.hidden / (t if rank.runtime.scatter_gather else sliced),
         boundary_gather=logits.times(0.5 * gathered),
         kept_bytes=kept,
-        working_bytes=float(working_bytes(*of_rank, level)),
+        working_bytes=float(working_bytes(by_level, level)),
         # In bf16, and once more in fp32; kept for each token that is predicted.
         logits_bytes=(1 + further) * (ELEMENT_BYTES + 4) * rank.tokens * model.vocabulary / t,
     )
@@ -350,8 +351,8 @@ def host_waits(
 
     def waits(operators: int, of_experts: Any, kernels: Any, gpu_s: Any) -> Any:
         started = of_experts * host.launch_s + kernels * host.kernel_launch_s
-        bound_s = host_bound_time(gpu_s, operators * host.launch_s + share.mixtures * started, serial)
-        return bound_s - np.where(np.isfinite(gpu_s), gpu_s, 0.0)
+        finite_s = np.where(np.isfinite(gpu_s), gpu_s, 0.0)  # traffic without a route takes infinitely long
+        return host_bound_time(finite_s, operators * host.launch_s + share.mixtures * started, serial) - finite_s
 
     passes = (forward, more.forward, more.forward_kernels), (backward, more.backward, more.backward_kernels)
     return waits(*passes[0], gpu[0]), waits(*passes[1], gpu[1])

@@ -17,7 +17,7 @@ Sources: Megatron-Core, megatron/core/transformer/transformer_config.py, recompu
 torchtitan/parallelisms/parallelize_llama.py@004b314, selective_ac_option.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -171,23 +171,13 @@ def kept_bytes(
     return sum(kinds.values())
 
 
-def working_bytes(
-    model: Transformer, machine: Machine, runtime: Runtime, share: LayerShare, recompute: ArrayLike
-) -> Any:
+def working_bytes(kept: Sequence[Any], recompute: ArrayLike) -> Any:
     """Activations of the layer that is made again [bytes]: all of it, or of modules what it did not keep.
 
-    Parameters
-    ----------
-    model, machine, runtime, share, recompute
-        As for `kept_bytes`.
-
-    Returns
-    -------
-    Bytes.
+    kept: of `kept_bytes`, by level of recompute. recompute: index in RECOMPUTE, of their shape.
     """
-    level, of_rank = np.asarray(recompute), (model, machine, runtime, share)
-    whole = kept_bytes(*of_rank, 0)
-    return whole * (level == 2) + (whole - kept_bytes(*of_rank, 1)) * (level == 1)
+    level = np.asarray(recompute)
+    return kept[0] * (level == 2) + (kept[0] - kept[1]) * (level == 1)
 
 
 class ForwardWork(NamedTuple):

@@ -160,8 +160,8 @@ def _price_usd(machine: Machine) -> float:
     return box.get("price", 0.0) if box["gpus"] == machine.hb_domain_size else 0.0
 
 
-def call_text(result: Any, given: Machine, at_most: bool = False) -> str:
-    """The call that makes a search again, with fewer GPUs in use where `at_most`. given: the machine that a user has.
+def call_text(result: Any, given: Machine) -> str:
+    """The call that makes a search again. given: the machine that a user has.
 
     What is not as in the catalog stands there as its argument's name: model, machine, runtime.
     """
@@ -174,7 +174,6 @@ def call_text(result: Any, given: Machine, at_most: bool = False) -> str:
     usual = dict(allowed_values(limits["global_batch"], {}))
     shown = {"gpus": repr(result.gpus), "global_batch": repr(_one(limits["global_batch"]))}
     shown |= {"hb_domain_size": repr(K)} if own != K else {}
-    shown |= {"at_most": "True"} if at_most else {}
     if runtimes != [MODERN]:
         names = [_named("runtime", each.name, "runtimes", as_runtime, each) for each in runtimes]
         shown["runtime"] = "runtime" if "runtime" in names else names[0] if len(names) == 1 else f"[{', '.join(names)}]"

@@ -28,6 +28,7 @@ _CHANGES = {  # what a designer buys beside memory, and the fields of a machine 
     "GPU rate": ("linear_rate", "bf16_rate"),
 }
 _MOST = 4.0  # a change is looked for from 1 / _MOST to _MOST times
+_RANGE = f"from 1/{_MOST:g} to {_MOST:g}"
 _STEP = _MOST ** (1 / 8)  # of two factors tried, where there is no proof that nothing is between them
 _PRECISION = _STEP ** (1 / 32)  # to which a crossing is known
 _MOST_BATCHES = 2000
@@ -156,7 +157,7 @@ def _crossing_row(result: Any, pair: Columns, change: str) -> tuple[str, float, 
 
     below, above = (_crossing(times, 1.0, end) for end in (1 / _MOST, _MOST))
     ways = " or ".join(f"{factor:.3g}" for factor in (below, above) if not math.isnan(factor))
-    text = f"{f'at about {ways}' if ways else 'not at the steps tried from 1/4 to 4'} times the {change}"
+    text = f"{f'at about {ways}' if ways else f'not at the steps tried {_RANGE}'} times the {change}"
     known = f"to {_PRECISION - 1:.1%}; may miss a window under {_STEP - 1:.0%}"
     return change, below, above, math.nan, text, known
 
@@ -188,7 +189,7 @@ def _batch_row(result: Any, pair: Columns) -> tuple[str, float, float, float, st
     below = float(max(wins[wins < whole], default=math.nan) / whole)
     above = float(min(wins[wins > whole], default=math.nan) / whole)
     ways = " or ".join(f"{factor:.4g}" for factor in (below, above) if not math.isnan(factor))
-    text = f"{f'at {ways}' if ways else 'not at the batches tried from 1/4 to 4'} times the batch"
+    text = f"{f'at {ways}' if ways else f'not at the batches tried {_RANGE}'} times the batch"
     known = f"{'at all' if apart == 1 else 'at'} {k.size - 1:,} other batches that both can split"
     return "batch", below, above, math.nan, text, known
 

@@ -20,10 +20,10 @@ from railcore.engines.strategies.iteration import OBSTACLES as _OBSTACLES
 from railcore.engines.strategies.iteration import (
     STRATEGY_RANGES,
     Columns,
+    ends_of,
     iteration_setting,
     layer_records,
     obstacle_names,
-    stage_kinds,
 )
 from railcore.engines.strategies.layer_time import layer_costs
 from railcore.engines.strategies.stage_costs import stage_costs
@@ -140,7 +140,7 @@ class SearchPart:
     def _sweep(self, space: Space, kept: Kept, progress: Callable[[int], Any] | None) -> None:
         ends = [
             layer_costs(self.model, self.machine, self.runtime, space.layers, False, on_first_stage)
-            for on_first_stage in (False, True)[: stage_kinds(self.model)]
+            for on_first_stage in ends_of(self.model)
         ]
         stages = stage_costs(self.model, self.machine, self.runtime, self.offload, space.stages).rows
         p, d, v = (space.stages[name].astype(float) for name in ("pipeline", "data", "interleave"))

@@ -327,7 +327,7 @@ def strategy_blocks(
     limits
         The values allowed of any name in STRATEGY_COLUMNS, such as tensor=8, recompute=["none", "full"], placement=
         "tensor first", or interleave=[4], which is taken as it is, layers rounded up. By default whatever divides, and
-        all of PLACEMENTS.
+        of placements, which may be any of ORDERS, those in PLACEMENTS ("all").
 
     Returns
     -------

@@ -2,19 +2,17 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from railcore.engines.strategies.iteration import OBSTACLES, STRATEGY_COLUMNS, STRATEGY_RANGES
+from railcore.engines.strategies.iteration import OBSTACLES, STRATEGY_COLUMNS, column_numbers
 from railcore.training.parallelism import indivisible
 from railcore.training.rank_order import PLACEMENTS
-from railcore.training.transformer import LEVELS, Transformer
+from railcore.training.transformer import Transformer
 
 SPLIT = ("tensor", "context", "pipeline", "data")
-_NAMES = LEVELS | {"placement": PLACEMENTS}
 Allowed = tuple[tuple[str, tuple[int, ...] | None], ...]  # of each of STRATEGY_COLUMNS, None for whatever divides
 
 
@@ -35,16 +33,11 @@ def allowed_values(global_batch: Any, limits: dict[str, Any]) -> Allowed:
     given = {"placement": "all", **limits, "global_batch": global_batch}
     allowed: dict[str, tuple[int, ...] | None] = dict.fromkeys(STRATEGY_COLUMNS)
     for name, values in given.items():
-        names = _NAMES.get(name, ())
-        listed = list(values) if isinstance(values, Iterable) and not isinstance(values, str) else [values]
-        if name == "placement" and values == "all":
-            listed = list(names)
-        array = np.asarray([names.index(value) if value in names else value for value in listed])
-        least, most = (0, len(names) - 1) if names else STRATEGY_RANGES[name]
-        if array.dtype.kind not in "biu" or not array.size or array.min() < least or array.max() > most:
-            named = f"{', '.join(names)}, or " if names else ""
-            raise ValueError(f"{name} is {values!r}: give {named}whole numbers from {least} to {most}")
-        allowed[name] = tuple(np.unique(array.astype(np.int64)).tolist())
+        every = name == "placement" and isinstance(values, str) and values == "all"
+        numbers = np.unique(column_numbers(name, PLACEMENTS if every else values))
+        if not numbers.size:
+            raise ValueError(f"{name} is {values!r}: give one value or several, or leave the limit out")
+        allowed[name] = tuple(numbers.tolist())
     return tuple(allowed.items())
 
 

@@ -94,23 +94,23 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     forward_hb, backward_hb = n * layer.forward_hb_s, n * layer.backward_hb_s
     slowed = setting.interference
     # Exchanges of every pass, hidden behind all but one of its layers.
-    window = hiding = setting.overlap_data * (n - 1) * per_layer
+    hiding = setting.overlap_data * (n - 1) * per_layer
     # Never hidden of an exchange: one layer's part, and what compute loses beside the rest. All of the rest counts or,
     # where memory is what both want, what the HB interconnect is busy for.
     slows, slows_on_hb = slowed * (1 - setting.contends) * (1 - per_layer), slowed * setting.contends * (1 - per_layer)
     least = per_layer + slows
     data_forward = larger(
-        larger(stage.in_forward_s - window * forward, stage.in_forward_s * least + stage.in_forward_hb_s * slows_on_hb),
+        larger(stage.in_forward_s - hiding * forward, stage.in_forward_s * least + stage.in_forward_hb_s * slows_on_hb),
         larger(
-            stage.in_forward_nic_s - window * (forward - forward_nic),
-            stage.in_forward_hb_s - window * (forward - forward_hb),
+            stage.in_forward_nic_s - hiding * (forward - forward_nic),
+            stage.in_forward_hb_s - hiding * (forward - forward_hb),
         ),
     )
     beyond_backward = larger(
-        stage.in_backward_s - window * backward,
+        stage.in_backward_s - hiding * backward,
         larger(
-            stage.in_backward_nic_s - window * (backward - backward_nic),
-            stage.in_backward_hb_s - window * (backward - backward_hb),
+            stage.in_backward_nic_s - hiding * (backward - backward_nic),
+            stage.in_backward_hb_s - hiding * (backward - backward_hb),
         ),
     )
     least_backward = stage.in_backward_s * least + stage.in_backward_hb_s * slows_on_hb

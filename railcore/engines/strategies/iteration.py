@@ -150,7 +150,7 @@ def iteration_times(
     sizes = [columns[name].astype(float) for name in ("micro_batch", "pipeline", "data", "interleave", "global_batch")]
     stage = stages.rows[stage_of].view(np.recarray)
     ends = []
-    for on_first_stage in (False, True)[: stage_kinds(model)]:
+    for on_first_stage in ends_of(model):
         layers = layer_costs(model, machine, runtime, layer_rows, on_first_stage=on_first_stage)
         path = critical_path(layer_records(layers)[layer_of], stage, setting, *sizes)
         ends.append(_End(path, _breakdown(layers, layer_of, stage, path), _links(layers, layer_of, stage, path)))
@@ -184,9 +184,9 @@ class _End(NamedTuple):
     links: Columns
 
 
-def stage_kinds(model: Transformer) -> int:
-    """Ends of a pipeline with which an iteration is computed: 2 where dense first layers are wide, else 1."""
-    return 2 if wide_dense_layers(model) else 1
+def ends_of(model: Transformer) -> tuple[bool, ...]:
+    """`on_first_stage` of the layers that an iteration is computed with: both where dense first layers are wide."""
+    return (False, True) if wide_dense_layers(model) else (False,)
 
 
 def _longest(ends: list[_End]) -> _End:
@@ -338,11 +338,11 @@ def strategy_columns(
     if missing := [name for name in STRATEGY_COLUMNS if name not in strategies and name not in _OPTIONAL]:
         names = ", ".join(STRATEGY_COLUMNS)
         raise ValueError(f"strategies lack {', '.join(missing)}: give a Strategy, or an array for each of {names}")
-    arrays = np.broadcast_arrays(*(_whole_numbers(name, strategies.get(name, 0)) for name in STRATEGY_COLUMNS))
+    arrays = np.broadcast_arrays(*(column_numbers(name, strategies.get(name, 0)) for name in STRATEGY_COLUMNS))
     return {name: array.ravel() for name, array in zip(STRATEGY_COLUMNS, arrays, strict=True)}, arrays[0].shape
 
 
-def _whole_numbers(name: str, values: Any) -> np.ndarray:
+def column_numbers(name: str, values: Any) -> np.ndarray:
     """A column's values as whole numbers in its range: names by their places, True and False as 1 and 0."""
     if name in LEVEL_NAMES:
         return level_places(name, values)

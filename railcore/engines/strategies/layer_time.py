@@ -31,7 +31,7 @@ from railcore.training.link_times import LinkTimes
 from railcore.training.machine import Machine
 from railcore.training.products import ELEMENT_BYTES
 from railcore.training.rank import mixture_shares
-from railcore.training.recompute import ForwardWork, kept_bytes, recomputed_modules
+from railcore.training.recompute import ForwardWork, kept_bytes, recomputed_modules, working_bytes
 from railcore.training.runtime import Runtime
 from railcore.training.transformer import RECOMPUTE, Transformer
 
@@ -127,7 +127,7 @@ def layer_costs(
         boundary_bytes=once.boundary_bytes,
         boundary_gather=once.boundary_gather,
         kept_bytes=np.choose(level, once.kept_bytes) + once.regained_bytes * (level < 2),
-        working_bytes=(once.kept_bytes[0] - once.kept_bytes[1]) * selective + once.kept_bytes[0] * full,
+        working_bytes=working_bytes(once.kept_bytes, level),
         logits_bytes=once.logits_bytes,
     )
 
