@@ -8,7 +8,7 @@ import numpy as np
 from railcore.engines.search.splits import divisors
 from railcore.engines.strategies.layer_passes import LAYER_COLUMNS
 from railcore.engines.strategies.layer_time import layer_costs
-from railcore.engines.strategies.unique_rows import unique_places
+from railcore.facts.unique_rows import unique_places
 from railcore.training.machine import Machine
 from railcore.training.rank import mixture_shares
 from railcore.training.rank_order import PLACEMENTS

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from railcore.engines.strategies.unique_rows import each_array, unique_places
+from railcore.facts.unique_rows import each_array, unique_places
 from railcore.training.expert_dispatch import dispatch_bytes, parts_groups
 from railcore.training.layer import (
     OWN_KERNELS,

@@ -22,7 +22,7 @@ from railcore.engines.strategies.layer_passes import (
     sum_of_links,
     work_by_kind,
 )
-from railcore.engines.strategies.unique_rows import each_array
+from railcore.facts.unique_rows import each_array
 from railcore.training.layer import (
     logits_time,
     projection_time,

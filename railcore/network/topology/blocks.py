@@ -1,0 +1,82 @@
+"""Blocks of switches of a fabric: what lies below each, and how many links lead out of it."""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from railcore.facts.checks import Floats, Ints
+from railcore.network.topology.clos import rail_size
+from railcore.network.topology.rails import RailFabric
+
+
+class Blocks(NamedTuple):
+    """Blocks of a tier, which are cut where a rail ends, as pieces in order.
+
+    tier: of the switches at their heads, 1 next to the hosts.
+    first, last: of each piece, its endpoints of a rail from `first` up to `last`.
+    starts: of each block, the number of its first piece.
+    uplinks: of each block in a plane [links].
+    """
+
+    tier: int
+    first: Ints
+    last: Ints
+    starts: Ints
+    uplinks: Floats
+
+
+class PodBlocks(NamedTuple):
+    """Blocks of whole rails of a tier, below an any-to-any layer: rails, and uplinks in a plane, of each block."""
+
+    tier: int
+    rails: Ints
+    uplinks: Floats
+
+
+def even_cuts(items: int, groups: int) -> Ints:
+    """Where consecutive groups begin and the last one ends, whose lengths differ by one at most."""
+    size, more = divmod(items, groups)
+    places = np.arange(groups + 1)
+    return places * size + np.minimum(places, more)
+
+
+def _uplinks(fabric: RailFabric, tier: int) -> float:
+    """Links of one plane out of a block of a tier; all its blocks have as many."""
+    return fabric.links_by_tier[tier] / (float(fabric.layout.blocks[tier - 1]) * fabric.planes)
+
+
+@lru_cache(maxsize=64)
+def rail_blocks(fabric: RailFabric) -> tuple[Blocks, ...]:
+    """The blocks of a pod whose head is below that of the pod: out of them traffic within a rail goes up.
+
+    All pods are as the first one. Endpoints of a rail are those of the largest, in the order in which leaves take them.
+    """
+    layout, size = fabric.layout, int(rail_size(fabric.gpus, fabric.hb_domain_size, fabric.rails))
+    if not fabric.tiers:
+        return ()
+    ends = size * np.arange(int(layout.rails_per_pod) + 1)
+    cuts = np.unique((ends[:-1, None] + even_cuts(size, int(layout.leaves_per_rail))).ravel())
+    found = []
+    for tier in range(1, int(layout.pod_tier)):
+        if tier > 1:
+            cuts = cuts[even_cuts(cuts.size - 1, int(layout.blocks[tier - 1] // layout.pods))]
+        pieces = np.union1d(cuts, ends)
+        first, last = pieces[:-1] % size, (pieces[1:] - 1) % size + 1
+        starts = np.searchsorted(pieces, cuts[:-1])
+        found.append(Blocks(tier, first, last, starts, np.full(starts.size, _uplinks(fabric, tier))))
+    return tuple(found)
+
+
+@lru_cache(maxsize=64)
+def pod_blocks(fabric: RailFabric) -> tuple[PodBlocks, ...]:
+    """The blocks of pods: out of them traffic between rails goes up. None without a layer over the rails."""
+    layout, each = fabric.layout, int(fabric.layout.rails_per_pod)
+    rails = np.array([min(each, fabric.rails - at) for at in range(0, fabric.rails, each)])
+    found = []
+    for tier in range(int(layout.pod_tier), int(layout.tiers)):
+        if tier > layout.pod_tier:
+            cuts = even_cuts(rails.size, -int(-rails.size // layout.down[tier - 1]))
+            rails = np.add.reduceat(rails, cuts[:-1])
+        found.append(PodBlocks(tier, rails, np.full(rails.size, _uplinks(fabric, tier))))
+    return tuple(found)
