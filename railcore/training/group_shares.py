@@ -166,6 +166,8 @@ def _least_share(
     rows = _Spread(*(column[first].astype(float)[:, None] for column in columns.values()))
     share = np.ones(first.size)
     for tier in tiers:
+        if (np.add.reduceat(tier.last - tier.first, tier.starts) <= tier.uplinks).all():
+            continue  # as many links lead out as in
         ends = [_gpus_before(fabric, places, K) for places in (tier.first, tier.last)]
         step = max(_AT_A_TIME // tier.first.size, 1)
         for begin in range(0, first.size, step):

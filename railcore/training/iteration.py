@@ -26,6 +26,7 @@ from railcore.facts.arguments import checked
 from railcore.facts.checks import whole
 from railcore.facts.units import show
 from railcore.training.expert_dispatch import parts_groups
+from railcore.training.group_shares import Fabric
 from railcore.training.layer import LayerTime, layer_time
 from railcore.training.link_times import LinkTimes, exposed_time
 from railcore.training.machine import Machine, as_machine
@@ -90,6 +91,7 @@ def iteration_time(
     global_batch: int,
     runtime: Runtime | str = MODERN,
     offload: str | Sequence[str] = "none",
+    fabric: Fabric | None = None,
 ) -> IterationTime:
     """The time of one iteration, what it consists of, and the memory that it takes.
 
@@ -103,6 +105,9 @@ def iteration_time(
         Sequences of an iteration.
     offload
         What stays in the host's memory: "none", or one or several of "optimizer", "activations", "weights".
+    fabric
+        That the NICs are on, as `rail_only(...)`, `fat_tree(...)`, or `FailedPart` of one: each kind of traffic gets
+        its share of a NIC (`group_shares`). By default NICs alone limit traffic, and rails do not meet.
 
     Returns
     -------
@@ -112,9 +117,11 @@ def iteration_time(
     Raises
     ------
     ValueError
-        For a batch that is no whole number above 0, and for another offload.
+        For a batch that is no whole number above 0, for another offload, and a fabric that is smaller than the job or
+        has smaller HB domains than the machine.
     """
-    rank, away, m = _read(model, machine, strategy, global_batch, runtime, offload)
+    box = as_machine(machine).on(fabric) if fabric else machine
+    rank, away, m = _read(model, box, strategy, global_batch, runtime, offload)
     ends = [_with_layers_of(end, away, m) for end in _ends(rank)]
     longest, fullest = max(ends, key=attrgetter("total_s")), max(ends, key=attrgetter("memory_bytes"))
     limits = _obstacles(rank, global_batch, longest.total_s, fullest.memory_bytes)
@@ -412,7 +419,7 @@ def _obstacles(rank: Rank, global_batch: int, total_s: float, memory_bytes: floa
     """What rules a strategy out: what does not divide, a time without end, and a GPU that is too small."""
     columns = rank.strategy.columns(global_batch)
     wrong = indivisible(rank.model, columns)
-    x, y = rank.domains("expert")
+    x, y, *_ = rank.places["expert"]
     wrong["experts"] |= parts_groups(rank.runtime.dispatcher, rank.model.expert_groups, x * y, y)
     found = [name for name, is_wrong in wrong.items() if is_wrong]
     found += ["network"] * (not math.isfinite(total_s)) + ["memory"] * (memory_bytes > rank.machine.memory_bytes)

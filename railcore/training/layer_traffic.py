@@ -45,7 +45,7 @@ def tensor_traffic(rank: Rank, forward_products: float, input_products: float, w
     again = narrow if rank.strategy.sequence_parallel and not rank.strategy.keep_gathered else 0.0
     forward = gather.times(rank.operators * (1 + narrow))
     backward = gather.times(rank.operators * (1 + narrow + again))
-    if runtime.overlap_tensor_forward and rank.domains("tensor")[1] == 1:
+    if runtime.overlap_tensor_forward and rank.places["tensor"].domains == 1:
         behind = forward_products, input_products + weight_products
         exposed = [
             exposed_time(link.time_s, (t - 1) / t * window, rank.lost, 1 / t)
@@ -105,13 +105,13 @@ def expert_traffic(rank: Rank, others: Passes, busy: tuple[LinkTimes, LinkTimes]
 
 def _dispatch(rank: Rank, element_bytes: int) -> LinkTimes:
     """One way of the tokens of a rank: a copy for each expert, or one for each HB domain with one of them."""
-    model, (x, y) = rank.model, rank.domains("expert")
+    model, (x, y, share, direct) = rank.model, rank.places["expert"]
     tokens = rank.tokens / rank.strategy.tensor
     if rank.runtime.dispatcher == "copies":
-        return rank.machine.all_to_all_links(element_bytes * tokens * model.hidden * rank.copies, x, y)
+        return rank.machine.all_to_all_links(element_bytes * tokens * model.hidden * rank.copies, x, y, share, direct)
     if parts_groups(rank.runtime.dispatcher, model.expert_groups, x * y, y):
         x, y = 1, 1  # has its obstacle elsewhere
     sizes = (tokens, model.hidden, model.experts, model.top_k, x * y, x)
     nic_bytes, hb_bytes = dispatch_bytes(*sizes, "nodes", element_bytes, model.expert_groups, model.token_groups)
     busiest = rank.copies / model.top_k  # rows of the busiest rank over the mean
-    return rank.machine.routed_links(busiest * hb_bytes, busiest * nic_bytes, x, y)
+    return rank.machine.routed_links(busiest * hb_bytes, busiest * nic_bytes, x, y, share)

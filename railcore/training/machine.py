@@ -3,16 +3,16 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, checks
 from railcore.facts.arguments import Quantity, checked
-from railcore.network.topology.rails import RailFabric
 from railcore.training.experts import expert_all_to_all_time
 from railcore.training.formats import FORMATS, LinearFormat
+from railcore.training.group_shares import Fabric, group_shares
 from railcore.training.link_times import Latencies, LinkTimes, all_reduce_links, gather_links
 from railcore.training.machine_parts import (
     ATTENTION_TOKENS,
@@ -24,6 +24,7 @@ from railcore.training.machine_parts import (
     GpuRates,
     HostWork,
 )
+from railcore.training.rank_order import GroupLevels
 
 PRECISIONS = tuple(FORMATS)
 ATTENTION_KERNELS = ("flash1", "flash2", "flash3", "cudnn", "cudnn_2025")
@@ -31,6 +32,20 @@ _ATTENTION_SHAPES = ("head64", "mla")  # heads of 64, and of latent attention, w
 _WINDOW = 128  # keys of the window that rows of attention_fraction_window are of
 RESERVED = ("context_memory", "communication_memory", "fragmentation_memory")  # rows of "all" in efficiencies
 UNLIMITED_BANDWIDTH = 1e30  # bytes/s of a memory or link that costs nothing
+
+
+class GroupPlace(NamedTuple):
+    """Where a group of ranks lies, in numbers or in arrays of one shape.
+
+    inside, domains: x ranks in each of y HB domains.
+    nic_share: of a NIC's bandwidth that its traffic between domains gets.
+    direct_share: the same of an all-to-all that is not forwarded; 0 where rails do not meet.
+    """
+
+    inside: Any
+    domains: Any
+    nic_share: Any = 1.0
+    direct_share: Any = 0.0
 
 
 @checked
@@ -157,8 +172,8 @@ class Machine:
 
     @property
     def collective_hb_Bps(self) -> float:
-        """HB bandwidth that collectives reach [bytes/s]."""
-        return self.links.hb_Bps * self.links.hb_fraction
+        """HB bandwidth that collectives reach, of what a failed part of the fabric leaves [bytes/s]."""
+        return self.links.hb_Bps * self.links.hb_fraction * getattr(self.links.fabric, "hb_share", 1.0)
 
     @property
     def collective_nic_Bps(self) -> float:
@@ -166,13 +181,36 @@ class Machine:
         return self.links.nic_Bps * self.links.nic_fraction
 
     @checked
-    def on(self, fabric: RailFabric) -> "Machine":
-        """The same GPU on a fabric: its HB domain, its bandwidths and the layer over its rails."""
-        links = {name: getattr(fabric, name) for name in ("hb_domain_size", "hb_Bps", "nic_Bps", "oversubscription")}
-        return self.changed(**links)
+    def on(self, fabric: Fabric | None) -> "Machine":
+        """The same GPU on a fabric, which says where ranks lie and what share of a NIC each kind of traffic gets.
+
+        Bandwidths stay the machine's, and so does its number of GPUs in use of each HB domain.
+        Raises ValueError where that is more than the fabric's HB domains have.
+        """
+        used = self.hb_domain_size
+        if fabric and used > fabric.hb_domain_size and fabric.domains > 1:
+            raise ValueError(
+                f"fabric has HB domains of {fabric.hb_domain_size:,} GPUs, the machine {used:,}: give a fabric with "
+                f"hb_domain_size={used}, or the machine with hb_domain_size={fabric.hb_domain_size}"
+            )
+        return self.changed(fabric=fabric)
+
+    def places(self, groups: Mapping[str, GroupLevels], gpus: ArrayLike) -> dict[str, GroupPlace]:
+        """Where groups of kinds lie, and what share of a NIC they get (`group_shares`). gpus: of the job."""
+        K = self.hb_domain_size
+        shares = group_shares(self.links.fabric, groups, K, gpus)
+        return {
+            kind: GroupPlace(*levels.in_domains(K), shares.by_kind[kind], shares.direct)
+            for kind, levels in groups.items()
+        }
 
     def gather_links(
-        self, message_bytes: ArrayLike, inside: ArrayLike, domains: ArrayLike, calls: ArrayLike = 1
+        self,
+        message_bytes: ArrayLike,
+        inside: ArrayLike,
+        domains: ArrayLike,
+        calls: ArrayLike = 1,
+        nic_share: ArrayLike = 1.0,
     ) -> LinkTimes:
         """`link_times.gather_links` on this machine's links.
 
@@ -180,23 +218,29 @@ class Machine:
         ----------
         message_bytes, inside, domains, calls
             D bytes of all calls, x ranks in each of y HB domains, as there.
+        nic_share
+            Of the NIC's bandwidth that it gets.
 
         Returns
         -------
         Seconds.
         """
-        return gather_links(
-            message_bytes, inside, domains, *self.reached, calls, self.collectives.two_phase_collectives
-        )
+        phases = self.collectives.two_phase_collectives
+        return gather_links(message_bytes, inside, domains, *self.reached(nic_share), calls, phases)
 
     def all_reduce_links(
-        self, message_bytes: ArrayLike, inside: ArrayLike, domains: ArrayLike, calls: ArrayLike = 1
+        self,
+        message_bytes: ArrayLike,
+        inside: ArrayLike,
+        domains: ArrayLike,
+        calls: ArrayLike = 1,
+        nic_share: ArrayLike = 1.0,
     ) -> LinkTimes:
         """`link_times.all_reduce_links` on this machine's links.
 
         Parameters
         ----------
-        message_bytes, inside, domains, calls
+        message_bytes, inside, domains, calls, nic_share
             As for `gather_links`.
 
         Returns
@@ -204,32 +248,60 @@ class Machine:
         Seconds.
         """
         phases = self.collectives.two_phase_collectives
-        return all_reduce_links(message_bytes, inside, domains, *self.reached, calls, phases)
+        return all_reduce_links(message_bytes, inside, domains, *self.reached(nic_share), calls, phases)
 
-    @property
-    def reached(self) -> tuple[tuple[float, float], Latencies]:
-        """Bandwidths that collectives reach over HB interconnect and NIC, and latencies."""
+    def reached(self, nic_share: ArrayLike = 1.0) -> tuple[tuple[float, Any], Latencies]:
+        """Bandwidths that collectives reach over HB interconnect and their share of the NIC, and latencies."""
         links = self.links
         latencies = Latencies(links.hb_latency_s, links.nic_latency_s, links.call_latency_s, links.multicast_latency_s)
-        return (self.collective_hb_Bps, self.collective_nic_Bps), latencies
+        return (self.collective_hb_Bps, self.collective_nic_Bps * nic_share), latencies
 
-    def all_to_all_links(self, message_bytes: ArrayLike, inside: ArrayLike, domains: ArrayLike) -> LinkTimes:
+    def all_to_all_links(
+        self,
+        message_bytes: ArrayLike,
+        inside: ArrayLike,
+        domains: ArrayLike,
+        nic_share: ArrayLike = 1.0,
+        direct_share: ArrayLike = 0.0,
+    ) -> LinkTimes:
         """Times of an all-to-all, D bytes a rank, x ranks in each of y HB domains, and of the links that it uses.
 
-        Of the D bytes (y - 1) / y leave the domain. By "direct" routing (x - 1) / (x y) stay within it; else all that
-        is not for the rank's own rail passes the HB interconnect, (x - 1) / x.
+        Of the D bytes (y - 1) / y leave the domain. The HB interconnect forwards all that is not for the rank's own
+        rail, (x - 1) / x of them; or, where that is faster and rails meet, each goes straight to its rail, and the HB
+        interconnect has (x - 1) / (x y).
+
+        Parameters
+        ----------
+        message_bytes, inside, domains
+            D, x and y.
+        nic_share, direct_share
+            Of the NIC's bandwidth, forwarded and not; see `GroupPlace`.
+
+        Returns
+        -------
+        Seconds.
         """
-        x, y = np.asarray(inside), np.asarray(domains)
-        (hb, nic), (hb_latency, nic_latency, *_) = self.reached
-        across = (self.collectives.routing, self.links.oversubscription)
-        time = expert_all_to_all_time(message_bytes, x * y, x, hb, nic, *across, pipelined=self.collectives.pipelined)
-        sent = np.asarray(message_bytes, float)
-        within = sent * (x - 1) / (x * y if self.collectives.routing == "direct" else x) / hb
-        beyond = sent * (y - 1) / y / nic
-        return LinkTimes(time + (x > 1) * hb_latency + (y > 1) * nic_latency, within, beyond)
+        x, y, direct = np.asarray(inside), np.asarray(domains), np.asarray(direct_share, float)
+        (hb, nic), (hb_latency, nic_latency, *_) = self.reached(nic_share)
+        groups, sent = (message_bytes, x * y, x, hb), np.asarray(message_bytes, float)
+        start = (x > 1) * hb_latency + (y > 1) * nic_latency
+        time = expert_all_to_all_time(*groups, nic, pipelined=self.collectives.pipelined)
+        links = LinkTimes(time + start, sent * (x - 1) / x / hb, sent * (y - 1) / y / nic)
+        if not direct.any():
+            return links
+        (_, nic), meet = self.reached(np.where(direct > 0, direct, 1.0))[0], direct > 0
+        time = expert_all_to_all_time(*groups, nic, "direct", 1.0)
+        straight = LinkTimes(time + start, sent * (x - 1) / (x * y) / hb, sent * (y - 1) / y / nic)
+        faster = meet & (straight.time_s < links.time_s)
+        return LinkTimes(*(np.where(faster, *pair)[()] for pair in zip(straight, links, strict=True)))
 
     def routed_links(
-        self, hb_bytes: ArrayLike, nic_bytes: ArrayLike, inside: ArrayLike, domains: ArrayLike
+        self,
+        hb_bytes: ArrayLike,
+        nic_bytes: ArrayLike,
+        inside: ArrayLike,
+        domains: ArrayLike,
+        nic_share: ArrayLike = 1.0,
     ) -> LinkTimes:
         """Times of an exchange of these bytes over a GPU's HB interconnect and NIC, at once where `pipelined`.
 
@@ -239,23 +311,27 @@ class Machine:
             That a GPU sends, one direction.
         inside, domains
             x ranks in each of y HB domains, for the latency of a step on each network.
+        nic_share
+            Of the NIC's bandwidth that it gets.
 
         Returns
         -------
         Seconds.
         """
-        (hb, nic), (hb_latency, nic_latency, *_) = self.reached
+        (hb, nic), (hb_latency, nic_latency, *_) = self.reached(nic_share)
         within, beyond = np.asarray(hb_bytes, float) / hb, np.asarray(nic_bytes, float) / nic
         time = np.maximum(within, beyond) if self.collectives.pipelined else within + beyond
         start = (np.asarray(inside) > 1) * hb_latency + (np.asarray(domains) > 1) * nic_latency
         return LinkTimes(time + start, within, beyond)
 
-    def hop_link(self, inside: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    def hop_link(self, inside: ArrayLike, nic_share: ArrayLike = 1.0) -> tuple[np.ndarray, np.ndarray]:
         """Bandwidth [bytes/s] and latency [s] of a hop between two GPUs, by whether they are in one HB domain.
+
+        nic_share: of the NIC's bandwidth that it gets.
 
         The latency is that of a collective's call and of one step.
         """
-        (hb, nic), (hb_latency, nic_latency, call_latency, _) = self.reached
+        (hb, nic), (hb_latency, nic_latency, call_latency, _) = self.reached(nic_share)
         return np.where(inside, hb, nic), call_latency + np.where(inside, hb_latency, nic_latency)
 
 

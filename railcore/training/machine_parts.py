@@ -6,8 +6,7 @@ from typing import Any
 
 from railcore.facts import checks
 from railcore.facts.arguments import Quantity, checked
-from railcore.network.topology.clos import checked_oversubscription
-from railcore.training.experts import ROUTINGS
+from railcore.training.group_shares import Fabric
 
 ATTENTION_TOKENS = 4096  # of the sequences on which rates of attention are given
 
@@ -90,7 +89,7 @@ class GpuLinks:
     hb_latency_s, nic_latency_s: of one step [s].
     call_latency_s, multicast_latency_s: of a collective's start, and of one within an HB domain whose switches
         multicast and reduce (NVLink SHARP), math.inf where they do not [s].
-    oversubscription: of the any-to-any layer over the rails, which only "direct" routing uses; math.inf is rail-only.
+    fabric: that the NICs are on (`Machine.on`); None for one that limits nothing, with rails that do not meet.
     """
 
     hb_domain_size: int
@@ -102,7 +101,7 @@ class GpuLinks:
     nic_latency_s: Quantity
     call_latency_s: Quantity = 0.0
     multicast_latency_s: Quantity = math.inf
-    oversubscription: float = math.inf
+    fabric: Fabric | None = None
 
     def __post_init__(self) -> None:
         checks.whole("hb_domain_size", self.hb_domain_size)
@@ -115,7 +114,6 @@ class GpuLinks:
             raise ValueError(
                 f"multicast_latency_s is {self.multicast_latency_s!r}: give 0 or more, math.inf for no multicast"
             )
-        checked_oversubscription(self.oversubscription)
 
 
 @checked
@@ -167,20 +165,18 @@ class CollectiveWays:
     memory_contention: whether that is because both want the memory: then it lasts as long as the HB interconnect is
         busy, and beside a collective that waits for slow NICs little is lost.
     two_phase_collectives: beyond an HB domain they run as two phases, one after the other.
-    routing, pipelined: of tokens to their experts, see `experts`.
+    pipelined: whether tokens on their way to experts are forwarded in the HB domain while others are on the NICs.
     """
 
     collective_processors: float
     overlap_slowdown: float = 1.0
     memory_contention: bool = False
     two_phase_collectives: bool = False
-    routing: str = "two-hop"
     pipelined: bool = True
 
     def __post_init__(self) -> None:
         checks.at_least("collective_processors", self.collective_processors)
         checks.at_least("overlap_slowdown", self.overlap_slowdown, 1.0)
-        checks.one_of("routing", self.routing, ROUTINGS)
 
 
 PARTS: dict[str, Any] = {

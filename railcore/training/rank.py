@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from railcore.training.expert_dispatch import capacity_copies
+from railcore.training.group_shares import SHARED_KINDS
 from railcore.training.link_times import LinkTimes
-from railcore.training.machine import Machine
+from railcore.training.machine import GroupPlace, Machine
 from railcore.training.parallelism import Strategy
-from railcore.training.rank_order import GroupLevels, group_levels
+from railcore.training.rank_order import group_levels
 from railcore.training.runtime import Runtime
 from railcore.training.transformer import Transformer
 
@@ -71,9 +72,10 @@ class Rank:
         return self.model.sequence_length * self.strategy.micro_batch / self.strategy.context
 
     @cached_property
-    def groups(self) -> dict[str, GroupLevels]:
-        """Where each kind of group lies in the cluster."""
-        return group_levels(self.strategy.columns(1))
+    def places(self) -> dict[str, GroupPlace]:
+        """Where each kind of group lies in the cluster, and what share of a NIC it gets."""
+        levels = group_levels(self.strategy.columns(1))
+        return self.machine.places({kind: levels[kind] for kind in SHARED_KINDS}, self.strategy.gpus)
 
     @property
     def mixtures(self) -> float:
@@ -119,12 +121,8 @@ class Rank:
 
     def gather(self, message_bytes: float, group: str, calls: float = 1) -> LinkTimes:
         """An AllGather, or a ReduceScatter, of so many bytes in a kind of group."""
-        inside, domains = self.domains(group)
-        return self.machine.gather_links(message_bytes, inside, domains, calls)
-
-    def domains(self, group: str) -> tuple:
-        """Ranks of a group in an HB domain, and HB domains that it is in."""
-        return self.groups[group].in_domains(self.machine.hb_domain_size)
+        place = self.places[group]
+        return self.machine.gather_links(message_bytes, place.inside, place.domains, calls, place.nic_share)
 
 
 def mixture_shares(model: Transformer, pipeline: Any) -> tuple[Any, Any]:

@@ -3,6 +3,7 @@
 `Strategy.groups` lists the ranks of each group; `group_levels` says for arrays of strategies how far they are apart.
 """
 
+import math
 from collections.abc import Mapping
 from itertools import permutations
 from typing import Any, NamedTuple
@@ -66,6 +67,11 @@ class GroupLevels(NamedTuple):
             x = np.gcd(n, np.maximum(most, 1))
             found = found | ((n > 1) & (most > 0) & ((left > 0) | ((x < n) & (x < most))))
         return found
+
+
+def gpus_of(columns: Mapping[str, Any]) -> Any:
+    """GPUs of strategies, t c d p."""
+    return math.prod(np.asarray(columns[name], np.int64) for name in DIMENSIONS)
 
 
 def group_levels(columns: Mapping[str, Any]) -> dict[str, GroupLevels]:

@@ -85,8 +85,9 @@ def stage_of(rank: Rank, offload: tuple[str, ...] = ()) -> Stage:
     everyone = GroupLevels(strategy.gpus, 1).in_domains(machine.hb_domain_size)
     reduced_s = ONCE_CALLS * machine.all_reduce_links(0.0, *everyone).time_s
     casts_s = runtime.linear_format(machine).cast_bytes * sum(most) / machine.cast_Bps
-    near = rank.domains("pipeline")[1] == 1
-    hop_Bps, hop_latency_s = machine.hop_link(near)
+    place = rank.places["pipeline"]
+    near = bool(place.domains == 1)
+    hop_Bps, hop_latency_s = machine.hop_link(near, place.nic_share)
     hides = bool(hops_hide(runtime, strategy.pipeline, strategy.interleave))
     return Stage(
         layers=layers,
@@ -188,10 +189,10 @@ def replica_exchanges(rank: Rank, held: tuple[float, float], layers: int) -> dic
     ) -> LinkTimes:
         found = NO_LINK
         for parameters, group in zip(held, ("replica", "expert_replica"), strict=True):
-            ranks = rank.domains(group)
+            inside, domains, share, _ = rank.places[group]
             chunks = rank.strategy.interleave
-            calls = layers if by_layer else chunks * float(bucket_calls(parameters / chunks, ranks[0] * ranks[1]))
-            found = found.plus(links(size * parameters, *ranks, calls if parameters else 0))
+            calls = layers if by_layer else chunks * float(bucket_calls(parameters / chunks, inside * domains))
+            found = found.plus(links(size * parameters, inside, domains, calls if parameters else 0, share))
         return found
 
     sent = rank.runtime.gradient_bytes

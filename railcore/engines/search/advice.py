@@ -168,12 +168,14 @@ def call_text(result: Any, given: Machine) -> str:
     part, runtimes = result.parts[0], list(dict.fromkeys(each.runtime for each in result.parts))
     offloads = list(dict.fromkeys(each.offload or "none" for each in result.parts))
     platform, K = part.machine.platform, part.machine.hb_domain_size
-    box = _named("machine", platform, "platforms", partial(catalog_machine, hb_domain_size=K), part.machine)
+    alone = part.machine.changed(fabric=None)
+    box = _named("machine", platform, "platforms", partial(catalog_machine, hb_domain_size=K), alone)
     own = catalog.item("platforms", platform)["gpus"] if box != "machine" else given.hb_domain_size
     limits = dict(part.allowed)
     usual = dict(allowed_values(limits["global_batch"], {}))
     shown = {"gpus": repr(result.gpus), "global_batch": repr(_one(limits["global_batch"]))}
     shown |= {"hb_domain_size": repr(K)} if own != K else {}
+    shown |= {"fabric": "fabric"} if part.machine.links.fabric else {}
     if runtimes != [MODERN]:
         names = [_named("runtime", each.name, "runtimes", as_runtime, each) for each in runtimes]
         shown["runtime"] = "runtime" if "runtime" in names else names[0] if len(names) == 1 else f"[{', '.join(names)}]"

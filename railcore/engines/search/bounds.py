@@ -71,6 +71,7 @@ def least_sequence_s(part: Any, splits: np.ndarray) -> np.ndarray:
         hb_domain_size=model.heads * model.sequence_length * max(model.experts, 1),  # whose groups all of them divide
         hb_Bps=links.hb_Bps + links.nic_Bps,
         hb_fraction=max(links.hb_fraction, links.nic_fraction),
+        fabric=None,
         **dict.fromkeys(("hb_latency_s", "nic_latency_s", "call_latency_s"), 0.0),
     )
     degrees = (tuple(values.tolist()) for values in (tensor, context, pipeline, sizes))

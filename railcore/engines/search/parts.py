@@ -29,6 +29,7 @@ from railcore.engines.strategies.layer_time import layer_costs
 from railcore.engines.strategies.stage_costs import stage_costs
 from railcore.facts.arguments import checked
 from railcore.facts.checks import whole
+from railcore.training.group_shares import Fabric
 from railcore.training.machine import Machine, as_machine
 from railcore.training.runtime import MODERN, Runtime, as_runtime, checked_offload
 from railcore.training.transformer import Transformer, as_model
@@ -121,7 +122,7 @@ class SearchPart:
 
     def _searched(self, splits: np.ndarray, progress: Callable[[int], Any] | None) -> SearchResult:
         """What the strategies of some splits give."""
-        space = space_of(self.model, splits.tobytes(), self.allowed, self.runtime, self.machine.hb_domain_size)
+        space = space_of(self.model, splits.tobytes(), self.allowed, self.runtime, self.machine.links)
         kept = empty_kept(space.counts.size, self.top)
         if space.counts.size and space.layer_of.size:
             self._sweep(space, kept, progress)
@@ -203,6 +204,7 @@ def search_parts(
     shares: int = 1,
     hb_domain_size: int | None = None,
     only_best: bool = False,
+    fabric: Fabric | None = None,
     **limits: int | str | Sequence,
 ) -> list[SearchPart]:
     """The parts of a search, to run anywhere: SearchResult.merged([part.run() for part in parts]) is `search`.
@@ -211,7 +213,7 @@ def search_parts(
 
     Parameters
     ----------
-    model, machine, gpus, global_batch, runtime, offload, top, at_most, hb_domain_size, only_best, limits
+    model, machine, gpus, global_batch, runtime, offload, top, at_most, hb_domain_size, only_best, fabric, limits
         As for `search`.
     shares
         Into how many the splits of each part are cut.
@@ -225,6 +227,7 @@ def search_parts(
     whole("gpus", gpus, most=STRATEGY_RANGES["data"][1])
     K = machine.hb_domain_size if hb_domain_size is None else int(whole("hb_domain_size", hb_domain_size))
     machine = machine.changed(hb_domain_size=K)
+    machine = machine.on(fabric) if fabric else machine
     if gpus < K:
         raise ValueError(f"hb_domain_size is {K}, more than gpus {gpus}: give at most {gpus}")
     whole("top", top)
@@ -287,6 +290,7 @@ def search(
     progress: bool | None = None,
     hb_domain_size: int | None = None,
     only_best: bool = False,
+    fabric: Fabric | None = None,
     **limits: int | str | Sequence,
 ) -> SearchResult:
     """Evaluate all strategies that divide; keep the best, one of each design, and counts by obstacle.
@@ -327,6 +331,8 @@ def search(
         Whether only `best` is asked: what is slower is passed over where its layers alone say so, and is missing in
         counts, designs and the distribution, which then differ with the processes. Some times faster where there are
         many strategies.
+    fabric
+        That the NICs are on, as for `iteration_times`: the best strategy moves with it.
     limits
         The values allowed of tensor, context, expert, pipeline, data, interleave, micro_batch, sequence_parallel,
         recompute, sharding, keep_gathered, ends_as_layers, whole_experts or placement, as for `strategy_blocks`:
@@ -339,12 +345,13 @@ def search(
     Raises
     ------
     ValueError
-        For an HB domain larger than the cluster, and as `strategy_blocks`.
+        For an HB domain larger than the cluster or than the fabric's, a cluster larger than the fabric, and as
+        `strategy_blocks`.
     """
     whole("workers", workers)
     shares = 1 if workers == 1 else 4
     options: dict[str, Any] = {"runtime": runtime, "offload": offload, "top": top, "at_most": at_most, "shares": shares}
-    options |= {"hb_domain_size": hb_domain_size, "only_best": only_best}
+    options |= {"hb_domain_size": hb_domain_size, "only_best": only_best, "fabric": fabric}
     parts = search_parts(model, machine, gpus, global_batch, **(options | limits))
     with _Bar(sys.stderr.isatty() if progress is None else progress) as bar:
         found = _found(parts, workers, bar.add)

@@ -2,7 +2,8 @@
 
 A strategy is a stage (its split, experts, placement, chunks, sharding), a layer (micro-batch, recompute) and a batch.
 The first two are rows of tables: a million strategies have some thousand rows. Strategies are in the order of KEY. Of
-those that differ in their placement alone, and have all groups as near in HB domains, the first one counts.
+those that differ in their placement alone, and have all groups as near in HB domains and with equal shares of a NIC,
+the first one counts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,16 +15,18 @@ import numpy as np
 
 from railcore.engines.search.splits import SPLIT, Allowed, allowed_values, among, divisors, exact_splits
 from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, STRATEGY_RANGES
-from railcore.engines.strategies.layer_passes import LAYER_COLUMNS
+from railcore.engines.strategies.layer_passes import LAYER_COLUMNS, LINK_KINDS
 from railcore.engines.strategies.stage_costs import STAGE_COLUMNS
 from railcore.facts.unique_rows import Columns, unique_places, unique_rows
 from railcore.facts.arguments import checked
 from railcore.facts.checks import whole
 from railcore.training.expert_dispatch import parts_groups
+from railcore.training.group_shares import Fabric, group_shares
 from railcore.training.machine import Machine, as_machine
+from railcore.training.machine_parts import GpuLinks
 from railcore.training.parallelism import indivisible
 from railcore.training.rank import mixture_shares
-from railcore.training.rank_order import group_levels
+from railcore.training.rank_order import gpus_of, group_levels
 from railcore.training.runtime import MODERN, Runtime, as_runtime
 from railcore.training.transformer import LEVELS, RECOMPUTE, Transformer, as_model
 
@@ -125,7 +128,7 @@ def pieces(model: Transformer, splits: np.ndarray, allowed: Allowed) -> Iterator
 
 
 @lru_cache(maxsize=8)
-def space_of(model: Transformer, splits: bytes, allowed: Allowed, runtime: Runtime, hb_domain_size: int) -> Space:
+def space_of(model: Transformer, splits: bytes, allowed: Allowed, runtime: Runtime, links: GpuLinks) -> Space:
     """The strategies of some splits, kept for searches on other machines.
 
     Parameters
@@ -138,8 +141,8 @@ def space_of(model: Transformer, splits: bytes, allowed: Allowed, runtime: Runti
         Values allowed of each column.
     runtime
         Of which it counts whether selective recompute is none, and how tokens find their experts.
-    hb_domain_size
-        K, of whose domains groups of ranks are in one or several.
+    links
+        Of which its HB domains and its fabric count: what groups of ranks are near, and what share of a NIC they get.
 
     Returns
     -------
@@ -148,7 +151,7 @@ def space_of(model: Transformer, splits: bytes, allowed: Allowed, runtime: Runti
     limits = dict(allowed)
     table = np.frombuffer(splits, np.int64).reshape(-1, len(SPLIT))
     split = dict(zip(SPLIT, table.T, strict=True))
-    group, kind_of, kinds = _groups(model, split, limits, runtime, hb_domain_size)
+    group, kind_of, kinds = _groups(model, split, limits, runtime, links)
     stages, of_group = _stages(model, group, limits)
     pairs, pair = unique_rows(group, ("pipeline", "data"))
     steps = _micro_batches(model, pairs, limits)
@@ -177,11 +180,12 @@ def space_of(model: Transformer, splits: bytes, allowed: Allowed, runtime: Runti
 
 
 def _groups(
-    model: Transformer, split: Columns, limits: dict[str, Any], runtime: Runtime, hb_domain_size: int
+    model: Transformer, split: Columns, limits: dict[str, Any], runtime: Runtime, links: GpuLinks
 ) -> tuple[Columns, np.ndarray, Columns]:
     """Splits with experts and placement, a row each; which kind of layers each has, and of each kind one of them.
 
-    Layers are of one kind where sizes are equal, and tensor, context and expert ranks are as near each other.
+    Layers are of one kind where sizes are equal, and tensor, context and expert ranks are as near each other and get
+    equal shares of a NIC.
     """
     axes = {
         "expert": among(divisors(max(model.experts, 1)), limits["expert"]),
@@ -192,8 +196,12 @@ def _groups(
     group = {name: values[row] for name, values in split.items()} | choice
     good = ~indivisible(model, group)["experts"] & ~((group["whole_experts"] > 0) & (group["tensor"] == 1))
     group = {name: values[good] for name, values in group.items()}
-    near = {kind: levels.in_domains(hb_domain_size) for kind, levels in group_levels(group).items()}
+    groups = group_levels(group)
+    near = {kind: levels.in_domains(links.hb_domain_size) for kind, levels in groups.items()}
+    shares = group_shares(links.fabric, groups, links.hb_domain_size, gpus_of(group))
     codes = group | {f"{kind} near": inside for kind, (inside, _) in near.items()}
+    for kind, each in {**shares.by_kind, "direct": shares.direct}.items():
+        codes[f"{kind} share"] = np.unique(each + 0.0 * group["tensor"], return_inverse=True)[1]
     codes["pipeline near"] = near["pipeline"][1] == 1
     first, _ = unique_places(codes, [name for name in codes if name != "placement"])
     if model.experts and runtime.dispatcher == "nodes":
@@ -202,8 +210,9 @@ def _groups(
     first = np.sort(first)
     group, codes = ({name: values[first] for name, values in each.items()} for each in (group, codes))
     codes["mixtures"] = np.unique(mixture_shares(model, group["pipeline"]), axis=1, return_inverse=True)[1].ravel()
-    names = ("tensor", "context", "expert", "whole_experts", "mixtures")
-    kinds, kind_of = unique_places(codes, [*names, *(f"{kind} near" for kind in ("tensor", "context", "expert"))])
+    names = ["tensor", "context", "expert", "whole_experts", "mixtures"]
+    names += [f"{kind} {what}" for kind in LINK_KINDS for what in ("near", "share")]
+    kinds, kind_of = unique_places(codes, [*names, "direct share"])
     return group, kind_of, {name: values[kinds] for name, values in group.items()}
 
 
@@ -302,6 +311,7 @@ def strategy_blocks(
     gpus: int,
     global_batch: int | Sequence[int],
     runtime: Runtime | str = MODERN,
+    fabric: Fabric | None = None,
     **limits: int | str | Sequence,
 ) -> Iterator[Columns]:
     """Every strategy of `gpus` GPUs that divides heads, sequence, experts and batch, in blocks of columns.
@@ -324,6 +334,8 @@ def strategy_blocks(
         Sequences of an iteration, one number or several.
     runtime
         Of which it counts whether attention is fused, and how tokens find their experts.
+    fabric
+        That the NICs are on, of which it counts what shares of a NIC groups get.
     limits
         The values allowed of any name in STRATEGY_COLUMNS, such as tensor=8, recompute=["none", "full"], placement=
         "tensor first", or interleave=[4], which is taken as it is, layers rounded up. By default whatever divides, and
@@ -341,6 +353,6 @@ def strategy_blocks(
     model, allowed = as_model(model), allowed_values(global_batch, dict(limits))
     whole("gpus", gpus, most=STRATEGY_RANGES["data"][1])
     splits = exact_splits(model, gpus, allowed)[0]
-    shared = allowed, as_runtime(runtime), as_machine(machine).hb_domain_size
+    shared = allowed, as_runtime(runtime), as_machine(machine).on(fabric).links
     found = (space_of(model, piece.tobytes(), *shared) for piece in pieces(model, splits, allowed))
     return (block for space in found for block in space.blocks())

@@ -19,6 +19,7 @@ from railcore.facts.unique_rows import Columns, each_array, unique_rows
 from railcore.facts import checks
 from railcore.facts.arguments import checked
 from railcore.training.expert_dispatch import parts_groups
+from railcore.training.group_shares import Fabric
 from railcore.training.iteration import IterationTime
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import LEVEL_NAMES, STRATEGY_SWITCHES, Strategy, indivisible, level_places
@@ -109,6 +110,7 @@ def iteration_times(
     runtime: Runtime | str = MODERN,
     offload: str | Sequence[str] = "none",
     global_batch: int | None = None,
+    fabric: Fabric | None = None,
 ) -> IterationEstimate:
     """Iteration time of every strategy, its breakdown, how busy its links are, and memory.
 
@@ -130,6 +132,8 @@ def iteration_times(
         What the host's memory holds, one of OFFLOADS or several: the optimizer's states and step, activations, weights.
     global_batch
         Sequences of an iteration; with a `Strategy`.
+    fabric
+        That the NICs are on, as for `training.iteration.iteration_time`.
 
     Returns
     -------
@@ -138,9 +142,11 @@ def iteration_times(
     Raises
     ------
     ValueError
-        For a missing column or batch, for values that are not whole or out of range, and for unknown names.
+        For a missing column or batch, for values that are not whole or out of range, for unknown names, and for a
+        fabric that is smaller than a job or has smaller HB domains than the machine.
     """
     model, machine, runtime = as_model(model), as_machine(machine), as_runtime(runtime)
+    machine = machine.on(fabric) if fabric else machine
     away = checked_offload(offload)
     columns, shape = strategy_columns(strategies, global_batch)
     layer_rows, layer_of = unique_rows(columns, LAYER_COLUMNS)

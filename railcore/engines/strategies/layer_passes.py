@@ -20,10 +20,10 @@ from railcore.training.layer import (
     host_waits,
 )
 from railcore.training.link_times import NO_LINK, LinkTimes, exposed_beside, exposed_time
-from railcore.training.machine import Machine
+from railcore.training.machine import GroupPlace, Machine
 from railcore.training.products import ELEMENT_BYTES, product_passes
 from railcore.training.rank import LayerShare, expert_rows, mixture_shares
-from railcore.training.rank_order import group_levels
+from railcore.training.rank_order import gpus_of, group_levels
 from railcore.training.runtime import Runtime
 from railcore.training.transformer import Transformer
 
@@ -98,18 +98,19 @@ class Ranks:
         return self.runtime.interference(self.machine)
 
     @cached_property
-    def domains(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """By kind of traffic, ranks of a group in an HB domain, and HB domains that it is in."""
+    def places(self) -> dict[str, GroupPlace]:
+        """By kind of traffic, where its groups lie, and what share of a NIC they get."""
 
-        def near(ranks: "Ranks") -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        def found(ranks: "Ranks") -> dict[str, GroupPlace]:
             levels = group_levels(ranks.columns)
-            return {kind: levels[kind].in_domains(self.machine.hb_domain_size) for kind in LINK_KINDS}
+            return self.machine.places({kind: levels[kind] for kind in LINK_KINDS}, gpus_of(ranks.columns))
 
-        return shared_values(self, _OF_GROUPS, near)
+        return shared_values(self, _OF_GROUPS, found)
 
     def gather(self, message_bytes: Any, group: str) -> LinkTimes:
         """An AllGather, or a ReduceScatter, of so many bytes in a kind of group."""
-        return self.machine.gather_links(message_bytes, *self.domains[group])
+        place = self.places[group]
+        return self.machine.gather_links(message_bytes, place.inside, place.domains, nic_share=place.nic_share)
 
     @cached_property
     def input_gather(self) -> LinkTimes:
@@ -254,7 +255,7 @@ def _tensor_traffic(rank: Ranks, products: list[Any]) -> PassTimes:
     beside = exposed_time(forward.time_s, products[2], lost) if runtime.overlap_tensor else forward.time_s
     second = backward.time_s - forward.time_s + beside
     if runtime.overlap_tensor_forward:
-        near = rank.domains["tensor"][1] == 1
+        near = rank.places["tensor"].domains == 1
         behind = (rank.t - 1) / rank.t
         windows = behind * products[0], behind * (products[1] + products[2])
         pieces = (
@@ -303,10 +304,10 @@ def _expert_traffic(rank: Ranks, others: Mapping[str, PassTimes]) -> PassTimes:
 
 def _exchange(rank: Ranks, element_bytes: int) -> LinkTimes:
     """One way of the tokens of a rank: a copy for each expert, or for each HB domain with one of them."""
-    model, (x, y) = rank.model, rank.domains["expert"]
+    model, (x, y, share, direct) = rank.model, rank.places["expert"]
     tokens = rank.u / rank.t
     if rank.runtime.dispatcher == "copies":
-        return rank.machine.all_to_all_links(element_bytes * tokens * model.hidden * rank.copies, x, y)
+        return rank.machine.all_to_all_links(element_bytes * tokens * model.hidden * rank.copies, x, y, share, direct)
     # What does not divide has its obstacle elsewhere.
     wrong = parts_groups("nodes", model.expert_groups, x * y, y)
     ranks = np.where(wrong, 1, np.gcd(x * y, model.experts))
@@ -314,7 +315,7 @@ def _exchange(rank: Ranks, element_bytes: int) -> LinkTimes:
     sizes = (tokens, model.hidden, model.experts, model.top_k, ranks, inside)
     nic_bytes, hb_bytes = dispatch_bytes(*sizes, "nodes", element_bytes, model.expert_groups, model.token_groups)
     busiest = rank.copies / model.top_k  # rank's rows over the mean
-    return rank.machine.routed_links(busiest * hb_bytes, busiest * nic_bytes, x, y)
+    return rank.machine.routed_links(busiest * hb_bytes, busiest * nic_bytes, x, y, share)
 
 
 def shared_values(rank: "Ranks", names: Sequence[str], values: Callable[["Ranks"], Any]) -> Any:

@@ -8,10 +8,10 @@ import numpy as np
 
 from railcore.engines.strategies.critical_path import EXCHANGES, STAGE_ROW
 from railcore.training.link_times import NO_LINK, LinkTimes
-from railcore.training.machine import Machine
+from railcore.training.machine import GroupPlace, Machine
 from railcore.training.pipeline_schedule import microbatches_in_flight
 from railcore.training.rank import mixture_shares
-from railcore.training.rank_order import GroupLevels, group_levels
+from railcore.training.rank_order import GroupLevels, gpus_of, group_levels
 from railcore.training.runtime import Runtime
 from railcore.training.stage import (
     COPY_BYTES,
@@ -30,6 +30,7 @@ STAGE_COLUMNS = (
     *("ends_as_layers", "whole_experts", "placement"),
 )
 STAGES = ("first", "middle", "last")
+_REPLICAS = ("replica", "expert_replica")  # groups that exchange gradients: of shared weights, and of experts
 _MANY = 2.0**30  # groups of micro-batches
 
 
@@ -88,11 +89,13 @@ def stage_costs(
     rows["first_layers"] = np.where(p == 1, last, np.where(dual, (first + last) / 2, first))
     rows["last_layers"] = np.where(dual, (first + last) / 2, last)
     _filling(rows, runtime, p, columns["interleave"], places / layers - 1, dual)
-    near = groups["pipeline"].in_domains(machine.hb_domain_size)[1] == 1
-    rows["hop_Bps"], rows["hop_latency_s"] = machine.hop_link(near)
+    ranks = gpus_of(columns)
+    lie = machine.places({kind: groups[kind] for kind in ("pipeline", *_REPLICAS)}, ranks)
+    near = lie["pipeline"].domains == 1
+    rows["hop_Bps"], rows["hop_latency_s"] = machine.hop_link(near, lie["pipeline"].nic_share)
     rows["hop_latency_s"] += np.where(rows["hops_hide"], 0.0, machine.host.launch_s)
     rows["hop_on_nic"] = ~near
-    for name, links in _data_links(machine, runtime, groups, layers, most, columns).items():
+    for name, links in _data_links(machine, runtime, lie, layers, most, columns).items():
         rows[f"{name}_s"], rows[f"{name}_hb_s"], rows[f"{name}_nic_s"] = links
     away = "optimizer" in offload
     host, sent = machine.host, runtime.gradient_bytes + WEIGHT_BYTES
@@ -102,7 +105,6 @@ def stage_costs(
     rows["once_s"] = runtime.linear_format(machine).cast_bytes / machine.cast_Bps * sum(most)
     rows["copies_s"] = runtime.eager * (columns["sharding"] >= 2) * COPY_BYTES / machine.hbm_Bps * sum(most)
     rows["offload_s"] = host_s * updated if away else 0.0
-    ranks = np.prod([columns[name] for name in ("tensor", "context", "data", "pipeline")], axis=0)
     everyone = GroupLevels(ranks, 1).in_domains(machine.hb_domain_size)
     rows["once_s"] += ONCE_CALLS * machine.all_reduce_links(0.0, *everyone).time_s + machine.host.iteration_host_s
     rows["spread"] = machine.rates.rank_spread * _expected_maximum(ranks)
@@ -206,7 +208,7 @@ def _state_bytes(
 def _data_links(
     machine: Machine,
     runtime: Runtime,
-    groups: Mapping[str, GroupLevels],
+    lie: Mapping[str, GroupPlace],
     layers: np.ndarray,
     held: tuple[np.ndarray, ...],
     columns: Mapping[str, np.ndarray],
@@ -223,11 +225,11 @@ def _data_links(
 
     def exchange(size: float, links: Callable[..., LinkTimes], by_layer: np.ndarray) -> LinkTimes:
         found = NO_LINK
-        for parameters, group in zip(held, ("replica", "expert_replica"), strict=True):
-            x, y = groups[group].in_domains(machine.hb_domain_size)
+        for parameters, group in zip(held, _REPLICAS, strict=True):
+            x, y, share, _ = lie[group]
             buckets = chunks * bucket_calls(parameters / chunks, x * y)
             calls = np.where(by_layer, layers, buckets) * (parameters > 0)
-            found = found.plus(links(size * parameters, x, y, calls))
+            found = found.plus(links(size * parameters, x, y, calls, share))
         return found
 
     gradients = exchange(runtime.gradient_bytes, machine.gather_links, level >= 2)
