@@ -61,14 +61,14 @@ def plain_spread(gpu, runs):
     return inside, ranks // inside
 
 
-def rates(gpu):
-    return gpu.hb_Bps * gpu.links.hb_fraction, gpu.nic_Bps * gpu.links.nic_fraction
+def rates(gpu, share=1.0):
+    return gpu.hb_Bps * gpu.links.hb_fraction, gpu.nic_Bps * gpu.links.nic_fraction * share
 
 
-def plain_gather(gpu, size, runs, calls=1):
-    """Time, HB busy, NIC busy of an AllGather of so many bytes."""
+def plain_gather(gpu, size, runs, calls=1, share=1.0):
+    """Time, HB busy, NIC busy of an AllGather of so many bytes, at a share of a NIC."""
     x, y = plain_spread(gpu, runs)
-    n, (hb, nic), links = x * y, rates(gpu), gpu.links
+    n, (hb, nic), links = x * y, rates(gpu, share), gpu.links
     two = gpu.collectives.two_phase_collectives
     near, far = x - 1 if two else n - y, y - 1
 
@@ -93,18 +93,17 @@ def plain_gather(gpu, size, runs, calls=1):
     return (time, sent / hb, 0.0) if y == 1 else (time, sent * (x - 1) / x / hb, sent / x / nic)
 
 
-def plain_exchange(gpu, size, runs):
-    """The same of an all-to-all of so many bytes a rank."""
+def plain_exchange(gpu, size, runs, share=1.0, direct=0.0):
+    """The same of an all-to-all of so many bytes a rank: forwarded, or straight to its rails where that is faster."""
     x, y = plain_spread(gpu, runs)
-    hb, nic = rates(gpu)
     start = (gpu.links.hb_latency_s if x > 1 else 0) + (gpu.links.nic_latency_s if y > 1 else 0)
-    away = (y - 1) / y * size / nic
-    if gpu.collectives.routing == "direct":
-        near = (x - 1) / (x * y) * size / hb
-        layer = (x - 1) * (y - 1) / (x * y) * size * gpu.links.oversubscription / nic if x > 1 and y > 1 else 0.0
-        return max(near, away, layer) + start, near, away
-    near = (x - 1) / x * size / hb
-    return (max(near, away) if gpu.collectives.pipelined else near + away) + start, near, away
+    hb, nic = rates(gpu, share)
+    near, away = (x - 1) / x * size / hb, (y - 1) / y * size / nic
+    ways = [((max(near, away) if gpu.collectives.pipelined else near + away) + start, near, away)]
+    if direct:
+        near, away = (x - 1) / (x * y) * size / hb, (y - 1) / y * size / rates(gpu, direct)[1]
+        ways.append((max(near, away) + start, near, away))
+    return min(ways, key=lambda way: way[0])
 
 
 def plain_places(experts, top_k, places, groups, drawn):
@@ -123,12 +122,12 @@ def plain_places(experts, top_k, places, groups, drawn):
     return min(max(places * (1 - missed), 1.0), top_k, places)
 
 
-def plain_dispatch(model, gpu, runtime, runs, tokens, copies, element_bytes):
+def plain_dispatch(model, gpu, runtime, runs, tokens, copies, element_bytes, share=1.0, direct=0.0):
     """Tokens to their experts, one way."""
     if runtime.dispatcher == "copies":
-        return plain_exchange(gpu, element_bytes * tokens * model.hidden * copies, runs)
+        return plain_exchange(gpu, element_bytes * tokens * model.hidden * copies, runs, share, direct)
     x, y = plain_spread(gpu, runs)
-    hb, nic = rates(gpu)
+    hb, nic = rates(gpu, share)
     limits = model.expert_groups, model.token_groups
     of_domains = plain_places(model.experts, model.top_k, y, *limits)
     of_ranks = plain_places(model.experts, model.top_k, x * y, *limits)

@@ -23,7 +23,7 @@ from railcore.engines.strategies.iteration import OBSTACLES, STRATEGY_COLUMNS, T
 from railcore.engines.strategies.layer_passes import LAYER_COLUMNS, LAYER_PARTS
 from railcore.engines.strategies.layer_time import layer_costs
 from railcore.facts import catalog
-from railcore.network.topology import rail_only
+from railcore.network.topology import RailFabric, fat_tree, rail_only
 from railcore.training import collectives, machine, transfers
 from railcore.training.formats import BF16
 from railcore.training.iteration import iteration_time
@@ -49,13 +49,15 @@ MODELS["latent"] = Transformer(
     **{"query_rank": 768, "kv_rank": 512, "rope_dim": 64, "imbalance": 1.2},
 )
 MODELS["windows"] = replace(LLAMA, name="windows", layers=24, window=1024, full_attention_interval=6)
+CLOS = fat_tree(2**20, 64, 8, tier_oversubscription=(3.0,))
 A100, H100 = machine.catalog_machine("DGX A100"), machine.catalog_machine("DGX H100", "fp8")
 MACHINES = {
     "A100 of 8": A100,
     "H100 of 256, fp8": H100.changed(hb_domain_size=256),
     "GB200 of 72, fp8": machine.catalog_machine("GB200 NVL72", "fp8"),
-    "A100 of 8, in turn": A100.changed(two_phase_collectives=True, routing="hierarchical", pipelined=False),
-    "H100 of 8, direct": H100.changed(routing="direct", oversubscription=4.0),
+    "A100 of 8, in turn": A100.changed(two_phase_collectives=True, pipelined=False),
+    "H100 of 8 under 4:1": H100.on(RailFabric(2**20, 8, 64, 4.0)),
+    "A100 of 8 in turn on a Clos of 3:1": A100.changed(pipelined=False).on(CLOS),
 }
 SOFTWARE = {name: catalog_runtime(name) for name in catalog.names("runtimes")} | {
     "unfused": Runtime(overlap_tensor=False, overlap_data=False, scatter_gather=False, attention="unfused"),
@@ -209,15 +211,17 @@ def test_parts_of_both_are_as_plain_functions_have_them(found):
         size = 10 ** rng.uniform(3, 9)
         for kind, runs in groups.items():
             kind = {"same experts": "expert_replica"}.get(kind, kind)
-            x, y = rank.domains(kind)
+            x, y, share, direct = rank.places[kind]
             assert (x, y) == plain_spread(gpu, runs)
-            assert rank.gather(size, kind, 3) == pytest.approx(plain_gather(gpu, size, runs, 3), rel=1e-12)
+            assert rank.gather(size, kind, 3) == pytest.approx(plain_gather(gpu, size, runs, 3, share), rel=1e-12)
             if kind == "expert":
-                assert gpu.all_to_all_links(size, x, y) == pytest.approx(plain_exchange(gpu, size, runs), rel=1e-12)
+                ours = gpu.all_to_all_links(size, x, y, share, direct)
+                assert ours == pytest.approx(plain_exchange(gpu, size, runs, share, direct), rel=1e-12)
         if model.experts and "experts" not in plain_obstacles(model, columns):
             arguments = (model, gpu, runtime, groups["expert"], rank.tokens / strategy.tensor, rank.copies)
-            there = plain_dispatch(*arguments, runtime.dispatch_bytes)
-            home = plain_dispatch(*arguments, 2)
+            shares = rank.places["expert"][2:]
+            there = plain_dispatch(*arguments, runtime.dispatch_bytes, *shares)
+            home = plain_dispatch(*arguments, 2, *shares)
             link = tuple(rank.mixtures * (a + b) for a, b in zip(there, home, strict=True))
             assert expert_traffic(rank, (0.0, 0.0), (NO_LINK, NO_LINK)).forward == pytest.approx(link, rel=1e-9)
         m, n, k = (int(side) for side in rng.integers(1, 5000, 3))
@@ -278,7 +282,7 @@ def test_without_overlap_all_link_time_is_exposed(found):
     "names",
     [["hb_Bps"], ["hb_fraction"], ["nic_Bps"], ["nic_fraction"], ["memory_Bps"], ["memory_fraction"], ["host_Bps"]]
     + [["linear_rate", "bf16_rate"], ["linear_fraction", "bf16_fraction"]]
-    + [["attention_fraction"], ["bf16_rate"], ["linear_rate"], ["oversubscription"]]
+    + [["attention_fraction"], ["bf16_rate"], ["linear_rate"]]
     + [["kernel_s"], ["launch_s"], ["hb_latency_s"], ["nic_latency_s"], ["call_latency_s"]],
     ids=" ".join,
 )
@@ -289,12 +293,13 @@ def test_a_better_machine_is_never_slower_and_sometimes_faster(found, names):
         shares = {name: 0.9 * gpu.values[name] for name in names if name.endswith("fraction")}
         gpu = gpu.changed(**shares)
         estimate = iteration_times(model, gpu, strategies, runtime, offload)
-        less = {name: gpu.values[name] * 0.5 for name in names if name.endswith(("_s", "oversubscription"))}
+        less = {name: gpu.values[name] * 0.5 for name in names if name.endswith("_s")}
         more = {name: gpu.values[name] * 1.1 for name in names if name not in less}
         better = less | {name: min(x, 1.0) if name.endswith("fraction") else x for name, x in more.items()}
         ours = iteration_times(model, gpu.changed(**better), strategies, runtime, offload)
         assert np.all(ours.total_s <= estimate.total_s * (1 + 1e-12))
-        assert all(np.all(ours.links[kind] <= x * (1 + 1e-12)) for kind, x in estimate.links.items())
+        if not wide_dense_layers(model):  # else links are those of the slower end, which may be another one
+            assert all(np.all(ours.links[kind] <= x * (1 + 1e-12)) for kind, x in estimate.links.items())
         assert all(np.array_equal(ours.memory[kind], x) for kind, x in estimate.memory.items())
         faster |= bool(np.any(ours.total_s < estimate.total_s * (1 - 1e-9)))
     assert faster
@@ -312,7 +317,7 @@ def test_the_nic_has_no_effect_where_one_hb_domain_holds_the_cluster(found):
 
 def test_the_hb_domain_has_no_effect_where_it_holds_one_gpu_but_by_its_ceiling(found):
     for model, gpu, strategies, runtime, offload, _ in found[::7]:
-        alone = gpu.changed(hb_domain_size=1)
+        alone = gpu.changed(hb_domain_size=1, fabric=None)
         faster = alone.changed(hb_Bps=10 * gpu.hb_Bps, hb_latency_s=0.0)
         assert same(*(iteration_times(model, x, strategies, runtime, offload) for x in (alone, faster)))
 
@@ -501,7 +506,9 @@ def test_a_mixture_that_is_dense_takes_the_time_of_a_dense_model():
 
 
 def test_more_data_ranks_and_as_much_more_batch_leave_the_stages_alone(found):
-    for model, gpu, strategies, runtime, offload, estimate in found[::7]:
+    for model, gpu, strategies, runtime, offload, _ in found[::7]:
+        if gpu.links.fabric or wide_dense_layers(model):  # more ranks lie farther apart; another end may be the slower
+            continue
         strategies = {**strategies, **{name: 0 * strategies["data"] for name in ("placement", "ends_as_layers")}}
         more = {**strategies, "data": 2 * strategies["data"], "global_batch": 2 * strategies["global_batch"]}
         estimate, ours = (iteration_times(model, gpu, each, runtime, offload) for each in (strategies, more))
@@ -614,12 +621,12 @@ def test_a_product_of_whole_waves_runs_at_the_full_rate():
     assert one_more == pytest.approx(wave + 2 * (k + n) / gpu.hbm_Bps, rel=1e-9)
 
 
-def test_a_machine_on_a_fabric_has_its_links():
+def test_a_machine_on_a_fabric_keeps_its_links():
     fabric = rail_only(1024, 64, 64)
     ours = A100.on(fabric)
-    assert (ours.hb_domain_size, ours.hb_Bps, ours.nic_Bps) == (64, fabric.hb_Bps, fabric.nic_Bps)
-    assert ours.links.oversubscription == math.inf and A100.on(fabric.with_layer(2.0)).links.oversubscription == 2
-    assert (ours.gpu, ours.rates.bf16_rate, ours.memory_bytes) == (A100.gpu, A100.rates.bf16_rate, A100.memory_bytes)
+    assert ours.changed(fabric=None) == A100 and ours.links.fabric == fabric
+    with pytest.raises(ValueError, match="fabric has HB domains of 8 GPUs, the machine 72: give a fabric with hb_dom"):
+        machine.catalog_machine("GB200 NVL72").on(rail_only(1024, 8, 64))
 
 
 @pytest.mark.parametrize(
@@ -633,8 +640,6 @@ def test_a_machine_on_a_fabric_has_its_links():
         ({"hb_domain_size": 0}, "hb_domain_size is 0"),
         ({"bf16_rate": math.nan}, "bf16_rate is nan"),
         ({"nic_Bps": math.inf}, "nic_Bps is inf"),
-        ({"routing": "scenic"}, "routing is 'scenic': give one of direct"),
-        ({"oversubscription": 0.5}, "oversubscription is 0.5"),
     ],
 )
 def test_a_machine_names_what_is_out_of_range(changes, named):

@@ -565,15 +565,13 @@ def test_results_of_different_searches_do_not_merge():
 @pytest.mark.filterwarnings("ignore:invalid value")  # of infinite times in arrays
 @pytest.mark.filterwarnings("ignore:divide by zero")
 @pytest.mark.parametrize("runtime", [MODERN, NODES, "megatron-bridge2025", "fsdp-eager"], ids=str)
-def test_a_strategy_without_a_route_is_not_feasible(runtime):
-    alone = A100.changed(hb_domain_size=2, routing="direct", oversubscription=math.inf)
+def test_a_time_that_is_no_number_is_not_feasible(runtime):
+    slow = A100.changed(hb_domain_size=2, nic_Bps=1e-305)
     model = replace(MIXTURE, hidden=1024, sequence_length=64)
-    found = search(model, alone, 16, 16, runtime, top=1000)
-    every = iteration_times(model, alone, every_strategy(model, alone, 16, 16, runtime), runtime)
+    found = search(model, slow, 16, 16, runtime, top=1000)
+    every = iteration_times(model, slow, every_strategy(model, slow, 16, 16, runtime), runtime)
     assert found.counts == {name: int(np.sum(every.limits == name)) for name in found.counts}
-    assert 0 < found.counts["feasible"] == found.histogram.sum()
-    assert found.counts["feasible"] < found.evaluated or runtime == NODES  # which goes by way of other rails
-    assert np.isfinite(found.best["total_s"]).all()
+    assert found.counts["network"] == found.evaluated > 0 == found.histogram.sum() and found.best.empty
 
 
 def test_wide_dense_layers_are_searched_as_they_are_estimated():

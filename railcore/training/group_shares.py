@@ -55,6 +55,7 @@ class _Spread(NamedTuple):
     gpus: of the job.
     rails: over which the flows that leave a block are spread.
     apart: rails that the ranks of a group in one domain are on, 1 / w.
+    stride: GPUs from one rank of a group to the next.
     """
 
     S1: Any
@@ -64,6 +65,7 @@ class _Spread(NamedTuple):
     gpus: Any
     rails: Any
     apart: Any
+    stride: Any
 
     @property
     def period(self) -> Any:
@@ -109,15 +111,16 @@ def group_shares(
             tuple(each._replace(uplinks=fabric.uplinks(each.tier, each.uplinks)) for each in tiers)
             for tiers in (blocks, pods)
         )
+    leaving = {"pipeline": _hop, "expert": _exchanged}
     spreads = {kind: _spread(kind, levels, whole.rails, hb_domain_size, gpus) for kind, levels in groups.items()}
     found = {
-        kind: nic * _least_share(whole, blocks, spread, hb_domain_size, _exchanged if kind == "expert" else _ring)
+        kind: nic * _least_share(whole, blocks, spread, hb_domain_size, leaving.get(kind, _ring))
         for kind, spread in spreads.items()
     }
     if "expert" not in groups or not (whole.rails == 1 or np.isfinite(whole.oversubscription)):
         return GroupShares(found)
     direct = _least_share(whole, blocks, spreads["expert"], hb_domain_size, _sent_directly)
-    over_pods = _pod_share(pods, spreads["expert"], groups["expert"].inner_stride, min(whole.rails, hb_domain_size))
+    over_pods = _pod_share(pods, spreads["expert"], min(whole.rails, hb_domain_size))
     return GroupShares(found, nic * np.minimum(direct, over_pods))
 
 
@@ -146,9 +149,9 @@ def _spread(kind: str, levels: GroupLevels, rails: int, K: int, gpus: Any) -> _S
         S2=np.where(within, S1 * y1, np.maximum(s2, S1 * y1)),
         y2=np.where(within, 1, n2),
         gpus=gpus,
-        # Of the stages in a domain one sends: from as many GPUs as lie between two of them.
-        rails=inside * np.minimum(used, s1) if kind == "pipeline" else used,
+        rails=np.minimum(used, s1) if kind == "pipeline" else used,
         apart=np.minimum(inside, rails // np.gcd(s1, rails)),
+        stride=s1,
     )
 
 
@@ -190,6 +193,14 @@ def _gpus_before(fabric: RailFabric, places: np.ndarray, K: int) -> np.ndarray:
 def _ring(first: Any, last: Any, g: _Spread) -> Any:
     """What rings send out of the GPUs between two: a flow of each group with some but not all of its members there."""
     return _leaving(first, last, g, lambda c, n: 1.0 * ((c > 0) & (c < n)))
+
+
+def _hop(first: Any, last: Any, g: _Spread) -> Any:
+    """What hops to the next stage send out of them: of the stages in a domain one sends, from GPUs next to each other.
+
+    These are as many as lie between two ranks of a group.
+    """
+    return _ring(first, last, g) * np.minimum(g.stride / np.clip(last - first, 1.0, g.S1), 1.0)
 
 
 def _exchanged(first: Any, last: Any, g: _Spread) -> Any:
@@ -242,12 +253,16 @@ def _sent_directly(first: Any, last: Any, g: _Spread) -> Any:
     return last - first + (_exchanged(first, last, g) - (last - first)) / g.apart
 
 
-def _pod_share(tiers: Sequence[PodBlocks], spread: _Spread, stride: Any, rails: int) -> Any:
+def _pod_share(tiers: Sequence[PodBlocks], spread: _Spread, rails: int) -> Any:
     """Least share of an all-to-all without forwarding over the blocks of pods. rails: in use."""
     share: Any = 1.0
     for tier in tiers:
         for count, uplinks in np.unique([tier.rails, tier.uplinks], axis=1).T:
-            staying = np.minimum(np.maximum(count / np.asarray(stride), 1.0) / spread.apart, 1.0)
+            # Of its groups `more` have one rank more there than the others.
+            ranks, more = np.divmod(count, spread.stride)
+            most, least = np.minimum(ranks + 1, spread.apart), np.minimum(ranks, spread.apart)
+            there = more * most + (spread.stride - more) * least
+            staying = (more * most**2 + (spread.stride - more) * least**2) / (there * spread.apart)
             sent = np.asarray(spread.gpus) * min(count / rails, 1.0) * (1 - staying)
             share = np.minimum(share, uplinks / np.maximum(sent, uplinks))
     return share

@@ -1,0 +1,268 @@
+"""Shares of a NIC by kind of traffic: held to flows that are routed one by one, and to what they must be at limits."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+
+from railcore.engines.degraded import routed_flows
+from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, iteration_times
+from railcore.network.topology import FailedPart, PhotonicRails, RailFabric, fat_tree, rail_only, rail_optimized
+from railcore.training.experts import expert_all_to_all_time
+from railcore.training.group_shares import SHARED_KINDS, group_shares
+from railcore.training.iteration import iteration_time
+from railcore.training.machine import catalog_machine
+from railcore.training.parallelism import DIMENSIONS, Strategy
+from railcore.training.rank_order import PLACEMENTS, group_levels
+from railcore.training.runtime import Runtime
+from railcore.training.transformer import Transformer
+
+H100 = catalog_machine("DGX H100")
+DENSE = Transformer("dense", 8, 1152, 24, 24, 4608, 32000, 512)
+MIXTURE = replace(DENSE, name="mixture", experts=16, top_k=2)
+RATIOS = st.sampled_from([1.0, 1.5, 2.0, 4.0])
+
+
+@st.composite
+def cases(draw, domains=st.sampled_from([2, 3, 4, 6, 8, 12, 16])):
+    """A fabric whose HB domains are full, and a strategy on all its GPUs."""
+    K = draw(st.sampled_from([1, 2, 4, 6, 8]))
+    gpus, radix = K * draw(domains), draw(st.sampled_from([4, 8, 16]))
+    rails = draw(st.sampled_from([0, 0, 1, 1, 2]))
+    layer = draw(st.sampled_from([math.inf, 1.0, 1.5, 3.0])) if rails != 1 else math.inf
+    options = {"planes": draw(st.sampled_from([1, 1, 2])), "rails": rails if K % max(rails, 1) == 0 else 0}
+    within = draw(st.sampled_from([(), (draw(RATIOS),), (draw(RATIOS), draw(RATIOS))]))
+    fabric = RailFabric(gpus, K, radix, layer, tier_oversubscription=within, **options)
+    sizes, left = {}, gpus
+    for name in draw(st.permutations(DIMENSIONS)):
+        sizes[name] = draw(st.sampled_from([n for n in range(1, left + 1) if left % n == 0]))
+        left //= sizes[name]
+    sizes["data"] *= left
+    ranks = sizes["context"] * sizes["data"]
+    sizes["expert"] = draw(st.sampled_from([n for n in range(1, ranks + 1) if ranks % n == 0]))
+    order = draw(st.permutations(DIMENSIONS))
+    return fabric, Strategy(**sizes, order=tuple(order))
+
+
+def shares_of(fabric, strategy, K=None):
+    levels = strategy.group_levels()
+    shared = {kind: levels[kind] for kind in SHARED_KINDS}
+    return group_shares(fabric, shared, K or fabric.hb_domain_size, strategy.gpus)
+
+
+def routed_share(fabric, source, target):
+    """Share of a NIC that flows of one byte get, routed one by one; None without flows between domains."""
+    across = source // fabric.hb_domain_size != target // fabric.hb_domain_size
+    flows = pd.DataFrame({"source": source[across], "target": target[across], "bytes": 1.0})
+    return routed_flows.nic_bandwidth_share(fabric, [flows]) if len(flows) else None
+
+
+def pairs(kind, ranks, K):
+    """Who sends to whom at a time in groups of a kind: the next on each of the group's rails, or all others on it."""
+    if kind == "pipeline":  # forwarded to the rail of its target
+        source, target = ranks.ravel(), np.roll(ranks, -1, axis=1).ravel()
+        return np.where(source // K == target // K, source, source // K * K + target % K), target
+    if kind == "expert":
+        source, target = (np.repeat(ranks, ranks.shape[1], axis=1), np.tile(ranks, (1, ranks.shape[1])))
+        return source[source % K == target % K], target[source % K == target % K]
+    rails = [members[members % K == place] for members in ranks for place in np.unique(members % K)]
+    return np.concatenate(rails), np.concatenate([np.roll(rail, -1) for rail in rails])
+
+
+def even(group, K):
+    """Whether groups lie evenly in HB domains, and each of their ranks at one place in all of them."""
+    runs = group.joined()
+    strides = ((runs.inner, runs.inner_stride), (runs.outer, runs.outer_stride))
+    return not group.lie_unevenly(K) and all(n == 1 or stride < K or stride % K == 0 for n, stride in strides)
+
+
+@given(cases())
+@settings(max_examples=150)
+@example((fat_tree(64, 8, 8, tier_oversubscription=(2.0,)), Strategy(tensor=4, pipeline=4, data=4)))
+@example((RailFabric(48, 4, 8, 3.0), Strategy(tensor=2, data=24, expert=24)))
+def test_shares_are_those_of_flows_routed_one_by_one(case):
+    fabric, strategy = case
+    K, found = fabric.hb_domain_size, shares_of(*case)
+    for kind, group in strategy.group_levels().items():
+        some_rails = kind == "pipeline" and fabric.rails not in (1, K)  # which some of a domain's GPUs are on
+        if kind not in SHARED_KINDS or not even(group, K) or some_rails:
+            continue
+        expected = routed_share(fabric, *pairs(kind, strategy.groups(kind), K))
+        if expected is not None:
+            assert found.by_kind[kind] == pytest.approx(expected, rel=1e-9), kind
+    rails_meet = fabric.rails == 1 or math.isfinite(fabric.oversubscription)
+    assert rails_meet or found.direct == 0
+    if rails_meet and even(strategy.group_levels()["expert"], K):
+        ranks = strategy.groups("expert")
+        every = np.repeat(ranks, ranks.shape[1], axis=1).ravel(), np.tile(ranks, (1, ranks.shape[1])).ravel()
+        expected = routed_share(fabric, *every)
+        if expected is not None and fabric.rails in (1, K):
+            assert found.direct == pytest.approx(expected, rel=1e-9)
+
+
+@given(st.lists(cases(st.just(12)), min_size=1, max_size=5))
+def test_arrays_of_strategies_have_the_shares_of_each(several):
+    fabric = several[0][0]
+    strategies = [strategy for other, strategy in several if other.gpus == fabric.gpus]
+    columns = [each.columns(8) for each in strategies]
+    levels = group_levels({name: np.array([each[name] for each in columns]) for name in columns[0]})
+    many = group_shares(fabric, {kind: levels[kind] for kind in SHARED_KINDS}, fabric.hb_domain_size, fabric.gpus)
+    for place, strategy in enumerate(strategies):
+        one = shares_of(fabric, strategy)
+        for kind in SHARED_KINDS:
+            assert np.broadcast_to(many.by_kind[kind], len(strategies))[place] == one.by_kind[kind]
+        assert np.broadcast_to(many.direct, len(strategies))[place] == one.direct
+
+
+@given(cases(), st.sampled_from([DENSE, MIXTURE]))
+@settings(max_examples=40)
+def test_a_full_fabric_is_todays_time_and_less_of_it_is_never_faster(case, model):
+    fabric, strategy = case
+    box, row = H100.changed(hb_domain_size=fabric.hb_domain_size), strategy.columns(strategy.data * 4)
+    box = box if fabric.hb_domain_size > 1 else box.changed(hb_Bps=box.nic_Bps)
+
+    def total_s(network):
+        return iteration_times(model, box, row, fabric=network).total_s.item()
+
+    alone = total_s(None)
+    rails = replace(fabric, oversubscription=math.inf, tier_oversubscription=())
+    assert total_s(rails) == alone
+    assert total_s(rails.with_layer(1.0)) <= alone
+    assert total_s(fabric) >= total_s(replace(fabric, tier_oversubscription=())) * (1 - 1e-12)
+    layered = [total_s(rails.with_layer(ratio)) for ratio in (1.0, 2.0, 8.0)]
+    assert layered == sorted(layered) and layered[-1] <= alone * (1 + 1e-12)
+    if fabric.planes == 1 and fabric.tiers and fabric.hb_domain_size > 1:
+        assert total_s(FailedPart(fabric, "NIC")) >= total_s(fabric) * (1 - 1e-12)
+
+
+@given(cases(), st.booleans())
+@settings(max_examples=60)
+def test_more_uplinks_never_lower_a_share(case, layer):
+    fabric, strategy = case
+    if layer:
+        assume(math.isfinite(fabric.oversubscription) and not fabric.tier_oversubscription)
+        more = fabric.with_layer(max(fabric.oversubscription / 2, 1.0))
+        assert shares_of(more, strategy).direct >= shares_of(fabric, strategy).direct - 1e-12
+        return
+    full = shares_of(replace(fabric, tier_oversubscription=()), strategy)
+    for kind, share in shares_of(fabric, strategy).by_kind.items():
+        assert 0 < share <= full.by_kind[kind] == 1
+
+
+@given(cases())
+@settings(max_examples=40)
+def test_the_readable_model_takes_the_shares_as_the_arrays_do(case):
+    fabric, strategy = case
+    box = H100.changed(hb_domain_size=fabric.hb_domain_size)
+    assume(MIXTURE.experts % strategy.expert == 0)
+    for model in (DENSE, MIXTURE):
+        for software in (Runtime(overlap_expert=True), Runtime("nodes", dispatcher="nodes")):
+            batch = strategy.data * 3
+            one = iteration_time(model, box, strategy, batch, software, fabric=fabric)
+            many = iteration_times(model, box, strategy, software, global_batch=batch, fabric=fabric)
+            assert many.total_s == pytest.approx(one.total_s, rel=1e-9)
+            assert many.nic_utilization == pytest.approx(one.nic_utilization, rel=1e-9)
+            assert one.nic_utilization <= 1 + 1e-9 and one.hb_utilization <= 1 + 1e-9
+
+
+def test_a_symmetric_all_to_all_on_rail_only_is_the_closed_form_of_two_hops():
+    strategy = Strategy(data=64, expert=64)
+    place = H100.on(rail_only(64, 8, 16)).places({"expert": strategy.group_levels()["expert"]}, 64)["expert"]
+    assert place == (8, 8, 1.0, 0.0)
+    links = H100.changed(hb_latency_s=0.0, nic_latency_s=0.0)
+    hb, nic = links.collective_hb_Bps, links.collective_nic_Bps
+    for pipelined in (True, False):
+        box = links.changed(pipelined=pipelined)
+        expected = expert_all_to_all_time(1e9, 64, 8, hb, nic, "two-hop", pipelined=pipelined)
+        assert box.all_to_all_links(1e9, *place).time_s == pytest.approx(float(expected), rel=1e-12)
+
+
+def test_experts_go_straight_to_their_rails_where_that_is_faster():
+    job = MIXTURE, H100.changed(pipelined=False), Strategy(data=256, expert=16).columns(256)
+    times = {s: iteration_times(*job, fabric=RailFabric(256, 8, 64, s)).total_s.item() for s in (1.0, 64.0, math.inf)}
+    assert times[1.0] < times[64.0] == times[math.inf]
+
+
+def test_a_job_on_a_part_of_the_fabric_and_of_each_domain():
+    """Idle GPUs leave their uplinks to the others; a job that has no room is refused."""
+    fabric = fat_tree(144, 16, 72, tier_oversubscription=(3.0,))
+    half = Strategy(tensor=8, data=16)
+    few, all_ = shares_of(fabric, half, 64), shares_of(fabric, Strategy(tensor=8, data=18), 72)
+    assert few.by_kind["replica"] >= all_.by_kind["replica"]
+    with pytest.raises(ValueError, match="fabric has 144 GPUs in 2 HB domains, and the job takes 256, 64 in each of 4"):
+        shares_of(fabric, Strategy(tensor=8, data=32), 64)
+
+
+def test_planes_carry_equal_parts_and_a_plane_that_fails_leaves_the_others():
+    strategy = Strategy(tensor=8, pipeline=2, data=4)
+    whole = rail_only(64, 8, 8, planes=4)
+    assert set(shares_of(whole, strategy).by_kind.values()) == {1.0}
+    for part in ("plane", "host link", "rail switch"):
+        assert set(shares_of(FailedPart(whole, part), strategy).by_kind.values()) == {0.75}
+
+
+@pytest.mark.parametrize(
+    "fabric",
+    [
+        rail_only(128, 8, 16),
+        rail_optimized(128, 8, 16),
+        rail_optimized(128, 8, 64),
+        rail_only(128, 8, 32, rails_per_switch=2),
+        rail_only(512, 4, 16),
+        fat_tree(64, 8, 4),
+        rail_only(64, 8, 8, planes=4),
+    ],
+    ids=lambda fabric: f"{fabric.rails} rails of {fabric.radix} ports, {fabric.oversubscription:g}",
+)
+@pytest.mark.parametrize("part", ["NIC", "host link", "rail switch", "trunk link", "spine"])
+def test_a_failed_part_leaves_what_rerouted_flows_get(fabric, part):
+    """Rings of all domains: each of them leaves every block of switches."""
+    K = fabric.hb_domain_size
+    strategy = Strategy(tensor=K, data=fabric.gpus // K, order=("tensor", "data", "context", "pipeline"))
+    try:
+        left = FailedPart(fabric, part)
+    except ValueError as error:
+        assert "no such part" in str(error) or "no way left" in str(error)
+        return
+    found = shares_of(left, strategy).by_kind["replica"]
+    flows = routed_flows.domain_ring(fabric.gpus, K)
+    assert found == pytest.approx(routed_flows.nic_bandwidth_share(fabric, [flows], part), rel=1e-9)
+    one = FailedPart(fabric, part, "one other rail")
+    times = routed_flows.flow_times(fabric, flows, part, one_neighbour=True)
+    expected = routed_flows.share_of_nic(fabric, flows, times)
+    assert shares_of(one, strategy).by_kind["replica"] == pytest.approx(expected, rel=1e-9)
+
+
+def test_photonic_rails_have_no_uplinks_and_lose_rings():
+    strategy, rails = Strategy(tensor=8, pipeline=2, data=4), PhotonicRails(64, 8, 32, nic_ports=4)
+    assert set(shares_of(rails, strategy).by_kind.values()) == {1.0}
+    assert shares_of(FailedPart(rails, "host link"), strategy).by_kind["replica"] == 0.5  # one of two rings
+    assert shares_of(FailedPart(rails, "circuit switch"), strategy).by_kind["replica"] == 0.5  # two rails on one
+    with pytest.raises(ValueError, match="part is 'spine': this fabric has no such part"):
+        FailedPart(rails, "spine")
+
+
+def test_an_hb_switch_less_slows_what_stays_in_the_domain():
+    fabric, strategy = rail_only(64, 8, 16, hb_switches=4), Strategy(tensor=8, pipeline=2, data=4)
+    times = [
+        iteration_time(DENSE, H100, strategy, 32, fabric=network) for network in (fabric, FailedPart(fabric, "HB switch"))
+    ]
+    ratio = times[1].links["tensor_link_s"] / times[0].links["tensor_link_s"]
+    assert 1 < ratio < 4 / 3 and times[1].links["data_link_s"] == times[0].links["data_link_s"]
+    with pytest.raises(ValueError, match="GPUs have no way left"):
+        FailedPart(rail_only(64, 8, 16), "HB switch")
+
+
+def test_columns_of_many_strategies_on_one_fabric():
+    rng = np.random.default_rng(0)
+    ones = dict.fromkeys(STRATEGY_COLUMNS, 1) | {"recompute": 0, "sharding": 0, "sequence_parallel": 0}
+    d = rng.choice([8, 16, 32, 64], 200)
+    rows = ones | {"data": d, "tensor": 64 // d, "global_batch": 64, "placement": rng.integers(0, len(PLACEMENTS), 200)}
+    rows |= {"ends_as_layers": 0, "whole_experts": 0, "keep_gathered": 0}
+    clos = fat_tree(64, 8, 8, tier_oversubscription=(4.0,))
+    slower = iteration_times(DENSE, H100, rows, fabric=clos).total_s / iteration_times(DENSE, H100, rows).total_s
+    assert (slower >= 1).all() and (slower > 1.01).any()
