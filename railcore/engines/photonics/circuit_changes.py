@@ -25,9 +25,10 @@ class Rings(NamedTuple):
 
     context, expert: whether context and expert ranks are on the rails.
     kinds: sets of circuits of all of them, each one counted once.
-    shared, routed: sets of circuits in a layer with exchanges of weights or gradients, its experts' among them or not.
-    beside_experts, keys_beside_experts: those among the `routed` ones, and of the context ranks, that are not the
-        expert ranks' own.
+    shared, routed: sets of circuits in a layer that exchanges weights or gradients, those of its experts among them or
+        not, without the expert ranks'.
+    pair: sets of circuits of such an exchange of a mixture layer alone, 2 where experts have other data ranks.
+    apart: whether these are others than the expert ranks'.
     beside_data: whether context or expert ranks have others than the data ranks.
     """
 
@@ -36,15 +37,15 @@ class Rings(NamedTuple):
     kinds: Any
     shared: Any
     routed: Any
-    beside_experts: Any
-    keys_beside_experts: Any
+    pair: Any
+    apart: Any
     beside_data: Any
 
     @classmethod
     def of(cls, groups: Mapping[str, GroupLevels], hb_domain_size: int) -> "Rings":
         """Of groups of ranks in HB domains."""
         joined = {kind: rail_ring(groups[kind], hb_domain_size) for kind in RINGS}
-        on_rails = {kind: ring[0] > 1 for kind, ring in joined.items()}
+        on_rails = {kind: np.maximum(ring[0], ring[2]) > 1 for kind, ring in joined.items()}
 
         def new(kind: str, *others: str) -> Any:
             """Whether a kind has circuits that none of the others has."""
@@ -53,19 +54,19 @@ class Rings(NamedTuple):
                 found = found & (joined[kind] != joined[other]).any(axis=0)
             return found
 
-        def count(*kinds: str, beside: tuple[str, ...] = ()) -> Any:
-            return sum(1 * new(kind, *kinds[:place], *beside) for place, kind in enumerate(kinds))
+        def count(*kinds: str) -> Any:
+            return sum(1 * new(kind, *kinds[:place]) for place, kind in enumerate(kinds))
 
-        data = ("context", "replica", "expert_replica")
+        apart = new("expert", "replica")
         return cls(
-            on_rails["context"],
-            on_rails["expert"],
-            count(*RINGS),
-            count("context", "replica"),
-            count(*data),
-            count(*data, beside=("expert",)),
-            count("context", beside=("expert",)),
-            new("context", "replica") | new("expert", "replica"),
+            context=on_rails["context"],
+            expert=on_rails["expert"],
+            kinds=count(*RINGS),
+            shared=count("context", "replica"),
+            routed=count("context", "replica", "expert_replica"),
+            pair=count("replica", "expert_replica"),
+            apart=apart,
+            beside_data=apart | new("context", "replica"),
         )
 
 
@@ -90,17 +91,19 @@ class Step:
 
     f, b, g, r, h: one layer's, one hop's.
     before_f, before_b: of f and b, what is computed before tokens leave for their experts.
+    tokens: of f and b, what tokens take on their way.
+    twice: whether a backward pass sends them twice as often, since the forward one is made again.
     edge, head: parameters of the embedding and of the output, over those of a layer.
     keys: gather of a layer's keys and values.
     logits_s, optimizer_s: of logits and of the update.
     hops: whether they are on the rails.
     rings: of the stages.
     mixed: share of mixture layers.
-    data: whether ranks share weights.
+    data: whether data ranks are on the rails.
     first, every: weights are gathered in the first forward pass, in every pass.
     sums, after: gradients are summed in every backward pass, else in the last one; after it, else behind it.
     sums_pipeline: whether a short AllReduce over the pipeline ends the step.
-    tied: whether gradients of tied embeddings are summed over circuits of their own.
+    tied: whether the ends of the pipeline sum gradients of tied embeddings over the rails.
     """
 
     p: Any
@@ -114,6 +117,8 @@ class Step:
     h: Any
     before_f: Any
     before_b: Any
+    tokens: Any
+    twice: Any
     edge: Any
     head: Any
     keys: Any
@@ -152,22 +157,38 @@ class _Iteration:
         """What a change between hops and other traffic adds."""
         return np.where(self.s.hops & where, np.maximum(self.d - self.early * window_s, 0.0), 0.0)
 
-    def layers(self, layer_s: Any, before_s: Any, gathers: Any, sums_s: Any = 0.0) -> Any:
-        """A pass: weights are gathered one layer ahead, gradients summed behind; tokens interrupt both."""
+    def layers(self, layer_s: Any, before_s: Any, gathers: Any, sums_s: Any = 0.0, more: Any = 0) -> Any:
+        """A pass of a chunk: weights are gathered one layer ahead, gradients summed behind.
+
+        more: layers of which the sums of the pass before are left.
+        """
         s, rings, d = self.s, self.s.rings, self.d
-        exchanged = gathers | (sums_s > 0)
         stream = np.where(gathers, s.g, 0.0) + sums_s + rings.context * s.keys
+        exchanges = 1 * gathers + (sums_s > 0)
 
         def around(kinds: Any) -> Any:
-            """Without tokens: kinds of circuits in turn, beside the layer."""
+            """Kinds of circuits in turn, beside the layer."""
+            kinds = np.where(exchanges > 0, kinds, 1 * rings.context)
             return np.maximum(layer_s, stream + np.where(kinds > 1, kinds * d, 0.0))
 
-        plain = around(np.where(exchanged, rings.shared, 1 * rings.context))
-        apart = np.where(exchanged, rings.beside_experts, rings.keys_beside_experts)
-        there, back = (1 - self.early) * (apart > 0) * d, (apart + self.early * (apart > 0)) * d
-        tokens = np.maximum(before_s, stream + back) + there + layer_s - before_s
-        mixture = np.where(rings.expert, tokens, around(np.where(exchanged, rings.routed, 1 * rings.context)))
-        return gathers * s.g + (s.L - 1) * ((1 - s.mixed) * plain + s.mixed * mixture) + layer_s
+        turns = exchanges * rings.pair * rings.apart
+        mixture = np.where(turns > 0, self.tokens(layer_s, before_s, np.maximum(turns, 1), stream), around(rings.routed))
+        first = gathers * (s.g + d * (rings.apart * (rings.pair - s.hops)))
+        return first + (s.L - 1 + more) * ((1 - s.mixed) * around(rings.shared) + s.mixed * mixture) + layer_s
+
+    def tokens(self, layer_s: Any, before_s: Any, turns: Any, stream_s: Any) -> Any:
+        """A layer whose tokens interrupt exchanges on `turns` other rings in turn.
+
+        All of these go before the tokens leave, or, where a change and the first one take until then, one each time
+        that tokens want circuits of their own.
+        """
+        d, early, each = self.d, self.early * self.d, stream_s / turns
+        after_s = np.maximum(layer_s - before_s - self.s.tokens, 0.0)
+        together = np.maximum(before_s, stream_s + turns * d + early) + d - early + after_s
+        times = np.minimum(turns, np.where(self.s.twice & (turns > 2), 4, 2))
+        between = np.maximum(before_s, each + d + early) + np.maximum(after_s, each + d + early)
+        between += (turns - 2) * (each + d) + (times - 2) * early + times * (d - early)
+        return np.where((turns > 1) & (each + d > before_s), np.maximum(together, between), together) + self.s.tokens
 
     def ends(self, layer_s: Any, more: Any) -> Any:
         """Gather of an end of the model: before a pass's first layer, and behind the last one of the other pass."""
@@ -177,7 +198,7 @@ class _Iteration:
     def entry(self, gathers: Any, before_s: Any) -> Any:
         """A hop, then the first exchange of a pass: asked for with the input, but for tokens."""
         s = self.s
-        tokens = s.rings.expert & ~s.rings.context & ~gathers
+        tokens = s.rings.expert & ~gathers
         return self.change(np.where(tokens, before_s, 0.0), gathers | s.rings.context | s.rings.expert)
 
     def window(self) -> Any:
@@ -213,7 +234,8 @@ class _Iteration:
         time, free = np.where(self.always, inside, alone), np.where(self.always, slack, alone - done)
         if s.after:
             others = np.where(self.always, self.d * (s.rings.beside_data & ~s.every), self.change(whole_s, new))
-            time = time + np.where(sums, others + s.L * s.r, 0.0)
+            each = s.r + self.d * (s.mixed * np.where(s.rings.pair * s.rings.apart > 1, 2, 0))
+            time = time + np.where(sums, others + s.L * each, 0.0)
             free = np.where(sums, 0.0, free)
         return time, free, np.where(self.always, behind * s.r, rest)
 
@@ -238,13 +260,17 @@ class _Iteration:
         changes = self.always | (s.data & ((s.L > 1) | s.after))
         time = last + (V - 1) * (s.h + self.entry(s.every, s.before_b) + other)
         time += (V > 1) * self.change(last_free, changes) + np.maximum(V - 2, 0) * self.change(free, changes)
-        time += np.where(V > 1, rest, last_rest) + self.change(0.0, s.tied) + self.change(0.0, s.tied & s.data)
+        # The last layer's sums, and the gradients' norm.
+        time += s.data * s.rings.apart * (2 * s.rings.pair - 1) * self.d * (not s.after)
+        time += np.where(V > 1, rest, last_rest) + 2 * self.change(0.0, s.tied & (s.data | (s.p > 2)))
         return time + self.change(0.0, (s.data | self.always) & s.sums_pipeline)
 
     def cycle_s(self) -> Any:
         """C(d): what another micro-batch adds, on the slowest of the last stage, the first one and those between."""
         s, single = self.s, self.s.v == 1
         other, free, _ = self.backward(s.sums)
+        left = s.rings.apart * s.sums * (not s.after)  # sums of the last layer are beside the next pass
+        other = other + left * (self.layers(s.b, s.before_b, s.every, s.r, 1) - self.layers(s.b, s.before_b, s.every, s.r))
         both = self.layers(s.f, s.before_f, s.every) + other + np.where(s.every & s.sums, s.r, 0.0)
         once = self.entry(s.every, s.before_b) + self.change(free, self.always | (s.sums & s.data & (s.L > 1)))
         twice = once + self.entry(s.every, s.before_f) + self.change(self.window(), self.always)

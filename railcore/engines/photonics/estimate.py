@@ -141,8 +141,9 @@ def circuit_terms(
     p, v, level, size = (columns[name] for name in ("pipeline", "interleave", "sharding", "micro_batch"))
     layer, stage = _costs(model, machine, runtime, offload, columns)
     groups, full = group_levels(columns), columns["recompute"] == RECOMPUTE.index("full")
-    rings, replicas = Rings.of(groups, machine.hb_domain_size), columns["context"] * columns["data"]
+    rings = Rings.of(groups, machine.hb_domain_size)
     hops = groups["pipeline"].in_domains(machine.hb_domain_size)[1] > 1
+    data = rings.kinds > 0  # all rings are among the context and data ranks
     m, n, every = np.ceil(columns["global_batch"] / (columns["data"] * size)), stage["layers"], level == 3
     away_s = ("activations" in offload) * layer.kept_bytes + stage["streamed_bytes"] / n
     f, b = (np.maximum(time, away_s / machine.host.host_Bps) for time in (layer.forward_s, layer.backward_s))
@@ -164,6 +165,8 @@ def circuit_terms(
         h=(p > 1) * (stage["hop_latency_s"] + layer.boundary_bytes / stage["hop_Bps"] + layer.boundary_gather.time_s),
         before_f=before,
         before_b=np.where(full, before, half * np.maximum(layer.backward_s - layer.seconds["expert"] / 2, 0.0)),
+        tokens=layer.seconds["expert"] / 2,
+        twice=full,
         edge=first / each,
         head=last / each,
         keys=layer.links["context"].time_s / (3 + full),
@@ -172,19 +175,19 @@ def circuit_terms(
         hops=hops,
         rings=rings,
         mixed=mixed,
-        data=replicas > 1,
-        first=(replicas > 1) & (level >= 1),
-        every=(replicas > 1) & every,
-        sums=(replicas > 1) & (level >= 2),
+        data=data,
+        first=data & (level >= 1),
+        every=data & every,
+        sums=data & (level >= 2),
         after=options.gradients_after_pass,
         sums_pipeline="pipeline" in options.sync_groups,
-        tied=hops & (p > 2) & model.tied_embeddings,
+        tied=hops & model.tied_embeddings,
     )
     domains = groups["expert"].in_domains(machine.hb_domain_size)[1]
     farther = np.where(rings.expert, domains / 2 - 1, 0.0)
     latency_s = 4 * (2 + full) * step.mixed * machine.links.nic_latency_s  # of a dispatch and a combine in each pass
     around_s = farther * (layer.links["expert"].nic_s + latency_s)
-    change = rings.kinds + hops + step.tied > int(whole("ports", ports, least=2)) // 2
+    change = rings.kinds + hops + (step.tied & (p > 2)) > int(whole("ports", ports, least=2)) // 2
     refused = _no_closed_form(model, machine, runtime, columns, step, change)
     return CircuitTerms(step, change, (m + stage["fill_passes"]) * n * around_s, refused)
 
@@ -232,6 +235,8 @@ def _no_closed_form(
         "schedule is 'dualpipe': give '1f1b'": change & runtime.dual(columns["pipeline"], columns["interleave"]),
         "overlap_data is False: give True": change & step.data & (not runtime.overlap_data),
         "whole_experts is True with experts on the rails: give False": experts & (columns["whole_experts"] > 0),
+        "context and expert ranks on the rails: photonic_overhead simulates them": experts & step.rings.context & change,
+        "chunks with experts on the rails: photonic_overhead simulates them": experts & (step.v > 1) & change,
         "overlap_expert is True with experts on the rails: give False": experts & runtime.overlap_expert,
         f"mtp_layers is {model.mtp_layers} with experts on the rails: give 0": experts & (model.mtp_layers > 0),
         "recompute_modules exchange tokens again, with experts on the rails: leave these out": (
