@@ -137,7 +137,9 @@ class Step:
 
     def added_s(self, reconfiguration_s: Any, provisioning: bool) -> Any:
         """What changes add: T(d) - T(0)."""
-        return _Iteration(self, reconfiguration_s, provisioning).total_s() - _Iteration(self, 0.0, provisioning).total_s()
+        return (
+            _Iteration(self, reconfiguration_s, provisioning).total_s() - _Iteration(self, 0.0, provisioning).total_s()
+        )
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,9 @@ class _Iteration:
             return np.maximum(layer_s, stream + np.where(kinds > 1, kinds * d, 0.0))
 
         turns = exchanges * rings.pair * rings.apart
-        mixture = np.where(turns > 0, self.tokens(layer_s, before_s, np.maximum(turns, 1), stream), around(rings.routed))
+        mixture = np.where(
+            turns > 0, self.tokens(layer_s, before_s, np.maximum(turns, 1), stream), around(rings.routed)
+        )
         first = gathers * (s.g + d * (rings.apart * (rings.pair - s.hops)))
         return first + (s.L - 1 + more) * ((1 - s.mixed) * around(rings.shared) + s.mixed * mixture) + layer_s
 
@@ -270,7 +274,9 @@ class _Iteration:
         s, single = self.s, self.s.v == 1
         other, free, _ = self.backward(s.sums)
         left = s.rings.apart * s.sums * (not s.after)  # sums of the last layer are beside the next pass
-        other = other + left * (self.layers(s.b, s.before_b, s.every, s.r, 1) - self.layers(s.b, s.before_b, s.every, s.r))
+        other = other + left * (
+            self.layers(s.b, s.before_b, s.every, s.r, 1) - self.layers(s.b, s.before_b, s.every, s.r)
+        )
         both = self.layers(s.f, s.before_f, s.every) + other + np.where(s.every & s.sums, s.r, 0.0)
         once = self.entry(s.every, s.before_b) + self.change(free, self.always | (s.sums & s.data & (s.L > 1)))
         twice = once + self.entry(s.every, s.before_f) + self.change(self.window(), self.always)
