@@ -200,58 +200,70 @@ def circuit_terms(
     Terms, arrays of the same shape.
     """
     _refuse_options(options, columns["sharding"])
-    p, v, level, size = (columns[name] for name in ("pipeline", "interleave", "sharding", "micro_batch"))
     layer, stage = _costs(model, machine, runtime, offload, columns)
-    groups, full = group_levels(columns), columns["recompute"] == RECOMPUTE.index("full")
+    groups = group_levels(columns)
     rings = Rings.of(groups, machine.hb_domain_size)
-    hops = groups["pipeline"].in_domains(machine.hb_domain_size)[1] > 1
+    level, hops = columns["sharding"], groups["pipeline"].in_domains(machine.hb_domain_size)[1] > 1
     data = rings.kinds > 0  # all rings are among the context and data ranks
-    m, n, every = np.ceil(columns["global_batch"] / (columns["data"] * size)), stage["layers"], level == 3
-    away_s = ("activations" in offload) * layer.kept_bytes + stage["streamed_bytes"] / n
-    f, b = (np.maximum(time, away_s / machine.host.host_Bps) for time in (layer.forward_s, layer.backward_s))
-    held, mixed = model.rank_parameters(columns["tensor"], columns["expert"]), mixture_shares(model, p)[1]
-    first, last = held.first, held.last(p)
-    each = held.layers(1 - mixed, mixed) + mixed * held.experts
-    layers = n + np.maximum(first, last) / each  # of which the exchanges are, embedding or output counted in layers
-    half = 0.0 if model.parallel_block else 0.5  # of a layer's compute comes before its tokens leave
-    before = half * np.maximum(layer.forward_s - layer.seconds["expert"] / 2, 0.0)
+    away_s = (("activations" in offload) * layer.kept_bytes + stage["streamed_bytes"] / stage["layers"]) / (
+        machine.host.host_Bps
+    )
     step = Step(
-        p=p,
-        v=v,
-        m=m,
-        L=np.ceil(n / v),
-        f=f,
-        b=b,
-        g=np.where(every, stage["in_forward_s"], stage["before_s"]) / layers,
-        r=np.where(level >= 2, stage["in_backward_s"] - stage["in_forward_s"], stage["after_s"]) / layers,
-        h=(p > 1) * (stage["hop_latency_s"] + layer.boundary_bytes / stage["hop_Bps"] + layer.boundary_gather.time_s),
-        before_f=before,
-        before_b=np.where(full, before, half * np.maximum(layer.backward_s - layer.seconds["expert"] / 2, 0.0)),
-        tokens=layer.seconds["expert"] / 2,
-        twice=full,
-        edge=first / each,
-        head=last / each,
-        keys=layer.links["context"].time_s / (3 + full),
+        p=columns["pipeline"],
+        v=columns["interleave"],
+        m=np.ceil(columns["global_batch"] / (columns["data"] * columns["micro_batch"])),
+        L=np.ceil(stage["layers"] / columns["interleave"]),
+        f=np.maximum(layer.forward_s, away_s),
+        b=np.maximum(layer.backward_s, away_s),
+        **_traffic_times(model, layer, stage, columns),
         logits_s=layer.logits_s,
         optimizer_s=stage["optimizer_s"] + stage["offload_s"],
         hops=hops,
         rings=rings,
-        mixed=mixed,
         data=data,
-        first=data & (level >= 1),
-        every=data & every,
-        sums=data & (level >= 2),
+        first=data & (level >= SHARDING.index("optimizer")),
+        every=data & (level == SHARDING.index("weights")),
+        sums=data & (level >= SHARDING.index("gradients")),
         after=options.gradients_after_pass,
         sums_pipeline="pipeline" in options.sync_groups,
         tied=hops & model.tied_embeddings,
     )
-    domains = groups["expert"].in_domains(machine.hb_domain_size)[1]
-    farther = np.where(rings.expert, domains / 2 - 1, 0.0)
-    latency_s = 4 * (2 + full) * step.mixed * machine.links.nic_latency_s  # of a dispatch and a combine in each pass
-    around_s = farther * (layer.links["expert"].nic_s + latency_s)
-    change = rings.kinds + hops + (step.tied & (p > 2)) > int(whole("ports", ports, least=2)) // 2
+    # On y domains a ring passes each byte on y / 2 times, in y - 1 steps.
+    farther = np.where(rings.expert, groups["expert"].in_domains(machine.hb_domain_size)[1] / 2 - 1, 0.0)
+    steps = 4 * (2 + step.twice) * step.mixed  # more of a dispatch and a combine, in each pass
+    detour_s = farther * (layer.links["expert"].nic_s + steps * machine.links.nic_latency_s)
+    change = rings.kinds + hops + (step.tied & (step.p > 2)) > int(whole("ports", ports, least=2)) // 2
     refused = _no_closed_form(model, machine, runtime, columns, step, change)
-    return CircuitTerms(step, change, (m + stage["fill_passes"]) * n * around_s, refused)
+    return CircuitTerms(step, change, (step.m + stage["fill_passes"]) * stage["layers"] * detour_s, refused)
+
+
+def _traffic_times(model: Transformer, layer: LayerCosts, stage: np.ndarray, columns: Columns) -> dict[str, Any]:
+    """What a `Step` has of a layer's traffic: exchanges of the stage over its layers, its ends counted in layers."""
+    level, p, full = columns["sharding"], columns["pipeline"], columns["recompute"] == RECOMPUTE.index("full")
+    held, mixed = model.rank_parameters(columns["tensor"], columns["expert"]), mixture_shares(model, p)[1]
+    each = held.layers(1 - mixed, mixed) + mixed * held.experts
+    edge, head = held.first / each, held.last(p) / each
+    layers = stage["layers"] + np.maximum(edge, head)
+    gathers = np.where(level == SHARDING.index("weights"), stage["in_forward_s"], stage["before_s"])
+    in_pass = level >= SHARDING.index("gradients")
+    sums = np.where(in_pass, stage["in_backward_s"] - stage["in_forward_s"], stage["after_s"])
+    tokens = layer.seconds["expert"] / 2
+    half = 0.0 if model.parallel_block else 0.5  # of a layer's compute comes before its tokens leave
+    before_f, before_b = (half * np.maximum(time - tokens, 0.0) for time in (layer.forward_s, layer.backward_s))
+    return {
+        "g": gathers / layers,
+        "r": sums / layers,
+        "h": (p > 1)
+        * (stage["hop_latency_s"] + layer.boundary_bytes / stage["hop_Bps"] + layer.boundary_gather.time_s),
+        "before_f": before_f,
+        "before_b": np.where(full, before_f, before_b),
+        "tokens": tokens,
+        "twice": full,
+        "edge": edge,
+        "head": head,
+        "keys": layer.links["context"].time_s / (3 + full),  # once in the forward pass, twice in the backward one
+        "mixed": mixed,
+    }
 
 
 def _costs(
