@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -153,6 +155,20 @@ def test_changes_of_experts_add_what_they_add_in_the_simulation(software, sizes,
     added_s, electrical_s = simulated(software, delay, m, early, **split)
     found = float(estimated(software, delay, m, early, **split).changes_s)
     assert found == pytest.approx(added_s, rel=0.45, abs=0.02 * electrical_s)
+
+
+@pytest.mark.parametrize("software", ["ZeRO-1", "FSDP, resharded"])
+@pytest.mark.parametrize("model", ["context", "every other layer", "parallel block", "tied embeddings"])
+def test_changes_of_other_steps_add_what_they_add_in_the_simulation(software, model):
+    """At 10 ms, which no window hides."""
+    of_model = {"every other layer": {"expert_layer_interval": 2}, "parallel block": {"parallel_block": True}}
+    kind = replace(TINY, tied_embeddings=True) if model == "tied embeddings" else TINY
+    kind = replace(MIXED, **of_model[model]) if model in of_model else kind
+    split = {"expert": 2} if model in of_model else {"context": 2} if model == "context" else {}
+    for p in (2, 4):
+        added_s, _ = simulated(software, 1e-2, 4, model=kind, pipeline=p, data=4, **split)
+        found = float(estimated(software, 1e-2, 4, model=kind, pipeline=p, data=4, **split).changes_s)
+        assert found == pytest.approx(added_s, rel=0.2), p
 
 
 @pytest.mark.parametrize(("d", "e"), [(4, 2), (4, 4), (8, 8)])

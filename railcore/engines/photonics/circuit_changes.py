@@ -169,9 +169,10 @@ class _Iteration:
         exchanges = 1 * gathers + (sums_s > 0)
 
         def around(kinds: Any) -> Any:
-            """Kinds of circuits in turn, beside the layer."""
+            """Kinds of circuits in turn, beside the layer; twice where keys and values come between two exchanges."""
             kinds = np.where(exchanges > 0, kinds, 1 * rings.context)
-            return np.maximum(layer_s, stream + np.where(kinds > 1, kinds * d, 0.0))
+            changes = np.where(kinds > 1, kinds * np.maximum(rings.context * exchanges, 1), 0)
+            return np.maximum(layer_s, stream + changes * d)
 
         turns = exchanges * rings.pair * rings.apart
         mixture = np.where(

@@ -108,11 +108,12 @@ def overhead_estimate(
     that hide changes; layers that do not divide count as full ones; groups that lie unevenly as their worst one.
     `keep_gathered`, `recompute` and `ends_as_layers` count in the times of layers.
 
-    Against the simulation (data/derived/photonic_runs.csv, and mixtures in tests), what changes add over what they add
+    Against the simulation (data/derived/photonic_runs.csv, and random small steps), what changes add over what they add
     there, where it is 1% of the iteration or more: without chunks and context ranks 0.75 to 1.75 times, and nearly
-    always 0.9 to 1.25; 0.55 for sums in every pass (ZeRO-2) and 2.1 for AllReduces, which are as long as the pass.
-    Context ranks 0.95 to 1.15. Expert ranks 0.8 to 1.45. Interleaved, hops of other micro-batches fall between gathers,
-    which is estimated roughly: 0.35 to 2.1 times; simulate these.
+    always 0.9 to 1.25; 0.55 for sums in every pass (ZeRO-2), 2.6 for AllReduces, which are as long as the pass. Expert
+    ranks 0.75 to 1.5; where only some layers are mixtures 0.65 to 3, and nearly always 0.8 to 1.5. Context ranks 0.5 to
+    2.1, and mostly 0.95 to 1.2. Interleaved, hops of other micro-batches fall between gathers, which is estimated
+    roughly: mostly 0.35 to 2.5 times; simulate these.
 
     Parameters
     ----------
