@@ -19,6 +19,7 @@ from railcore.engines.deployment.segments import SegmentFabric
 from railcore.engines.emulator.comparison import emulated_run
 from railcore.engines.emulator.feedforward import FeedForward
 from railcore.engines.photonics import circuits
+from railcore.engines.photonics.circuit_search import best_on_circuits
 from railcore.engines.photonics.estimate import overhead_estimate
 from railcore.engines.photonics.photonic_cost import photonic_network_costs
 from railcore.engines.search import search, strategy_blocks
@@ -330,6 +331,23 @@ def test_estimated_overhead_of_100_000_strategies_and_delays(benchmark):
     sweep = ("Llama-3 70B", "DGX H200", some, np.geomspace(1e-6, 1, 1000)[:, None], True)
     found = benchmark.pedantic(overhead_estimate, sweep, rounds=5, warmup_rounds=1)
     assert found.overhead.shape == (1000, 100)
+
+
+def test_estimated_overhead_of_100_000_strategies(benchmark):
+    """Llama-3 70B on 1,024 GPUs, all kinds of strategies at 25 ms, provisioned; target 1 s on one core."""
+    degrees = {"tensor": [1, 2, 4, 8], "placement": "tensor first"}
+    blocks = list(strategy_blocks("Llama-3 70B", "DGX H200", 1024, 1024, **degrees))
+    every = {name: np.resize(np.concatenate([block[name] for block in blocks]), 100_000) for name in blocks[0]}
+    found = benchmark.pedantic(overhead_estimate, ("Llama-3 70B", "DGX H200", every, 0.025, True), rounds=5)
+    assert found.overhead.shape == (100_000,)
+
+
+def test_best_strategies_on_circuits_at_25_delays(benchmark):
+    """Mixtral 8x7B on 1,024 GPUs, all its strategies with a pipeline; target 2 s on one core."""
+    asked = ("Mixtral 8x7B", "DGX H200", 1024, 1024, np.geomspace(1e-6, 1, 25))
+    limits = {"pipeline": [2, 4, 8, 16, 32], "placement": "tensor first"}
+    table = benchmark.pedantic(best_on_circuits, asked, limits, rounds=3, warmup_rounds=1)
+    assert (table["strategy"] != "none fits").all()
 
 
 def test_a_training_step_of_a_feedforward_network_on_8_simulated_ranks(benchmark):

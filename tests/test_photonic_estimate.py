@@ -1,24 +1,36 @@
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from railcore.engines.photonics import circuits
+from railcore.engines.photonics.circuit_changes import RINGS, Rings, rail_ring
+from railcore.engines.photonics.circuit_search import best_on_circuits, technology_overheads
 from railcore.engines.photonics.estimate import (
     STEP_SOFTWARE,
     estimate_errors,
     estimates_of_runs,
     overhead_estimate,
-    technology_overheads,
 )
+from railcore.engines.search import strategy_blocks
+from railcore.engines.steps.simulation import RAIL, ElectricalRails, simulate
 from railcore.engines.steps.stage_program import StepOptions, fsdp_options
+from railcore.engines.steps.workload import training_step
+from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, iteration_times
 from railcore.facts import files
+from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
+from railcore.training.runtime import Runtime
 from railcore.training.transformer import Transformer
 
-TINY = Transformer("tiny", 16, 4096, 32, 8, 14336, 32000, 8192, ffn_matrices=3)
+SIZES = {"layers": 16, "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn_hidden": 14336, "vocabulary": 32000}
+TINY = Transformer("tiny", **SIZES, sequence_length=8192, ffn_matrices=3, tied_embeddings=False)
+MIXED = Transformer("mixed", **SIZES, sequence_length=8192, ffn_matrices=3, experts=16, top_k=2, expert_hidden=4096)
 MACHINE = "DGX H100"
+DELAYS = np.concatenate([[0.0], np.geomspace(1e-6, 10, 40)])
 PLAIN = [name for name in STEP_SOFTWARE if name != "ZeRO-2"]
 
 
@@ -27,8 +39,58 @@ def strategy_of(software, **split):
 
 
 def estimated(software, d, m=8, early=False, model=TINY, **split):
-    strategy = strategy_of(software, **split)
-    return overhead_estimate(model, MACHINE, strategy.columns(m * strategy.data), d, early, STEP_SOFTWARE[software][1])
+    strategy, options = strategy_of(software, **split), STEP_SOFTWARE[software][1]
+    return overhead_estimate(model, MACHINE, strategy, d, early, options, global_batch=m * strategy.data)
+
+
+def simulated(software, d, m=8, early=False, model=TINY, **split):
+    """What changes add in the simulation, and its electrical iteration."""
+    strategy, options = strategy_of(software, **split), STEP_SOFTWARE[software][1]
+    run = circuits.photonic_overhead(model, MACHINE, strategy, d, m * strategy.data, early, options).iloc[0]
+    return run["iteration_s"] - run["electrical_s"], run["electrical_s"]
+
+
+def columns_of(model, machine, gpus, batch, some=400, **limits):
+    """Some of all strategies."""
+    blocks = list(strategy_blocks(model, machine, gpus, batch, **limits))
+    columns = {name: np.concatenate([block[name] for block in blocks]) for name in STRATEGY_COLUMNS}
+    picked = np.random.default_rng(0).permutation(columns["tensor"].size)[:some]
+    return {name: values[picked] for name, values in columns.items()}
+
+
+@pytest.mark.parametrize("model", [TINY, MIXED])
+@pytest.mark.parametrize("offload", ["none", ("optimizer", "activations")])
+def test_the_electrical_time_is_that_of_all_other_models(model, offload):
+    """With kept inputs, recompute, chunks, orders of ranks: to the last digit."""
+    columns = columns_of(
+        model, MACHINE, 64, 64, tensor=[1, 2, 4, 8], context=1, whole_experts=0, placement="tensor first"
+    )
+    columns = {
+        name: values[(columns["expert"] == 1) | (columns["interleave"] == 1)] for name, values in columns.items()
+    }
+    found = overhead_estimate(model, MACHINE, columns, 1e-3, offload=offload)
+    assert (found.electrical_s == iteration_times(model, MACHINE, columns, offload=offload).total_s).all()
+    assert (found.iteration_s >= found.electrical_s).all() and (found.overhead > 0).any()
+    kept, freed = (estimated("ZeRO-1", 1e-2, pipeline=4, data=4, keep_gathered=kept) for kept in (True, False))
+    assert kept.electrical_s < freed.electrical_s
+
+
+@pytest.mark.parametrize("model", [TINY, MIXED])
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("ports", [2, 4])
+def test_what_changes_add(model, after, ports):
+    """Nothing without a delay, more with a longer one, no more where circuits change early."""
+    columns = columns_of(model, MACHINE, 64, 64, tensor=[1, 2, 4, 8], whole_experts=0, placement="tensor first")
+    kept = (columns["expert"] == 1) | ((columns["interleave"] == 1) & (columns["context"] == 1))
+    columns = {name: values[kept] for name, values in columns.items()}
+    asked = {"options": StepOptions(gradients_after_pass=after), "ports": ports}
+    late, early = (
+        overhead_estimate(model, MACHINE, columns, DELAYS[:, None], way, **asked).changes_s for way in (False, True)
+    )
+    rounding = 1e-9 * (1 + late)
+    assert (late[0] == 0).all() and (early[0] == 0).all()
+    assert (np.diff(late, axis=0) >= -rounding[1:]).all() and (np.diff(early, axis=0) >= -rounding[1:]).all()
+    assert (early <= late + rounding).all() and (early[-1] < late[-1]).any()
 
 
 @pytest.mark.parametrize("p", [2, 4, 8, 16])
@@ -36,49 +98,114 @@ def estimated(software, d, m=8, early=False, model=TINY, **split):
 def test_kept_weights_change_four_times_a_stage(p, m):
     """V before and after AllGathers and ReduceScatters, one before short AllReduces; 2 less if m is 1."""
     d = 1.0
-    found = estimated("FSDP, weights kept", d, m, pipeline=p, data=4)
-    assert (found.iteration_s - found.electrical_s) / d == pytest.approx(4 * p - 2 * (m == 1))
+    assert estimated("FSDP, weights kept", d, m, pipeline=p, data=4).changes_s / d == pytest.approx(
+        4 * p - 2 * (m == 1)
+    )
 
 
 @pytest.mark.parametrize("p", [2, 4, 8])
 def test_each_micro_batch_adds_changes_where_weights_are_freed(p):
     """An inner stage changes before and after the AllGathers of each pass, the two ends of a pipeline half as often."""
     d = 100.0
-    few, many = (estimated("FSDP, resharded", d, m, pipeline=p, data=4).iteration_s / d for m in (8, 16))
+    few, many = (estimated("FSDP, resharded", d, m, pipeline=p, data=4).changes_s / d for m in (8, 16))
     assert many - few == pytest.approx(8 * (2 if p == 2 else 4), rel=1e-2)
 
 
 @pytest.mark.parametrize("software", STEP_SOFTWARE)
 @pytest.mark.parametrize("split", [{"pipeline": 4}, {"data": 8}, {"pipeline": 1, "data": 1}])
 def test_one_kind_of_traffic_on_the_rails_never_changes(software, split):
-    assert (estimated(software, np.array([0.0, 1e-3, 10.0]), **split).overhead == 0).all()
+    found = estimated(software, DELAYS, **split)
+    assert (found.overhead == 0).all() and (found.iteration_s == found.electrical_s).all()
 
 
-def test_ports_for_both_kinds_of_traffic_never_change():
-    columns = strategy_of("ZeRO-1", pipeline=4, data=4).columns(16)
-    assert overhead_estimate(TINY, MACHINE, columns, 1.0).overhead > 0
-    assert overhead_estimate(TINY, MACHINE, columns, 1.0, ports=4).overhead == 0
+@pytest.mark.parametrize(
+    ("model", "split", "ports"), [(TINY, {}, 4), (MIXED, {"expert": 4}, 4), (MIXED, {"expert": 2}, 8)]
+)
+def test_ports_for_all_kinds_of_traffic_never_change(model, split, ports):
+    strategy = strategy_of("ZeRO-1", pipeline=2, data=4, **split)
+    few, enough = (
+        overhead_estimate(model, MACHINE, strategy, 1.0, ports=n, global_batch=16) for n in (ports - 2, ports)
+    )
+    assert few.changes_s > 0 and enough.changes_s == 0
 
 
 @given(st.sampled_from(PLAIN), st.sampled_from([2, 4]), st.integers(1, 6), st.floats(1e-6, 1.0), st.booleans())
 @settings(max_examples=12)
-def test_estimate_is_near_the_simulation(software, p, m, delay, early):
-    """Without interleaving and context ranks; what windows hide in other passes than the estimate's are the rest."""
-    d, strategy, options = 4, strategy_of(software, pipeline=p, data=4), STEP_SOFTWARE[software][1]
-    run = circuits.photonic_overhead(TINY, MACHINE, strategy, delay, m * d, early, options).iloc[0]
-    found = estimated(software, delay, m, early, pipeline=p, data=d)
-    assert found.electrical_s == pytest.approx(run["electrical_s"], rel=0.05)
-    assert found.iteration_s == pytest.approx(run["iteration_s"], rel=0.25)
+def test_changes_add_what_they_add_in_the_simulation(software, p, m, delay, early):
+    """Without chunks and context ranks."""
+    split = {"pipeline": p, "data": 4}
+    added_s, electrical_s = simulated(software, delay, m, early, **split)
+    found = float(estimated(software, delay, m, early, **split).changes_s)
+    assert found == pytest.approx(added_s, rel=0.3, abs=0.02 * electrical_s)
 
 
-@pytest.mark.parametrize("software", STEP_SOFTWARE)
-@pytest.mark.parametrize("split", [{"interleave": 2}, {"context": 4}, {}])
-def test_no_delay_is_the_electrical_network_and_provisioning_never_hurts(software, split):
-    delays = np.geomspace(1e-6, 10, 29)
-    late, early = (estimated(software, delays, 8, which, pipeline=4, data=4, **split) for which in (False, True))
-    assert estimated(software, 0.0, 8, pipeline=4, data=4, **split).overhead == 0
-    assert (early.iteration_s <= late.iteration_s * (1 + 1e-12)).all()
-    assert late.overhead[-1] > 1
+@given(
+    st.sampled_from([*STEP_SOFTWARE]),
+    st.sampled_from([(1, 4, 2), (1, 4, 4), (2, 4, 2), (2, 8, 4), (4, 4, 4), (4, 4, 2)]),
+    st.sampled_from([1, 4]),
+    st.floats(1e-4, 0.1),
+    st.booleans(),
+    st.sampled_from(["none", "full"]),
+)
+@settings(max_examples=12)
+def test_changes_of_experts_add_what_they_add_in_the_simulation(software, sizes, m, delay, early, recompute):
+    """Groups of experts with circuits of their own, and with those of the data ranks."""
+    p, d, e = sizes
+    split = {"pipeline": p, "data": d, "expert": e, "recompute": recompute, "model": MIXED}
+    added_s, electrical_s = simulated(software, delay, m, early, **split)
+    found = float(estimated(software, delay, m, early, **split).changes_s)
+    assert found == pytest.approx(added_s, rel=0.45, abs=0.02 * electrical_s)
+
+
+@pytest.mark.parametrize("software", ["ZeRO-1", "FSDP, resharded"])
+@pytest.mark.parametrize("model", ["context", "every other layer", "parallel block", "tied embeddings"])
+def test_changes_of_other_steps_add_what_they_add_in_the_simulation(software, model):
+    """At 10 ms, which no window hides."""
+    of_model = {"every other layer": {"expert_layer_interval": 2}, "parallel block": {"parallel_block": True}}
+    kind = replace(TINY, tied_embeddings=True) if model == "tied embeddings" else TINY
+    kind = replace(MIXED, **of_model[model]) if model in of_model else kind
+    split = {"expert": 2} if model in of_model else {"context": 2} if model == "context" else {}
+    for p in (2, 4):
+        added_s, _ = simulated(software, 1e-2, 4, model=kind, pipeline=p, data=4, **split)
+        found = float(estimated(software, 1e-2, 4, model=kind, pipeline=p, data=4, **split).changes_s)
+        assert found == pytest.approx(added_s, rel=0.2), p
+
+
+@pytest.mark.parametrize(("d", "e"), [(4, 2), (4, 4), (8, 8)])
+def test_all_to_alls_go_around_rings(d, e):
+    """Where all share one ring, its longer way is all that circuits cost; on two domains it is none."""
+    strategy = strategy_of("data parallel", data=d, expert=e)
+    found = overhead_estimate(MIXED, MACHINE, strategy, 0.0, global_batch=2 * d)
+    step = training_step(MIXED, MACHINE, strategy, 2 * d, one_replica=True)
+    ring, direct = (simulate(step, ElectricalRails(algorithm=way)).iteration_s for way in ("ring", "fewest steps"))
+    assert float(found.detour_s) == pytest.approx(ring - direct, rel=0.05, abs=1e-3)
+    assert (found.detour_s > 0) == (e > 2) and found.changes_s == 0
+
+
+@given(
+    st.sampled_from([1, 2, 4, 8]),
+    st.sampled_from([1, 2, 4]),
+    st.sampled_from([1, 2, 4, 8]),
+    st.sampled_from([1, 2, 4, 8]),
+    st.sampled_from([2, 4, 8]),
+)
+@settings(max_examples=40)
+def test_rings_with_equal_domains_have_the_same_circuits(t, c, d, e, size):
+    assume((c * d) % e == 0 and t <= size and t * c * d > size)
+    strategy, machine = Strategy(tensor=t, context=c, data=d, expert=e), catalog_machine(MACHINE, hb_domain_size=size)
+    step, groups = training_step(MIXED, machine, strategy, d), strategy.group_levels()
+    assume(not any(groups[kind].lie_unevenly(size) for kind in RINGS))
+    found = {}
+    for op, link in enumerate(step.link):
+        kind = step.operation(op).group
+        if link == RAIL and 0 in step.ranks[op] and kind in RINGS:
+            found[kind] = frozenset(pair for pair in step.transfers(op, forwarded=True) if 0 in pair)
+    joined = {kind: rail_ring(groups[kind], size) for kind in RINGS}
+    for one in found:
+        assert joined[one][0] > 1
+        for other in found:
+            assert (found[one] == found[other]) == (joined[one] == joined[other]).all(), (one, other)
+    assert Rings.of(groups, size).kinds == len(set(found.values()))
 
 
 def test_columns_and_delays_broadcast():
@@ -99,20 +226,79 @@ def test_bad_input_is_refused():
         overhead_estimate(TINY, MACHINE, columns, -1.0)
     with pytest.raises(ValueError, match="ports is 1"):
         overhead_estimate(TINY, MACHINE, columns, 1.0, ports=1)
-    with pytest.raises(ValueError, match="expert is more than 1"):
-        overhead_estimate(TINY, MACHINE, columns | {"expert": 2}, 1.0)
     with pytest.raises(ValueError, match="software is 'ZeRO-9'"):
         technology_overheads(["Llama-3 8B"], MACHINE, [64], 1e-3, 64, ["ZeRO-9"])
 
 
+@pytest.mark.parametrize(
+    ("what", "split", "asked"),
+    [
+        (
+            "accumulate_gradients is True with sharding 'gradients'",
+            {"sharding": "gradients"},
+            {"options": fsdp_options()},
+        ),
+        (
+            "reshard_after_forward is False with sharding 'weights'",
+            {"sharding": "weights"},
+            {"options": StepOptions(False)},
+        ),
+        ("tensor ranks leave their HB domain of 8", {"tensor": 16}, {}),
+        ("schedule is 'dualpipe'", {}, {"runtime": Runtime(schedule="dualpipe")}),
+        ("overlap_data is False", {}, {"runtime": Runtime(overlap_data=False)}),
+        ("context is more than 1 with expert ranks", {"context": 2, "expert": 8}, {}),
+        ("interleave is more than 1 with expert ranks", {"interleave": 2, "expert": 4}, {}),
+        ("whole_experts is True with expert ranks", {"whole_experts": True, "expert": 16}, {}),
+        ("overlap_expert is True with expert ranks", {"expert": 4}, {"runtime": Runtime(overlap_expert=True)}),
+        (
+            "recompute_modules has moe with expert ranks",
+            {"expert": 4, "recompute": "selective"},
+            {"runtime": Runtime(recompute_modules=("moe",))},
+        ),
+    ],
+)
+def test_what_is_not_modelled_is_refused_by_name(what, split, asked):
+    base = {"tensor": 8, "pipeline": 2, "data": 4, "sharding": "optimizer", "sequence_parallel": True}
+    with pytest.raises(ValueError, match=what):
+        overhead_estimate(MIXED, MACHINE, Strategy(**base | split), 1e-3, global_batch=16, **asked)
+
+
 def test_options_of_the_software_count():
     """Without the short AllReduces of the pipeline its change goes, and so does the one into the next step."""
-    columns = strategy_of("FSDP, weights kept", pipeline=4, data=4).columns(32)
+    strategy = strategy_of("FSDP, weights kept", pipeline=4, data=4)
     both, one = (
-        overhead_estimate(TINY, MACHINE, columns, 1.0, options=fsdp_options(**changes))
+        overhead_estimate(TINY, MACHINE, strategy, 1.0, options=fsdp_options(**changes), global_batch=32).changes_s
         for changes in ({}, {"sync_groups": ("replica",)})
     )
-    assert both.iteration_s - one.iteration_s == pytest.approx(2, abs=0.01)
+    assert both - one == pytest.approx(2, abs=0.01)
+
+
+@pytest.mark.parametrize("provisioning", [False, True])
+@pytest.mark.parametrize(("model", "sharding"), [(TINY, "weights"), (MIXED, "optimizer")])
+def test_the_best_strategy_on_circuits_is_the_best_of_all(model, sharding, provisioning):
+    delays, limits = (
+        np.array([0.0, 1e-4, 2e-3, 0.05, 1.0]),
+        {"sharding": sharding, "tensor": [4, 8], "pipeline": [2, 4, 8]},
+    )
+    limits |= {"context": 1, "interleave": 1, "whole_experts": 0, "placement": "tensor first"}
+    found = best_on_circuits(model, MACHINE, 64, 128, delays, provisioning, **limits)
+    assert not found.attrs["warnings"]
+    columns = columns_of(model, MACHINE, 64, 128, None, **limits)
+    fits = iteration_times(model, MACHINE, columns).feasible
+    columns = {name: values[fits] for name, values in columns.items()}
+    every = overhead_estimate(model, MACHINE, columns, delays[:, None], provisioning)
+    assert found["iteration_s"].to_numpy() == pytest.approx(every.iteration_s.min(axis=1), rel=1e-12)
+    assert (found["best_electrical_s"] == every.electrical_s.min()).all()
+    assert found["overhead"].is_monotonic_increasing and found["strategy"].nunique() > 1
+    again = overhead_estimate(model, MACHINE, found, delays, provisioning)
+    assert found["iteration_s"].to_numpy() == pytest.approx(again.iteration_s, rel=1e-12)
+    assert (found["overhead"] <= every.overhead[:, np.argmin(every.electrical_s[0])] + 1e-12).all()
+
+
+def test_what_was_left_out_is_said():
+    found = best_on_circuits(MIXED, MACHINE, 64, 64, 1.0, tensor=16, placement="tensor first")
+    assert found["strategy"].item() == "none fits" and np.isnan(found["overhead"].item())
+    assert any("tensor ranks leave" in text for text in found.attrs["warnings"])
 
 
 def test_larger_clusters_and_slower_switches_cost_more_of_the_same_strategy():
@@ -130,14 +316,18 @@ def runs():
 
 
 def test_errors_of_the_estimate(runs):
-    """What the docstring says of pipelines without chunks and of context ranks."""
-    errors = estimate_errors(estimates_of_runs(runs)).set_index(["rails", "software"])
-    plain, exact = errors.loc["plain"], errors.loc["plain"].loc[["ZeRO-1", "FSDP, weights kept", "FSDP, resharded"]]
-    assert plain["time_error"].max() < 0.03 and plain["median_error"].max() < 0.01
-    assert plain["low"].min() > 0.5 and plain["high"].max() < 2.2
-    assert exact["median_error"].max() < 0.001 and exact["low"].min() > 0.85 and exact["high"].max() < 1.25
-    context = errors.loc["context ranks"]
-    assert context["low"].min() > 1 and context["high"].max() < 1.55
+    """What the docstring says, of the largest errors and of most."""
+    table = estimates_of_runs(runs)
+    errors = estimate_errors(table).set_index(["rails", "software"])
+    bounds = {"data parallel": (0.9, 2.2), "ZeRO-2": (0.55, 1.1)}
+    for software, row in errors.loc["plain"].iterrows():
+        low, high = bounds.get(software, (0.75, 1.75))
+        assert row["low"] > low and row["high"] < high and row["median_error"] < 0.005, software
+    context, chunks = errors.loc["context ranks"], errors.loc["interleaved"]
+    assert context["low"].min() > 0.95 and context["high"].max() < 1.15
+    assert chunks["low"].min() > 0.35 and chunks["high"].max() < 2.1
+    some = table[(table["rails"] == "plain") & (table["overhead"] >= 0.01) & ~table["software"].isin(bounds)]
+    assert ((some["estimated"] / some["overhead"]).between(0.9, 1.25)).mean() > 0.95
 
 
 def test_error_table_counts():
@@ -146,11 +336,3 @@ def test_error_table_counts():
     found = estimate_errors(table).iloc[0]
     assert found[["runs", "low", "high"]].tolist() == [2, 2.0, 2.0]
     assert found["time_error"] == pytest.approx(0.05) and found["largest_error"] == pytest.approx(0.1)
-
-
-def test_accumulated_gradients_are_exchanged_once():
-    options = StepOptions(accumulate_gradients=True)
-    columns = strategy_of("ZeRO-2", pipeline=4, data=4).columns(64)
-    once = strategy_of("ZeRO-1", pipeline=4, data=4).columns(64)
-    same = [overhead_estimate(TINY, MACHINE, each, 1e-2, options=options).iteration_s for each in (columns, once)]
-    assert same[0] == pytest.approx(float(same[1]), rel=1e-12)

@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 from jobs import DENSE, MIXTURE, SENT, TIED
 
 from railcore.engines.photonics import circuits
-from railcore.engines.photonics.estimate import overhead_estimate
+from railcore.engines.photonics.estimate import circuit_terms, overhead_estimate
+from railcore.engines.steps.simulation import RAIL
 from railcore.engines.steps.stage_program import StepOptions
 from railcore.engines.steps.workload import differing_replicas, training_step
 from railcore.engines.strategies.iteration import iteration_times
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import DIMENSIONS, Strategy
 from railcore.training.rank_order import ORDERS, GroupLevels, group_levels
+from railcore.training.runtime import MODERN
 from railcore.training.traffic import iteration_traffic
 from railcore.training.transformer import SHARDING
 
@@ -133,13 +135,18 @@ def test_all_models_send_the_same_bytes_between_domains(case):
 
 @given(small_jobs())
 def test_the_estimate_of_photonic_rails_has_the_kinds_on_the_rails(case):
+    """Circuits change where the first rank's NIC takes part in exchanges of more than one kind of circuits."""
     model, strategy, batch, K = case
-    assume(strategy.expert == 1)
-    box, levels = BOX.changed(hb_domain_size=K), strategy.group_levels()
-    far = {kind: int(group.in_domains(K)[1] > 1) for kind, group in levels.items()}
-    kinds = far["context"] + far["pipeline"] + far["replica"] * (strategy.data > 1)
-    found = overhead_estimate(model, box, strategy.columns(batch), 1e3)
-    assert (found.overhead > 0) == (kinds > 1)
+    box, kinds = BOX.changed(hb_domain_size=K), {}
+    step = training_step(model, box, strategy, batch)
+    for op, ranks in enumerate(step.ranks):
+        if step.link[op] == RAIL and 0 in ranks:
+            kind = "hop" if step.operation(op).group == "pipeline" else step.operation(op).group
+            kinds.setdefault(kind, set()).update(pair for pair in step.transfers(op, forwarded=True) if 0 in pair)
+    if strategy.pipeline == 2:
+        kinds.pop("ends", None)  # those of the hops
+    terms = circuit_terms(model, box, MODERN, (), {name: np.array(n) for name, n in strategy.columns(batch).items()})
+    assert (terms.changes_s(1e3, False) > 0) == (len({frozenset(pairs) for pairs in kinds.values()}) > 1)
 
 
 def test_a_pipeline_of_neighbours_stays_in_its_domain():

@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 
 from railcore.engines.photonics import circuits
-from railcore.engines.photonics.estimate import STEP_SOFTWARE
+from railcore.engines.photonics.estimate import STEP_SOFTWARE as ESTIMATED
+from railcore.engines.steps.stage_program import fsdp_options
 from railcore.facts import catalog
 from railcore.training.machine import as_machine
 from railcore.training.parallelism import Strategy
@@ -18,7 +19,8 @@ PLATFORM = "DGX H200"
 SWITCHES = ("RotorNet (InFocus)", "3D MEMS (Calient)", "Piezo (Polatis)", "Liquid crystal (Coherent)")
 DELAYS_S = tuple(catalog.item("circuit_switches", name)["reconfiguration_time"] for name in SWITCHES)
 ROWS = 2 * len(DELAYS_S)  # of a case
-DDP, ZERO1, ZERO2, KEPT, FREED = STEP_SOFTWARE
+DDP, ZERO1, ZERO2, KEPT, FREED = ESTIMATED
+STEP_SOFTWARE = ESTIMATED | {KEPT: ("weights", fsdp_options())}  # the same exchanges, of weights that stay gathered
 Case = tuple[str, str, int, int, int, int, int, int]  # model, software, t, c, p, d, v, sequences
 
 SHAPES = {  # t, c, p, d, v, m; the first ones with every software

@@ -1,0 +1,178 @@
+"""Best strategies on photonic rails, by the closed form of `estimate`: one strategy for each time of a change."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from railcore.engines.photonics.estimate import STEP_SOFTWARE, circuit_terms
+from railcore.engines.search import strategy_blocks, strategy_label
+from railcore.engines.steps.stage_program import DEFAULT_STEP, StepOptions
+from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, Columns, iteration_times
+from railcore.facts.arguments import checked
+from railcore.facts.checks import Floats, at_least, one_of
+from railcore.training.machine import Machine, as_machine
+from railcore.training.parallelism import LEVEL_NAMES, STRATEGY_SWITCHES
+from railcore.training.runtime import MODERN, Runtime, as_runtime, checked_offload
+from railcore.training.transformer import Transformer, as_model
+
+_AT_A_TIME = 1024  # strategies whose changes are computed before one looks whether more can be best
+TIMES = ("iteration_s", "electrical_s", "changes_s", "detour_s")
+
+
+@checked
+def best_on_circuits(
+    model: Transformer | str,
+    machine: Machine | str,
+    gpus: int,
+    global_batch: int,
+    reconfiguration_s: ArrayLike,
+    provisioning: bool = True,
+    ports: int = 2,
+    options: StepOptions = DEFAULT_STEP,
+    runtime: Runtime | str = MODERN,
+    offload: str | Sequence[str] = "none",
+    **limits: int | str | Sequence,
+) -> pd.DataFrame:
+    """The strategy with the shortest iteration on photonic rails, for each time of a change of circuits.
+
+    All strategies of `strategy_blocks` that fit are gone through by their time on electrical rails, until it is longer
+    than the best time on circuits: circuits only add to it, so that no other strategy can be faster.
+
+    Parameters
+    ----------
+    model, machine, gpus, global_batch, limits
+        As for `search`.
+    reconfiguration_s, provisioning, ports, options, runtime, offload
+        As for `overhead_estimate`.
+
+    Returns
+    -------
+    A row for each time: reconfiguration_s, the strategy in words ("none fits" where none does) and by STRATEGY_COLUMNS,
+    iteration_s, and of it electrical_s, changes_s and detour_s; best_electrical_s of the fastest strategy on electrical
+    rails, and overhead, iteration_s / best_electrical_s - 1. attrs["warnings"]: what has no closed form and was left
+    out, where it might be faster.
+
+    Raises
+    ------
+    ValueError
+        As `strategy_blocks`; for negative times, and for options that `iteration_times` has no time for.
+    """
+    model, machine, runtime = as_model(model), as_machine(machine), as_runtime(runtime)
+    away, d = checked_offload(offload), np.atleast_1d(at_least("reconfiguration_s", reconfiguration_s)).ravel()
+    best, rows = np.full((d.size, len(TIMES)), np.inf), np.zeros((d.size, len(STRATEGY_COLUMNS)), np.int64)
+    fastest_s, left_out = np.inf, dict[str, float]()
+    for electrical_s, columns in _by_electrical_time(model, machine, gpus, global_batch, runtime, away, limits):
+        fastest_s = min(fastest_s, float(electrical_s[0]))
+        if electrical_s[0] > best[:, 0].max():
+            break
+        terms = circuit_terms(model, machine, runtime, away, columns, options, ports)
+        out = np.zeros(electrical_s.size, bool)
+        for text, where in terms.refused.items():
+            if np.any(where):
+                left_out[text] = min(left_out.get(text, np.inf), float(electrical_s[where].min()))
+            out |= where
+        changes_s = terms.changes_s(d[:, None], provisioning)
+        total_s = np.where(out, np.inf, electrical_s + changes_s + terms.detour_s)
+        place, every = np.argmin(total_s, axis=1), np.arange(d.size)
+        better = total_s[every, place] < best[:, 0]
+        found = total_s[every, place], electrical_s[place], changes_s[every, place], terms.detour_s[place]
+        best[better] = np.stack(found, axis=1)[better]
+        rows[better] = np.stack([columns[name][place] for name in STRATEGY_COLUMNS], axis=1)[better]
+    return _best_table(d, best, rows, fastest_s, left_out)
+
+
+def _by_electrical_time(
+    model: Transformer,
+    machine: Machine,
+    gpus: int,
+    global_batch: int,
+    runtime: Runtime,
+    offload: tuple[str, ...],
+    limits: dict[str, Any],
+) -> Iterator[tuple[Floats, Columns]]:
+    """Strategies that fit, in order of their time on electrical rails, some at a time: times and columns."""
+    times, parts = [], []
+    for block in strategy_blocks(model, machine, gpus, global_batch, runtime, **limits):
+        estimate = iteration_times(model, machine, block, runtime, offload)
+        fits = np.flatnonzero(estimate.feasible)
+        times.append(estimate.total_s[fits])
+        parts.append({name: values[fits] for name, values in block.items()})
+    total_s = np.concatenate([np.zeros(0), *times])
+    order = np.argsort(total_s, kind="stable")
+    columns = {name: np.concatenate([part[name] for part in parts])[order] for name in STRATEGY_COLUMNS if parts}
+    for begin in range(0, order.size, _AT_A_TIME):
+        some = slice(begin, begin + _AT_A_TIME)
+        yield total_s[order[some]], {name: values[some] for name, values in columns.items()}
+
+
+def _best_table(
+    d: Floats, best: Floats, rows: np.ndarray, fastest_s: float, left_out: dict[str, float]
+) -> pd.DataFrame:
+    """What `best_on_circuits` returns."""
+    found = np.isfinite(best[:, 0])
+    columns: dict[str, Any] = dict(zip(STRATEGY_COLUMNS, rows.T, strict=True))
+    named = columns | {name: np.asarray(names)[columns[name]] for name, names in LEVEL_NAMES.items()}
+    named |= {name: columns[name].astype(bool) for name in STRATEGY_SWITCHES}
+    labels = pd.DataFrame(columns).to_dict("records")
+    table = pd.DataFrame({"reconfiguration_s": d})
+    table["strategy"] = [strategy_label(row) if fits else "none fits" for row, fits in zip(labels, found, strict=True)]
+    table = table.assign(**dict(zip(TIMES, np.where(found[:, None], best, np.nan).T, strict=True)))
+    table["best_electrical_s"] = fastest_s if np.isfinite(fastest_s) else np.nan
+    table["overhead"] = table["iteration_s"] / table["best_electrical_s"] - 1
+    table.attrs["warnings"] = tuple(
+        f"Left out though perhaps faster: {text}." for text, least_s in left_out.items() if least_s < best[:, 0].max()
+    )
+    return table.assign(**{name: pd.Series(values).where(found) for name, values in named.items()})
+
+
+@checked
+def technology_overheads(
+    models: Sequence[str],
+    machine: Machine | str,
+    gpus: Sequence[int],
+    reconfiguration_s: ArrayLike,
+    global_batch: int,
+    software: Sequence[str] = ("ZeRO-1",),
+    provisioning: bool = True,
+    **limits: Any,
+) -> pd.DataFrame:
+    """Estimated overhead over GPUs and delays, each cluster and delay with its own best strategy on circuits.
+
+    The overhead is over the best strategy of the same cluster, software and limits on electrical rails.
+
+    Parameters
+    ----------
+    models, machine
+        Names in the catalog; a GPU and its links.
+    gpus, reconfiguration_s
+        GPUs of the clusters; times of a change [s].
+    global_batch
+        Sequences of an iteration.
+    software
+        Names in STEP_SOFTWARE.
+    provisioning
+        Whether circuits change before they are asked for.
+    **limits
+        Of `search`, such as pipeline=[4, 8, 16]; by default without context ranks, and tensor ranks first.
+
+    Returns
+    -------
+    Columns model, software, gpus, strategy ("none fits" where no strategy does), reconfiguration_s, electrical_s of
+    that strategy, best_electrical_s, overhead (NaN there).
+    """
+    kinds = {name: STEP_SOFTWARE[one_of("software", name, tuple(STEP_SOFTWARE))] for name in software}
+    # The estimate is rough with context ranks on the rails.
+    asked = {"context": 1, "placement": "tensor first", **limits}
+    parts = [
+        best_on_circuits(
+            model, machine, n, global_batch, reconfiguration_s, provisioning, options=options, sharding=held, **asked
+        ).assign(model=model, software=name, gpus=n)
+        for model in models
+        for name, (held, options) in kinds.items()
+        for n in gpus
+    ]
+    order = ["model", "software", "gpus", "strategy", "reconfiguration_s", "electrical_s", "best_electrical_s"]
+    return pd.concat(parts, ignore_index=True)[[*order, "overhead"]]
