@@ -249,7 +249,8 @@ def test_photonic_rails_have_no_uplinks_and_lose_rings():
 def test_an_hb_switch_less_slows_what_stays_in_the_domain():
     fabric, strategy = rail_only(64, 8, 16, hb_switches=4), Strategy(tensor=8, pipeline=2, data=4)
     times = [
-        iteration_time(DENSE, H100, strategy, 32, fabric=network) for network in (fabric, FailedPart(fabric, "HB switch"))
+        iteration_time(DENSE, H100, strategy, 32, fabric=network)
+        for network in (fabric, FailedPart(fabric, "HB switch"))
     ]
     ratio = times[1].links["tensor_link_s"] / times[0].links["tensor_link_s"]
     assert 1 < ratio < 4 / 3 and times[1].links["data_link_s"] == times[0].links["data_link_s"]

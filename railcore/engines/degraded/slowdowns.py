@@ -1,33 +1,27 @@
-"""A job on a real fabric: rail-only against rail-optimized networks, whole and with a failed part.
+"""A job on a fabric that is whole or has a failed part: iteration time, what it does without lost GPUs, goodput.
 
-The job's flows are routed over the wired graph. They give the share of NIC bandwidth that the job receives, and its
-iteration time is that of NICs with this share. Ranks fill HB domains (scale-up or NVLink domains) in their order.
+Times are those of `iteration_times` on the fabric: each kind of traffic has its share of a NIC (`group_shares`), with a
+failed part that of `FailedPart`. Ranks fill HB domains (scale-up or NVLink domains) in their order.
 """
 
-import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from railcore.engines.degraded import faults
-from railcore.engines.degraded.routed_flows import (
-    fabric_loads,
-    flow_patterns,
-    flow_times,
-    nic_bandwidth_share,
-    share_of_nic,
-)
+from railcore.engines.degraded.routed_flows import fabric_loads
 from railcore.engines.search import search, strategy_label
 from railcore.engines.strategies.iteration import iteration_times
 from railcore.facts import catalog
 from railcore.facts.arguments import checked
-from railcore.network.topology import RailFabric, rail_only
+from railcore.network.topology import FailedPart, PhotonicRails, RailFabric, fat_tree, rail_only
+from railcore.network.topology.failed_part import MOVES, SLOWING_PARTS, STOPPING_PARTS, has_part, lost_gpus
 from railcore.network.topology.graph import fabric_name
 from railcore.training import traffic
+from railcore.training.group_shares import SHARED_KINDS
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy, as_strategy
 from railcore.training.runtime import MODERN, Runtime
@@ -68,26 +62,26 @@ def rail_only_and_optimized(fabric: RailFabric) -> dict[str, RailFabric]:
 def dense_slowdown(
     fabric: RailFabric, model: Transformer, machine: Machine, strategy: Strategy, global_batch: int
 ) -> pd.DataFrame:
-    """A job on the rail-only and on the rail-optimized network of a cluster, from the loads of their links.
+    """A job on the rail-only and on the rail-optimized network of a cluster, with the loads of their links.
 
-    Collectives have rings within HB domains and a ring on every rail between them, as in the iteration time; where
-    groups lie unevenly in HB domains, one ring in the order of ranks. The iteration time leaves out what forwarding
-    takes in HB domains.
+    Loads are of flows routed over the wired graph: rings within HB domains and a ring on every rail between them, as in
+    the iteration time; where groups lie unevenly in HB domains, one ring in the order of ranks. The iteration time
+    leaves out what forwarding takes in HB domains.
 
     Parameters
     ----------
     fabric
         Of strategy.gpus GPUs.
     model, machine, strategy
-        The job, and a GPU, whose links are those of the fabric.
+        The job, and a GPU with its links.
     global_batch
         B [sequences].
 
     Returns
     -------
     Columns fabric, busiest_link_s (all traffic of an iteration between domains over the busiest link of the network),
-    hb_forwarded_bytes (of it, what HB domains carry), nic_share (`nic_bandwidth_share`), iteration_s, and slowdown: its
-    iteration_s over that of rail-optimized, less 1.
+    hb_forwarded_bytes (of it, what HB domains carry), iteration_s, and slowdown: its iteration_s over that of
+    rail-optimized, less 1.
 
     Raises
     ------
@@ -96,16 +90,15 @@ def dense_slowdown(
     """
     _check_fabric_size(fabric, strategy)
     K, row, rows = fabric.hb_domain_size, strategy.columns(global_batch), []
-    patterns = list(flow_patterns(model, strategy, global_batch, K).values())
     flows = _flows_between_domains(model, strategy, global_batch, K)
     for name, network in rail_only_and_optimized(fabric).items():
         loads = fabric_loads(network, flows)
         hb = loads["kind"] == "hb"
-        share = nic_bandwidth_share(network, patterns)
         busiest = loads.loc[~hb, "time_s"].max() if len(flows) else 0.0
         forwarded = loads.loc[hb & loads["to"].str.contains("GPU"), "bytes"].sum()
-        rows.append((name, busiest, forwarded, share, _time_on_fabric(model, machine, network, row, MODERN, share)[0]))
-    columns = ["fabric", "busiest_link_s", "hb_forwarded_bytes", "nic_share", "iteration_s"]
+        iteration_s = iteration_times(model, machine, row, fabric=network).total_s.item()
+        rows.append((name, busiest, forwarded, iteration_s))
+    columns = ["fabric", "busiest_link_s", "hb_forwarded_bytes", "iteration_s"]
     table = pd.DataFrame(rows, columns=columns)
     return table.assign(slowdown=table["iteration_s"] / table["iteration_s"].iloc[-1] - 1)
 
@@ -163,24 +156,6 @@ def _check_fabric_size(fabric: RailFabric, strategy: Strategy) -> None:
         raise ValueError(f"fabric has {fabric.gpus} GPUs, the strategy takes {strategy.gpus}: make them equal")
 
 
-def _time_on_fabric(
-    model: Transformer,
-    machine: Machine,
-    fabric: RailFabric,
-    row: Mapping[str, Any],
-    runtime: Runtime | str,
-    nic: float,
-    hb: float = 1.0,
-) -> tuple[float, str]:
-    """Iteration time [s] on a fabric whose NICs and HB links give the job these shares of their bandwidth.
-
-    row: a strategy as `iteration_times` takes it. Second result: "feasible", or what rules the strategy out.
-    """
-    left = machine.on(fabric).changed(nic_Bps=fabric.nic_Bps * nic, hb_Bps=fabric.hb_Bps * hb)
-    found = iteration_times(model, left, row, runtime)
-    return found.total_s.item(), found.limits.item()
-
-
 def mixture_slowdowns(
     model: Transformer,
     machine: Machine,
@@ -188,11 +163,12 @@ def mixture_slowdowns(
     global_batch: int,
     hb_domain_sizes: Sequence[int],
     oversubscriptions: Sequence[float],
+    radix: int,
 ) -> pd.DataFrame:
-    """Iteration time of a mixture of experts by HB domain size and by the way that tokens take to their experts.
+    """Iteration time of a mixture of experts by HB domain size and network.
 
-    Rows for each size: direct over an any-to-any layer of each oversubscription (1 is rail-optimized), and rail-only
-    with two hops, pipelined and in turn. Only the all-to-all is taken to cross the layer.
+    Rows for each size: a Clos over all GPUs with leaves of each oversubscription; and rail-only, whose HB domains
+    forward tokens while others are on the NICs, or in turn with them.
 
     Parameters
     ----------
@@ -203,12 +179,14 @@ def mixture_slowdowns(
     hb_domain_sizes
         K [GPUs].
     oversubscriptions
-        Of the any-to-any layer.
+        Of the leaves.
+    radix
+        Ports of a switch.
 
     Returns
     -------
     Columns hb_domain_size, way, oversubscription (infinite for rail-only), expert_s (on the critical path),
-    expert_link_s (a rank's links), iteration_s, and slowdown: over direct with a full layer, less 1.
+    expert_link_s (a rank's links), iteration_s, and slowdown: over a rail-optimized network, less 1.
 
     Raises
     ------
@@ -217,16 +195,24 @@ def mixture_slowdowns(
     """
     if not model.experts:
         raise ValueError(f"model {model.name} has no experts: give a mixture of experts")
-    if max(hb_domain_sizes) > strategy.gpus:
-        raise ValueError(f"hb_domain_sizes is {hb_domain_sizes!r}: give at most the strategy's {strategy.gpus} GPUs")
-    ways = [("direct", float(ratio), "direct", True) for ratio in (1.0, *oversubscriptions)]
-    ways += [("two-hop, pipelined", math.inf, "two-hop", True), ("two-hop, in turn", math.inf, "two-hop", False)]
+    gpus = strategy.gpus
+    if max(hb_domain_sizes) > gpus:
+        raise ValueError(f"hb_domain_sizes is {hb_domain_sizes!r}: give at most the strategy's {gpus} GPUs")
     row, rows = strategy.columns(global_batch), []
-    for size, (way, ratio, routing, pipelined) in itertools.product(hb_domain_sizes, ways):
-        box = machine.changed(hb_domain_size=size, oversubscription=ratio, routing=routing, pipelined=pipelined)
-        found = iteration_times(model, box, row)
-        times = (found.breakdown["expert_s"], found.links["expert_link_s"], found.total_s)
-        rows.append((size, way, ratio, *(time.item() for time in times)))
+    for size in hb_domain_sizes:
+        rails = rail_only(gpus, size, radix)
+        ways: list[tuple[str, float, RailFabric, bool]] = [("rail-optimized", 1.0, rails.with_layer(1.0), True)]
+        ways += [
+            ("Clos", float(ratio), fat_tree(gpus, radix, size, tier_oversubscription=(float(ratio),)), True)
+            for ratio in oversubscriptions
+        ]
+        ways += [("rail-only, forwarding at once", math.inf, rails, True)]
+        ways += [("rail-only, forwarding in turn", math.inf, rails, False)]
+        for way, ratio, fabric, pipelined in ways:
+            box = machine.changed(hb_domain_size=size, pipelined=pipelined)
+            found = iteration_times(model, box, row, fabric=fabric)
+            times = (found.breakdown["expert_s"], found.links["expert_link_s"], found.total_s)
+            rows.append((size, way, ratio, *(time.item() for time in times)))
     columns = ["hb_domain_size", "way", "oversubscription", "expert_s", "expert_link_s", "iteration_s"]
     table = pd.DataFrame(rows, columns=columns)
     of_size = table.groupby("hb_domain_size", sort=False)
@@ -236,12 +222,11 @@ def mixture_slowdowns(
 
 @checked
 def failed_part_slowdowns(
-    fabric: RailFabric,
+    fabric: RailFabric | PhotonicRails,
     model: Transformer | str,
     machine: Machine | str,
     strategy: Strategy | Mapping[str, Any],
     global_batch: int,
-    progress: Callable[[str], object] | None = None,
     runtime: Runtime | str = MODERN,
 ) -> pd.DataFrame:
     """Iteration time of a job with one failed part, a row for each kind of part and way to go on.
@@ -252,38 +237,34 @@ def failed_part_slowdowns(
       was part of, and a few more where those left fill HB domains unevenly. The others then run the whole batch, or
       only their part of it.
     - A NIC loses its rail: its traffic moves to other rails at both ends, in equal parts to all of them or to one.
-    - A trunk or spine fails: its traffic takes the others.
+    - Another part of the network fails: its traffic takes the others (`FailedPart`).
     - An HB switch fails: the others carry all, as a slower HB domain. Without others its GPUs count as cut off.
 
-    An iteration waits for its slowest ranks: all NICs count as having the least share of bandwidth that a rank
-    receives in any of the job's patterns of traffic.
+    An iteration waits for its slowest ranks: all NICs have the shares of those for which the fault is worst.
 
     Parameters
     ----------
     fabric
-        Of strategy.gpus GPUs.
+        Of strategy.gpus GPUs: rails, a Clos, or photonic rails, whose circuits are up when they are asked for.
     model, machine, strategy
-        The job, and a GPU, or their names in the catalog; the GPU's links are those of the fabric. A strategy may be
-        what `search` found.
+        The job, and a GPU with its links, or their names in the catalog. A strategy may be what `search` found.
     global_batch
         B [sequences].
-    progress
-        Called with a line of text before each fault, such as `print`.
     runtime
         The software, or its name in the catalog.
 
     Returns
     -------
-    Columns fabric, fault, job (way to go on), gpus_failed, gpus_idle (live ones that stand still), nics_cut,
-    gpus_waited_for (whose traffic the fault makes the slowest: the others wait for them), nic_share and hb_share (of
-    the bandwidth that the job receives), data (replicas), global_batch, iteration_s, tokens_share (tokens/s over the
-    whole fabric's), limit ("feasible", or the first thing that rules the strategy out). attrs["warnings"]: those of the
-    fabric, and texts where the whole job is not feasible and where HB domains are not the machine's.
+    Columns fabric, fault, job (way to go on), gpus_failed, gpus_idle (live ones that stand still), nics_cut (of the HB
+    domain that is worst off), nic_share (least share of a NIC that a kind of the job's traffic gets), hb_share (of the
+    bandwidth in the HB domain), data (replicas), global_batch, iteration_s, tokens_share (tokens/s over the whole
+    fabric's), limit ("feasible", or the first thing that rules the strategy out). attrs["warnings"]: those of the
+    fabric, and a text where the whole job is not feasible.
 
     Raises
     ------
     ValueError
-        For a fabric of another size, and as `Strategy.check`.
+        For a fabric of another size or with smaller HB domains than the machine, and as `Strategy.check`.
 
     References
     ----------
@@ -291,79 +272,65 @@ def failed_part_slowdowns(
     """
     model, machine, strategy = as_model(model), as_machine(machine), as_strategy(strategy)
     _check_fabric_size(fabric, strategy)
-    tell = progress or (lambda line: None)
-    tell(f"{fabric_name(fabric)}, {fabric.gpus:,} GPUs: flows of the job")
-    patterns = list(flow_patterns(model, strategy, global_batch, fabric.hb_domain_size).values())
-    whole = [flow_times(fabric, pattern) for pattern in patterns]
-    job: dict[str, Any] = {"gpus_waited_for": 0, "nic_share": _nic_share(fabric, patterns, whole), "hb_share": 1.0}
-    job |= {"data": strategy.data, "global_batch": global_batch}
-    rows = [{"fault": "none", "gpus_failed": 0, "nics_cut": 0, "job": "whole", **job}]
-    slowed = machine.on(fabric).changed(nic_Bps=fabric.nic_Bps * job["nic_share"])
-    effects = faults.fault_effects(fabric).to_dict("records")
-    for done, effect in enumerate(effects, start=1):
-        tell(f"{fabric_name(fabric)}, fault {done} of {len(effects)}: {effect['fault']}")
-        fault = {name: effect[name] for name in ("fault", "gpus_failed", "nics_cut")}
-        lost = faults.lost_gpus(fabric, effect["fault"])
-        if lost.size:
-            ways = _without_ranks(model, slowed, strategy, global_batch, lost, runtime)
+    whole = {"gpus_failed": 0, "nics_cut": 0, "data": strategy.data, "global_batch": global_batch}
+    rows: list[dict[str, Any]] = [{"fault": "none", "job": "whole", "network": fabric, **whole}]
+    for part in filter(lambda part: has_part(fabric, part), (*STOPPING_PARTS, *SLOWING_PARTS)):
+        fault = {"fault": part, "network": fabric} | whole
+        if (lost := lost_gpus(fabric, part)).size:
+            fault["gpus_failed"] = lost.size if part in STOPPING_PARTS else 0
+            ways = _without_ranks(model, machine.on(fabric), strategy, global_batch, lost, runtime)
         else:
-            ways = _rerouted(fabric, patterns, whole, effect)
-        rows += [fault | job | way for way in ways]
+            ways = _rerouted(fabric, part)
+        rows += [fault | way for way in ways]
+    levels = {kind: group for kind, group in strategy.group_levels().items() if kind in SHARED_KINDS}
     for row in rows:
+        box = machine.on(network := row.pop("network"))
+        places = [place for place in box.places(levels, strategy.gpus).values() if place.domains > 1]
+        row["nic_share"] = float(min((place.nic_share for place in places), default=1.0))
+        row["hb_share"] = getattr(network, "hb_share", 1.0)
         row["iteration_s"], row["limit"] = math.inf, "no replica left"
         if row["data"]:
-            padded = _padded(strategy, row["global_batch"], row["data"])
-            time = _time_on_fabric(model, machine, fabric, padded, runtime, row["nic_share"], row["hb_share"])
-            row["iteration_s"], row["limit"] = time
-    table = pd.DataFrame(rows).assign(fabric=fabric_name(fabric))
+            found = iteration_times(model, box, _padded(strategy, row["global_batch"], row["data"]), runtime)
+            row["iteration_s"], row["limit"] = found.total_s.item(), found.limits.item()
+    return _slowdown_table(fabric, strategy, rows)
+
+
+def _slowdown_table(fabric: RailFabric | PhotonicRails, strategy: Strategy, rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """What `failed_part_slowdowns` returns."""
+    table = pd.DataFrame(rows).assign(fabric=_name(fabric))
     stopped = fabric.gpus // strategy.data * (strategy.data - table["data"])
     speed = table["global_batch"] / table["iteration_s"]
     table = table.assign(gpus_idle=(stopped - table["gpus_failed"]).clip(lower=0), tokens_share=speed / speed.iloc[0])
     columns = (
-        "fabric fault job gpus_failed gpus_idle nics_cut gpus_waited_for nic_share hb_share data global_batch "
-        "iteration_s tokens_share limit"
+        "fabric fault job gpus_failed gpus_idle nics_cut nic_share hb_share data global_batch iteration_s "
+        "tokens_share limit"
     )
     table = table[columns.split()]
-    table.attrs["warnings"] = _job_warnings(fabric, machine, table["limit"].iloc[0])
+    limit = table["limit"].iloc[0]
+    table.attrs["warnings"] = fabric.warnings + (
+        (f"The job is not feasible even with nothing failed ({limit}): its times are of no real run.",)
+        if limit != "feasible"
+        else ()
+    )
     return table
 
 
-def _job_warnings(fabric: RailFabric, machine: Machine, limit: str) -> tuple[str, ...]:
-    """Texts where the whole job is not feasible, by its limit, and where HB domains are not the machine's."""
-    texts = fabric.warnings
-    if limit != "feasible":
-        texts += (f"The job is not feasible even with nothing failed ({limit}): its times are of no real run.",)
-    if fabric.hb_domain_size != min(machine.hb_domain_size, fabric.gpus):
-        sizes = f"{fabric.hb_domain_size:,} GPUs, not the machine's {machine.hb_domain_size:,}"
-        texts += (f"HB domains are those of the fabric, {sizes}: take fabric and machine of one platform.",)
-    return texts
+def _name(fabric: RailFabric | PhotonicRails) -> str:
+    return "photonic rails" if isinstance(fabric, PhotonicRails) else fabric_name(fabric)
 
 
-def _nic_share(fabric: RailFabric, patterns: Sequence[pd.DataFrame], times: Sequence[np.ndarray]) -> float:
-    """The least `share_of_nic` over a job's patterns."""
-    return min((share_of_nic(fabric, *each) for each in zip(patterns, times, strict=True)), default=1.0)
-
-
-def _rerouted(
-    fabric: RailFabric, patterns: Sequence[pd.DataFrame], whole: Sequence[np.ndarray], effect: Mapping[str, Any]
-) -> list[dict[str, Any]]:
-    """Ways to go on after a fault that takes no rank from the job. whole: `flow_times` without it."""
-    if effect["fault"] == "HB switch":
-        left = {"hb_share": effect["hb_bandwidth"], "gpus_waited_for": fabric.hb_domain_size}
-        return [{"job": "HB domain on its other switches", **left}]
-    ways = {"rerouted over the other links": False}
-    if effect["nics_cut"]:
-        ways = {"moved to all other rails": False, "moved to one other rail": True}
-    rows = []
-    for job, one in ways.items():
-        times = [flow_times(fabric, pattern, effect["fault"], one) for pattern in patterns]
-        share, slowest = _nic_share(fabric, patterns, times), {-1}
-        for pattern, before, now in zip(patterns, whole, times, strict=True):
-            if now.max() > before.max() * (1 + 1e-9) and share_of_nic(fabric, pattern, now) <= share * (1 + 1e-9):
-                flows = pattern[now >= now.max() * (1 - 1e-9)]
-                slowest |= {*flows["source"], *flows["target"]}
-        rows.append({"job": job, "nic_share": share, "gpus_waited_for": len(slowest) - 1})
-    return rows
+def _rerouted(fabric: RailFabric | PhotonicRails, part: str) -> list[dict[str, Any]]:
+    """Ways to go on without a part that takes no rank from the job."""
+    left = FailedPart(fabric, part)
+    if part == "HB switch":
+        return [{"job": "HB domain on its other switches", "network": left}]
+    if not left.nics_cut:
+        return [{"job": "rerouted over the other links", "network": left}]
+    moves = MOVES[1:] if isinstance(fabric, PhotonicRails) else MOVES  # rings move as a whole
+    return [
+        {"job": f"moved to {move}", "nics_cut": left.nics_cut, "network": FailedPart(fabric, part, move)}
+        for move in moves
+    ]
 
 
 def _without_ranks(
@@ -407,10 +374,10 @@ def _padded(strategy: Strategy, global_batch: ArrayLike, data: ArrayLike) -> dic
 def fabrics_side_by_side(tables: pd.DataFrame) -> pd.DataFrame:
     """Rows of `failed_part_slowdowns` of several fabrics side by side, a row for each fault and job.
 
-    Columns fault, job, then nics_cut, gpus_waited_for, nic_share, iteration_s and tokens_share of each fabric
-    ("rail-only_nic_share"), NaN where it has no such part.
+    Columns fault, job, then nics_cut, nic_share, iteration_s and tokens_share of each fabric ("rail-only_nic_share"),
+    NaN where it has no such part.
     """
-    shown = ["nics_cut", "gpus_waited_for", "nic_share", "iteration_s", "tokens_share"]
+    shown = ["nics_cut", "nic_share", "iteration_s", "tokens_share"]
     keys = tables[["fault", "job"]].drop_duplicates()
     wide = tables.pivot(index=["fault", "job"], columns="fabric", values=shown)
     wide.columns = [f"{fabric}_{name}" for name, fabric in wide.columns]  # units stay at the end

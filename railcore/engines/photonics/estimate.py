@@ -18,9 +18,9 @@ from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, iteration_ti
 from railcore.engines.strategies.layer_passes import LAYER_COLUMNS
 from railcore.engines.strategies.layer_time import LayerCosts, layer_costs
 from railcore.engines.strategies.stage_costs import STAGE_COLUMNS, stage_costs
-from railcore.engines.strategies.unique_rows import Columns, each_array, unique_rows
 from railcore.facts.arguments import checked
 from railcore.facts.checks import Floats, at_least, whole
+from railcore.facts.unique_rows import Columns, each_array, unique_rows
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.rank import mixture_shares

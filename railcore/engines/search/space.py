@@ -17,9 +17,9 @@ from railcore.engines.search.splits import SPLIT, Allowed, allowed_values, among
 from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, STRATEGY_RANGES
 from railcore.engines.strategies.layer_passes import LAYER_COLUMNS, LINK_KINDS
 from railcore.engines.strategies.stage_costs import STAGE_COLUMNS
-from railcore.facts.unique_rows import Columns, unique_places, unique_rows
 from railcore.facts.arguments import checked
 from railcore.facts.checks import whole
+from railcore.facts.unique_rows import Columns, unique_places, unique_rows
 from railcore.training.expert_dispatch import parts_groups
 from railcore.training.group_shares import Fabric, group_shares
 from railcore.training.machine import Machine, as_machine

@@ -15,9 +15,9 @@ from railcore.engines.strategies.critical_path import LAYER_ROW, MEMORY, NETWORK
 from railcore.engines.strategies.layer_passes import LAYER_COLUMNS, LAYER_PARTS, LINK_KINDS
 from railcore.engines.strategies.layer_time import LayerCosts, layer_costs
 from railcore.engines.strategies.stage_costs import STAGE_COLUMNS, STAGES, StageCosts, stage_costs
-from railcore.facts.unique_rows import Columns, each_array, unique_rows
 from railcore.facts import checks
 from railcore.facts.arguments import checked
+from railcore.facts.unique_rows import Columns, each_array, unique_rows
 from railcore.training.expert_dispatch import parts_groups
 from railcore.training.group_shares import Fabric
 from railcore.training.iteration import IterationTime

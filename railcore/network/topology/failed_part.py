@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from railcore.facts.arguments import checked
-from railcore.facts.checks import Floats, one_of
+from railcore.facts.checks import Floats, Ints, one_of
+from railcore.network.topology.blocks import rail_blocks
 from railcore.network.topology.photonic import PhotonicRails, rings_of_ports
 from railcore.network.topology.rails import RailFabric
 
+STOPPING_PARTS = ("GPU", "HB domain")
 SLOWING_PARTS = ("NIC", "host link", "rail switch", "trunk link", "spine", "plane", "HB switch", "circuit switch")
 MOVES = ("all other rails", "one other rail")
 
@@ -31,7 +33,7 @@ class FailedPart:
     part: of SLOWING_PARTS. A spine is a switch of tier 2; the HB domain goes on with its other HB switches.
     moved_to: where the traffic of a NIC without a link goes, of MOVES.
 
-    Raises ValueError for a part that the fabric does not have, or after which GPUs have no way left.
+    Raises ValueError for a part that the fabric does not have, or without which GPUs have no way left (`lost_gpus`).
     """
 
     fabric: RailFabric | PhotonicRails
@@ -42,9 +44,9 @@ class FailedPart:
     def __post_init__(self) -> None:
         one_of("part", self.part, SLOWING_PARTS)
         one_of("moved_to", self.moved_to, MOVES)
-        if not self._is_there:
+        if not has_part(self.fabric, self.part):
             raise ValueError(f"part is {self.part!r}: this fabric has no such part, give another")
-        if self.nic_share <= 0 or self.hb_share <= 0:
+        if not self.nic_share or not self.hb_share:
             raise ValueError(f"part is {self.part!r}: without it GPUs have no way left, so that the job stops")
 
     @property
@@ -73,27 +75,15 @@ class FailedPart:
         return self.fabric.warnings
 
     @property
-    def _is_there(self) -> bool:
-        fabric = self.fabric
-        if self.part == "HB switch":
-            return bool(fabric.hb_switches) and fabric.hb_domain_size > 1
-        if isinstance(fabric, PhotonicRails):
-            return self.part in ("NIC", "host link", "circuit switch") and fabric.domains > 1
-        if self.part in ("trunk link", "spine"):
-            return fabric.tiers > 1
-        return fabric.tiers > 0 and self.part != "circuit switch" and (self.part != "plane" or fabric.planes > 1)
-
-    @property
     def nics_cut(self) -> int:
         """NICs of the HB domain that is worst off that have no link left, or no ring."""
         fabric = self.fabric
         if isinstance(fabric, PhotonicRails):
-            return int(self.part == "NIC" or self._rings_left == 0) * (
-                int(fabric.parts.rails_per_switch) if self.part == "circuit switch" else 1
-            )
+            rails = int(fabric.parts.rails_per_switch) if self.part == "circuit switch" else 1
+            return rails if self.part == "NIC" or not self._rings_left else 0
         if self.part == "NIC" or (self.part == "host link" and fabric.planes == 1):
             return 1
-        if self.part != "rail switch" or fabric.planes > 1:
+        if fabric.planes > 1 or not (self.part == "rail switch" or self._leaf_is_cut):
             return 0
         layout = fabric.layout
         rails = int(layout.rails_per_pod) if layout.pod_tier == 1 else 1
@@ -117,8 +107,8 @@ class FailedPart:
             return 0.0 if cut >= K else 1 / (1 + cut) if one else (K - cut) / K
         if isinstance(self.fabric, PhotonicRails):
             return self._rings_left
-        whole = self.part not in ("host link", "rail switch", "plane")
-        return 1.0 if whole else 1 - 1 / self.fabric.planes
+        slowed = self.part in ("host link", "rail switch", "plane") or self._leaf_is_cut
+        return 1 - slowed / self.fabric.planes
 
     @property
     def hb_share(self) -> float:
@@ -130,15 +120,66 @@ class FailedPart:
 
         tier: of the block's head. links: of each block, with all parts.
         """
-        layout: Any = getattr(self.fabric, "layout", None)
-        if self.part not in ("trunk link", "spine") or tier > 2:
+        if self.part not in ("trunk link", "spine") or tier > 2 or self._leaf_is_cut:
             return links
-        of_leaf = float(layout.uplinks(1, layout.hosts_per_leaf))
-        trunk = min(float(layout.down[1] // layout.fan_in[1]) or 1.0, of_leaf)
+        of_leaf, trunk = self._leaf_uplinks
         if self.part == "spine":  # every leaf below it loses its trunk to it; the block above, what led out of it
-            spines = math.ceil(of_leaf / trunk)
-            return links * (1 - (trunk / of_leaf if tier == 1 else 1 / spines))
+            return links * (1 - (trunk / of_leaf if tier == 1 else 1 / math.ceil(of_leaf / trunk)))
         if tier == 2:
             return links
-        left = 1 - (1 / trunk if trunk > 1 else 1 / of_leaf)
+        left = 1 - 1 / (trunk if trunk > 1 else of_leaf)
         return links * np.where(np.arange(links.size) == 0, left, 1.0)
+
+    @property
+    def _leaf_uplinks(self) -> tuple[float, float]:
+        """Links out of a leaf, and those of a trunk to a spine."""
+        layout: Any = self.fabric.layout  # type: ignore[union-attr]
+        of_leaf = float(layout.uplinks(1, layout.hosts_per_leaf))
+        return of_leaf, min(max(float(layout.down[1] // layout.fan_in[1]), 1.0), of_leaf)
+
+    @property
+    def _leaf_is_cut(self) -> bool:
+        """Whether a leaf loses all its uplinks: its GPUs then send by other rails, as without their leaf."""
+        if self.part not in ("trunk link", "spine"):
+            return False
+        of_leaf, trunk = self._leaf_uplinks
+        return of_leaf <= (trunk if self.part == "spine" else 1)
+
+
+def has_part(fabric: RailFabric | PhotonicRails, part: str) -> bool:
+    """Whether a fabric has such a part, of STOPPING_PARTS or SLOWING_PARTS."""
+    if part in STOPPING_PARTS:
+        return True
+    if part == "HB switch":
+        return bool(fabric.hb_switches) and fabric.hb_domain_size > 1
+    if isinstance(fabric, PhotonicRails):
+        return part in ("NIC", "host link", "circuit switch") and fabric.domains > 1
+    if part in ("trunk link", "spine"):
+        return fabric.tiers > 1
+    return fabric.tiers > 0 and part != "circuit switch" and (part != "plane" or fabric.planes > 1)
+
+
+def lost_gpus(fabric: RailFabric | PhotonicRails, part: str) -> Ints:
+    """GPUs that a failed part takes from a job: failed, without any way, or without the HB domain that they had.
+
+    GPUs count from 0, domain by domain. Raises ValueError for an unknown part, and one that the fabric does not have.
+    """
+    one_of("part", part, (*STOPPING_PARTS, *SLOWING_PARTS))
+    if part == "GPU":
+        return np.arange(1)
+    domain = np.arange(min(fabric.hb_domain_size, fabric.gpus))
+    if part == "HB domain" or (part == "HB switch" and fabric.hb_switches == 1 and has_part(fabric, part)):
+        return domain
+    try:
+        FailedPart(fabric, part)
+    except ValueError as error:
+        if "no way left" not in str(error):
+            raise
+        if part in ("NIC", "host link"):  # a GPU that is a domain of its own
+            return np.arange(1)
+        blocks = rail_blocks(fabric) if isinstance(fabric, RailFabric) else ()
+        if not blocks:  # all but one domain, which the switch joined to the others
+            return np.arange(domain.size, fabric.gpus)
+        of_leaf = int(blocks[0].last[0]) // domain.size * domain.size
+        return np.arange(of_leaf, fabric.gpus) if part == "spine" else np.arange(of_leaf)
+    return np.arange(0)
