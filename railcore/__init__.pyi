@@ -1,5 +1,6 @@
 # What `import railcore` offers, for editors and for lazy_loader. tests/test_package.py touches every name.
 from .engines.degraded import failed_part_slowdowns as failed_part_slowdowns
+from .engines.degraded import training_goodput as training_goodput
 from .engines.degraded.faults import fault_effects as fault_effects
 from .engines.launch_lines import megatron_run as megatron_run
 from .engines.photonics.circuits import photonic_overhead as photonic_overhead

@@ -286,18 +286,17 @@ def test_rings_share_the_rails_and_no_link_is_busy_for_longer_than_the_iteration
 
 
 def test_groups_that_do_not_fit_the_domain_meet_on_one_rail():
+    """The routed loads say so; the time takes uneven groups as even ones."""
     found = degraded.dense_slowdown(rail_only(120, 8, 16), MODEL, H100, CROSSING, 30)
-    assert found["nic_share"].tolist() == pytest.approx([0.5, 1.0])
     assert found["busiest_link_s"].iloc[0] > 1.5 * found["busiest_link_s"].iloc[1]
-    assert found["slowdown"].iloc[0] > 0.01
-    found = degraded.failed_part_slowdowns(rail_only(120, 8, 16), MODEL, H100, CROSSING, 30)
-    assert (found["nic_share"] <= 0.5 + 1e-12).all() and found["nic_share"].iloc[0] == pytest.approx(0.5)
+    assert found["slowdown"].tolist() == [0, 0]
 
 
 def test_one_domain_has_no_network():
-    found = degraded.dense_slowdown(rail_only(128, 128, 16), MODEL, H100, ALIGNED, BATCH)
+    box = H100.changed(hb_domain_size=128)
+    found = degraded.dense_slowdown(rail_only(128, 128, 16), MODEL, box, ALIGNED, BATCH)
     assert (found[["busiest_link_s", "hb_forwarded_bytes", "slowdown"]] == 0).all().all()
-    slow = degraded.dense_slowdown(rail_only(128, 128, 16, nic_Bps=1e3), MODEL, H100, ALIGNED, BATCH)
+    slow = degraded.dense_slowdown(rail_only(128, 128, 16), MODEL, box.changed(nic_Bps=1e3), ALIGNED, BATCH)
     np.testing.assert_allclose(slow["iteration_s"], found["iteration_s"])
 
 
@@ -333,15 +332,6 @@ def test_every_fault_has_a_row_and_none_speeds_the_job_up(broken):
     assert (pair["moved to one other rail"].dropna() < pair["moved to all other rails"].dropna()).all()
 
 
-def test_the_job_waits_for_the_domains_behind_the_failed_part(broken):
-    moved = broken[broken["job"].str.startswith("moved to all")].set_index(["fabric", "fault"])["gpus_waited_for"]
-    assert moved[("rail-optimized", "NIC")] < moved[("rail-optimized", "rail switch")] <= 128
-    assert (moved > 0).all() and moved[("rail-only", "rail switch")] == 128  # a rail is one switch
-    assert (broken[broken["fault"] == "HB switch"]["gpus_waited_for"] == 8).all()
-    rest = broken[(broken["nic_share"] == 1) & (broken["hb_share"] == 1)]
-    assert (rest["gpus_waited_for"] == 0).all()
-
-
 def test_a_job_that_does_not_fit_is_a_warning_and_loses_no_less_with_a_domain_than_with_a_gpu():
     fabric, strategy = rail_only(64, 8, 16), Strategy(data=64)
     small = H100.changed(memory_bytes=1e9)
@@ -356,22 +346,19 @@ def test_a_job_that_does_not_fit_is_a_warning_and_loses_no_less_with_a_domain_th
     pd.testing.assert_series_equal(fits["data"], table["data"])
 
 
-def test_hb_domains_other_than_the_machines_are_a_warning():
-    table = degraded.failed_part_slowdowns(rail_only(32, 16, 16), MODEL, H100, Strategy(data=32), 32)
-    (text,) = table.attrs["warnings"]
-    assert "HB domains are those of the fabric, 16 GPUs, not the machine's 8" in text
+def test_hb_domains_other_than_the_machines_are_refused():
+    with pytest.raises(ValueError, match="fabric has 32 GPUs in 2 HB domains, and the job takes 3., 8 in each of 4"):
+        degraded.failed_part_slowdowns(rail_only(32, 16, 16), MODEL, H100, Strategy(data=32), 32)
 
 
-def test_thousands_of_gpus_with_a_line_for_each_fault():
-    found, told = search(MODEL, H100, 2048, 256, top=1).strategy(), []
+def test_thousands_of_gpus():
+    found = search(MODEL, H100, 2048, 256, top=1).strategy()
     fabric = rail_only(2048, 8, 64)
-    table = degraded.failed_part_slowdowns(fabric, MODEL, H100, found, 256, progress=told.append)
-    assert told[0] == "rail-only, 2,048 GPUs: flows of the job" and len(told) == 1 + table["fault"].nunique() - 1
-    assert "rail-only, fault 4 of 8: rail switch" in told
+    table = degraded.failed_part_slowdowns(fabric, MODEL, H100, found, 256)
     same = degraded.failed_part_slowdowns(fabric, MODEL, H100, Strategy.from_columns(found), 256)
     pd.testing.assert_frame_equal(table, same)
     switch = table[table["job"] == "moved to all other rails"].set_index("fault").loc["rail switch"]
-    assert switch["nics_cut"] == 32 and switch["nic_share"] == pytest.approx(7 / 8)
+    assert switch["nics_cut"] == 1 and switch["nic_share"] == pytest.approx(7 / 8)
 
 
 def test_a_job_drops_more_replicas_rather_than_fill_domains_unevenly():
@@ -426,7 +413,8 @@ def test_interleaving_takes_micro_batches_that_fill_no_turn():
 
 
 def test_a_domain_that_is_the_cluster_ends_the_job():
-    found = degraded.failed_part_slowdowns(rail_only(128, 128, 16), MODEL, H100, ALIGNED, BATCH)
+    box = H100.changed(hb_domain_size=128)
+    found = degraded.failed_part_slowdowns(rail_only(128, 128, 16), MODEL, box, ALIGNED, BATCH)
     assert set(found["fault"]) == {"none", "GPU", "HB switch", "HB domain"}
     assert found.loc[found["fault"] == "HB domain", "data"].tolist() == [4, 0, 0]
 
@@ -481,25 +469,28 @@ def test_faults_take_the_runtime_of_the_job(monkeypatch):
 EXPERTS = Strategy(data=64, expert=16, tensor=1)
 
 
-def test_a_full_layer_is_direct_and_a_wider_domain_needs_none():
-    found = degraded.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [4, 8, 16, 64], [1.0, 2.0, 8.0])
-    full = found[found["oversubscription"] == 1]
-    assert (full["slowdown"] == 0).all() and (found["slowdown"] >= 0).all()
-    held = found[found["hb_domain_size"] >= 16]  # all experts of a token's group inside one domain
-    assert (held["slowdown"] == 0).all()
+def test_leaves_slow_a_mixture_and_a_wider_domain_needs_no_network():
+    found = degraded.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [4, 8, 16, 64], [2.0, 8.0], 16)
+    assert (found["slowdown"] >= 0).all()
+    held = found[(found["hb_domain_size"] >= 16) & (found["way"] != "Clos")]  # a token's experts are in one domain
+    assert (held["slowdown"] == 0).all() and (held["expert_s"] > 0).all()
     some = found[found["hb_domain_size"] == 4].set_index(["way", "oversubscription"])["slowdown"]
-    assert 0 < some[("direct", 2.0)] < some[("direct", 8.0)]
-    assert some[("two-hop, in turn", math.inf)] > some[("two-hop, pipelined", math.inf)] == 0
+    assert 0 < some[("Clos", 2.0)] < some[("Clos", 8.0)]
+    in_turn, at_once = (some[(f"rail-only, forwarding {how}", math.inf)] for how in ("in turn", "at once"))
+    assert in_turn > at_once == 0
 
 
 def test_expert_time_is_the_exchange_of_every_layer_and_micro_batch():
-    found = degraded.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [4], [4.0]).set_index("way")
+    found = degraded.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [4], [3.0], 16).set_index("way")
     sent = 2 * 512 * MIXED.hidden * MIXED.top_k
-    rates = H100.hb_Bps * H100.links.hb_fraction, H100.nic_Bps * H100.links.nic_fraction
+    hb, nic = H100.hb_Bps * H100.links.hb_fraction, H100.nic_Bps * H100.links.nic_fraction
     step = H100.links.hb_latency_s + H100.links.nic_latency_s
-    for way, routing, pipelined in (("direct", "direct", True), ("two-hop, in turn", "two-hop", False)):
-        one = experts.expert_all_to_all_time(sent, 16, 4, *rates, routing, 4.0, pipelined=pipelined)
-        assert found.loc[way, "expert_s"] == pytest.approx(4 * MIXED.layers * (float(one) + step))
+    one = experts.expert_all_to_all_time(sent, 16, 4, hb, nic, "two-hop")
+    expected = 4 * MIXED.layers * (float(one) + step)
+    assert found.loc["rail-only, forwarding in turn", "expert_s"] == pytest.approx(expected)
+    # A leaf has 12 GPUs, three domains of a group's four, and four uplinks: 3/4 of a group sends a third out of it.
+    one = experts.expert_all_to_all_time(sent, 16, 4, hb, nic * 4 / 12 / (1 / 3), "two-hop", pipelined=True)
+    assert found.loc["Clos", "expert_s"] >= 4 * MIXED.layers * (float(one) + step) * (1 - 1e-12)
 
 
 def test_the_layer_slows_an_exchange_as_the_wired_fabric_does():
@@ -514,6 +505,6 @@ def test_the_layer_slows_an_exchange_as_the_wired_fabric_does():
 
 def test_dense_models_and_domains_beyond_the_cluster_are_refused():
     with pytest.raises(ValueError, match="has no experts"):
-        degraded.mixture_slowdowns(MODEL, H100, ALIGNED, BATCH, [8], [1.0])
+        degraded.mixture_slowdowns(MODEL, H100, ALIGNED, BATCH, [8], [2.0], 16)
     with pytest.raises(ValueError, match="at most the strategy's 64 GPUs"):
-        degraded.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [128], [1.0])
+        degraded.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [128], [2.0], 16)

@@ -107,10 +107,8 @@ def group_shares(
         return GroupShares(dict.fromkeys(groups, nic))
     blocks, pods = rail_blocks(whole), pod_blocks(whole)
     if isinstance(fabric, FailedPart):
-        blocks, pods = (
-            tuple(each._replace(uplinks=fabric.uplinks(each.tier, each.uplinks)) for each in tiers)
-            for tiers in (blocks, pods)
-        )
+        blocks = tuple(each._replace(uplinks=fabric.uplinks(each.tier, each.uplinks)) for each in blocks)
+        pods = tuple(each._replace(uplinks=fabric.uplinks(each.tier, each.uplinks)) for each in pods)
     leaving = {"pipeline": _hop, "expert": _exchanged}
     spreads = {kind: _spread(kind, levels, whole.rails, hb_domain_size, gpus) for kind, levels in groups.items()}
     found = {
@@ -130,7 +128,8 @@ def _check_size(fabric: Fabric, hb_domain_size: int, gpus: int) -> None:
     if domains > fabric.domains:
         raise ValueError(
             f"fabric has {fabric.gpus:,} GPUs in {fabric.domains:,} HB domains, and the job takes {gpus:,}, "
-            f"{hb_domain_size:,} in each of {domains:,}: give a larger fabric, or a strategy of fewer GPUs"
+            f"{hb_domain_size:,} in each of {domains:,}: give a larger fabric, a strategy of fewer GPUs, or a "
+            f"machine with hb_domain_size={fabric.hb_domain_size}"
         )
 
 
@@ -166,15 +165,15 @@ def _least_share(
     arrays = np.broadcast_arrays(*spread)
     columns = dict(zip(_Spread._fields, map(np.ravel, arrays), strict=True))
     first, index = unique_places(columns, _Spread._fields)
-    rows = _Spread(*(column[first].astype(float)[:, None] for column in columns.values()))
+    rows = _Spread._make(column[first].astype(float)[:, None] for column in columns.values())
     share = np.ones(first.size)
     for tier in tiers:
-        if (np.add.reduceat(tier.last - tier.first, tier.starts) <= tier.uplinks).all():
-            continue  # as many links lead out as in
+        if tier.full:
+            continue
         ends = [_gpus_before(fabric, places, K) for places in (tier.first, tier.last)]
         step = max(_AT_A_TIME // tier.first.size, 1)
         for begin in range(0, first.size, step):
-            some = _Spread(*(column[begin : begin + step] for column in rows))
+            some = _Spread._make(column[begin : begin + step] for column in rows)
             flows = leaving(*(np.minimum(each, some.gpus) for each in ends), some) / some.rails
             if tier.starts.size < tier.first.size:
                 flows = np.add.reduceat(flows, tier.starts, axis=1)
@@ -236,7 +235,7 @@ class _Place(NamedTuple):
         for size in (g.S2, g.S1 * g.y1, g.S1):
             found.append(np.floor(left / size))
             left = left - found[-1] * size
-        return cls(*found, left)
+        return cls._make([*found, left])
 
     def cut(self, number: int, g: _Spread) -> Any:
         """Groups before which others have members before the place: in all of their run, one more, and some."""

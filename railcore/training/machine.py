@@ -250,7 +250,7 @@ class Machine:
         phases = self.collectives.two_phase_collectives
         return all_reduce_links(message_bytes, inside, domains, *self.reached(nic_share), calls, phases)
 
-    def reached(self, nic_share: ArrayLike = 1.0) -> tuple[tuple[float, Any], Latencies]:
+    def reached(self, nic_share: Any = 1.0) -> tuple[tuple[float, Any], Latencies]:
         """Bandwidths that collectives reach over HB interconnect and their share of the NIC, and latencies."""
         links = self.links
         latencies = Latencies(links.hb_latency_s, links.nic_latency_s, links.call_latency_s, links.multicast_latency_s)

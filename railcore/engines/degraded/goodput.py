@@ -13,6 +13,7 @@ from railcore.facts.arguments import Quantity, checked
 from railcore.facts.units import year
 from railcore.network import reliability
 from railcore.network.topology import FailedPart, PhotonicRails, RailFabric
+from railcore.network.topology.failed_part import lost_gpus
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy, as_strategy
 from railcore.training.runtime import MODERN, Runtime
@@ -80,15 +81,15 @@ def training_goodput(
     table = table.assign(stops=parts["gpus_stopped"] > 0, tokens_share=0.0, lost=0.0)
     table = table[table["count"] > 0].reset_index(drop=True)
 
-    def total_s(network: Any) -> float:
-        rows = strategy.columns(global_batch)
-        return iteration_times(model, machine, rows, runtime, fabric=network).total_s.item()
+    def speed(part: str = "") -> float:
+        """Iterations a second without a part, 0 where GPUs have no way left."""
+        if part and lost_gpus(fabric, part).size:
+            return 0.0
+        rows, network = strategy.columns(global_batch), FailedPart(fabric, part) if part else fabric
+        return 1 / iteration_times(model, machine, rows, runtime, fabric=network).total_s.item()
 
-    whole_s = total_s(fabric)
-    slow = ~table["stops"]
-    table.loc[slow, "tokens_share"] = [
-        whole_s / total_s(FailedPart(fabric, _FAILED[part])) for part in table["part"][slow]
-    ]
+    slow, whole = ~table["stops"], speed()
+    table.loc[slow, "tokens_share"] = [speed(_FAILED[part]) / whole for part in table["part"][slow]]
     stops = table.loc[table["stops"], "events_per_year"]
     left = float(reliability.goodput(year / stops.sum(), delta, restart))
     table.loc[table["stops"], "lost"] = (1 - left) * stops / stops.sum()

@@ -150,7 +150,7 @@ def dense_slowdowns(
     return table[["model", "strategy", "times_best", *table.columns[:-3]]]
 
 
-def _check_fabric_size(fabric: RailFabric, strategy: Strategy) -> None:
+def _check_fabric_size(fabric: RailFabric | PhotonicRails, strategy: Strategy) -> None:
     """Raises ValueError for a fabric whose GPUs are not as many as the strategy's."""
     if fabric.gpus != strategy.gpus:
         raise ValueError(f"fabric has {fabric.gpus} GPUs, the strategy takes {strategy.gpus}: make them equal")

@@ -8,9 +8,9 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.engines.photonics.estimate import STEP_SOFTWARE, circuit_terms
-from railcore.engines.search import strategy_blocks, strategy_label
+from railcore.engines.search import search, strategy_blocks, strategy_label
 from railcore.engines.steps.stage_program import DEFAULT_STEP, StepOptions
-from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, Columns, iteration_times
+from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, Columns, column_numbers, iteration_times
 from railcore.facts.arguments import checked
 from railcore.facts.checks import Floats, at_least, one_of
 from railcore.training.machine import Machine, as_machine
@@ -19,6 +19,7 @@ from railcore.training.runtime import MODERN, Runtime, as_runtime, checked_offlo
 from railcore.training.transformer import Transformer, as_model
 
 _AT_A_TIME = 1024  # strategies whose changes are computed before one looks whether more can be best
+_SEARCHED = 4096  # the fastest ones, of a search
 TIMES = ("iteration_s", "electrical_s", "changes_s", "detour_s")
 
 
@@ -93,19 +94,32 @@ def _by_electrical_time(
     offload: tuple[str, ...],
     limits: dict[str, Any],
 ) -> Iterator[tuple[Floats, Columns]]:
-    """Strategies that fit, in order of their time on electrical rails, some at a time: times and columns."""
+    """Strategies that fit, in order of their time on electrical rails, some at a time: times and columns.
+
+    First those that a search keeps, which is faster; then, where more are asked for, all others.
+    """
+    options: dict[str, Any] = {"offload": offload or "none", "top": _SEARCHED, "only_best": True}
+    best = search(model, machine, gpus, global_batch, runtime, **options, **limits).best
+    searched = {name: column_numbers(name, best[name].to_numpy()) for name in STRATEGY_COLUMNS}
+    yield from _some_at_a_time(best["total_s"].to_numpy(), searched)
+    if len(best) < _SEARCHED:
+        return
     times, parts = [], []
     for block in strategy_blocks(model, machine, gpus, global_batch, runtime, **limits):
         estimate = iteration_times(model, machine, block, runtime, offload)
-        fits = np.flatnonzero(estimate.feasible)
+        fits = np.flatnonzero(estimate.feasible & (estimate.total_s >= best["total_s"].iloc[-1]))
         times.append(estimate.total_s[fits])
         parts.append({name: values[fits] for name, values in block.items()})
-    total_s = np.concatenate([np.zeros(0), *times])
+    total_s = np.concatenate(times)
     order = np.argsort(total_s, kind="stable")
-    columns = {name: np.concatenate([part[name] for part in parts])[order] for name in STRATEGY_COLUMNS if parts}
-    for begin in range(0, order.size, _AT_A_TIME):
+    columns = {name: np.concatenate([part[name] for part in parts])[order] for name in STRATEGY_COLUMNS}
+    yield from _some_at_a_time(total_s[order], columns)
+
+
+def _some_at_a_time(total_s: Floats, columns: Columns) -> Iterator[tuple[Floats, Columns]]:
+    for begin in range(0, total_s.size, _AT_A_TIME):
         some = slice(begin, begin + _AT_A_TIME)
-        yield total_s[order[some]], {name: values[some] for name, values in columns.items()}
+        yield total_s[some], {name: values[some] for name, values in columns.items()}
 
 
 def _best_table(

@@ -25,6 +25,11 @@ class Blocks(NamedTuple):
     starts: Ints
     uplinks: Floats
 
+    @property
+    def full(self) -> bool:
+        """Whether as many links lead out of each block as endpoints lie below it."""
+        return bool((np.add.reduceat(self.last - self.first, self.starts) <= self.uplinks).all())
+
 
 class PodBlocks(NamedTuple):
     """Blocks of whole rails of a tier, below an any-to-any layer: rails, and uplinks in a plane, of each block."""

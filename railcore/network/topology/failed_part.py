@@ -93,8 +93,9 @@ class FailedPart:
     @property
     def _rings_left(self) -> float:
         """Share of its rings that a NIC of photonic rails keeps."""
-        ports, fibres = self.fabric.nic_ports, self.fabric.fibres_per_port
-        gone = {"host link": 1, "circuit switch": ports // self.fabric.planes}.get(self.part, 0)
+        fabric: Any = self.fabric
+        ports, fibres = fabric.nic_ports, fabric.fibres_per_port
+        gone = {"host link": 1, "circuit switch": ports // fabric.planes}.get(self.part, 0)
         rings = rings_of_ports(ports, fibres)
         return rings_of_ports(ports - gone, fibres) / rings if rings else float(not gone)
 

@@ -1,5 +1,6 @@
 """Lines over counts (GPUs, HB domain size, rails, sequences), speeds, loads and loss."""
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from string import ascii_lowercase
@@ -114,24 +115,24 @@ def _group_sizes(data: pd.DataFrame, ax: plt.Axes) -> None:
 
 
 def expert_iteration_times(data: pd.DataFrame) -> plt.Figure:
-    """(a) iteration time and (b) its slowdown over a full layer, over the HB domain size, a line for each way.
+    """(a) iteration time and (b) its slowdown over rail-optimized, over the HB domain size, a line for each network.
 
     Columns hb_domain_size, way, oversubscription, iteration_s, slowdown.
     """
     figure, axes = plt.subplots(1, 2, figsize=(10.5, 4.8))
     for ax, column in zip(axes, ("iteration_s", "slowdown"), strict=True):
         for i, ((way, ratio), part) in enumerate(data.groupby(["way", "oversubscription"], sort=False)):
-            if way == "direct":
-                style = plotting.line_style(i, markersize=6, label=f"any-to-any layer {number(ratio)}:1, direct")
+            if math.isfinite(ratio):
+                style = plotting.line_style(i, markersize=6, label=f"{way}, leaves {number(ratio)}:1")
             else:
-                style = plotting.line_style(i, ":", markersize=11, markerfacecolor="none", label=f"rail-only, {way}")
+                style = plotting.line_style(i, ":", markersize=11, markerfacecolor="none", label=way)
             ax.plot(part["hb_domain_size"], part[column], **style)
         log_axis(ax.xaxis, sorted(data["hb_domain_size"].unique()), 2)
         ax.set_xlabel(units.label("hb_domain_size"))
     axes[0].set(ylabel="iteration time [s]", title="(a) iteration time")
-    axes[1].set_title("(b) over rail-optimized, layer 1:1")
-    percent_axis(axes[1].yaxis, "slowdown over a full layer")
-    legend_below(figure, axes[0], 3, title="path of the tokens to their experts")
+    axes[1].set_title("(b) over a rail-optimized network")
+    percent_axis(axes[1].yaxis, "longer iteration")
+    legend_below(figure, axes[0], 3)
     return figure
 
 

@@ -1,8 +1,10 @@
 """Lines of one good against another: cost, time, memory, size, goodput, length."""
 
 from collections.abc import Mapping
+from string import ascii_lowercase
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 
 from railcore.facts.units import distinct, number
@@ -189,3 +191,31 @@ def modelled_over_measured(data: pd.DataFrame, by: str, ax: plt.Axes) -> plt.Axe
     ax.set(xlabel="GPUs", ylabel="modelled over measured iteration time")
     ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return ax
+
+
+def days_by_network_price(data: pd.DataFrame) -> plt.Figure:
+    """Days of a training over the price of the network, a panel for each job, a mark for each network.
+
+    Columns job, network, cost_usd, days; NaN where a network is not there.
+    """
+    jobs, networks = list(data["job"].unique()), list(data["network"].unique())
+    wide = min(len(jobs), 2)
+    figure, axes = plt.subplots(
+        -(-len(jobs) // wide), wide, figsize=(max(5 * wide, 8), 3.2 * -(-len(jobs) // wide) + 1.0)
+    )
+    for ax, letter, job in zip(np.ravel(axes), ascii_lowercase, jobs, strict=False):
+        rows = data[data["job"] == job].set_index("network")
+        for i, network in enumerate(networks):
+            style = line_style(i, "", label=network, markersize=11 - i / 2, markerfacecolor="none", markeredgewidth=2)
+            words = network.rsplit(" ", 1)[0]
+            kind = next((kind for kind in plotting.NETWORKS if network.startswith(kind) or kind.startswith(words)), "")
+            style |= {"markeredgecolor": plotting.NETWORKS.get(kind, plotting.GREY)}
+            ax.plot(rows.loc[[network], "cost_usd"] / 1e6, rows.loc[[network], "days"], **style)
+        least = rows["days"].min()
+        ax.set(xlim=(0, None), xlabel="price of the network [million USD]", ylabel="training [days]")
+        ax.set_ylim(least * 0.98, max(rows["days"].max() * 1.02, least * 1.1))
+        plotting.panel_title(ax, f"({letter}) {job}")
+    for ax in np.ravel(axes)[len(jobs) :]:
+        ax.set_axis_off()
+    legend_below(figure, np.ravel(axes)[0], 4)
+    return figure

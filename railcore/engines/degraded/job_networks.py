@@ -1,0 +1,164 @@
+"""What each network that a cluster can have costs, and what it costs a job in time, with the best strategy on each."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from railcore.engines.photonics.circuit_search import best_on_circuits
+from railcore.engines.search import search, strategy_label
+from railcore.facts import catalog
+from railcore.facts.arguments import Quantity, checked
+from railcore.facts.checks import positive
+from railcore.facts.units import counted, day
+from railcore.network.bill import bill_total
+from railcore.network.price_books import PriceBook, check_books
+from railcore.network.topology import PhotonicRails, RailFabric, fat_tree, rail_only, rail_optimized
+from railcore.network.topology.blocks import rail_blocks
+from railcore.network.topology.collapse import collapse_warning
+from railcore.training.machine import Machine, as_machine
+from railcore.training.transformer import Transformer, as_model
+
+_TOKENS = 1e12  # of a training where nobody says
+
+
+def electrical_networks(
+    gpus: int, hb_domain_size: int, radix: int, oversubscriptions: Sequence[float] = (2, 4), planes: int = 2
+) -> dict[str, RailFabric]:
+    """Networks of packet switches for a cluster, by name.
+
+    Rail-optimized; rails under a layer of the largest oversubscription; rail-only, also in planes; a Clos over all
+    GPUs, also with oversubscribed leaves.
+
+    Parameters
+    ----------
+    gpus, hb_domain_size, radix
+        GPUs of the cluster and of an HB domain; ports of a switch.
+    oversubscriptions
+        Of the leaves of a Clos, and the largest of the layer.
+    planes
+        Over which every NIC's ports are split.
+
+    Returns
+    -------
+    Fabrics, some perhaps equal to others (`collapse_warning`).
+    """
+    shape, most = (gpus, hb_domain_size, radix), max(oversubscriptions)
+    found = {
+        "rail-optimized": rail_optimized(*shape),
+        f"rails under {most:g}:1": RailFabric(*shape, most),
+        "rail-only": rail_only(*shape, rails_per_switch=None),
+        f"rail-only, {counted(planes, 'planes')}": rail_only(*shape, rails_per_switch=None, planes=planes),
+        "Clos": fat_tree(gpus, radix, hb_domain_size),
+    }
+    for ratio in oversubscriptions:
+        found[f"Clos, leaves {ratio:g}:1"] = fat_tree(gpus, radix, hb_domain_size, tier_oversubscription=(ratio,))
+    return found
+
+
+@checked
+def job_networks(
+    model: Transformer | str,
+    machine: Machine | str,
+    gpus: int,
+    global_batch: int,
+    radix: int,
+    prices: PriceBook,
+    powers: PriceBook,
+    tokens: float | None = None,
+    hb_domain_size: int | None = None,
+    oversubscriptions: Sequence[float] = (2, 4),
+    planes: int = 2,
+    circuit_switch: str = "Piezo (Polatis)",
+    nic_ports: int = 2,
+    reconfiguration_s: Quantity | None = None,
+    **options: Any,
+) -> pd.DataFrame:
+    """What each network of a cluster costs to buy, and how long a job takes on it with its own best strategy.
+
+    Parameters
+    ----------
+    model, machine, gpus, global_batch
+        The job, as for `search`.
+    radix
+        Ports of a switch.
+    prices, powers
+        Books of prices [USD] and of peak powers [W].
+    tokens
+        Of the whole training; None for the model's own in the catalog, or a trillion where it has none.
+    hb_domain_size
+        GPUs in use of each HB domain; None for all. The network has ports for all GPUs of these domains.
+    oversubscriptions, planes
+        As for `electrical_networks`.
+    circuit_switch, nic_ports
+        Of photonic rails: of the catalog; each port of a NIC is on a switch of its own.
+    reconfiguration_s
+        Time of a change of circuits [s]; None for the switch's own.
+    options
+        Of `search`: runtime and limits.
+
+    Returns
+    -------
+    Columns network, cost_usd, power_w, strategy ("none fits" where none does), iteration_s, days, slowdown (over the
+    fastest network's), note: why a network is not there, with NaN in all numbers. attrs["warnings"]: those of the
+    fabrics and of `best_on_circuits`.
+
+    Raises
+    ------
+    ValueError
+        As `search`.
+    """
+    model, machine = as_model(model), as_machine(machine)
+    check_books(prices, powers)
+    used = machine.hb_domain_size if hb_domain_size is None else hb_domain_size
+    cluster = math.ceil(gpus / used) * machine.hb_domain_size
+    known = catalog.item("models", model.name) if model.name in catalog.names("models") else {}
+    trained = float(positive("tokens", tokens or known.get("training_tokens", _TOKENS)))
+    asked = {"hb_domain_size": used, "only_best": True, "top": 1, **options}
+    rows, texts, found = [], dict[str, None](), dict[RailFabric | None, pd.DataFrame]()
+    if not tokens and "training_tokens" not in known:
+        texts[f"The catalog has no tokens of a training of {model.name}: days are of {_TOKENS:.0e} tokens."] = None
+    for name, fabric in electrical_networks(cluster, machine.hb_domain_size, radix, oversubscriptions, planes).items():
+        texts |= dict.fromkeys(fabric.warnings)
+        if note := collapse_warning(fabric):
+            rows.append({"network": name, "note": note})
+            continue
+        meet = model.experts and (fabric.rails == 1 or math.isfinite(fabric.oversubscription))
+        limits = None if all(each.full for each in rail_blocks(fabric)) and not meet else fabric
+        if limits not in found:
+            found[limits] = search(model, machine, gpus, global_batch, fabric=limits, **asked).best
+        best = found[limits]
+        label = strategy_label(best.iloc[0]) if len(best) else "none fits"
+        row = {"network": name, "strategy": label, "iteration_s": best["total_s"].min(), "note": ""}
+        rows.append(row | _costs(fabric, prices, powers))
+    switch = catalog.item("circuit_switches", circuit_switch)
+    circuits: dict[str, Any] = {"network": "photonic rails", "note": ""}
+    try:  # as many rails on a switch as fit
+        optical = PhotonicRails(
+            *(cluster, machine.hb_domain_size, int(switch["ports"]), nic_ports), planes=nic_ports, rails_per_switch=None
+        )
+    except ValueError as error:
+        circuits["note"] = str(error)
+    else:
+        delay = switch["reconfiguration_time"] if reconfiguration_s is None else reconfiguration_s
+        box = machine.changed(hb_domain_size=used)
+        best = best_on_circuits(model, box, gpus, global_batch, delay, ports=nic_ports, **options)
+        texts |= dict.fromkeys((*optical.warnings, *best.attrs["warnings"]))
+        circuits |= {**best.iloc[0][["strategy", "iteration_s"]], **_costs(optical, prices, powers)}
+    columns = ["network", "cost_usd", "power_w", "strategy", "iteration_s", "days", "slowdown", "note"]
+    table = pd.DataFrame([*rows, circuits]).reindex(columns=columns)
+    table["days"] = table["iteration_s"] * trained / (global_batch * model.sequence_length) / day
+    table["slowdown"] = table["iteration_s"] / table["iteration_s"].min() - 1
+    table.attrs["warnings"] = tuple(texts)
+    return table
+
+
+def _costs(fabric: RailFabric | PhotonicRails, prices: PriceBook, powers: PriceBook) -> dict[str, float]:
+    """Purchase and power of a fabric; links of several planes are slower, where the books have a rate."""
+    bill, found = fabric.parts.bill(), {}
+    for name, book in (("cost_usd", prices), ("power_w", powers)):
+        if isinstance(fabric, RailFabric) and book.rate_Bps:
+            book = book.at_rate(book.rate_Bps / fabric.planes)
+        found[name] = float(bill_total(bill, book))
+    return found
