@@ -3,9 +3,12 @@
 import math
 
 import networkx as nx
+import numpy as np
 
-from railcore.engines.degraded.faults import fail
+from railcore.engines.degraded.faults import fail, wiring_left
+from railcore.engines.degraded.reach import connected_gpus
 from railcore.network.topology.graph import bisection_bandwidth
+from railcore.network.topology.wiring import whole_wiring
 
 
 def node_bandwidth(graph, node, kinds):
@@ -20,6 +23,13 @@ def gpus(graph):
 def cut_nics(before, after):
     """Live GPUs whose NIC has lost every link."""
     return [g for g in gpus(after) if node_bandwidth(before, g, ("host",)) and not node_bandwidth(after, g, ("host",))]
+
+
+def lost_on_the_wiring(fabric, kind):
+    """GPUs that a fault takes from a job: failed, cut off from most others, or without the HB domain that they had."""
+    whole = whole_wiring(fabric)
+    left = wiring_left(whole, kind) or whole
+    return np.flatnonzero(~connected_gpus(left) | (whole.hb_works & ~left.hb_works))
 
 
 def share(has, had):

@@ -170,11 +170,11 @@ def _least_share(
     for tier in tiers:
         if tier.full:
             continue
-        ends = [_gpus_before(fabric, places, K) for places in (tier.first, tier.last)]
+        begins, ends = (_gpus_before(fabric, places, K) for places in (tier.first, tier.last))
         step = max(_AT_A_TIME // tier.first.size, 1)
         for begin in range(0, first.size, step):
             some = _Spread._make(column[begin : begin + step] for column in rows)
-            flows = leaving(*(np.minimum(each, some.gpus) for each in ends), some) / some.rails
+            flows = leaving(np.minimum(begins, some.gpus), np.minimum(ends, some.gpus), some) / some.rails
             if tier.starts.size < tier.first.size:
                 flows = np.add.reduceat(flows, tier.starts, axis=1)
             least = (tier.uplinks / np.maximum(flows, tier.uplinks)).min(axis=1)

@@ -139,16 +139,6 @@ def fault_effects(fabric: RailFabric) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def lost_gpus(fabric: RailFabric, kind: str) -> np.ndarray:
-    """GPUs that a fault takes from a job: failed, cut off from most others, or without the HB domain that they had.
-
-    GPUs count from 0, domain by domain. Raises ValueError for an unknown kind.
-    """
-    whole = whole_wiring(fabric)
-    left = wiring_left(whole, kind) or whole
-    return np.flatnonzero(~connected_gpus(left) | (whole.hb_works & ~left.hb_works))
-
-
 @checked
 def nics_cut_by_rail_switch(fabric: RailFabric) -> int:
     """NICs that one failed tier-1 switch cuts off at most: the hosts of a leaf, all rails on it together.

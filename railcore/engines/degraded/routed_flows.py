@@ -21,10 +21,6 @@ import pandas as pd
 from railcore.engines.degraded.faults import cut_from_network, wiring_left
 from railcore.network.topology import RailFabric
 from railcore.network.topology.wiring import Wiring, whole_wiring
-from railcore.training.parallelism import Strategy
-from railcore.training.traffic import from_transfers
-from railcore.training.transfers import TrafficOptions, step_transfers
-from railcore.training.transformer import Transformer
 
 _NO_WAY = 9999  # hops
 
@@ -352,39 +348,6 @@ def domain_ring(gpus: int, hb_domain_size: int) -> pd.DataFrame:
     """A flow of one byte from every GPU to the GPU of equal rank in the next HB domain, the last to the first."""
     ranks = np.arange(gpus)
     return pd.DataFrame({"source": ranks, "target": (ranks + hb_domain_size) % gpus, "bytes": 1.0})
-
-
-def flow_patterns(
-    model: Transformer, strategy: Strategy, global_batch: int, hb_domain_size: int
-) -> dict[str, pd.DataFrame]:
-    """Flows between HB domains, a table for each kind of group that has some.
-
-    One transfer stands for all of its group: rings of gradients and of weights, and sends forward and backward, load
-    the same links with other bytes.
-
-    Parameters
-    ----------
-    model, strategy
-        The job.
-    global_batch
-        B [sequences].
-    hb_domain_size
-        K [GPUs].
-
-    Returns
-    -------
-    By kind of group, as `fabric_loads` takes them.
-    """
-    chosen: dict[str, Any] = {}
-    for transfer in step_transfers(model, strategy, global_batch, TrafficOptions(embeddings=False)):
-        chosen.setdefault(transfer.group, transfer)
-    found = {}
-    for group, transfer in chosen.items():
-        entries = from_transfers(strategy, [transfer]).entries()
-        across = entries["source"] // hb_domain_size != entries["target"] // hb_domain_size
-        if across.any():
-            found[group] = entries.loc[across, ["source", "target", "bytes"]]
-    return found
 
 
 def flow_times(
