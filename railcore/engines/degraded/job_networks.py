@@ -1,13 +1,14 @@
 """What each network that a cluster can have costs, and what it costs a job in time, with the best strategy on each."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from railcore.engines.photonics.circuit_search import best_on_circuits
 from railcore.engines.search import search, strategy_label
+from railcore.engines.strategies.iteration import iteration_times
 from railcore.facts import catalog
 from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import positive
@@ -17,7 +18,10 @@ from railcore.network.price_books import PriceBook, check_books
 from railcore.network.topology import PhotonicRails, RailFabric, fat_tree, rail_only, rail_optimized
 from railcore.network.topology.blocks import rail_blocks
 from railcore.network.topology.collapse import collapse_warning
+from railcore.training.group_shares import SHARED_KINDS, Fabric
 from railcore.training.machine import Machine, as_machine
+from railcore.training.parallelism import Strategy
+from railcore.training.runtime import MODERN, Runtime
 from railcore.training.transformer import Transformer, as_model
 
 _TOKENS = 1e12  # of a training where nobody says
@@ -152,6 +156,44 @@ def job_networks(
     table["slowdown"] = table["iteration_s"] / table["iteration_s"].min() - 1
     table.attrs["warnings"] = tuple(texts)
     return table
+
+
+@checked
+def network_shares(
+    fabrics: Mapping[str, Fabric],
+    model: Transformer | str,
+    machine: Machine | str,
+    strategy: Strategy,
+    global_batch: int,
+    runtime: Runtime | str = MODERN,
+) -> pd.DataFrame:
+    """The share of a NIC that each kind of a job's traffic gets on networks, and the time of an iteration.
+
+    Parameters
+    ----------
+    fabrics
+        By name.
+    model, machine, strategy, global_batch, runtime
+        The job, as for `iteration_times`.
+
+    Returns
+    -------
+    Columns network; a share for each kind of traffic between HB domains, "<kind>_share"; direct_share of tokens that go
+    straight to their experts' rails (0 where rails do not meet); iteration_s, and slowdown over the first network.
+    """
+    model, machine = as_model(model), as_machine(machine)
+    levels = {kind: group for kind, group in strategy.group_levels().items() if kind in SHARED_KINDS}
+    rows = []
+    for name, fabric in fabrics.items():
+        places = machine.on(fabric).places(levels, strategy.gpus)
+        between = {kind: place for kind, place in places.items() if place.domains > 1}
+        shares = {f"{kind}_share": float(place.nic_share) for kind, place in between.items()}
+        if "expert" in between:
+            shares["direct_share"] = float(between["expert"].direct_share)
+        found = iteration_times(model, machine, strategy, runtime, global_batch=global_batch, fabric=fabric)
+        rows.append({"network": name, **shares, "iteration_s": found.total_s.item()})
+    table = pd.DataFrame(rows)
+    return table.assign(slowdown=table["iteration_s"] / table["iteration_s"].iloc[0] - 1)
 
 
 def _costs(fabric: RailFabric | PhotonicRails, prices: PriceBook, powers: PriceBook) -> dict[str, float]:
