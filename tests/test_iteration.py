@@ -19,6 +19,7 @@ from plain_parts import (
 )
 
 from railcore.engines.steps import timetable
+from railcore.engines.steps.workload import training_step
 from railcore.engines.strategies.iteration import OBSTACLES, STRATEGY_COLUMNS, TIME_PARTS, iteration_times
 from railcore.engines.strategies.layer_passes import LAYER_COLUMNS, LAYER_PARTS
 from railcore.engines.strategies.layer_time import layer_costs
@@ -627,6 +628,10 @@ def test_a_machine_on_a_fabric_keeps_its_links():
     assert ours.changed(fabric=None) == A100 and ours.links.fabric == fabric
     with pytest.raises(ValueError, match="fabric has HB domains of 8 GPUs, the machine 72: give a fabric with hb_dom"):
         machine.catalog_machine("GB200 NVL72").on(rail_only(1024, 8, 64))
+    with pytest.raises(ValueError, match="fabric has NICs of 800 Gbps, the machine 200 Gbps: give both the same"):
+        A100.on(rail_only(1024, 8, 64, nic_Bps="800 Gbps"))
+    with pytest.raises(ValueError, match="machine is on a fabric"):
+        training_step("Llama-3 8B", ours, Strategy(data=8), 8)
 
 
 @pytest.mark.parametrize(

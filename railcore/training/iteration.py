@@ -107,9 +107,9 @@ def iteration_time(
         What stays in the host's memory: "none", or one or several of "optimizer", "activations", "weights".
     fabric
         That the NICs are on, as `rail_only(...)`, `fat_tree(...)`, or `FailedPart` of one: each kind of traffic gets
-        its share of a NIC (`group_shares`). By default NICs alone limit traffic, and rails do not meet. Left out are other
-        jobs, uneven spreading over equal paths, and congestion control: a smaller `nic_fraction` of the machine gives
-        what a transport takes.
+        its share of a NIC (`group_shares`). By default NICs alone limit traffic, and rails do not meet. Left out are
+        other jobs, uneven spreading over equal paths, and congestion control: a smaller `nic_fraction` of the machine
+        gives what a transport takes.
 
     Returns
     -------

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, checks
 from railcore.facts.arguments import Quantity, checked
+from railcore.facts.units import show
 from railcore.training.experts import expert_all_to_all_time
 from railcore.training.formats import FORMATS, LinearFormat
 from railcore.training.group_shares import Fabric, group_shares
@@ -185,9 +186,14 @@ class Machine:
         """The same GPU on a fabric, which says where ranks lie and what share of a NIC each kind of traffic gets.
 
         Bandwidths stay the machine's, and so does its number of GPUs in use of each HB domain.
-        Raises ValueError where that is more than the fabric's HB domains have.
+        Raises ValueError where that is more than the fabric's HB domains have, and for a fabric of other NICs.
         """
         used = self.hb_domain_size
+        if fabric and fabric.own_nic_Bps not in (None, self.nic_Bps):
+            raise ValueError(
+                f"fabric has NICs of {show(fabric.own_nic_Bps, 'bps')}, the machine {show(self.nic_Bps, 'bps')}: give "
+                f"both the same, such as the machine with nic_Bps={fabric.own_nic_Bps:g}"
+            )
         if fabric and used > fabric.hb_domain_size and fabric.domains > 1:
             raise ValueError(
                 f"fabric has HB domains of {fabric.hb_domain_size:,} GPUs, the machine {used:,}: give a fabric with "

@@ -193,9 +193,15 @@ def training_step(
     Raises
     ------
     ValueError
-        As `Strategy.check`; for tensor ranks in several HB domains; for one_replica where replicas lie differently.
+        As `Strategy.check`; for a machine on a fabric; for tensor ranks in several HB domains; for one_replica where
+        replicas lie differently.
     """
     model, machine, strategy, runtime = as_model(model), as_machine(machine), as_strategy(strategy), as_runtime(runtime)
+    if machine.links.fabric:
+        raise ValueError(
+            "machine is on a fabric, of which a simulated step knows nothing: give machine.changed(fabric=None), and "
+            "the rails as `simulate` takes them"
+        )
     whole("iterations", iterations)
     chunks = strategy.pipeline * strategy.interleave
     layers = -(-model.layers // chunks) * chunks

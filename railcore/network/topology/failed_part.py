@@ -65,9 +65,9 @@ class FailedPart:
         return self.fabric.domains
 
     @property
-    def nic_Bps(self) -> float:
-        """Bandwidth of a NIC with all its ports [bytes/s]."""
-        return self.fabric.nic_Bps
+    def own_nic_Bps(self) -> float | None:
+        """Of the fabric [bytes/s]."""
+        return self.fabric.own_nic_Bps
 
     @property
     def warnings(self) -> tuple[str, ...]:

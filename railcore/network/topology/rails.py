@@ -96,6 +96,12 @@ class HBDomains:
             object.__setattr__(self, name, int(whole(name, getattr(self, name), least)))
 
     @property
+    def own_nic_Bps(self) -> float | None:
+        """nic_Bps where it is another than the default [bytes/s], else None."""
+        usual = catalog.item("platforms", _DEFAULT_PLATFORM)["nic_bandwidth"]
+        return None if self.nic_Bps == usual else self.nic_Bps
+
+    @property
     def domains(self) -> int:
         """HB domains, the last part-filled perhaps."""
         return math.ceil(self.gpus / self.hb_domain_size)
