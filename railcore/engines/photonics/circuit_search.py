@@ -170,16 +170,19 @@ def technology_overheads(
     provisioning
         Whether circuits change before they are asked for.
     **limits
-        Of `search`, such as pipeline=[4, 8, 16]; by default without context ranks, and tensor ranks first.
+        Of `search`, such as pipeline=[4, 8, 16]; by default without context ranks, and tensor ranks first and within
+        an HB domain.
 
     Returns
     -------
     Columns model, software, gpus, strategy ("none fits" where no strategy does), reconfiguration_s, electrical_s of
-    that strategy, best_electrical_s, overhead (NaN there).
+    that strategy, best_electrical_s, overhead (NaN there). attrs["warnings"]: of `best_on_circuits`.
     """
+    machine = as_machine(machine)
     kinds = {name: STEP_SOFTWARE[one_of("software", name, tuple(STEP_SOFTWARE))] for name in software}
     # The estimate is rough with context ranks on the rails.
-    asked = {"context": 1, "placement": "tensor first", **limits}
+    near = [t for t in range(1, machine.hb_domain_size + 1) if machine.hb_domain_size % t == 0]
+    asked = {"context": 1, "placement": "tensor first", "tensor": near, **limits}
     parts = [
         best_on_circuits(
             model, machine, n, global_batch, reconfiguration_s, provisioning, options=options, sharding=held, **asked
@@ -189,4 +192,6 @@ def technology_overheads(
         for n in gpus
     ]
     order = ["model", "software", "gpus", "strategy", "reconfiguration_s", "electrical_s", "best_electrical_s"]
-    return pd.concat(parts, ignore_index=True)[[*order, "overhead"]]
+    table = pd.concat(parts, ignore_index=True)[[*order, "overhead"]]
+    table.attrs["warnings"] = tuple(dict.fromkeys(text for part in parts for text in part.attrs["warnings"]))
+    return table
