@@ -9,8 +9,8 @@ below it, u uplinks above it, and f flows of a NIC each that leave it:
 
     ring         a group with some but not all of its members in the block sends one flow out of it
     all-to-all   c of n members in the block send c (n - c) / (n - 1)
-    direct       an all-to-all without forwarding: what goes to the w'th part of a group that is on the own rail leaves
-                 as above, the rest always; where rails do not meet there is no such way
+    direct       an all-to-all without forwarding, over w rails: 1 / w of what a GPU sends is for its own rail and
+                 leaves as above, the rest always leaves; where rails do not meet there is no such way
 
 Groups send from y1 GPUs at stride S1, and that y2 times at stride S2. Planes carry equal parts. Taken for granted: one
 job, traffic spread evenly over all shortest paths, and no congestion control, whose cost transports have
@@ -54,7 +54,7 @@ class _Spread(NamedTuple):
     S1, y1, S2, y2: GPUs that send, y1 at stride S1, and that y2 times at stride S2 [GPUs in use].
     gpus: of the job.
     rails: over which the flows that leave a block are spread.
-    apart: rails that the ranks of a group in one domain are on, 1 / w.
+    apart: rails that the ranks of a group in one domain are on, w.
     stride: GPUs from one rank of a group to the next.
     """
 

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from railcore.facts import catalog, checks
 from railcore.facts.arguments import Quantity, checked
 from railcore.facts.units import show
+from railcore.network.topology.failed_part import FailedPart
 from railcore.training.experts import expert_all_to_all_time
 from railcore.training.formats import FORMATS, LinearFormat
 from railcore.training.group_shares import Fabric, group_shares
@@ -186,9 +187,12 @@ class Machine:
         """The same GPU on a fabric, which says where ranks lie and what share of a NIC each kind of traffic gets.
 
         Bandwidths stay the machine's, and so does its number of GPUs in use of each HB domain.
-        Raises ValueError where that is more than the fabric's HB domains have, and for a fabric of other NICs.
+        Raises ValueError where that is more than the fabric's HB domains have, for a fabric of other NICs, and for one
+        without a part that stops the job.
         """
         used = self.hb_domain_size
+        if isinstance(fabric, FailedPart) and fabric.stops:
+            raise ValueError(f"fabric is without a {fabric.part}: GPUs have no way left, so that the job stops")
         if fabric and fabric.own_nic_Bps not in (None, self.nic_Bps):
             raise ValueError(
                 f"fabric has NICs of {show(fabric.own_nic_Bps, 'bps')}, the machine {show(self.nic_Bps, 'bps')}: give "

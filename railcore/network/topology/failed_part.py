@@ -33,7 +33,7 @@ class FailedPart:
     part: of SLOWING_PARTS. A spine is a switch of tier 2; the HB domain goes on with its other HB switches.
     moved_to: where the traffic of a NIC without a link goes, of MOVES.
 
-    Raises ValueError for a part that the fabric does not have, or without which GPUs have no way left (`lost_gpus`).
+    Raises ValueError for a part that the fabric does not have.
     """
 
     fabric: RailFabric | PhotonicRails
@@ -46,8 +46,6 @@ class FailedPart:
         one_of("moved_to", self.moved_to, MOVES)
         if not has_part(self.fabric, self.part):
             raise ValueError(f"part is {self.part!r}: this fabric has no such part, give another")
-        if not self.nic_share or not self.hb_share:
-            raise ValueError(f"part is {self.part!r}: without it GPUs have no way left, so that the job stops")
 
     @property
     def gpus(self) -> int:
@@ -73,6 +71,11 @@ class FailedPart:
     def warnings(self) -> tuple[str, ...]:
         """Those of the fabric."""
         return self.fabric.warnings
+
+    @property
+    def stops(self) -> bool:
+        """Whether GPUs have no way left, so that the job stops (`lost_gpus`)."""
+        return not self.nic_share or not self.hb_share
 
     @property
     def nics_cut(self) -> int:
@@ -169,18 +172,16 @@ def lost_gpus(fabric: RailFabric | PhotonicRails, part: str) -> Ints:
     if part == "GPU":
         return np.arange(1)
     domain = np.arange(min(fabric.hb_domain_size, fabric.gpus))
-    if part == "HB domain" or (part == "HB switch" and fabric.hb_switches == 1 and has_part(fabric, part)):
+    if part == "HB domain":
         return domain
-    try:
-        FailedPart(fabric, part)
-    except ValueError as error:
-        if "no way left" not in str(error):
-            raise
-        if part in ("NIC", "host link"):  # a GPU that is a domain of its own
-            return np.arange(1)
-        blocks = rail_blocks(fabric) if isinstance(fabric, RailFabric) else ()
-        if not blocks:  # all but one domain, which the switch joined to the others
-            return np.arange(domain.size, fabric.gpus)
-        of_leaf = int(blocks[0].last[0]) // domain.size * domain.size
-        return np.arange(of_leaf, fabric.gpus) if part == "spine" else np.arange(of_leaf)
-    return np.arange(0)
+    if not FailedPart(fabric, part).stops:
+        return np.arange(0)
+    if part == "HB switch":
+        return domain
+    if part in ("NIC", "host link"):  # a GPU that is a domain of its own
+        return np.arange(1)
+    blocks = rail_blocks(fabric) if isinstance(fabric, RailFabric) else ()
+    if not blocks:  # all but one domain, which the switch joined to the others
+        return np.arange(domain.size, fabric.gpus)
+    of_leaf = int(blocks[0].last[0]) // domain.size * domain.size
+    return np.arange(of_leaf, fabric.gpus) if part == "spine" else np.arange(of_leaf)
