@@ -12,7 +12,11 @@ from hypothesis import strategies as st
 from test_graph import fabrics
 
 from railcore.engines.degraded import faults, routed_flows, training_goodput
+from railcore.engines.degraded.job_networks import electrical_networks, job_networks, network_shares
+from railcore.engines.search import search
 from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, iteration_times
+from railcore.network.bill import bill_total
+from railcore.network.price_books import PriceBook, power_book, price_book
 from railcore.network.topology import FailedPart, PhotonicRails, RailFabric, fat_tree, rail_only, rail_optimized
 from railcore.network.topology.failed_part import has_part, lost_gpus
 from railcore.network.topology.wiring import whole_wiring
@@ -307,3 +311,45 @@ def test_goodput_of_a_published_run_and_what_its_parts_add_up_to():
     assert planes.loc["all", "events_per_year"] < fewer_stops.loc["all", "events_per_year"]
     slow = training_goodput(rails, *job, checkpoint_time="5 min", restart_time="20 min").iloc[-1]
     assert slow["tokens_share"] < 0.75
+
+
+@pytest.fixture(scope="module")
+def by_network():
+    books = price_book("street2025"), power_book("street2025")
+    job = replace(DENSE, name="ours"), "DGX H100", 512, 512, 16, *books
+    return job, job_networks(*job, tokens=1e12, pipeline=[1, 2, 4]).set_index("network")
+
+
+def test_every_network_has_the_time_of_its_own_best_strategy_and_its_bill(by_network):
+    (model, platform, gpus, batch, radix, prices, _), table = by_network
+    fabrics = electrical_networks(gpus, 8, radix)
+    assert list(table.index) == [*fabrics, "photonic rails"]
+    for name, fabric in fabrics.items():
+        if not table.loc[name, "note"]:
+            found = search(model, platform, gpus, batch, fabric=fabric, pipeline=[1, 2, 4])
+            assert table.loc[name, "iteration_s"] == found.best["total_s"].iloc[0]
+        if fabric.planes == 1 and not table.loc[name, "note"]:
+            assert table.loc[name, "cost_usd"] == pytest.approx(float(bill_total(fabric.parts.bill(), prices)))
+    assert (table["slowdown"].dropna() >= 0).all() and table["slowdown"].min() == 0
+    days = table["iteration_s"] * 1e12 / (batch * model.sequence_length) / 86400
+    pd.testing.assert_series_equal(table["days"], days, check_names=False)
+    assert table.loc["Clos, leaves 4:1", "days"] > table.loc["Clos, leaves 2:1", "days"] > table.loc["Clos", "days"]
+
+
+def test_networks_that_are_not_there_say_why_and_books_without_a_rate_price_no_planes(by_network):
+    job, _ = by_network
+    books = PriceBook("600 USD", "400 USD", circuit_port="520 USD"), PriceBook("10 W", "10 W", circuit_port="1 W")
+    table = job_networks(*job[:2], 4096, 512, 16, *books, tokens=1e12, circuit_switch="SiP (Lightmatter)", pipeline=1)
+    rows = table.set_index("network")
+    gone = rows[rows["note"] != ""]
+    assert "photonic rails" in gone.index and gone[["cost_usd", "power_w", "iteration_s", "days"]].isna().all().all()
+    assert any("photonic rails is left out: ocs_ports is 32" in text for text in table.attrs["warnings"])
+    assert np.isnan(rows.loc["rail-only, 2 planes", "cost_usd"]) and rows.loc["rail-only", "cost_usd"] > 0
+
+
+def test_shares_on_networks_are_those_of_the_groups_that_leave_domains():
+    strategy = Strategy(tensor=8, pipeline=2, data=16, expert=4)
+    table = network_shares(electrical_networks(256, 8, 16), MIXTURE, "DGX H100", strategy, 64).set_index("network")
+    assert set(table.columns) >= {"pipeline_share", "replica_share", "expert_share", "direct_share", "slowdown"}
+    assert "tensor_share" not in table.columns and (table.loc["rail-only, 2 planes", "replica_share"]) == 1
+    assert table.loc["Clos, leaves 4:1", "slowdown"] > 0 == table.loc["rail-optimized", "slowdown"]

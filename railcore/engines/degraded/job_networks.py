@@ -106,7 +106,7 @@ def job_networks(
     -------
     Columns network, cost_usd, power_w, strategy ("none fits" where none does), iteration_s, days, slowdown (over the
     fastest network's), note: why a network is not there, with NaN in all numbers. attrs["warnings"]: those of the
-    fabrics and of `best_on_circuits`.
+    fabrics and of `best_on_circuits`, and the notes. Planes have no cost where a book does not say its link rate.
 
     Raises
     ------
@@ -154,7 +154,10 @@ def job_networks(
     table = pd.DataFrame([*rows, circuits]).reindex(columns=columns)
     table["days"] = table["iteration_s"] * trained / (global_batch * model.sequence_length) / day
     table["slowdown"] = table["iteration_s"] / table["iteration_s"].min() - 1
-    table.attrs["warnings"] = tuple(texts)
+    table.attrs["warnings"] = (
+        *texts,
+        *(f"{row.network} is left out: {row.note}" for row in table[table["note"] != ""].itertuples()),
+    )
     return table
 
 
@@ -197,10 +200,11 @@ def network_shares(
 
 
 def _costs(fabric: RailFabric | PhotonicRails, prices: PriceBook, powers: PriceBook) -> dict[str, float]:
-    """Purchase and power of a fabric; links of several planes are slower, where the books have a rate."""
+    """Purchase and power of a fabric, its planes at books of slower links: NaN where a book does not say its rate."""
     bill, found = fabric.parts.bill(), {}
+    planes = fabric.planes if isinstance(fabric, RailFabric) else 1
     for name, book in (("cost_usd", prices), ("power_w", powers)):
-        if isinstance(fabric, RailFabric) and book.rate_Bps:
-            book = book.at_rate(book.rate_Bps / fabric.planes)
-        found[name] = float(bill_total(bill, book))
+        rate = book.rate_Bps
+        slower = book if planes == 1 else book.at_rate(rate / planes) if rate else None
+        found[name] = float(bill_total(bill, slower)) if slower else math.nan
     return found

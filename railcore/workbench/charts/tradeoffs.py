@@ -210,6 +210,8 @@ def days_by_network_price(data: pd.DataFrame) -> plt.Figure:
             words = network.rsplit(" ", 1)[0]
             kind = next((kind for kind in plotting.NETWORKS if network.startswith(kind) or kind.startswith(words)), "")
             style |= {"markeredgecolor": plotting.NETWORKS.get(kind, plotting.GREY)}
+            if data.loc[data["network"] == network, "cost_usd"].isna().all():
+                style["label"] += " (none)"
             ax.plot(rows.loc[[network], "cost_usd"] / 1e6, rows.loc[[network], "days"], **style)
         least = rows["days"].min()
         ax.set(xlim=(0, None), xlabel="price of the network [million USD]", ylabel="training [days]")
