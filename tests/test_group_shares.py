@@ -11,13 +11,15 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from test_graph import fabrics
 
-from railcore.engines.degraded import faults, routed_flows, training_goodput
+from railcore.engines.degraded import failed_part_slowdowns, faults, routed_flows, training_goodput
 from railcore.engines.degraded.job_networks import electrical_networks, job_networks, network_shares
-from railcore.engines.search import search
+from railcore.engines.photonics.circuit_search import best_on_circuits
+from railcore.engines.search import search, strategy_blocks
 from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, iteration_times
 from railcore.network.bill import bill_total
 from railcore.network.price_books import PriceBook, power_book, price_book
 from railcore.network.topology import FailedPart, PhotonicRails, RailFabric, fat_tree, rail_only, rail_optimized
+from railcore.network.topology.blocks import rail_blocks
 from railcore.network.topology.failed_part import has_part, lost_gpus
 from railcore.network.topology.wiring import whole_wiring
 from railcore.training.experts import expert_all_to_all_time
@@ -93,12 +95,16 @@ def even(group, K):
 @settings(max_examples=150)
 @example((fat_tree(64, 8, 8, tier_oversubscription=(2.0,)), Strategy(tensor=4, pipeline=4, data=4)))
 @example((RailFabric(48, 4, 8, 3.0), Strategy(tensor=2, data=24, expert=24)))
+@example((fat_tree(96, 8, 8, tier_oversubscription=(3.0,)), Strategy(tensor=8, context=3, data=4, expert=2)))
+@example((fat_tree(768, 16, 8, tier_oversubscription=(4.0,)), Strategy(tensor=8, context=3, data=32, expert=2)))
 def test_shares_are_those_of_flows_routed_one_by_one(case):
     fabric, strategy = case
     K, found = fabric.hb_domain_size, shares_of(*case)
+    # Of stages that share a domain only some GPUs send: exact where leaves do not end within domains.
+    ends = [tier.last * fabric.rails % K for tier in rail_blocks(fabric)]
+    ends_within = fabric.rails not in (1, K) or any(end.any() for end in ends)
     for kind, group in strategy.group_levels().items():
-        some_rails = kind == "pipeline" and fabric.rails not in (1, K)  # which some of a domain's GPUs are on
-        if kind not in SHARED_KINDS or not even(group, K) or some_rails:
+        if kind not in SHARED_KINDS or not even(group, K) or (kind == "pipeline" and ends_within):
             continue
         expected = routed_share(fabric, *pairs(kind, strategy.groups(kind), K))
         if expected is not None:
@@ -198,12 +204,11 @@ def test_experts_go_straight_to_their_rails_where_that_is_faster():
 
 def test_a_job_on_a_part_of_the_fabric_and_of_each_domain():
     """Idle GPUs leave their uplinks to the others; a job that has no room is refused."""
-    fabric = fat_tree(144, 16, 72, tier_oversubscription=(3.0,))
-    half = Strategy(tensor=8, data=16)
-    few, all_ = shares_of(fabric, half, 64), shares_of(fabric, Strategy(tensor=8, data=18), 72)
-    assert few.by_kind["replica"] >= all_.by_kind["replica"]
-    with pytest.raises(ValueError, match="fabric has 144 GPUs in 2 HB domains, and the job takes 256, 64 in each of 4"):
-        shares_of(fabric, Strategy(tensor=8, data=32), 64)
+    fabric = fat_tree(288, 128, 72, tier_oversubscription=(3.0,))
+    few, all_ = (shares_of(fabric, Strategy(tensor=t, data=36), K) for t, K in ((4, 36), (8, 72)))
+    assert few.by_kind["replica"] > all_.by_kind["replica"]
+    with pytest.raises(ValueError, match="fabric has 288 GPUs in 4 HB domains, and the job takes 288, 64 in each of 5"):
+        shares_of(fabric, Strategy(tensor=8, data=36), 64)
 
 
 def test_planes_carry_equal_parts_and_a_plane_that_fails_leaves_the_others():
@@ -237,7 +242,7 @@ def test_a_failed_part_leaves_what_rerouted_flows_get(fabric, part):
             FailedPart(fabric, part)
         return
     if lost_gpus(fabric, part).size:
-        with pytest.raises(ValueError, match=f"fabric is without a {part}: GPUs have no way left"):
+        with pytest.raises(ValueError, match=f"fabric has lost its {part}: GPUs have no way left"):
             H100.changed(hb_domain_size=K).on(FailedPart(fabric, part))
         return
     left = FailedPart(fabric, part)
@@ -267,7 +272,7 @@ def test_an_hb_switch_less_slows_what_stays_in_the_domain():
     ]
     ratio = times[1].links["tensor_link_s"] / times[0].links["tensor_link_s"]
     assert 1 < ratio < 4 / 3 and times[1].links["data_link_s"] == times[0].links["data_link_s"]
-    with pytest.raises(ValueError, match="fabric is without a HB switch: GPUs have no way left"):
+    with pytest.raises(ValueError, match="fabric has lost its HB switch: GPUs have no way left"):
         iteration_time(DENSE, H100, strategy, 32, fabric=FailedPart(rail_only(64, 8, 16), "HB switch"))
 
 
@@ -353,3 +358,90 @@ def test_shares_on_networks_are_those_of_the_groups_that_leave_domains():
     assert set(table.columns) >= {"pipeline_share", "replica_share", "expert_share", "direct_share", "slowdown"}
     assert "tensor_share" not in table.columns and (table.loc["rail-only, 2 planes", "replica_share"]) == 1
     assert table.loc["Clos, leaves 4:1", "slowdown"] > 0 == table.loc["rail-optimized", "slowdown"]
+
+
+@pytest.mark.parametrize("part", ["trunk link", "spine"])
+@pytest.mark.parametrize(
+    "fabric",
+    [
+        fat_tree(480, 32, 8, tier_oversubscription=(3.0,)),
+        fat_tree(96, 16, 8, tier_oversubscription=(2.0,)),
+        rail_only(128, 4, 8, tier_oversubscription=(2.0,)),
+        rail_only(512, 4, 16),
+    ],
+    ids=lambda fabric: f"{fabric.gpus} GPUs, {fabric.rails} rails",
+)
+def test_a_failed_trunk_costs_what_it_costs_where_it_costs_most(fabric, part):
+    """Never less than what rerouted flows lose, whichever leaf limits the rings."""
+    K, left = fabric.hb_domain_size, FailedPart(fabric, part)
+    assert fabric.tiers == 2 and not left.nics_cut
+    for pipeline in (n for n in range(1, fabric.domains + 1) if fabric.domains % n == 0):
+        strategy = Strategy(tensor=K, pipeline=pipeline, data=fabric.domains // pipeline)
+        source, target = pairs("replica", strategy.groups("replica"), K)
+        flows = pd.DataFrame({"source": source, "target": target, "bytes": 1.0})[source != target]
+        if len(flows):
+            found = shares_of(left, strategy).by_kind["replica"]
+            assert found <= routed_flows.nic_bandwidth_share(fabric, [flows], part) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("fabric", [rail_optimized(8, 8, 16), fat_tree(8, 16, 8), PhotonicRails(8, 8, 64, 4, planes=4)])
+def test_one_domain_loses_nothing_with_its_network(fabric):
+    strategy = Strategy(tensor=8)
+    table = failed_part_slowdowns(fabric, DENSE, "DGX H100", strategy, 8)
+    assert set(table["fault"]) == {"none", "GPU", "HB domain", "HB switch"}
+    assert training_goodput(fabric, DENSE, "DGX H100", strategy, 8).iloc[-1]["tokens_share"] > 0.99
+
+
+@pytest.mark.parametrize("run", [failed_part_slowdowns, training_goodput])
+def test_jobs_that_do_not_divide_or_fit_are_refused_or_said(run):
+    fabric, strategy = rail_only(64, 8, 16), Strategy(tensor=8, data=8)
+    with pytest.raises(ValueError, match="global_batch is 9: give a multiple of data x micro_batch"):
+        run(fabric, DENSE, "DGX H100", strategy, 9)
+    with pytest.raises(ValueError, match="fabric has 128 GPUs, the strategy takes 64"):
+        run(rail_only(128, 8, 16), DENSE, "DGX H100", strategy, 8)
+    (text,) = run(fabric, "Llama-3 405B", "DGX H100", strategy, 8).attrs["warnings"]
+    assert text.startswith("The job is not feasible even with nothing failed (memory)")
+
+
+def test_bad_input_names_the_argument():
+    fabric, box = rail_only(64, 8, 16), H100.on(rail_only(64, 8, 16))
+    books = price_book("street2025"), power_book("street2025")
+    with pytest.raises(ValueError, match="the job takes 8, 8 in each of 1: give a larger fabric or a strategy"):
+        iteration_times(DENSE, H100, Strategy(data=8), global_batch=8, fabric=rail_only(4, 8, 16))
+    with pytest.raises(ValueError, match="rates is 'median'"):
+        training_goodput(fabric, DENSE, H100, Strategy(tensor=8, data=8), 8, rates="median")
+    with pytest.raises(ValueError, match="machine is on a fabric, of which networks that are compared know nothing"):
+        job_networks(DENSE, box, 64, 64, 16, *books)
+    with pytest.raises(ValueError, match="machine is on a fabric, of which circuits know nothing"):
+        best_on_circuits(DENSE, box, 64, 64, 0.01)
+    with pytest.raises(ValueError, match="limits is 'at_most'"):
+        best_on_circuits(DENSE, H100, 64, 64, 0.01, at_most=True)
+    with pytest.raises(ValueError, match="options is 'workers'"):
+        job_networks(DENSE, H100, 64, 64, 16, *books, workers=2)
+    with pytest.raises(ValueError, match="oversubscriptions is empty"):
+        electrical_networks(64, 8, 16, [])
+    with pytest.raises(ValueError, match="fabrics is empty"):
+        network_shares({}, DENSE, H100, Strategy(tensor=8, data=8), 8)
+    with pytest.raises(ValueError, match="fabric has lost its HB switch"):
+        H100.changed(fabric=FailedPart(fabric, "HB switch"))
+
+
+def test_a_machine_on_a_fabric_is_searched_as_with_the_fabric():
+    clos, limits = fat_tree(256, 8, 8, tier_oversubscription=(4.0, 2.0)), {"micro_batch": 1, "recompute": "none"}
+    with_it, on_it = (
+        sum(block["tensor"].size for block in strategy_blocks(DENSE, box, 256, 256, fabric=fabric, **limits))
+        for box, fabric in ((H100, clos), (H100.on(clos), None))
+    )
+    assert with_it == on_it == search(DENSE, H100, 256, 256, fabric=clos, **limits).evaluated
+
+
+def test_networks_are_priced_at_the_rate_of_the_nics():
+    books = price_book("street2025"), power_book("street2025")
+    slow, fast = (
+        job_networks(DENSE, box, 512, 512, 16, *books, tokens=1e12, pipeline=1).set_index("network")
+        for box in (H100.changed(nic_Bps=25e9), H100)
+    )
+    assert slow.loc["rail-only", "cost_usd"] < fast.loc["rail-only", "cost_usd"]
+    assert slow.loc["photonic rails", "cost_usd"] < fast.loc["photonic rails", "cost_usd"]
+    texts = job_networks(DENSE, H100.changed(nic_Bps=25e9), 64, 64, 16, *books, tokens=1e12).attrs["warnings"]
+    assert any("are of 400 Gbps links: they are scaled to 200 Gbps" in text for text in texts)

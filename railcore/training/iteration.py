@@ -107,9 +107,9 @@ def iteration_time(
         What stays in the host's memory: "none", or one or several of "optimizer", "activations", "weights".
     fabric
         That the NICs are on, as `rail_only(...)`, `fat_tree(...)`, or `FailedPart` of one: each kind of traffic gets
-        its share of a NIC (`group_shares`). By default NICs alone limit traffic, and rails do not meet. Left out are
-        other jobs, uneven spreading over equal paths, and congestion control: a smaller `nic_fraction` of the machine
-        gives what a transport takes.
+        its share of a NIC (`group_shares`). Bandwidths are the machine's. By default NICs alone limit traffic, and
+        rails do not meet. Left out are other jobs, uneven spreading over equal paths, and congestion control: a smaller
+        `nic_fraction` of the machine gives what a transport takes.
 
     Returns
     -------
@@ -122,8 +122,7 @@ def iteration_time(
         For a batch that is no whole number above 0, for another offload, and a fabric that is smaller than the job or
         has smaller HB domains than the machine.
     """
-    box = as_machine(machine).on(fabric) if fabric else machine
-    rank, away, m = _read(model, box, strategy, global_batch, runtime, offload)
+    rank, away, m = _read(model, as_machine(machine, fabric), strategy, global_batch, runtime, offload)
     ends = [_with_layers_of(end, away, m) for end in _ends(rank)]
     longest, fullest = max(ends, key=attrgetter("total_s")), max(ends, key=attrgetter("memory_bytes"))
     limits = _obstacles(rank, global_batch, longest.total_s, fullest.memory_bytes)

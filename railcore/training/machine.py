@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 from railcore.facts import catalog, checks
 from railcore.facts.arguments import Quantity, checked
 from railcore.facts.units import show
-from railcore.network.topology.failed_part import FailedPart
 from railcore.training.experts import expert_all_to_all_time
 from railcore.training.formats import FORMATS, LinearFormat
 from railcore.training.group_shares import Fabric, group_shares
@@ -187,12 +186,10 @@ class Machine:
         """The same GPU on a fabric, which says where ranks lie and what share of a NIC each kind of traffic gets.
 
         Bandwidths stay the machine's, and so does its number of GPUs in use of each HB domain.
-        Raises ValueError where that is more than the fabric's HB domains have, for a fabric of other NICs, and for one
-        without a part that stops the job.
+        Raises ValueError where that is more than the fabric's HB domains have, for a fabric of other NICs (but for the
+        default's), and for one that has lost a part without which the job stops.
         """
         used = self.hb_domain_size
-        if isinstance(fabric, FailedPart) and fabric.stops:
-            raise ValueError(f"fabric is without a {fabric.part}: GPUs have no way left, so that the job stops")
         if fabric and fabric.own_nic_Bps not in (None, self.nic_Bps):
             raise ValueError(
                 f"fabric has NICs of {show(fabric.own_nic_Bps, 'bps')}, the machine {show(self.nic_Bps, 'bps')}: give "
@@ -204,6 +201,12 @@ class Machine:
                 f"hb_domain_size={used}, or the machine with hb_domain_size={fabric.hb_domain_size}"
             )
         return self.changed(fabric=fabric)
+
+    def off_fabrics(self, why: str) -> "Machine":
+        """The same. Raises ValueError where it is on a fabric. why: what knows nothing of it."""
+        if self.links.fabric:
+            raise ValueError(f"machine is on a fabric, of which {why} know nothing: give machine.changed(fabric=None)")
+        return self
 
     def places(self, groups: Mapping[str, GroupLevels], gpus: ArrayLike) -> dict[str, GroupPlace]:
         """Where groups of kinds lie, and what share of a NIC they get (`group_shares`). gpus: of the job."""
@@ -277,8 +280,8 @@ class Machine:
         """Times of an all-to-all, D bytes a rank, x ranks in each of y HB domains, and of the links that it uses.
 
         Of the D bytes (y - 1) / y leave the domain. The HB interconnect forwards all that is not for the rank's own
-        rail, (x - 1) / x of them; or, where that is faster and rails meet, each goes straight to its rail, and the HB
-        interconnect has (x - 1) / (x y).
+        rail, (x - 1) / x of them; or, where rails meet, that is faster and takes the NIC no longer, each goes straight
+        to its rail, and the HB interconnect has (x - 1) / (x y).
 
         Parameters
         ----------
@@ -302,7 +305,7 @@ class Machine:
         (_, nic), meet = self.reached(np.where(direct > 0, direct, 1.0))[0], direct > 0
         time = expert_all_to_all_time(*groups, nic, "direct", 1.0)
         straight = LinkTimes(time + start, sent * (x - 1) / (x * y) / hb, sent * (y - 1) / y / nic)
-        faster = meet & (straight.time_s < links.time_s)
+        faster = meet & (straight.time_s < links.time_s) & (straight.nic_s <= links.nic_s)
         return LinkTimes(*(np.where(faster, *pair)[()] for pair in zip(straight, links, strict=True)))
 
     def routed_links(
@@ -469,6 +472,10 @@ def catalog_machine(
 
 
 @checked
-def as_machine(machine: Machine | str) -> Machine:
-    """A machine as it is, or `catalog_machine` of a platform's name. Raises ValueError for anything else."""
-    return machine if isinstance(machine, Machine) else catalog_machine(machine)
+def as_machine(machine: Machine | str, fabric: Fabric | None = None) -> Machine:
+    """A machine as it is, or `catalog_machine` of a platform's name; on a fabric, where one is given.
+
+    Raises ValueError for anything else, and as `Machine.on`.
+    """
+    box = machine if isinstance(machine, Machine) else catalog_machine(machine)
+    return box.on(fabric) if fabric else box

@@ -6,6 +6,7 @@ from typing import Any
 
 from railcore.facts import checks
 from railcore.facts.arguments import Quantity, checked
+from railcore.network.topology.failed_part import FailedPart
 from railcore.training.group_shares import Fabric
 
 ATTENTION_TOKENS = 4096  # of the sequences on which rates of attention are given
@@ -114,6 +115,8 @@ class GpuLinks:
             raise ValueError(
                 f"multicast_latency_s is {self.multicast_latency_s!r}: give 0 or more, math.inf for no multicast"
             )
+        if isinstance(self.fabric, FailedPart):
+            self.fabric.check_goes_on()
 
 
 @checked

@@ -7,13 +7,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from railcore.engines.strategies.iteration import iteration_times
+from railcore.engines.degraded.slowdowns import check_job, job_warnings
+from railcore.engines.strategies.iteration import IterationEstimate, iteration_times
 from railcore.facts import catalog
 from railcore.facts.arguments import Quantity, checked
+from railcore.facts.checks import one_of
 from railcore.facts.units import year
 from railcore.network import reliability
 from railcore.network.topology import FailedPart, PhotonicRails, RailFabric
-from railcore.network.topology.failed_part import lost_gpus
+from railcore.network.topology.failed_part import has_part, lost_gpus
+from railcore.training.group_shares import Fabric
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy, as_strategy
 from railcore.training.runtime import MODERN, Runtime
@@ -63,14 +66,17 @@ def training_goodput(
     -------
     Columns part, count, events_per_year, parts_down (on average), stops (whether it stops the job), tokens_share (while
     it is down; 0 where the job stops), lost (share of the time: of stops as there are more of a part's, of slow parts
-    the sum's term). The last row, "all", has the stops of a year, and as tokens_share the goodput.
+    the sum's term). The last row, "all", has the stops of a year, and as tokens_share the goodput. attrs["warnings"] as
+    of `failed_part_slowdowns`.
 
     Raises
     ------
     ValueError
-        As `failed_part_slowdowns` and `reliability.goodput`.
+        As `failed_part_slowdowns` and `reliability.goodput`, and for other rates.
     """
     model, machine, strategy = as_model(model), as_machine(machine), as_strategy(strategy)
+    check_job(fabric, model, strategy, global_batch)
+    one_of("rates", rates, reliability.RATES)
     job = catalog.item("failure_rates", "job")
     delta, restart = (
         getattr(job.row(name), rates) if given is None else float(given)
@@ -81,15 +87,16 @@ def training_goodput(
     table = table.assign(stops=parts["gpus_stopped"] > 0, tokens_share=0.0, lost=0.0)
     table = table[table["count"] > 0].reset_index(drop=True)
 
-    def speed(part: str = "") -> float:
-        """Iterations a second without a part, 0 where GPUs have no way left."""
-        if part and lost_gpus(fabric, part).size:
-            return 0.0
-        rows, network = strategy.columns(global_batch), FailedPart(fabric, part) if part else fabric
-        return 1 / iteration_times(model, machine, rows, runtime, fabric=network).total_s.item()
+    def iteration(network: Fabric) -> IterationEstimate:
+        return iteration_times(model, machine, strategy.columns(global_batch), runtime, fabric=network)
 
-    slow, whole = ~table["stops"], speed()
-    table.loc[slow, "tokens_share"] = [speed(_FAILED[part]) / whole for part in table["part"][slow]]
+    slow, whole = ~table["stops"], iteration(fabric)
+    for place in table.index[slow]:
+        part = _FAILED[table.loc[place, "part"]]
+        if not has_part(fabric, part):  # of a network that one HB domain does not use
+            table.loc[place, "tokens_share"] = 1.0
+        elif not lost_gpus(fabric, part).size:
+            table.loc[place, "tokens_share"] = (whole.total_s / iteration(FailedPart(fabric, part)).total_s).item()
     stops = table.loc[table["stops"], "events_per_year"]
     left = float(reliability.goodput(year / stops.sum(), delta, restart))
     table.loc[table["stops"], "lost"] = (1 - left) * stops / stops.sum()
@@ -101,5 +108,5 @@ def training_goodput(
     table.loc[len(table)] = ["all", table["count"].sum(), stops.sum(), table["parts_down"].sum(), True, 1.0, 0.0]
     table.loc[table.index[-1], "tokens_share"] = 1 - table["lost"].sum()
     table.loc[table.index[-1], "lost"] = table["lost"].sum()
-    table.attrs["warnings"] = fabric.warnings
+    table.attrs["warnings"] = job_warnings(fabric, whole.limits.item())
     return table

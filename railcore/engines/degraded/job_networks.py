@@ -8,19 +8,19 @@ import pandas as pd
 
 from railcore.engines.photonics.circuit_search import best_on_circuits
 from railcore.engines.search import search, strategy_label
-from railcore.engines.strategies.iteration import iteration_times
+from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, iteration_times
 from railcore.facts import catalog
 from railcore.facts.arguments import Quantity, checked
-from railcore.facts.checks import positive
+from railcore.facts.checks import one_of, positive, whole
 from railcore.facts.units import counted, day
 from railcore.network.bill import bill_total
-from railcore.network.price_books import PriceBook, check_books
+from railcore.network.price_books import PriceBook, book_of_links
 from railcore.network.topology import PhotonicRails, RailFabric, fat_tree, rail_only, rail_optimized
 from railcore.network.topology.blocks import rail_blocks
 from railcore.network.topology.collapse import collapse_warning
 from railcore.training.group_shares import SHARED_KINDS, Fabric
 from railcore.training.machine import Machine, as_machine
-from railcore.training.parallelism import Strategy
+from railcore.training.parallelism import Strategy, as_strategy
 from railcore.training.runtime import MODERN, Runtime
 from railcore.training.transformer import Transformer, as_model
 
@@ -48,6 +48,8 @@ def electrical_networks(
     -------
     Fabrics, some perhaps equal to others (`collapse_warning`).
     """
+    if not len(oversubscriptions):
+        raise ValueError("oversubscriptions is empty: give one or more, such as (2, 4)")
     shape, most = (gpus, hb_domain_size, radix), max(oversubscriptions)
     found = {
         "rail-optimized": rail_optimized(*shape),
@@ -88,7 +90,8 @@ def job_networks(
     radix
         Ports of a switch.
     prices, powers
-        Books of prices [USD] and of peak powers [W].
+        Books of prices [USD] and of peak powers [W], scaled to the rate of the machine's NICs. Ports of a plane or of
+        photonic rails are slower: they have no cost in a book that does not say its rate.
     tokens
         Of the whole training; None for the model's own in the catalog, or a trillion where it has none.
     hb_domain_size
@@ -100,28 +103,35 @@ def job_networks(
     reconfiguration_s
         Time of a change of circuits [s]; None for the switch's own.
     options
-        Of `search`: runtime and limits.
+        Of `search`: runtime, offload and limits.
 
     Returns
     -------
     Columns network, cost_usd, power_w, strategy ("none fits" where none does), iteration_s, days, slowdown (over the
     fastest network's), note: why a network is not there, with NaN in all numbers. attrs["warnings"]: those of the
-    fabrics and of `best_on_circuits`, and the notes. Planes have no cost where a book does not say its link rate.
+    fabrics, of the books and of `best_on_circuits`, and the notes.
 
     Raises
     ------
     ValueError
-        As `search`.
+        As `search`, and for a machine on a fabric.
     """
-    model, machine = as_model(model), as_machine(machine)
-    check_books(prices, powers)
-    used = machine.hb_domain_size if hb_domain_size is None else hb_domain_size
+    model, machine = as_model(model), as_machine(machine).off_fabrics("networks that are compared")
+    for name in options:
+        one_of("options", name, ("runtime", "offload", *STRATEGY_COLUMNS))
+    books = [
+        book_of_links(*pair, machine.nic_Bps if pair[1].rate_Bps else None)
+        for pair in (("prices", prices), ("powers", powers))
+    ]
+    used = machine.hb_domain_size if hb_domain_size is None else int(whole("hb_domain_size", hb_domain_size))
+    whole("nic_ports", nic_ports, least=2)
     cluster = math.ceil(gpus / used) * machine.hb_domain_size
     known = catalog.item("models", model.name) if model.name in catalog.names("models") else {}
-    trained = float(positive("tokens", tokens or known.get("training_tokens", _TOKENS)))
+    trained = float(positive("tokens", known.get("training_tokens", _TOKENS) if tokens is None else tokens))
     asked = {"hb_domain_size": used, "only_best": True, "top": 1, **options}
-    rows, texts, found = [], dict[str, None](), dict[RailFabric | None, pd.DataFrame]()
-    if not tokens and "training_tokens" not in known:
+    rows, found = [], dict[RailFabric | None, pd.DataFrame]()
+    texts = dict.fromkeys(text for book in books for text in book.warnings)
+    if tokens is None and "training_tokens" not in known:
         texts[f"The catalog has no tokens of a training of {model.name}: days are of {_TOKENS:.0e} tokens."] = None
     for name, fabric in electrical_networks(cluster, machine.hb_domain_size, radix, oversubscriptions, planes).items():
         texts |= dict.fromkeys(fabric.warnings)
@@ -135,10 +145,12 @@ def job_networks(
         best = found[limits]
         label = strategy_label(best.iloc[0]) if len(best) else "none fits"
         row = {"network": name, "strategy": label, "iteration_s": best["total_s"].min(), "note": ""}
-        rows.append(row | _costs(fabric, prices, powers))
+        rows.append(row | _costs(fabric, *books))
     switch = catalog.item("circuit_switches", circuit_switch)
     circuits: dict[str, Any] = {"network": "photonic rails", "note": ""}
     try:  # as many rails on a switch as fit
+        if cluster == machine.hb_domain_size:
+            raise ValueError("one HB domain holds all GPUs, which need no network")
         optical = PhotonicRails(
             *(cluster, machine.hb_domain_size, int(switch["ports"]), nic_ports), planes=nic_ports, rails_per_switch=None
         )
@@ -149,7 +161,7 @@ def job_networks(
         box = machine.changed(hb_domain_size=used)
         best = best_on_circuits(model, box, gpus, global_batch, delay, ports=nic_ports, **options)
         texts |= dict.fromkeys((*optical.warnings, *best.attrs["warnings"]))
-        circuits |= {**best.iloc[0][["strategy", "iteration_s"]], **_costs(optical, prices, powers)}
+        circuits |= {**best.iloc[0][["strategy", "iteration_s"]], **_costs(optical, *books)}
     columns = ["network", "cost_usd", "power_w", "strategy", "iteration_s", "days", "slowdown", "note"]
     table = pd.DataFrame([*rows, circuits]).reindex(columns=columns)
     table["days"] = table["iteration_s"] * trained / (global_batch * model.sequence_length) / day
@@ -166,7 +178,7 @@ def network_shares(
     fabrics: Mapping[str, Fabric],
     model: Transformer | str,
     machine: Machine | str,
-    strategy: Strategy,
+    strategy: Strategy | Mapping[str, Any],
     global_batch: int,
     runtime: Runtime | str = MODERN,
 ) -> pd.DataFrame:
@@ -184,7 +196,9 @@ def network_shares(
     Columns network; a share for each kind of traffic between HB domains, "<kind>_share"; direct_share of tokens that go
     straight to their experts' rails (0 where rails do not meet); iteration_s, and slowdown over the first network.
     """
-    model, machine = as_model(model), as_machine(machine)
+    model, machine, strategy = as_model(model), as_machine(machine), as_strategy(strategy)
+    if not fabrics:
+        raise ValueError("fabrics is empty: give one or more by name")
     levels = {kind: group for kind, group in strategy.group_levels().items() if kind in SHARED_KINDS}
     rows = []
     for name, fabric in fabrics.items():
@@ -200,11 +214,10 @@ def network_shares(
 
 
 def _costs(fabric: RailFabric | PhotonicRails, prices: PriceBook, powers: PriceBook) -> dict[str, float]:
-    """Purchase and power of a fabric, its planes at books of slower links: NaN where a book does not say its rate."""
-    bill, found = fabric.parts.bill(), {}
-    planes = fabric.planes if isinstance(fabric, RailFabric) else 1
+    """Purchase and power of a fabric, by books for a port of its NICs; NaN where a book does not say its rate."""
+    bill, found, ports = fabric.parts.bill(), {}, fabric.nic_ports
     for name, book in (("cost_usd", prices), ("power_w", powers)):
         rate = book.rate_Bps
-        slower = book if planes == 1 else book.at_rate(rate / planes) if rate else None
+        slower = book if ports == 1 else book.at_rate(rate / ports) if rate else None
         found[name] = float(bill_total(bill, slower)) if slower else math.nan
     return found

@@ -17,6 +17,7 @@ from railcore.engines.search import search, strategy_label
 from railcore.engines.strategies.iteration import iteration_times
 from railcore.facts import catalog
 from railcore.facts.arguments import checked
+from railcore.facts.checks import whole
 from railcore.network.topology import FailedPart, PhotonicRails, RailFabric, fat_tree, rail_only
 from railcore.network.topology.failed_part import MOVES, SLOWING_PARTS, STOPPING_PARTS, has_part, lost_gpus
 from railcore.network.topology.graph import fabric_name
@@ -88,7 +89,7 @@ def dense_slowdown(
     ValueError
         For a fabric of another size, and as `Strategy.check`.
     """
-    _check_fabric_size(fabric, strategy)
+    check_job(fabric, model, strategy, global_batch)
     K, row, rows = fabric.hb_domain_size, strategy.columns(global_batch), []
     flows = _flows_between_domains(model, strategy, global_batch, K)
     for name, network in rail_only_and_optimized(fabric).items():
@@ -150,8 +151,9 @@ def dense_slowdowns(
     return table[["model", "strategy", "times_best", *table.columns[:-3]]]
 
 
-def _check_fabric_size(fabric: RailFabric | PhotonicRails, strategy: Strategy) -> None:
-    """Raises ValueError for a fabric whose GPUs are not as many as the strategy's."""
+def check_job(fabric: RailFabric | PhotonicRails, model: Transformer, strategy: Strategy, global_batch: int) -> None:
+    """Raises ValueError for a fabric whose GPUs are not as many as the strategy's, and as `Strategy.check`."""
+    strategy.check(model, int(whole("global_batch", global_batch)))
     if fabric.gpus != strategy.gpus:
         raise ValueError(f"fabric has {fabric.gpus} GPUs, the strategy takes {strategy.gpus}: make them equal")
 
@@ -271,11 +273,11 @@ def failed_part_slowdowns(
     railonly2025, Fault Tolerance Properties.
     """
     model, machine, strategy = as_model(model), as_machine(machine), as_strategy(strategy)
-    _check_fabric_size(fabric, strategy)
-    whole = {"gpus_failed": 0, "nics_cut": 0, "data": strategy.data, "global_batch": global_batch}
-    rows: list[dict[str, Any]] = [{"fault": "none", "job": "whole", "network": fabric, **whole}]
+    check_job(fabric, model, strategy, global_batch)
+    nothing_failed = {"gpus_failed": 0, "nics_cut": 0, "data": strategy.data, "global_batch": global_batch}
+    rows: list[dict[str, Any]] = [{"fault": "none", "job": "whole", "network": fabric, **nothing_failed}]
     for part in filter(lambda part: has_part(fabric, part), (*STOPPING_PARTS, *SLOWING_PARTS)):
-        fault = {"fault": part, "network": fabric} | whole
+        fault = {"fault": part, "network": fabric} | nothing_failed
         if (lost := lost_gpus(fabric, part)).size:
             fault["gpus_failed"] = lost.size if part in STOPPING_PARTS else 0
             ways = _without_ranks(model, machine.on(fabric), strategy, global_batch, lost, runtime)
@@ -306,13 +308,15 @@ def _slowdown_table(fabric: RailFabric | PhotonicRails, strategy: Strategy, rows
         "tokens_share limit"
     )
     table = table[columns.split()]
-    limit = table["limit"].iloc[0]
-    table.attrs["warnings"] = fabric.warnings + (
-        (f"The job is not feasible even with nothing failed ({limit}): its times are of no real run.",)
-        if limit != "feasible"
-        else ()
-    )
+    table.attrs["warnings"] = job_warnings(fabric, table["limit"].iloc[0])
     return table
+
+
+def job_warnings(fabric: RailFabric | PhotonicRails, limit: str) -> tuple[str, ...]:
+    """Those of the fabric, and a text where the whole job is not feasible, by its limit."""
+    if limit == "feasible":
+        return fabric.warnings
+    return (*fabric.warnings, f"The job is not feasible even with nothing failed ({limit}): no run has its times.")
 
 
 def _name(fabric: RailFabric | PhotonicRails) -> str:

@@ -44,8 +44,10 @@ def best_on_circuits(
 
     Parameters
     ----------
-    model, machine, gpus, global_batch, limits
+    model, machine, gpus, global_batch
         As for `search`.
+    limits
+        The values allowed of columns of strategies, as for `search`.
     reconfiguration_s, provisioning, ports, options, runtime, offload
         As for `overhead_estimate`.
 
@@ -61,7 +63,9 @@ def best_on_circuits(
     ValueError
         As `strategy_blocks`; for negative times, and for options that `iteration_times` has no time for.
     """
-    model, machine, runtime = as_model(model), as_machine(machine), as_runtime(runtime)
+    model, machine, runtime = as_model(model), as_machine(machine).off_fabrics("circuits"), as_runtime(runtime)
+    for name in limits:
+        one_of("limits", name, STRATEGY_COLUMNS)
     away, d = checked_offload(offload), np.atleast_1d(at_least("reconfiguration_s", reconfiguration_s)).ravel()
     best, rows = np.full((d.size, len(TIMES)), np.inf), np.zeros((d.size, len(STRATEGY_COLUMNS)), np.int64)
     fastest_s, left_out = np.inf, dict[str, float]()

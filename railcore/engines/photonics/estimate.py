@@ -142,7 +142,7 @@ def overhead_estimate(
         that are not overlapped, and with expert ranks on the rails context ranks there, chunks, whole experts, tokens
         behind other micro-batches or exchanged again, and layers that predict further tokens.
     """
-    model, machine, runtime = as_model(model), as_machine(machine), as_runtime(runtime)
+    model, machine, runtime = as_model(model), as_machine(machine).off_fabrics("circuits"), as_runtime(runtime)
     delays = at_least("reconfiguration_s", reconfiguration_s)
     electrical = iteration_times(model, machine, strategies, runtime, offload, global_batch)
     flat, shape = strategy_columns(strategies, global_batch)

@@ -226,8 +226,7 @@ def search_parts(
     allowed = allowed_values(global_batch, dict(limits))
     whole("gpus", gpus, most=STRATEGY_RANGES["data"][1])
     K = machine.hb_domain_size if hb_domain_size is None else int(whole("hb_domain_size", hb_domain_size))
-    machine = machine.changed(hb_domain_size=K)
-    machine = machine.on(fabric) if fabric else machine
+    machine = as_machine(machine.changed(hb_domain_size=K), fabric)
     if gpus < K:
         raise ValueError(f"hb_domain_size is {K}, more than gpus {gpus}: give at most {gpus}")
     whole("top", top)

@@ -353,6 +353,6 @@ def strategy_blocks(
     model, allowed = as_model(model), allowed_values(global_batch, dict(limits))
     whole("gpus", gpus, most=STRATEGY_RANGES["data"][1])
     splits = exact_splits(model, gpus, allowed)[0]
-    shared = allowed, as_runtime(runtime), as_machine(machine).on(fabric).links
+    shared = allowed, as_runtime(runtime), as_machine(machine, fabric).links
     found = (space_of(model, piece.tobytes(), *shared) for piece in pieces(model, splits, allowed))
     return (block for space in found for block in space.blocks())

@@ -197,11 +197,7 @@ def training_step(
         replicas lie differently.
     """
     model, machine, strategy, runtime = as_model(model), as_machine(machine), as_strategy(strategy), as_runtime(runtime)
-    if machine.links.fabric:
-        raise ValueError(
-            "machine is on a fabric, of which a simulated step knows nothing: give machine.changed(fabric=None), and "
-            "the rails as `simulate` takes them"
-        )
+    machine.off_fabrics("simulated steps")
     whole("iterations", iterations)
     chunks = strategy.pipeline * strategy.interleave
     layers = -(-model.layers // chunks) * chunks

@@ -145,8 +145,7 @@ def iteration_times(
         For a missing column or batch, for values that are not whole or out of range, for unknown names, and for a
         fabric that is smaller than a job or has smaller HB domains than the machine.
     """
-    model, machine, runtime = as_model(model), as_machine(machine), as_runtime(runtime)
-    machine = machine.on(fabric) if fabric else machine
+    model, machine, runtime = as_model(model), as_machine(machine, fabric), as_runtime(runtime)
     away = checked_offload(offload)
     columns, shape = strategy_columns(strategies, global_batch)
     layer_rows, layer_of = unique_rows(columns, LAYER_COLUMNS)

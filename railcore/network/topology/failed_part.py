@@ -26,8 +26,8 @@ class FailedPart:
     send to it: n of its K NICs carry what K did. With several planes the others carry what a link or a switch next to
     the hosts did. Switches split traffic over their own links (equal-cost multipath) and do not see that a trunk
     farther on has become thinner: of a trunk of w > 1 links that loses one, the rest sets the pace, (w - 1) / w; a
-    trunk of one link is taken by none. Circuits of photonic rails hold whole rings: where a port or a switch leaves a
-    NIC none, its rings move to the next rail.
+    trunk of one link is taken by none. With more than two tiers of switches this is approximate. Circuits of photonic
+    rails hold whole rings: where a port or a switch leaves a NIC none, its rings move to the next rail.
 
     fabric: with all its parts.
     part: of SLOWING_PARTS. A spine is a switch of tier 2; the HB domain goes on with its other HB switches.
@@ -76,6 +76,11 @@ class FailedPart:
     def stops(self) -> bool:
         """Whether GPUs have no way left, so that the job stops (`lost_gpus`)."""
         return not self.nic_share or not self.hb_share
+
+    def check_goes_on(self) -> None:
+        """Raises ValueError where the job stops."""
+        if self.stops:
+            raise ValueError(f"fabric has lost its {self.part}: GPUs have no way left, so that the job stops")
 
     @property
     def nics_cut(self) -> int:
@@ -129,10 +134,7 @@ class FailedPart:
         of_leaf, trunk = self._leaf_uplinks
         if self.part == "spine":  # every leaf below it loses its trunk to it; the block above, what led out of it
             return links * (1 - (trunk / of_leaf if tier == 1 else 1 / math.ceil(of_leaf / trunk)))
-        if tier == 2:
-            return links
-        left = 1 - 1 / (trunk if trunk > 1 else of_leaf)
-        return links * np.where(np.arange(links.size) == 0, left, 1.0)
+        return links * (1 - 1 / (trunk if trunk > 1 else of_leaf)) if tier == 1 else links  # whichever leaf it is
 
     @property
     def _leaf_uplinks(self) -> tuple[float, float]:
@@ -156,8 +158,10 @@ def has_part(fabric: RailFabric | PhotonicRails, part: str) -> bool:
         return True
     if part == "HB switch":
         return bool(fabric.hb_switches) and fabric.hb_domain_size > 1
+    if fabric.domains == 1:  # without any use of a network
+        return False
     if isinstance(fabric, PhotonicRails):
-        return part in ("NIC", "host link", "circuit switch") and fabric.domains > 1
+        return part in ("NIC", "host link", "circuit switch")
     if part in ("trunk link", "spine"):
         return fabric.tiers > 1
     return fabric.tiers > 0 and part != "circuit switch" and (part != "plane" or fabric.planes > 1)
