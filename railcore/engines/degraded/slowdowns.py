@@ -152,7 +152,22 @@ def dense_slowdowns(
 
 
 def check_job(fabric: RailFabric | PhotonicRails, model: Transformer, strategy: Strategy, global_batch: int) -> None:
-    """Raises ValueError for a fabric whose GPUs are not as many as the strategy's, and as `Strategy.check`."""
+    """Refuse a job that does not divide or is not of the fabric's size.
+
+    Parameters
+    ----------
+    fabric
+        That the job has to itself.
+    model, strategy
+        The job.
+    global_batch
+        B [sequences].
+
+    Raises
+    ------
+    ValueError
+        For a fabric whose GPUs are not as many as the strategy's, and as `Strategy.check`.
+    """
     strategy.check(model, int(whole("global_batch", global_batch)))
     if fabric.gpus != strategy.gpus:
         raise ValueError(f"fabric has {fabric.gpus} GPUs, the strategy takes {strategy.gpus}: make them equal")
