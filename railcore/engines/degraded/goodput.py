@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from railcore.engines.degraded.slowdowns import check_job, job_warnings
+from railcore.engines.degraded.slowdowns import checked_job, feasibility_warnings
 from railcore.engines.strategies.iteration import IterationEstimate, iteration_times
 from railcore.facts import catalog
 from railcore.facts.arguments import Quantity, checked
@@ -75,7 +75,7 @@ def training_goodput(
         As `failed_part_slowdowns` and `reliability.goodput`, and for other rates.
     """
     model, machine, strategy = as_model(model), as_machine(machine), as_strategy(strategy)
-    check_job(fabric, model, strategy, global_batch)
+    odd = checked_job(fabric, model, strategy, global_batch)
     one_of("rates", rates, reliability.RATES)
     job = catalog.item("failure_rates", "job")
     delta, restart = (
@@ -108,5 +108,5 @@ def training_goodput(
     table.loc[len(table)] = ["all", table["count"].sum(), stops.sum(), table["parts_down"].sum(), True, 1.0, 0.0]
     table.loc[table.index[-1], "tokens_share"] = 1 - table["lost"].sum()
     table.loc[table.index[-1], "lost"] = table["lost"].sum()
-    table.attrs["warnings"] = job_warnings(fabric, whole.limits.item())
+    table.attrs["warnings"] = (*odd, *feasibility_warnings(whole.limits.item()))
     return table

@@ -89,7 +89,7 @@ def dense_slowdown(
     ValueError
         For a fabric of another size, and as `Strategy.check`.
     """
-    check_job(fabric, model, strategy, global_batch)
+    checked_job(fabric, model, strategy, global_batch)
     K, row, rows = fabric.hb_domain_size, strategy.columns(global_batch), []
     flows = _flows_between_domains(model, strategy, global_batch, K)
     for name, network in rail_only_and_optimized(fabric).items():
@@ -151,7 +151,9 @@ def dense_slowdowns(
     return table[["model", "strategy", "times_best", *table.columns[:-3]]]
 
 
-def check_job(fabric: RailFabric | PhotonicRails, model: Transformer, strategy: Strategy, global_batch: int) -> None:
+def checked_job(
+    fabric: RailFabric | PhotonicRails, model: Transformer, strategy: Strategy, global_batch: int
+) -> tuple[str, ...]:
     """Refuse a job that does not divide or is not of the fabric's size.
 
     Parameters
@@ -163,14 +165,19 @@ def check_job(fabric: RailFabric | PhotonicRails, model: Transformer, strategy: 
     global_batch
         B [sequences].
 
+    Returns
+    -------
+    What is odd but allowed, as texts: the fabric's, and those of `Strategy.check`.
+
     Raises
     ------
     ValueError
         For a fabric whose GPUs are not as many as the strategy's, and as `Strategy.check`.
     """
-    strategy.check(model, int(whole("global_batch", global_batch)))
+    odd = strategy.check(model, int(whole("global_batch", global_batch)))
     if fabric.gpus != strategy.gpus:
         raise ValueError(f"fabric has {fabric.gpus} GPUs, the strategy takes {strategy.gpus}: make them equal")
+    return (*fabric.warnings, *odd)
 
 
 def mixture_slowdowns(
@@ -275,8 +282,8 @@ def failed_part_slowdowns(
     Columns fabric, fault, job (way to go on), gpus_failed, gpus_idle (live ones that stand still), nics_cut (of the HB
     domain that is worst off), nic_share (least share of a NIC that a kind of the job's traffic gets), hb_share (of the
     bandwidth in the HB domain), data (replicas), global_batch, iteration_s, tokens_share (tokens/s over the whole
-    fabric's), limit ("feasible", or the first thing that rules the strategy out). attrs["warnings"]: those of the
-    fabric, and a text where the whole job is not feasible.
+    fabric's), limit ("feasible", or the first thing that rules the strategy out). attrs["warnings"]: of
+    `checked_job`, and a text where the whole job is not feasible.
 
     Raises
     ------
@@ -288,7 +295,7 @@ def failed_part_slowdowns(
     railonly2025, Fault Tolerance Properties.
     """
     model, machine, strategy = as_model(model), as_machine(machine), as_strategy(strategy)
-    check_job(fabric, model, strategy, global_batch)
+    odd = checked_job(fabric, model, strategy, global_batch)
     nothing_failed = {"gpus_failed": 0, "nics_cut": 0, "data": strategy.data, "global_batch": global_batch}
     rows: list[dict[str, Any]] = [{"fault": "none", "job": "whole", "network": fabric, **nothing_failed}]
     for part in filter(lambda part: has_part(fabric, part), (*STOPPING_PARTS, *SLOWING_PARTS)):
@@ -309,7 +316,9 @@ def failed_part_slowdowns(
         if row["data"]:
             found = iteration_times(model, box, _padded(strategy, row["global_batch"], row["data"]), runtime)
             row["iteration_s"], row["limit"] = found.total_s.item(), found.limits.item()
-    return _slowdown_table(fabric, strategy, rows)
+    table = _slowdown_table(fabric, strategy, rows)
+    table.attrs["warnings"] = (*odd, *feasibility_warnings(table["limit"].iloc[0]))
+    return table
 
 
 def _slowdown_table(fabric: RailFabric | PhotonicRails, strategy: Strategy, rows: list[dict[str, Any]]) -> pd.DataFrame:
@@ -323,15 +332,14 @@ def _slowdown_table(fabric: RailFabric | PhotonicRails, strategy: Strategy, rows
         "tokens_share limit"
     )
     table = table[columns.split()]
-    table.attrs["warnings"] = job_warnings(fabric, table["limit"].iloc[0])
     return table
 
 
-def job_warnings(fabric: RailFabric | PhotonicRails, limit: str) -> tuple[str, ...]:
-    """Those of the fabric, and a text where the whole job is not feasible, by its limit."""
+def feasibility_warnings(limit: str) -> tuple[str, ...]:
+    """A text where the whole job is not feasible, by its limit."""
     if limit == "feasible":
-        return fabric.warnings
-    return (*fabric.warnings, f"The job is not feasible even with nothing failed ({limit}): no run has its times.")
+        return ()
+    return (f"The job is not feasible even with nothing failed ({limit}): no run has its times.",)
 
 
 def _name(fabric: RailFabric | PhotonicRails) -> str:
