@@ -46,7 +46,7 @@ from railcore.network.topology import RailFabric, fat_tree, rail_only, rail_opti
 from railcore.systems import datacenter
 from railcore.systems.siting import candidates, grid, supply
 from railcore.training import machine, rank_order, traffic
-from railcore.training.group_shares import SHARED_KINDS, group_shares
+from railcore.training.group_shares import group_shares
 from railcore.training.parallelism import Strategy
 from railcore.training.scaling_laws import depth_and_width
 from railcore.training.transformer import catalog_model
@@ -99,8 +99,7 @@ def test_shares_of_100000_strategies(benchmark, shape):
         found.append(next(blocks))
     columns = {name: np.concatenate([block[name] for block in found])[: 10**5] for name in found[0]}
     levels, fabric = rank_order.group_levels(columns), RailFabric(16384, 8, 64, **shape)
-    groups = {kind: levels[kind] for kind in SHARED_KINDS}
-    shares = benchmark.pedantic(group_shares, (fabric, groups, 8, 16384), rounds=10, warmup_rounds=1)
+    shares = benchmark.pedantic(group_shares, (fabric, levels, 8, 16384), rounds=10, warmup_rounds=1)
     assert np.shape(shares.by_kind["expert"]) == (10**5,)
 
 

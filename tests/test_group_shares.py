@@ -12,18 +12,19 @@ from hypothesis import strategies as st
 from test_graph import fabrics
 
 from railcore.engines.degraded import failed_part_slowdowns, faults, routed_flows, training_goodput
-from railcore.engines.degraded.job_networks import electrical_networks, job_networks, network_shares
+from railcore.engines.degraded.job_networks import job_networks, network_shares
 from railcore.engines.photonics.circuit_search import best_on_circuits
 from railcore.engines.search import search, strategy_blocks
 from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, iteration_times
 from railcore.network.bill import bill_total
+from railcore.network.cost import cluster_fabrics
 from railcore.network.price_books import PriceBook, power_book, price_book
 from railcore.network.topology import FailedPart, PhotonicRails, RailFabric, fat_tree, rail_only, rail_optimized
 from railcore.network.topology.blocks import rail_blocks
 from railcore.network.topology.failed_part import has_part, lost_gpus
 from railcore.network.topology.wiring import whole_wiring
 from railcore.training.experts import expert_all_to_all_time
-from railcore.training.group_shares import SHARED_KINDS, group_shares
+from railcore.training.group_shares import group_shares
 from railcore.training.iteration import iteration_time
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import DIMENSIONS, Strategy
@@ -60,9 +61,7 @@ def cases(draw, domains=DOMAINS):
 
 
 def shares_of(fabric, strategy, K=None):
-    levels = strategy.group_levels()
-    shared = {kind: levels[kind] for kind in SHARED_KINDS}
-    return group_shares(fabric, shared, K or fabric.hb_domain_size, strategy.gpus)
+    return group_shares(fabric, strategy.group_levels(), K or fabric.hb_domain_size, strategy.gpus)
 
 
 def routed_share(fabric, source, target):
@@ -104,7 +103,7 @@ def test_shares_are_those_of_flows_routed_one_by_one(case):
     ends = [tier.last * fabric.rails % K for tier in rail_blocks(fabric)]
     ends_within = fabric.rails not in (1, K) or any(end.any() for end in ends)
     for kind, group in strategy.group_levels().items():
-        if kind not in SHARED_KINDS or not even(group, K) or (kind == "pipeline" and ends_within):
+        if not even(group, K) or (kind == "pipeline" and ends_within):
             continue
         expected = routed_share(fabric, *pairs(kind, strategy.groups(kind), K))
         if expected is not None:
@@ -125,10 +124,10 @@ def test_arrays_of_strategies_have_the_shares_of_each(several):
     strategies = [strategy for other, strategy in several if other.gpus == fabric.gpus]
     columns = [each.columns(8) for each in strategies]
     levels = group_levels({name: np.array([each[name] for each in columns]) for name in columns[0]})
-    many = group_shares(fabric, {kind: levels[kind] for kind in SHARED_KINDS}, fabric.hb_domain_size, fabric.gpus)
+    many = group_shares(fabric, levels, fabric.hb_domain_size, fabric.gpus)
     for place, strategy in enumerate(strategies):
         one = shares_of(fabric, strategy)
-        for kind in SHARED_KINDS:
+        for kind in levels:
             assert np.broadcast_to(many.by_kind[kind], len(strategies))[place] == one.by_kind[kind]
         assert np.broadcast_to(many.direct, len(strategies))[place] == one.direct
 
@@ -327,7 +326,7 @@ def by_network():
 
 def test_every_network_has_the_time_of_its_own_best_strategy_and_its_bill(by_network):
     (model, platform, gpus, batch, radix, prices, _), table = by_network
-    fabrics = electrical_networks(gpus, 8, radix)
+    fabrics = cluster_fabrics(gpus, 8, radix, (2, 4), planes=2)
     assert list(table.index) == [*fabrics, "photonic rails"]
     for name, fabric in fabrics.items():
         if not table.loc[name, "note"]:
@@ -354,7 +353,8 @@ def test_networks_that_are_not_there_say_why_and_books_without_a_rate_price_no_p
 
 def test_shares_on_networks_are_those_of_the_groups_that_leave_domains():
     strategy = Strategy(tensor=8, pipeline=2, data=16, expert=4)
-    table = network_shares(electrical_networks(256, 8, 16), MIXTURE, "DGX H100", strategy, 64).set_index("network")
+    fabrics = cluster_fabrics(256, 8, 16, (2, 4), planes=2)
+    table = network_shares(fabrics, MIXTURE, "DGX H100", strategy, 64).set_index("network")
     assert set(table.columns) >= {"pipeline_share", "replica_share", "expert_share", "direct_share", "slowdown"}
     assert "tensor_share" not in table.columns and (table.loc["rail-only, 2 planes", "replica_share"]) == 1
     assert table.loc["Clos, leaves 4:1", "slowdown"] > 0 == table.loc["rail-optimized", "slowdown"]
@@ -418,8 +418,8 @@ def test_bad_input_names_the_argument():
         best_on_circuits(DENSE, H100, 64, 64, 0.01, at_most=True)
     with pytest.raises(ValueError, match="options is 'workers'"):
         job_networks(DENSE, H100, 64, 64, 16, *books, workers=2)
-    with pytest.raises(ValueError, match="oversubscriptions is empty"):
-        electrical_networks(64, 8, 16, [])
+    with pytest.raises(ValueError, match=r"oversubscription is 0\.5"):
+        job_networks(DENSE, H100, 64, 64, 16, *books, oversubscriptions=(0.5,))
     with pytest.raises(ValueError, match="fabrics is empty"):
         network_shares({}, DENSE, H100, Strategy(tensor=8, data=8), 8)
     with pytest.raises(ValueError, match="fabric has lost its HB switch"):

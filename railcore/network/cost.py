@@ -4,6 +4,7 @@ Links are of the rate of the books, which tables name. `price_books.matching_boo
 for other links. Prices and powers of unlike link rates are refused.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -131,14 +132,35 @@ def with_domain_warnings(table: pd.DataFrame, gpus: ArrayLike, hb_domain_size: A
     return table
 
 
-def _contenders(gpus: int, hb_domain_size: int, radix: int, oversubscription: float) -> dict[str, RailFabric]:
-    """Networks for one cluster by name: two without oversubscription, the same two with it, rail-only."""
-    s = float(checked_oversubscription(oversubscription))
+def cluster_fabrics(
+    gpus: int, hb_domain_size: int, radix: int, oversubscriptions: Sequence[float] = (), planes: int = 1
+) -> dict[str, RailFabric]:
+    """Networks of packet switches that one cluster can have, by name.
+
+    Rail-optimized; a Clos over all GPUs; rails under a layer of the largest oversubscription; a Clos with leaves of
+    each; rail-only, also in planes. All have the fewest tiers, and rails that are less than a switch share one.
+
+    Parameters
+    ----------
+    gpus, hb_domain_size, radix
+        GPUs of the cluster and of an HB domain; ports of a switch.
+    oversubscriptions
+        Of the layer and the leaves; 1 and infinite ones add no network.
+    planes
+        Over which every NIC's ports are split; 1 for no such network.
+
+    Returns
+    -------
+    Fabrics, some perhaps equal to others (`collapse_warning`).
+    """
+    ratios = [s for s in map(float, map(checked_oversubscription, oversubscriptions)) if 1 < s < np.inf]
     shapes: dict[str, dict[str, Any]] = {"rail-optimized": {"oversubscription": 1.0}, "Clos": {"rails": 1}}
-    if 1 < s < np.inf:
-        shapes[f"rails + layer {s:g}:1"] = {"oversubscription": s}
-        shapes[f"Clos, leaves {s:g}:1"] = {"rails": 1, "tier_oversubscription": (s,)}
+    if ratios:
+        shapes[f"rails + layer {max(ratios):g}:1"] = {"oversubscription": max(ratios)}
+    shapes |= {f"Clos, leaves {s:g}:1": {"rails": 1, "tier_oversubscription": (s,)} for s in ratios}
     shapes["rail-only"] = {}
+    if planes > 1:
+        shapes[f"rail-only, {planes} planes"] = {"planes": planes}
     given: dict[str, Any] = {"gpus": gpus, "hb_domain_size": hb_domain_size, "radix": radix, "rails_per_switch": None}
     return {name: RailFabric(**given, **shape) for name, shape in shapes.items()}
 
@@ -198,7 +220,7 @@ def cluster_networks(
     takes no less than rail-optimized. attrs["warnings"]: texts why, and what to do; where the GPUs do not fill HB
     domains or all are in one; where a book is scaled from another link rate.
     """
-    fabrics = _contenders(gpus, hb_domain_size, radix, oversubscription)
+    fabrics = cluster_fabrics(gpus, hb_domain_size, radix, [oversubscription])
     rows = [{"network": name, **_network_row(fabric, prices, powers)} for name, fabric in fabrics.items()]
     table = pd.DataFrame(rows)
     full = ~((table["share_same_rail"] < 1) | (table["share_across_rails"] < 1))  # NaN: there are no such GPUs
@@ -237,7 +259,7 @@ def cluster_breakdown(
     Columns of `bill_table`, network, price_book, power_book, includes; without networks whose oversubscription
     takes nothing away.
     """
-    fabrics = _contenders(gpus, hb_domain_size, radix, oversubscription)
+    fabrics = cluster_fabrics(gpus, hb_domain_size, radix, [oversubscription])
     bills = {name: fabric.parts.bill() for name, fabric in fabrics.items() if not collapse_warning(fabric)}
     tables = [bill_table(bill, prices, powers).assign(network=name) for name, bill in bills.items()]
     return with_book_names(pd.concat(tables, ignore_index=True), prices, powers)

@@ -35,15 +35,13 @@ from railcore.network.topology.rails import RailFabric
 from railcore.training.rank_order import GroupLevels
 
 Fabric = RailFabric | PhotonicRails | FailedPart
-SHARED_KINDS = ("tensor", "context", "pipeline", "replica", "expert", "expert_replica")
 _AT_A_TIME = 1 << 18  # groups x blocks, so that arrays stay in the processor's cache
 
 
 class GroupShares(NamedTuple):
     """Shares of a NIC, 0 to 1, numbers or arrays of the groups' shape.
 
-    by_kind: of each kind of group, of SHARED_KINDS: of rings, hops of the pipeline, and exchanges with experts that are
-        forwarded.
+    by_kind: of each kind of group: of rings, hops of the pipeline, and exchanges with experts that are forwarded.
     direct: of exchanges with experts that are not forwarded; 0 where rails do not meet.
     """
 
@@ -87,7 +85,7 @@ def group_shares(
         Whole or with a failed part; None for a network that limits nothing, and on which experts' tokens are forwarded.
         On photonic rails circuits are up when they are asked for (`engines.photonics` has what changing them costs).
     groups
-        By kind, of SHARED_KINDS.
+        By kind, as `group_levels` has them.
     hb_domain_size
         K, GPUs in use of each HB domain, no more than the fabric's.
     gpus
@@ -139,23 +137,20 @@ def _check_size(fabric: Fabric, hb_domain_size: int, gpus: int) -> None:
 
 
 def _spread(kind: str, levels: GroupLevels, rails: int, K: int, gpus: Any) -> _Spread:
-    """How the groups of a kind send between HB domains: `GroupLevels.in_domains`, with who sends where."""
-    n1, s1, n2, s2, regular = (np.asarray(each) for each in levels.joined())
-    run = np.where(regular, np.gcd(n1, np.maximum(K // s1, 1)), 1)
-    within = run == n1
-    runs = np.where(within & regular, np.gcd(n2, np.maximum(K // s2, 1)), 1)
-    S1 = np.maximum(np.where(within, s2 * runs, s1 * run), K)
-    y1 = np.where(within, n2 // runs, n1 // run)
-    inside = run * runs
+    """How the groups of a kind send between HB domains: `GroupLevels.between_domains`, with who sends where."""
+    inside, (n1, s1, n2, s2, _) = levels.between_domains(K)
+    S1, y1 = np.maximum(np.where(n1 == 1, s2, s1), K), np.where(n1 == 1, n2, n1)
+    y2 = np.where(n1 == 1, 1, n2)
+    stride = np.asarray(levels.inner_stride)
     return _Spread(
         S1=S1,
         y1=y1,
-        S2=np.where(within | (n2 == 1), S1 * y1, np.maximum(s2, S1 * y1)),
-        y2=np.where(within, 1, n2),
+        S2=np.where(y2 == 1, S1 * y1, np.maximum(s2, S1 * y1)),
+        y2=y2,
         gpus=gpus,
-        senders=np.minimum(s1, K) if kind == "pipeline" else K,
-        apart=np.minimum(inside, rails // np.gcd(s1, rails)),
-        stride=s1,
+        senders=np.minimum(stride, K) if kind == "pipeline" else K,
+        apart=np.minimum(inside, rails // np.gcd(stride, rails)),
+        stride=stride,
     )
 
 

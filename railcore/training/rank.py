@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from railcore.training.expert_dispatch import capacity_copies
-from railcore.training.group_shares import SHARED_KINDS
 from railcore.training.link_times import LinkTimes
 from railcore.training.machine import GroupPlace, Machine
 from railcore.training.parallelism import Strategy
@@ -74,8 +73,7 @@ class Rank:
     @cached_property
     def places(self) -> dict[str, GroupPlace]:
         """Where each kind of group lies in the cluster, and what share of a NIC it gets."""
-        levels = group_levels(self.strategy.columns(1))
-        return self.machine.places({kind: levels[kind] for kind in SHARED_KINDS}, self.strategy.gpus)
+        return self.machine.places(group_levels(self.strategy.columns(1)), self.strategy.gpus)
 
     @property
     def mixtures(self) -> float:

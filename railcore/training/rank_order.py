@@ -52,11 +52,17 @@ class GroupLevels(NamedTuple):
 
         x = gcd(inner, max(K // inner_stride, 1)), and where a whole run is in a domain the same of the outer level.
         """
-        inner, inner_stride, outer, outer_stride, regular = self.joined()
-        run = np.gcd(inner, np.maximum(hb_domain_size // inner_stride, 1))
-        runs = np.gcd(outer, np.maximum(hb_domain_size // np.asarray(outer_stride, np.int64), 1))
-        x = np.where(regular, run * np.where(run == inner, runs, 1), 1)
-        return x, inner * outer // x
+        x, between = self.between_domains(hb_domain_size)
+        return x, between.ranks
+
+    def between_domains(self, hb_domain_size: int) -> tuple[np.ndarray, "GroupLevels"]:
+        """Ranks x of `in_domains`, and the first rank in each domain as a group of its own."""
+        inner, inner_stride, outer, outer_stride, regular = (np.asarray(each) for each in self.joined())
+        run = np.where(regular, np.gcd(inner, np.maximum(hb_domain_size // inner_stride, 1)), 1)
+        within = regular & (run == inner)
+        runs = np.where(within, np.gcd(outer, np.maximum(hb_domain_size // outer_stride, 1)), 1)
+        first = GroupLevels(inner // run, inner_stride * run, outer // runs, outer_stride * runs, regular)
+        return run * runs, first
 
     def lie_unevenly(self, hb_domain_size: int) -> np.ndarray:
         """Whether of a kind's groups some have more ranks in an HB domain than others, or groups are not regular."""

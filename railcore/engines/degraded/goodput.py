@@ -105,8 +105,7 @@ def training_goodput(
         down = -math.expm1(-table.loc[place, "parts_down"])
         table.loc[place, "lost"] = left * up * down * (1 - table.loc[place, "tokens_share"])
         up *= 1 - down
-    table.loc[len(table)] = ["all", table["count"].sum(), stops.sum(), table["parts_down"].sum(), True, 1.0, 0.0]
-    table.loc[table.index[-1], "tokens_share"] = 1 - table["lost"].sum()
-    table.loc[table.index[-1], "lost"] = table["lost"].sum()
+    lost = table["lost"].sum()
+    table.loc[len(table)] = ["all", table["count"].sum(), stops.sum(), table["parts_down"].sum(), True, 1 - lost, lost]
     table.attrs["warnings"] = (*odd, *feasibility_warnings(whole.limits.item()))
     return table

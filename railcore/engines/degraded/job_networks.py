@@ -12,55 +12,20 @@ from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, iteration_ti
 from railcore.facts import catalog
 from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import one_of, positive, whole
-from railcore.facts.units import counted, day
+from railcore.facts.units import day
 from railcore.network.bill import bill_total
+from railcore.network.cost import cluster_fabrics
 from railcore.network.price_books import PriceBook, book_of_links
-from railcore.network.topology import PhotonicRails, RailFabric, fat_tree, rail_only, rail_optimized
+from railcore.network.topology import PhotonicRails, RailFabric
 from railcore.network.topology.blocks import rail_blocks
 from railcore.network.topology.collapse import collapse_warning
-from railcore.training.group_shares import SHARED_KINDS, Fabric
+from railcore.training.group_shares import Fabric
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy, as_strategy
 from railcore.training.runtime import MODERN, Runtime
 from railcore.training.transformer import Transformer, as_model
 
 _TOKENS = 1e12  # of a training where nobody says
-
-
-def electrical_networks(
-    gpus: int, hb_domain_size: int, radix: int, oversubscriptions: Sequence[float] = (2, 4), planes: int = 2
-) -> dict[str, RailFabric]:
-    """Networks of packet switches for a cluster, by name.
-
-    Rail-optimized; rails under a layer of the largest oversubscription; rail-only, also in planes; a Clos over all
-    GPUs, also with oversubscribed leaves.
-
-    Parameters
-    ----------
-    gpus, hb_domain_size, radix
-        GPUs of the cluster and of an HB domain; ports of a switch.
-    oversubscriptions
-        Of the leaves of a Clos, and the largest of the layer.
-    planes
-        Over which every NIC's ports are split.
-
-    Returns
-    -------
-    Fabrics, some perhaps equal to others (`collapse_warning`).
-    """
-    if not len(oversubscriptions):
-        raise ValueError("oversubscriptions is empty: give one or more, such as (2, 4)")
-    shape, most = (gpus, hb_domain_size, radix), max(oversubscriptions)
-    found = {
-        "rail-optimized": rail_optimized(*shape),
-        f"rails under {most:g}:1": RailFabric(*shape, most),
-        "rail-only": rail_only(*shape, rails_per_switch=None),
-        f"rail-only, {counted(planes, 'planes')}": rail_only(*shape, rails_per_switch=None, planes=planes),
-        "Clos": fat_tree(gpus, radix, hb_domain_size),
-    }
-    for ratio in oversubscriptions:
-        found[f"Clos, leaves {ratio:g}:1"] = fat_tree(gpus, radix, hb_domain_size, tier_oversubscription=(ratio,))
-    return found
 
 
 @checked
@@ -97,7 +62,7 @@ def job_networks(
     hb_domain_size
         GPUs in use of each HB domain; None for all. The network has ports for all GPUs of these domains.
     oversubscriptions, planes
-        As for `electrical_networks`.
+        As for `cluster_fabrics`.
     circuit_switch, nic_ports
         Of photonic rails: of the catalog; each port of a NIC is on a switch of its own.
     reconfiguration_s
@@ -133,7 +98,7 @@ def job_networks(
     texts = dict.fromkeys(text for book in books for text in book.warnings)
     if tokens is None and "training_tokens" not in known:
         texts[f"The catalog has no tokens of a training of {model.name}: days are of {_TOKENS:.0e} tokens."] = None
-    for name, fabric in electrical_networks(cluster, machine.hb_domain_size, radix, oversubscriptions, planes).items():
+    for name, fabric in cluster_fabrics(cluster, machine.hb_domain_size, radix, oversubscriptions, planes).items():
         texts |= dict.fromkeys(fabric.warnings)
         if note := collapse_warning(fabric):
             rows.append({"network": name, "note": note})
@@ -199,10 +164,9 @@ def network_shares(
     model, machine, strategy = as_model(model), as_machine(machine), as_strategy(strategy)
     if not fabrics:
         raise ValueError("fabrics is empty: give one or more by name")
-    levels = {kind: group for kind, group in strategy.group_levels().items() if kind in SHARED_KINDS}
     rows = []
     for name, fabric in fabrics.items():
-        places = machine.on(fabric).places(levels, strategy.gpus)
+        places = machine.on(fabric).places(strategy.group_levels(), strategy.gpus)
         between = {kind: place for kind, place in places.items() if place.domains > 1}
         shares = {f"{kind}_share": float(place.nic_share) for kind, place in between.items()}
         if "expert" in between:

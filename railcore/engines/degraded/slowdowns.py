@@ -22,7 +22,6 @@ from railcore.network.topology import FailedPart, PhotonicRails, RailFabric, fat
 from railcore.network.topology.failed_part import MOVES, SLOWING_PARTS, STOPPING_PARTS, has_part, lost_gpus
 from railcore.network.topology.graph import fabric_name
 from railcore.training import traffic
-from railcore.training.group_shares import SHARED_KINDS
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy, as_strategy
 from railcore.training.runtime import MODERN, Runtime
@@ -306,7 +305,7 @@ def failed_part_slowdowns(
         else:
             ways = _rerouted(fabric, part)
         rows += [fault | way for way in ways]
-    levels = {kind: group for kind, group in strategy.group_levels().items() if kind in SHARED_KINDS}
+    levels = strategy.group_levels()
     for row in rows:
         box = machine.on(network := row.pop("network"))
         places = [place for place in box.places(levels, strategy.gpus).values() if place.domains > 1]
@@ -323,7 +322,8 @@ def failed_part_slowdowns(
 
 def _slowdown_table(fabric: RailFabric | PhotonicRails, strategy: Strategy, rows: list[dict[str, Any]]) -> pd.DataFrame:
     """What `failed_part_slowdowns` returns."""
-    table = pd.DataFrame(rows).assign(fabric=_name(fabric))
+    name = "photonic rails" if isinstance(fabric, PhotonicRails) else fabric_name(fabric)
+    table = pd.DataFrame(rows).assign(fabric=name)
     stopped = fabric.gpus // strategy.data * (strategy.data - table["data"])
     speed = table["global_batch"] / table["iteration_s"]
     table = table.assign(gpus_idle=(stopped - table["gpus_failed"]).clip(lower=0), tokens_share=speed / speed.iloc[0])
@@ -331,8 +331,7 @@ def _slowdown_table(fabric: RailFabric | PhotonicRails, strategy: Strategy, rows
         "fabric fault job gpus_failed gpus_idle nics_cut nic_share hb_share data global_batch iteration_s "
         "tokens_share limit"
     )
-    table = table[columns.split()]
-    return table
+    return table[columns.split()]
 
 
 def feasibility_warnings(limit: str) -> tuple[str, ...]:
@@ -340,10 +339,6 @@ def feasibility_warnings(limit: str) -> tuple[str, ...]:
     if limit == "feasible":
         return ()
     return (f"The job is not feasible even with nothing failed ({limit}): no run has its times.",)
-
-
-def _name(fabric: RailFabric | PhotonicRails) -> str:
-    return "photonic rails" if isinstance(fabric, PhotonicRails) else fabric_name(fabric)
 
 
 def _rerouted(fabric: RailFabric | PhotonicRails, part: str) -> list[dict[str, Any]]:

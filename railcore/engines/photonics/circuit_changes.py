@@ -75,10 +75,8 @@ def rail_ring(group: GroupLevels, hb_domain_size: int) -> np.ndarray:
 
     Rings of two groups of a rank have the same circuits where these numbers are equal.
     """
-    inner, stride, outer, gap, _ = np.broadcast_arrays(*group.joined())
-    x = np.gcd(inner, np.maximum(hb_domain_size // stride, 1))
-    runs = np.where(x == inner, np.gcd(outer, np.maximum(hb_domain_size // gap, 1)), 1)
-    first, second = (inner // x, stride * x / hb_domain_size), (outer // runs, gap * runs / hb_domain_size)
+    inner, stride, outer, gap, _ = np.broadcast_arrays(*group.between_domains(hb_domain_size)[1])
+    first, second = (inner, stride / hb_domain_size), (outer, gap / hb_domain_size)
     one = (first[0] == 1) | (second[0] == 1) | (second[1] == first[0] * first[1])
     apart = np.where(first[0] > 1, first[1], np.where(second[0] > 1, second[1], 0.0))
     rest = np.where(one, 1, second[0]), np.where(one, 0.0, second[1])

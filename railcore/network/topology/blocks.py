@@ -8,6 +8,7 @@ import numpy as np
 from railcore.facts.checks import Floats, Ints
 from railcore.network.topology.clos import rail_size
 from railcore.network.topology.rails import RailFabric
+from railcore.network.topology.wiring import even_cuts, rails_of_pods
 
 
 class Blocks(NamedTuple):
@@ -39,18 +40,6 @@ class PodBlocks(NamedTuple):
     uplinks: Floats
 
 
-def even_cuts(items: int, groups: int) -> Ints:
-    """Where consecutive groups begin and the last one ends, whose lengths differ by one at most."""
-    size, more = divmod(items, groups)
-    places = np.arange(groups + 1)
-    return places * size + np.minimum(places, more)
-
-
-def _uplinks(fabric: RailFabric, tier: int) -> float:
-    """Links of one plane out of a block of a tier; all its blocks have as many."""
-    return fabric.links_by_tier[tier] / (float(fabric.layout.blocks[tier - 1]) * fabric.planes)
-
-
 @lru_cache(maxsize=64)
 def rail_blocks(fabric: RailFabric) -> tuple[Blocks, ...]:
     """The blocks of a pod whose head is below that of the pod: out of them traffic within a rail goes up.
@@ -69,19 +58,19 @@ def rail_blocks(fabric: RailFabric) -> tuple[Blocks, ...]:
         pieces = np.union1d(cuts, ends)
         first, last = pieces[:-1] % size, (pieces[1:] - 1) % size + 1
         starts = np.searchsorted(pieces, cuts[:-1])
-        found.append(Blocks(tier, first, last, starts, np.full(starts.size, _uplinks(fabric, tier))))
+        found.append(Blocks(tier, first, last, starts, np.full(starts.size, fabric.block_uplinks(tier))))
     return tuple(found)
 
 
 @lru_cache(maxsize=64)
 def pod_blocks(fabric: RailFabric) -> tuple[PodBlocks, ...]:
     """The blocks of pods: out of them traffic between rails goes up. None without a layer over the rails."""
-    layout, each = fabric.layout, int(fabric.layout.rails_per_pod)
-    rails = np.array([min(each, fabric.rails - at) for at in range(0, fabric.rails, each)])
+    layout = fabric.layout
+    rails = np.array([len(pod) for pod in rails_of_pods(fabric)])
     found = []
     for tier in range(int(layout.pod_tier), int(layout.tiers)):
         if tier > layout.pod_tier:
             cuts = even_cuts(rails.size, -int(-rails.size // layout.down[tier - 1]))
             rails = np.add.reduceat(rails, cuts[:-1])
-        found.append(PodBlocks(tier, rails, np.full(rails.size, _uplinks(fabric, tier))))
+        found.append(PodBlocks(tier, rails, np.full(rails.size, fabric.block_uplinks(tier))))
     return tuple(found)

@@ -68,11 +68,6 @@ class FailedPart:
         return self.fabric.own_nic_Bps
 
     @property
-    def warnings(self) -> tuple[str, ...]:
-        """Those of the fabric."""
-        return self.fabric.warnings
-
-    @property
     def stops(self) -> bool:
         """Whether GPUs have no way left, so that the job stops (`lost_gpus`)."""
         return not self.nic_share or not self.hb_share

@@ -203,6 +203,10 @@ class RailFabric(HBDomains):
         """Bandwidth of one link, one direction [bytes/s]."""
         return self.nic_Bps / self.planes
 
+    def block_uplinks(self, tier: int) -> float:
+        """Links of one plane out of a block of a tier below the top; all its blocks have as many."""
+        return float(self.links_by_tier[tier] / (float(self.layout.blocks[tier - 1]) * self.planes))
+
     @cached_property
     def nic_shares(self) -> tuple[float, float]:
         """Share of its NIC's bandwidth that a GPU has at worst while all GPUs send at once, flows spread evenly.
@@ -216,8 +220,7 @@ class RailFabric(HBDomains):
         layout, shares, gpus = self.layout, [], 1.0
         for tier in range(1, self.tiers):
             gpus *= float(layout.fan_in[tier - 1])
-            uplinks = self.parts.links_by_tier[tier] / (float(layout.blocks[tier - 1]) * self.planes)
-            shares.append(min(1.0, uplinks / gpus))
+            shares.append(min(1.0, self.block_uplinks(tier) / gpus))
         if self.domains == 1:
             return math.nan, math.nan
         within = min(shares[: int(layout.pod_tier) - 1], default=1.0)

@@ -115,10 +115,16 @@ def rails_of_pods(fabric) -> list[range]:
     return [rails[at : at + size] for at in range(0, fabric.rails, size)]
 
 
+def even_cuts(items: int, groups: int) -> np.ndarray:
+    """Where consecutive groups begin and the last one ends, whose lengths differ by one at most."""
+    size, more = divmod(items, groups)
+    places = np.arange(groups + 1)
+    return places * size + np.minimum(places, more)
+
+
 def _spread(items: list, groups: int) -> list[list]:
-    """Consecutive groups whose lengths differ by one at most."""
-    size, more = divmod(len(items), groups)
-    return [items[a:b] for a, b in pairwise(group * size + min(group, more) for group in range(groups + 1))]
+    """Groups of `even_cuts`."""
+    return [items[a:b] for a, b in pairwise(even_cuts(len(items), groups).tolist())]
 
 
 @dataclass(frozen=True, eq=False)

@@ -199,6 +199,7 @@ def days_by_network_price(data: pd.DataFrame) -> plt.Figure:
     Columns job, network, cost_usd, days; NaN where a network is not there.
     """
     jobs, networks = list(data["job"].unique()), list(data["network"].unique())
+    colours = plotting.colours_of(networks)
     wide = min(len(jobs), 2)
     figure, axes = plt.subplots(
         -(-len(jobs) // wide), wide, figsize=(max(5 * wide, 8), 3.2 * -(-len(jobs) // wide) + 1.0)
@@ -206,10 +207,8 @@ def days_by_network_price(data: pd.DataFrame) -> plt.Figure:
     for ax, letter, job in zip(np.ravel(axes), ascii_lowercase, jobs, strict=False):
         rows = data[data["job"] == job].set_index("network")
         for i, network in enumerate(networks):
-            style = line_style(i, "", label=network, markersize=11 - i / 2, markerfacecolor="none", markeredgewidth=2)
-            words = network.rsplit(" ", 1)[0]
-            kind = next((kind for kind in plotting.NETWORKS if network.startswith(kind) or kind.startswith(words)), "")
-            style |= {"markeredgecolor": plotting.NETWORKS.get(kind, plotting.GREY)}
+            style = line_style(i, "", label=network, markersize=13 - i / 2, markerfacecolor="none", markeredgewidth=1.3)
+            style |= {"markeredgecolor": colours[network]}
             if data.loc[data["network"] == network, "cost_usd"].isna().all():
                 style["label"] += " (none)"
             ax.plot(rows.loc[[network], "cost_usd"] / 1e6, rows.loc[[network], "days"], **style)
