@@ -1,4 +1,4 @@
-"""The command line: `python -m railcore` with figures, claim, list, catalog, runs, assumptions or lab."""
+"""The command line: `python -m railcore`, or `railcore` where the package is installed."""
 
 import argparse
 import os
@@ -39,6 +39,19 @@ def main(arguments: list[str] | None = None) -> int:
     )
     filling.add_argument("--write", metavar="FILE", help="write it into a new file instead")
     commands.add_parser("assumptions", help="rows of the catalog that are assumed, with their bounds")
+    planning = commands.add_parser("plan", help="one cluster spec in, every model's answer out")
+    planning.add_argument("specs", nargs="*", metavar="SPEC", help="TOML files; several stand side by side")
+    planning.add_argument("--init", action="store_true", help="print a commented spec to fill in, and stop")
+    planning.add_argument("--schema", action="store_true", help="print the JSON schema of a spec, and stop")
+    planning.add_argument("--html", metavar="FILE", help="write one self-contained page")
+    planning.add_argument("--json", metavar="FILE", help="write all of it, - for the terminal")
+    planning.add_argument("--markdown", metavar="FILE", help="write it as Markdown, - for the terminal")
+    planning.add_argument("--csv", metavar="FOLDER", help="write each table as a CSV file")
+    planning.add_argument("--draws", type=int, help="of what is assumed, for 5 to 95%%; 0 for none")
+    known = commands.add_parser("support", help="what evidence there is for a platform and a model")
+    known.add_argument("platform", help='of the catalog, such as "GB200 NVL72"')
+    known.add_argument("model", help='of the catalog, such as "Llama-3 405B"')
+    known.add_argument("--precision", default="bf16", help="of the linear layers")
     lab = commands.add_parser("lab", help="open JupyterLab on copies of the notebooks in build/lab")
     what = lab.add_mutually_exclusive_group()
     what.add_argument("--keep", metavar="NOTEBOOK", help="write an edited copy into notebooks/, and start nothing")
@@ -185,6 +198,25 @@ def _runs(options) -> int:
     return 0
 
 
+def _plan(options) -> int:
+    from railcore.engines.plan import command
+
+    if options.init or options.schema:
+        print(command.spec_template() if options.init else command.spec_schema())
+        return 0
+    written = {name: getattr(options, name) for name in ("html", "json", "markdown", "csv")}
+    return command.run(options.specs, written, options.draws)
+
+
+def _support(options) -> int:
+    from railcore.engines.plan import support
+    from railcore.facts import tables
+
+    rows = support(options.platform, options.model, options.precision).to_dict("records")
+    print(tables.aligned_table(rows), end="")
+    return 0
+
+
 def _lab(options) -> int:
     from railcore.workbench.driver import lab
 
@@ -204,14 +236,22 @@ _COMMANDS = {
     "claim": _claim,
     "list": _list,
     "catalog": _catalog,
+    "plan": _plan,
     "runs": _runs,
+    "support": _support,
     "assumptions": _assumptions,
     "lab": _lab,
 }
 _OF_THE_PROJECT = ("figures", "lab")  # which an installed package cannot run
 
-if __name__ == "__main__":
+
+def script() -> None:
+    """The console script: the command line in UTF-8."""
     # Names of folders go to kernels in JSON, which is UTF-8.
     if sys.getfilesystemencoding() != "utf-8" and os.environ.get("PYTHONUTF8") != "1":
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | {"PYTHONUTF8": "1"})
     sys.exit(main())
+
+
+if __name__ == "__main__":
+    script()

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from railcore.documents.railonly2025 import table1
-from railcore.facts import catalog, claims, files, units
+from railcore.facts import catalog, catalog_template, claims, files, tables, units
 from railcore.network import cost, price_books
 
 GOOD = {
@@ -19,6 +19,7 @@ GOOD = {
     "source": "a datasheet",
     "as_of": "2025",
     "note": "",
+    "shape": "log",
 }
 
 
@@ -28,7 +29,9 @@ def overlay(monkeypatch, tmp_path):
         folder = tmp_path / "mine"
         folder.mkdir()
         with (folder / f"{family}.csv").open("w", newline="") as stream:
-            csv.writer(stream).writerows([header, *([{**GOOD, **row}[key] for key in catalog.COLUMNS] for row in rows)])
+            csv.writer(stream).writerows(
+                [header, *([{**GOOD, **row}[key] for key in catalog.COLUMNS[: len(header)]] for row in rows)]
+            )
         monkeypatch.setenv("RAILCORE_CATALOG", str(folder))
 
     return lay
@@ -128,7 +131,7 @@ def test_inputs_that_were_looked_up(monkeypatch):
 
 def test_overlay_replaces_a_row_and_adds_others(overlay):
     before = catalog.item("gpus", "H100")
-    new = {"name": "H100", "low": "", "high": "", "kind": "measured"}
+    new = {"name": "H100", "low": "", "high": "", "kind": "measured", "shape": ""}
     overlay({**new, "value": "0.65"}, {**new, "parameter": "power_mine", "unit": "dB"}, {"name": "X100"})
     after = catalog.item("gpus", "H100")
     assert after["power"] == 650
@@ -153,6 +156,11 @@ def test_overlay_replaces_a_row_and_adds_others(overlay):
         ({"low": "2.1"}, "value 2 is not between low 2.1 and high 3"),
         ({"high": "1.9"}, "value 2 is not between low 1 and high 1.9"),
         ({"low": ""}, "kind 'assumed' needs low and high"),
+        ({"shape": "normal"}, "shape 'normal' is none of linear, log, whole"),
+        ({"low": "0"}, "shape 'log' needs a low above 0, not 0: write linear"),
+        ({"low": "-1", "unit": "dB"}, "shape 'log' needs a low above 0, not -1: write linear"),
+        ({"kind": "paper", "high": ""}, "shape 'log' needs low and high: give both, or leave it blank"),
+        ({"value": "2.5", "unit": "W", "shape": "whole"}, "shape 'whole' needs whole numbers as value, low and high"),
         ({"kind": "guess"}, "kind 'guess' is none of"),
     ],
 )
@@ -163,6 +171,81 @@ def test_bad_row_is_named_by_file_and_line(overlay, row, complaint):
     assert "gpus.csv line 3" in str(error.value)
 
 
+def test_one_bad_shape_is_one_fault(overlay):
+    overlay({"low": "", "kind": "paper"})
+    with pytest.raises(ValueError, match=r"gpus\.csv line 2, X100 power: shape 'log' needs low and high[^\n]*$"):
+        catalog.names("gpus")
+
+
+def test_every_row_of_ours_with_a_range_has_a_shape_and_no_other_has_one():
+    for path in sorted((files.DATA / "catalog").glob("*.csv")):
+        with path.open(newline="") as stream:
+            for row in csv.DictReader(stream):
+                ranged = bool(row["low"] and row["high"]) and float(row["low"]) < float(row["high"])
+                assert (row["shape"] in catalog.SHAPES) if ranged else not row["shape"], (path.stem, row)
+                assert catalog.item(path.stem, row["name"]).row(row["parameter"]).shape == row["shape"]
+
+
+def test_our_own_files_name_a_shape_and_have_its_column(tmp_path):
+    """What a user may leave out we may not."""
+    path = tmp_path / "gpus.csv"
+    path.write_text(tables.csv_text(catalog.COLUMNS, [GOOD | {"shape": ""}]))
+    with pytest.raises(ValueError, match="line 2, X100 power: column 'shape' is blank: write one of linear, log"):
+        catalog._rows(path)
+    path.write_text(tables.csv_text(catalog.COLUMNS, [GOOD | {"shape": "", "low": "2", "high": "2"}]))
+    assert [row.shape for row in catalog._rows(path)] == [""]
+    path.write_text(tables.csv_text(catalog.OLD_COLUMNS, [GOOD]))
+    with pytest.raises(ValueError, match=r"columns are .*: write name,.*,note,shape"):
+        catalog._rows(path)
+
+
+@pytest.mark.parametrize("header", [catalog.COLUMNS, catalog.OLD_COLUMNS])
+@pytest.mark.parametrize(
+    ("row", "shape"),
+    [
+        ({}, "log"),
+        ({"low": "0"}, "linear"),
+        ({"parameter": "power_mine", "unit": "1"}, "linear"),
+        ({"parameter": "power_mine", "unit": "switches"}, "linear"),
+        ({"parameter": "power_mine", "unit": "1/year"}, "log"),
+        ({"low": "2", "high": "2"}, ""),
+        ({"high": "", "kind": "paper"}, ""),
+    ],
+)
+def test_a_rule_gives_the_shape_that_a_user_leaves_out(overlay, header, row, shape):
+    overlay({"shape": "", **row}, header=header)
+    assert catalog.item("gpus", "X100").rows[0].shape == shape
+
+
+def test_a_user_names_a_shape(overlay):
+    overlay({"shape": "whole"})
+    assert catalog.item("gpus", "X100").row("power").shape == "whole"
+
+
+def test_the_example_of_readme_is_read_though_it_has_no_shapes(monkeypatch, tmp_path):
+    lines = (files.ROOT / "README.md").read_text().splitlines()
+    first = next(i for i, line in enumerate(lines) if line.strip() == ",".join(catalog.OLD_COLUMNS))
+    example = [line.strip() for line in lines[first : lines.index("  ```", first)]]
+    (tmp_path / "prices.csv").write_text("\n".join(example) + "\n")
+    monkeypatch.setenv("RAILCORE_CATALOG", str(tmp_path))
+    book = catalog.item("prices", "ours")
+    assert len(book) == len(example) - 1
+    assert [book.row(name).shape for name in ("port_price", "transceiver_price")] == ["", "log"]
+
+
+@pytest.mark.parametrize("header", [catalog.COLUMNS, catalog.OLD_COLUMNS])
+def test_a_template_is_added_to_a_file_with_and_without_the_column(monkeypatch, tmp_path, header):
+    path = tmp_path / "prices.csv"
+    for there in ([], [{**GOOD, "name": "ours", "parameter": "port_price", "unit": "USD"}]):
+        path.write_text(tables.csv_text(header, there))
+        added = catalog_template.write_template(catalog_template.template("prices", "mine"), tmp_path)
+        assert added[path] and path.read_text().startswith(",".join(header) + "\n")
+        assert all(None not in row and None not in row.values() for row in tables.read_csv(path))
+    assert tables.read_csv(tmp_path / "powers.csv")[0].keys() == set(catalog.COLUMNS)  # a new file has it
+    monkeypatch.setenv("RAILCORE_CATALOG", str(tmp_path))
+    assert catalog.item("prices", "ours").row("port_price").shape == "log"
+
+
 def test_row_that_stands_twice(overlay):
     overlay({}, {"value": "3"})
     with pytest.raises(ValueError, match=r"gpus\.csv line 3, X100 power: duplicate row: delete one"):
@@ -170,7 +253,7 @@ def test_row_that_stands_twice(overlay):
 
 
 def test_wrong_header(overlay):
-    overlay({}, header=[*catalog.COLUMNS[:-1], "remark"])
+    overlay({}, header=[*catalog.OLD_COLUMNS, "remark"])
     with pytest.raises(ValueError, match=r"gpus\.csv: columns are .*'remark'.*write name,parameter"):
         catalog.names("gpus")
 

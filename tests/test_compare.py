@@ -60,6 +60,43 @@ def test_tables_of_numbers(change, expected):
     assert not same("a.md", table.encode(), table.replace(*change).encode())
 
 
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"),
+    [
+        ("<td>2.5</td>", "<td>2.500000001</td>", True),
+        ("<td>2.5</td>", "<td>2.50000005</td>", False),
+        ("<td>fast</td>", "<td>slow</td>", False),
+        ("<td>2.5 s</td>", "<td>2.5 ms</td>", False),
+        ("<td>2.5 s</td>", "<td> 2.5 s</td>", False),
+        ("<td>2.5</td>", "<td>2.5</td><td>3</td>", False),
+        ("<td>2.5</td>", "<td>-2.5</td>", False),
+        ("<td>0.00 s</td>", "<td>-0.00 s</td>", True),
+        ("[0, 1e-05]", "[9e-13, 1.000000001e-05]", True),
+        ("[0, 1e-05]", "[0, 1e-06]", False),
+        ('<path d="M10.5,20L-3e-2.5"/>', '<path d="M10.5000000001,20L-2.9999999999e-2.5"/>', True),
+        ('<path d="M10.5,20L30.25"/>', '<path d="M10.5,20L30.250001"/>', False),
+        ('<path d="M10.5,20L30.25"/>', '<path d="M10.5,20H30.25"/>', False),
+        ('<b style="width:10.25px"/>', '<b style="width:10.2500000001px"/>', True),
+        ('<b style="color:#00e000"/>', '<b style="color:#00e001"/>', False),
+        ('<b style="color:#000"/>', '<b style="color:#000000"/>', False),
+        ('<b id="a0e12"/>', '<b id="a0e13"/>', False),
+        ("10.0.1.1 of NCCL 2.1", "10.0.1.10 of NCCL 2.1", False),
+        ("10.0.1.1 of NCCL 2.1", "10.0.1.1 of NCCL 2.10", False),
+        ("from 5.", "from 5", False),
+        ("inf", "Infinity", False),
+        ("<p>\n", "<p>\r\n", False),
+    ],
+)
+def test_pages_are_text_with_numbers(ours, theirs, expected):
+    assert same("a.html", ours.encode(), theirs.encode()) == expected
+
+
+def test_where_pages_differ_is_said():
+    assert difference("a.html", b"<p>1</p>\n<p>2</p>", b"<p>1</p>\n<p>3</p>") == "line 2: '2' and '3'"
+    assert difference("a.html", b"<p>1</p>\n<p>2</p>", b"<p>1</p>\n<b>2</b>") == r"line 1: '</p>\n<p>' and '</p>\n<b>'"
+    assert difference("a.html", b"<p>", b"<p>5") == difference("a.html", b"<p>5", b"<p>") == "its length"
+
+
 def figure(level=1.0, label="line", colour="#0072b2", width=6.0, image=0.5):
     drawn = Figure(figsize=(width, 3), dpi=100)
     ax = drawn.add_subplot()
@@ -129,6 +166,16 @@ def test_what_counts_in_a_drawing(ours, theirs, expected):
     assert same("a.svg", f"<svg>{ours}</svg>".encode(), f"<svg>{theirs}</svg>".encode()) == expected
 
 
+def page(picture=b""):
+    return f'<img src="data:image/png;base64,{base64.b64encode(picture or png()).decode()}">'.encode()
+
+
+def test_pictures_in_pages_by_their_colours():
+    near, far = png(level=1 + 1e-6, image=0.501), png(level=1.05)
+    assert same("a.html", page(), page(near)) and not same("a.html", page(), page(far))
+    assert difference("a.html", page(), b'<img src="data:image/png;base64,">')
+
+
 def notebook(picture=b"", text="2", count=1, source="x", **metadata):
     data = {"text/plain": text, "image/png": base64.b64encode(picture or png()).decode() + "\n"}
     cell = {"source": source, "metadata": metadata, "execution_count": count, "outputs": [{"data": data}]}
@@ -144,10 +191,11 @@ def test_notebooks_by_their_texts_and_pictures():
         assert not same("a.ipynb", notebook(), notebook(near, **change))
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.png", "a.svg", "a.ipynb", "a.md"])
+@pytest.mark.parametrize("name", ["a.csv", "a.png", "a.svg", "a.ipynb", "a.html", "a.md"])
 @pytest.mark.parametrize("spoilt", [b"", b"\xff\x00", b"{"])
 def test_what_cannot_be_read_differs(name, spoilt):
-    good = {"a.csv": b"a\n1\n", "a.png": png(), "a.svg": svg(), "a.ipynb": notebook(), "a.md": b"1"}[name]
+    text = {"a.csv": b"a\n1\n", "a.html": page(), "a.md": b"1"}
+    good = (text | {"a.png": png(), "a.svg": svg(), "a.ipynb": notebook()})[name]
     assert difference(name, spoilt, good)
     assert difference(name, good[: len(good) // 2], good)
 

@@ -385,7 +385,7 @@ X,nic_bandwidth,400,,,furlong,datasheet,q,,
 X,hb_bandwidth,450,,,GB,datasheet,q,,
 X,gpus,8,,,GPUs,datasheet,,,
 X,gpus,8,,,GPUs,guess,q,,
-X,hb_links,18,,,links,datasheet,page 1, of two,2026,
+X,hb_links,18,,,links,datasheet,page 1, of two,2026,,
 """.encode(),
     )
     with pytest.raises(ValueError, match=r"platforms\.csv has 9 faults:") as refusal:

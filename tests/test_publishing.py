@@ -95,6 +95,61 @@ def test_last_digits_of_another_machine_stay_as_they_are_stored(suite):
     assert project.snapshot(suite) == before
 
 
+@pytest.fixture
+def paged(suite):
+    """The suite with a page in its list, which its second notebook is to write."""
+    extras = suite / "data" / "extras.csv"
+    listed = extras.read_text()
+    extras.write_text(f"{listed}plans.page,plans,page,page,a plan,{project.SECOND},html\n")
+    yield suite
+    extras.write_text(listed)
+
+
+def test_a_page_is_published_compared_and_removed(paged):
+    page, notebook = paged / "figures" / "plans" / "page.html", paged / "notebooks" / f"{project.SECOND}.ipynb"
+    save = 'outputs.save_page("plans.page", f"<p>{units.parse(speed, \'bps\') / 1.5e11!r} of it</p>\\n")'
+    project.write_notebook(paged, project.SECOND, project.SPEED, project.OTHER, save)
+    assert project.run(paged)[0] == 0
+    before = project.snapshot(paged)
+    assert page.read_text() == f"<p>{1 / 3!r} of it</p>\n"
+    assert "[page](../figures/plans/page.html)" in notebook.read_text()
+    listed = f"plans/page.html,{project.SECOND},{hashlib.sha256(page.read_bytes()).hexdigest()}\n"
+    assert listed in (paged / MANIFEST).read_text()
+
+    edit(page, repr(1 / 3), "0.333333333")
+    edited = page.read_bytes()
+    assert "0 files changed" in run_again(paged, project.SECOND)
+    assert page.read_bytes() == edited
+    assert hashlib.sha256(edited).hexdigest() in (paged / MANIFEST).read_text()
+
+    edit(page, "of it", "of them")
+    assert "1 file changed" in run_again(paged, project.SECOND)
+    assert project.snapshot(paged) == before
+
+    (paged / MANIFEST).unlink()
+    assert project.run(paged)[0] == 0
+    assert project.snapshot(paged) == before
+
+    project.write_notebook(paged, project.SECOND, project.SPEED, project.OTHER)
+    assert project.run(paged)[0] == 0
+    assert not page.exists() and "plans/" not in (paged / MANIFEST).read_text()
+
+
+def test_a_page_of_another_notebook_or_too_large_is_not_published(paged):
+    before = project.snapshot(paged)
+    for name, html, message in (
+        (project.FIRST, "'<p>'", "page 'plans.page' belongs to notebook 02_topologies, this is 01_network_cost"),
+        (project.SECOND, "'x' * 2_000_001", "'plans.page' is a page of 2000001 bytes: at most 2000000"),
+    ):
+        kept = (paged / "notebooks" / f"{name}.ipynb").read_bytes()
+        source = f"from railcore.workbench import outputs\noutputs.save_page('plans.page', {html})"
+        project.write_notebook(paged, name, project.TIERS if name == project.FIRST else project.SPEED, source)
+        status, printed = project.run(paged, name)
+        assert status == 1 and message in printed
+        (paged / "notebooks" / f"{name}.ipynb").write_bytes(kept)
+    assert project.snapshot(paged) == before
+
+
 @pytest.mark.parametrize(
     "fault",
     [

@@ -20,13 +20,14 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from railcore.facts import files
+from railcore.facts.tables import read_csv
 from railcore.workbench import outputs
 from railcore.workbench.driver import parameters
 
 FLOORS = ("facts", "network", "training", "systems", "engines", "documents")  # `workbench` stands aside
-ENGINES = "deployment transport strategies search steps photonics degraded datacenter siting emulator".split()
-ENGINES += ["launch_lines", "validation", "own_runs", "run_errors"]
-DOCUMENTS = sorted({row["document"] for row in outputs.items().values()} - {"extra"})
+ENGINES = "deployment transport strategies search steps photonics datacenter degraded siting emulator".split()
+ENGINES += ["launch_lines", "validation", "own_runs", "run_errors", "plan"]
+DOCUMENTS = sorted({row["document"] for row in read_csv(files.data("figures.csv"))})
 MODULES = sorted(path for path in (files.ROOT / "railcore").rglob("*.py"))
 NOTEBOOKS = sorted(files.NOTEBOOKS.glob("*.ipynb"))
 ALONE = {  # what these may import of railcore

@@ -89,7 +89,7 @@ def test_a_table_is_saved_as_numbers_and_as_people_read_it():
             "railonly2025.fig11",
             DATA,
             True,
-            r"figure or table .*'railonly2025.fig11' does not exist: the nearest are .*fig1'",
+            r"figure, table or page .*'railonly2025.fig11' does not exist: the nearest are .*fig1'",
         ),
         ("extra.saving", DATA, True, "does not exist"),
         ("railonly2025.fig1", DATA, False, "give its matplotlib figure"),
@@ -131,7 +131,7 @@ def links(shown):
 def test_the_gallery_shows_every_picture_and_lists_every_table():
     text = outputs.gallery().text
     pictures, folded = text.split("<details>")
-    listed = [item for item in outputs.items().values() if item["kind"] != "answer"]
+    listed = [item for item in outputs.items().values() if item["kind"] not in ("answer", "page")]
     for item in listed:
         place = f"../figures/{item['document']}/{item['item']}"
         assert (f'<img src="{place}.png"' in pictures) == ("png" in item["files"]), item["id"]
@@ -145,6 +145,90 @@ def test_the_gallery_shows_every_picture_and_lists_every_table():
 def test_the_gallery_says_what_is_not_there_yet(index):
     text = outputs.gallery().text
     assert "<img" not in text and "](../figures" not in text and "**Fig. 1** not\u00a0yet<br>network cost (USD)" in text
+
+
+PAGE = {
+    "id": "plans.h100_1024",
+    "document": "plans",
+    "item": "h100_1024",
+    "kind": "page",
+    "must_show": "a cluster of 1,024 H100",
+    "notebook": "20_plan_your_cluster",
+    "files": "html",
+}
+
+
+@pytest.fixture
+def paged(monkeypatch):
+    """The lists of data/ with a page in them."""
+    listed = {item_id: item for item_id, item in outputs.items().items() if item["kind"] != "page"}
+    monkeypatch.setattr(outputs, "items", lambda: listed | {PAGE["id"]: PAGE})
+
+
+def test_a_page_is_saved_as_text_and_shown_as_a_link(paged):
+    shown = outputs.save_page(PAGE["id"], "<p>5 µs</p>\r\n<p>$1</p>\r")
+    assert written() == ["plans/h100_1024.html"]
+    assert (files.output_folder() / "plans/h100_1024.html").read_bytes() == "<p>5 µs</p>\n<p>$1</p>\n".encode()
+    assert isinstance(shown, MarkdownText) and shown.text == "[h100_1024](../figures/plans/h100_1024.html)"
+    with pytest.raises(ValueError, match="belongs to notebook 02_topologies, this is 20_plan_your_cluster"):
+        outputs.save("extra.02_failures_a_year", DATA)
+
+
+def test_a_page_of_own_numbers_is_linked_where_it_is(paged, tmp_path, monkeypatch):
+    monkeypatch.setenv("RAILCORE_PARAMETERIZED", "1")
+    monkeypatch.setenv("RAILCORE_OUT", str(tmp_path / "local"))
+    (tmp_path / "lab").mkdir()
+    monkeypatch.chdir(tmp_path / "lab")
+    assert outputs.save_page(PAGE["id"], "<p>").text == "[h100_1024](../local/plans/h100_1024.html)"
+    monkeypatch.setenv("RAILCORE_NOTEBOOK", PAGE["notebook"])  # the driver keeps the notebook beside what it writes
+    assert outputs.save_page(PAGE["id"], "<p>").text == "[h100_1024](./plans/h100_1024.html)"
+
+
+@pytest.mark.parametrize(
+    ("item", "html", "message"),
+    [
+        (PAGE["id"], "é" * (outputs.MAX_PAGE_B // 2) + "e", "is a page of 2000001 bytes: at most 2000000 may be"),
+        (PAGE["id"], " \n", "'plans.h100_1024' has no html"),
+        ("railonly2025.fig1", "<p>", r"'railonly2025\.fig1' is a \w+ and no page: give it to outputs\.save"),
+        ("plans.h100_1023", "<p>", r"figure, table or page .* does not exist: the nearest are .*'plans\.h100_1024'"),
+    ],
+)
+def test_what_is_no_page_writes_nothing(paged, item, html, message):
+    with pytest.raises(ValueError, match=message):
+        outputs.save_page(item, html)
+    assert not written()
+
+
+def test_a_page_of_another_notebook_and_a_page_as_a_table_write_nothing(paged, monkeypatch):
+    with pytest.raises(ValueError, match=r"is a page: give its HTML to outputs\.save_page"):
+        outputs.save(PAGE["id"], DATA)
+    monkeypatch.setenv("RAILCORE_NOTEBOOK", "01_network_cost")
+    with pytest.raises(
+        ValueError, match=r"page 'plans\.h100_1024' belongs to notebook 20_plan_your_cluster, this is 01"
+    ):
+        outputs.save_page(PAGE["id"], "<p>")
+    assert not written()
+
+
+def test_a_page_of_two_megabytes_is_saved(paged):
+    outputs.save_page(PAGE["id"], "\r\n" + "e" * (outputs.MAX_PAGE_B - 1))
+    assert (files.output_folder() / "plans/h100_1024.html").stat().st_size == outputs.MAX_PAGE_B
+
+
+def test_the_gallery_links_to_pages(index, paged):
+    row = (
+        "### Pages\n\n| page | shows | files |\n| :--- | :--- | :--- |\n| h100 1024 | a cluster of 1,024 H100 | {} |\n"
+    )
+    text = outputs.gallery().text
+    assert row.format("not\u00a0yet") in text
+    outputs.save_page(PAGE["id"], "<p>")
+    links_of_page = "[20](20_plan_your_cluster.ipynb)\u00a0[html](../figures/plans/h100_1024.html)"
+    shown = outputs.gallery()
+    assert row.format(links_of_page) in shown.text.partition("<details>")[0] and "<img" not in shown.text
+    assert links(shown) == ["figures/plans/h100_1024.html"]
+    tables = re.compile(r"<summary>(\d+) tables")
+    listed = [item for item in outputs.items().values() if item["kind"] not in ("answer", "page")]
+    assert int(tables.search(text)[1]) == sum("png" not in item["files"] for item in listed)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """What computes in detail, for those who need it; the core does without.
 
 A folder imports itself and those before it in this order: `deployment`, `transport`, `strategies`, `search`, `steps`,
-`photonics`, `degraded`, `datacenter`, `siting`, `emulator`, `launch_lines`, `validation`,
-`own_runs`, `run_errors`.
+`photonics`, `datacenter`, `degraded`, `siting`, `emulator`, `launch_lines`, `validation`,
+`own_runs`, `run_errors`, `plan`.
 """

@@ -17,9 +17,11 @@ from typing import Any
 
 from railcore.facts import files, tables, units
 
-COLUMNS = ("name", "parameter", "value", "low", "high", "unit", "kind", "source", "as_of", "note")
+COLUMNS = ("name", "parameter", "value", "low", "high", "unit", "kind", "source", "as_of", "note", "shape")
+OLD_COLUMNS = COLUMNS[:-1]  # which a file of one's own may have
 INPUT_COLUMNS = ("notebook", "family", "name", "parameter", "value", "unit", "kind", "source", "as_of")
 KINDS = ("datasheet", "paper", "measured", "derived", "assumed")
+SHAPES = ("linear", "log", "whole")
 GPU_FAMILIES = ("gpus", "efficiencies")  # files in which a GPU has rows
 BOOKS = {"prices": ("price", "USD"), "powers": ("power", "W")}  # files in which a book has rows: of what, and its unit
 _SHEETS = (".xlsx", ".xls", ".ods", ".txt", ".tsv")
@@ -77,6 +79,7 @@ class Value:
     unit: as the file has it.
     kind: of KINDS.
     source, as_of, note: where it comes from, and when.
+    shape: of SHAPES, how `distributions` spreads it from low to high; "" where low and high do not differ.
     own: whether a folder of RAILCORE_CATALOG has it.
     """
 
@@ -91,6 +94,7 @@ class Value:
     source: str
     as_of: str
     note: str
+    shape: str = ""
     own: bool = False  # of the folder in RAILCORE_CATALOG
 
 
@@ -196,6 +200,7 @@ def _value(family: str, text: dict[str, str], own: bool, faults: list[str]) -> V
             faults.append(f"value {text['value']} is not between low {text['low']} and high {text['high']}")
         if text["kind"] == "assumed" and not (text["low"] and text["high"]):
             faults.append("kind 'assumed' needs low and high")
+    numbers["shape"] = _shape(text, numbers, dimension, own, faults)
     if own and not faults:
         wanted = {need.parameter: need.unit for need in row_needs(family)}.get(text["parameter"], text["unit"])
         if dimension != ("name" if wanted == "name" else units.unit(wanted)[0]):
@@ -208,6 +213,29 @@ def _value(family: str, text: dict[str, str], own: bool, faults: list[str]) -> V
             near = nearest_names(text["parameter"], known)
             faults.append(f"unknown parameter {text['parameter']!r}: the nearest are {near}")
     return Value(family, **{**text, **numbers}, own=own)
+
+
+def _shape(text: dict[str, str], numbers: dict[str, Any], dimension: str, own: bool, faults: list[str]) -> str:
+    """Shape of a row's distribution, "" where low and high do not differ.
+
+    Of an own row that names none: log where low is above 0 and the unit is no plain number, else linear.
+    """
+    shape, low, high = text["shape"], numbers["low"], numbers["high"]
+    if shape and shape not in SHAPES:
+        faults.append(f"shape {shape!r} is none of {', '.join(SHAPES)}")
+    elif shape and text["kind"] != "assumed" and not (text["low"] and text["high"]):
+        faults.append(f"shape {shape!r} needs low and high: give both, or leave it blank")
+    if low is None or high is None or low == high:
+        return ""
+    if shape == "log" and low <= 0:
+        faults.append(f"shape 'log' needs a low above 0, not {text['low']}: write linear")
+    elif shape == "whole" and any(number and number % 1 for number in numbers.values()):
+        faults.append("shape 'whole' needs whole numbers as value, low and high: write linear")
+    elif not shape and own:
+        return "log" if low > 0 and dimension != "1" else "linear"
+    elif not shape:
+        faults.append(f"column 'shape' is blank: write one of {', '.join(SHAPES)}")
+    return shape
 
 
 def _known_parameters(family: str) -> tuple[str, ...]:
@@ -232,13 +260,13 @@ def _rows(path: Path, own: bool = False) -> list[Value]:
     except UnicodeDecodeError:
         raise ValueError(f"{where}: is no text in UTF-8: save it as CSV in UTF-8") from None
     header = reader.fieldnames or ()
-    if tuple(header) != COLUMNS:
+    if tuple(header) not in ((COLUMNS, OLD_COLUMNS) if own else (COLUMNS,)):
         divided = next((sign for sign in ";\t" if any(sign in cell for cell in header)), "")
         remedy = f"; it is divided by {divided!r}: save it with commas, and points in numbers" if divided else ""
         raise ValueError(f"{where}: columns are {list(header)}: write {','.join(COLUMNS)}{remedy}")
     rows: dict[tuple[str, str], Value] = {}
     found: list[str] = []
-    lines = [(reader.line_num, row, {key: (row[key] or "").strip() for key in COLUMNS}) for row in reader]
+    lines = [(reader.line_num, row, {key: (row.get(key) or "").strip() for key in COLUMNS}) for row in reader]
     filled = [any(text[key] for key in ("value", "low", "high", "source")) for _, _, text in lines]
     begun = {text["name"] for (_, _, text), some in zip(lines, filled, strict=True) if some and text["source"] != GIVEN}
     for (line, row, text), some in zip(lines, filled, strict=True):

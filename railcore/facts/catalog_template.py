@@ -1,5 +1,6 @@
 """Rows of a new item of the catalog to fill in: what railcore asks of it, with units, in the files they belong to."""
 
+import csv
 import difflib
 from pathlib import Path
 
@@ -94,6 +95,8 @@ def template_text(rows: dict[str, list[dict[str, str]]]) -> str:
 def write_template(rows: dict[str, list[dict[str, str]]], folder: Path) -> dict[Path, int]:
     """Add rows to the files of a folder, and give how many each got; a row that is there already stays as it is.
 
+    A file without the column shape stays so.
+
     Raises ValueError for a file with other columns than the catalog's.
     """
     contents: dict[Path, str | bytes | None] = {}
@@ -101,15 +104,15 @@ def write_template(rows: dict[str, list[dict[str, str]]], folder: Path) -> dict[
     for family, found in rows.items():
         path = folder / f"{family}.csv"
         there = tables.read_csv(path)
-        if there and not set(catalog.COLUMNS) <= set(there[0]):
+        before = path.read_text(encoding="utf-8-sig") if path.exists() else ""
+        header = tuple(next(csv.reader(before.strip().splitlines()), catalog.COLUMNS))
+        if header not in (catalog.COLUMNS, catalog.OLD_COLUMNS):
             raise ValueError(f"{path} has other columns than {','.join(catalog.COLUMNS)}: write its first line so")
         keys = {(row["name"], row["parameter"]) for row in there}
         new = [row for row in found if (row["name"], row["parameter"]) not in keys]
-        text = tables.csv_text(catalog.COLUMNS, new)
-        if path.exists():
-            before = path.read_text(encoding="utf-8-sig")
-            gap = "" if not before or before.endswith("\n") else "\n"
-            text = before + gap + (text.partition("\n")[2] if before.strip() else text)
+        text = tables.csv_text(header, new)
+        gap = "" if not before or before.endswith("\n") else "\n"
+        text = before + gap + (text.partition("\n")[2] if before.strip() else text)
         contents[path], added[path] = text, len(new)
     files.write_all({path: text for path, text in contents.items() if added[path]})
     return added

@@ -18,6 +18,7 @@ from railcore.network.bill import bill_table, bill_total, bill_totals, include_t
 from railcore.network.price_books import PriceBook, check_books
 from railcore.network.topology.clos import Parts, checked_oversubscription, rail_parts
 from railcore.network.topology.collapse import collapse_warning, rail_only_warning, takes_no_less
+from railcore.network.topology.photonic import PhotonicRails
 from railcore.network.topology.rails import RailFabric, domain_warnings
 
 
@@ -133,7 +134,7 @@ def with_domain_warnings(table: pd.DataFrame, gpus: ArrayLike, hb_domain_size: A
 
 
 def cluster_fabrics(
-    gpus: int, hb_domain_size: int, radix: int, oversubscriptions: Sequence[float] = (), planes: int = 1
+    gpus: int, hb_domain_size: int, radix: int, oversubscriptions: Sequence[float] = (), planes: int = 1, **links: Any
 ) -> dict[str, RailFabric]:
     """Networks of packet switches that one cluster can have, by name.
 
@@ -148,6 +149,8 @@ def cluster_fabrics(
         Of the layer and the leaves; 1 and infinite ones add no network.
     planes
         Over which every NIC's ports are split; 1 for no such network.
+    links
+        Other fields of `RailFabric`: nic_Bps, hb_Bps, hb_switches.
 
     Returns
     -------
@@ -161,8 +164,29 @@ def cluster_fabrics(
     shapes["rail-only"] = {}
     if planes > 1:
         shapes[f"rail-only, {planes} planes"] = {"planes": planes}
-    given: dict[str, Any] = {"gpus": gpus, "hb_domain_size": hb_domain_size, "radix": radix, "rails_per_switch": None}
+    given = {"gpus": gpus, "hb_domain_size": hb_domain_size, "radix": radix, "rails_per_switch": None, **links}
     return {name: RailFabric(**given, **shape) for name, shape in shapes.items()}
+
+
+def fabric_cost(fabric: RailFabric | PhotonicRails, prices: PriceBook, powers: PriceBook) -> dict[str, Any]:
+    """Purchase and power of a fabric.
+
+    Parameters
+    ----------
+    fabric
+        Each port of whose NICs has an equal share of the NIC's rate.
+    prices, powers
+        Books of prices [USD] and of peak powers [W] for the rate of its NICs; their numbers may be arrays.
+
+    Returns
+    -------
+    cost_usd and power_w; NaN where ports are slower than the book's links and the book does not say its rate.
+    """
+    bill, found, ports = fabric.parts.bill(), {}, fabric.nic_ports
+    for name, book in (("cost_usd", prices), ("power_w", powers)):
+        slower = book if ports == 1 else book.at_rate(book.rate_Bps / ports) if book.rate_Bps else None
+        found[name] = bill_total(bill, slower)[()] if slower else np.nan
+    return found
 
 
 def _network_row(fabric: RailFabric, prices: PriceBook, powers: PriceBook) -> dict[str, Any]:

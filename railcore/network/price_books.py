@@ -154,8 +154,14 @@ class PriceBook:
         )
 
     def _times(self, factor: float) -> "PriceBook":
-        numbers = {part: getattr(self, part) for part in _NUMBERS}
-        scaled: dict[str, Any] = {part: None if number is None else number * factor for part, number in numbers.items()}
+        return self.times(dict.fromkeys(_NUMBERS, factor))
+
+    def times(self, factors: Mapping[str, Any]) -> "PriceBook":
+        """The book with some numbers, by field, times a factor each; arrays are a sweep."""
+        numbers = {part: (getattr(self, part), factor) for part, factor in factors.items()}
+        scaled: dict[str, Any] = {
+            part: None if number is None else number * factor for part, (number, factor) in numbers.items()
+        }
         return replace(self, **scaled)
 
     def label(self, copper: bool = False, circuits: bool = False, rate: bool = False) -> str:
@@ -293,6 +299,19 @@ def book_of_links(family: str, book: PriceBook, rate_Bps: Quantity | None = None
     if book.unit not in ("", unit):
         raise ValueError(f"{family} is book {book.name!r}, which is in {book.unit}: give one in {unit}")
     return book if rate_Bps is None else replace(book, unit=unit).at_rate(rate_Bps)
+
+
+def book_rows(book: PriceBook) -> dict[str, catalog.Value]:
+    """Rows of the catalog that a book's numbers are or are scaled from, by field; none for numbers that were given."""
+    found = {}
+    for family, (what, unit) in catalog.BOOKS.items():
+        if unit == book.unit and book.name in _book_names(family):
+            items = {"dac": book.copper_name, "circuit_port": book.circuit_name}
+            for part in _NUMBERS:
+                item = catalog.item(family, items.get(part) or book.name)
+                if f"{part}_{what}" in item:
+                    found[part] = item.row(f"{part}_{what}")
+    return found
 
 
 def check_books(prices: PriceBook, powers: PriceBook) -> None:

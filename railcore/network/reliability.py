@@ -101,7 +101,7 @@ def _cut(part: str, kind: str, count: int, gpus: float, share: float) -> tuple:
     return part, kind, int(count), gpus if share >= 1 else 0, gpus, share
 
 
-def _rate_and_repair(kind: str) -> tuple[Value, Value]:
+def rate_and_repair(kind: str) -> tuple[Value, Value]:
     """The catalog's rows of failure rate and repair time; software is in service again when its job has restarted."""
     if kind == "software":
         job = catalog.item("failure_rates", "job")
@@ -137,7 +137,7 @@ def expected_failures(parts: pd.DataFrame, rates: str = "value") -> pd.DataFrame
     one_of("rates", rates, RATES)
     for part, count in zip(parts["part"], parts["count"], strict=True):
         at_least(f"count of {part!r}", count)
-    rows = {kind: [getattr(row, rates) for row in _rate_and_repair(kind)] for kind in parts["kind"].unique()}
+    rows = {kind: [getattr(row, rates) for row in rate_and_repair(kind)] for kind in parts["kind"].unique()}
     rate, repair = np.array([rows[kind] for kind in parts["kind"]]).reshape(-1, 2).T
     events = parts["count"] * rate * year
     hours, stops = events * repair / hour, parts["gpus_stopped"] > 0

@@ -56,6 +56,12 @@ def runtime_of(platform: Machine | str, released: str) -> Runtime:
 
 
 @checked
+def newest_runtime(platform: Machine | str) -> Runtime:
+    """The newest training software of the catalog for a platform's GPUs. platform: a machine, or a platform's name."""
+    return runtime_of(platform, "2099-12")
+
+
+@checked
 def software_times(
     model: Transformer | str,
     machine: Machine | str,

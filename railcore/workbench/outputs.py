@@ -1,6 +1,7 @@
-"""Save a figure or a table together with the numbers under it."""
+"""Save a figure or a table together with the numbers under it, or a page of HTML."""
 
 import io
+import os
 import re
 from functools import cache
 from itertools import zip_longest
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 MIN_WIDTH_PX = 1200
 MAX_SVG_B = 1_000_000
+MAX_PAGE_B = 2_000_000
 DPI = 160
 _THUMBNAIL_PX = 240
 _GRID = ("", " ", "  ")  # columns of the gallery, without a heading
@@ -25,14 +27,17 @@ _WARNINGS = "warnings.txt"  # of a run; at the top of its folder, so that it is 
 
 @cache
 def items() -> dict[str, dict[str, str]]:
-    """Figures and tables by id: the documents' in data/figures.csv, what goes beyond them in data/extras.csv."""
+    """Figures, tables and pages by id.
+
+    Those of the documents are in data/figures.csv, what goes beyond them in data/extras.csv.
+    """
     return {row["id"]: row for name in ("figures.csv", "extras.csv") for row in read_csv(files.data(name))}
 
 
 def _own_item(item_id: str) -> dict[str, str]:
     """An item of the running notebook. Raises UnknownName for an unknown id, ValueError for another notebook's."""
     if item_id not in items():
-        raise UnknownName("figure or table (of data/figures.csv and data/extras.csv)", item_id, list(items()))
+        raise UnknownName("figure, table or page (of data/figures.csv and data/extras.csv)", item_id, list(items()))
     item = items()[item_id]
     files.check_owner(item["notebook"], f"{item['kind']} {item_id!r}")
     return item
@@ -65,10 +70,12 @@ def save(
     Raises
     ------
     ValueError
-        Before anything is written: for an unknown or foreign id, missing or empty input, a PNG narrower than 1,200
-        pixels, and an SVG over 1 MB.
+        Before anything is written: for an unknown or foreign id, a page's id, missing or empty input, a PNG narrower
+        than 1,200 pixels, and an SVG over 1 MB.
     """
     item = _own_item(item_id)
+    if item["kind"] == "page":
+        raise ValueError(f"{item_id!r} is a page: give its HTML to outputs.save_page")
     extensions = item["files"].split()
     if data is None or data.empty:
         raise ValueError(f"{item_id!r} has no data: give the DataFrame under it, for the CSV")
@@ -85,6 +92,38 @@ def save(
     for extension, whole in content.items():
         files.write_whole(files.output_folder() / item["document"] / f"{item['item']}.{extension}", whole)
     return show_table(table) if figure is None and table is not None else None
+
+
+def save_page(item_id: str, html: str) -> MarkdownText:
+    """Write a page, whole in one file, as figures/<document>/<item>.html below the folder RAILCORE_OUT.
+
+    item_id: such as "plans.h100_1024". html: the whole document, at most 2 MB in UTF-8; lines are ended by "\\n".
+    Gives a link to the page, to be shown. Raises ValueError before anything is written: for an unknown or foreign id,
+    one that is no page's, an empty page and one over 2 MB.
+    """
+    item = _own_item(item_id)
+    if item["kind"] != "page":
+        raise ValueError(f"{item_id!r} is a {item['kind']} and no page: give it to outputs.save")
+    if not html.strip():
+        raise ValueError(f"{item_id!r} has no html: give the whole page")
+    content = html.replace("\r\n", "\n").replace("\r", "\n").encode()
+    if len(content) > MAX_PAGE_B:
+        raise ValueError(
+            f"{item_id!r} is a page of {len(content)} bytes: at most {MAX_PAGE_B} may be published, leave detail out"
+        )
+    place = f"{item['document']}/{item['item']}.html"
+    files.write_whole(files.output_folder() / place, content)
+    return MarkdownText(f"[{item['item']}]({_linked_folder()}/{place})")
+
+
+def _linked_folder() -> str:
+    """Where a link to a result leads: figures/, as seen from the notebooks.
+
+    With the user's own numbers it is the folder that this run writes into. The driver keeps the notebook in it, too.
+    """
+    if not files.parameterized():
+        return "../figures"
+    return "." if "RAILCORE_NOTEBOOK" in os.environ else Path(os.path.relpath(files.output_folder())).as_posix()
 
 
 def answer(text: str, picture: str) -> MarkdownText:
@@ -138,17 +177,25 @@ def answers() -> MarkdownText:
 
 
 def gallery() -> MarkdownText:
-    """Every picture in a grid by document, small, with its name, its notebook and a line; tables below, folded away."""
+    """Every picture in a grid by document, small, with its name, its notebook and a line.
+
+    Below are links to the pages, where there are any, and the tables, folded away.
+    """
     listed: dict[str, list[dict[str, str]]] = {}
     for item in items().values():
         if item["kind"] != "answer":  # these are shown above the gallery
-            listed.setdefault(item["document"] if "png" in item["files"].split() else "tables", []).append(item)
-    tables, lines = [_table_row(item) for item in listed.pop("tables")], []
+            without_picture = "pages" if item["kind"] == "page" else "tables"
+            place = item["document"] if "png" in item["files"].split() else without_picture
+            listed.setdefault(place, []).append(item)
+    tables, pages = ([_row(item) for item in listed.pop(place, [])] for place in ("tables", "pages"))
+    lines = []
     for document, pictures in listed.items():
         tiles = [_tile(item) for item in pictures]
         starts = range(0, len(tiles), len(_GRID))
         rows = [dict(zip_longest(_GRID, tiles[i : i + len(_GRID)], fillvalue="")) for i in starts]
         lines += [f"### {'Beyond the documents' if document == 'extra' else document}\n", markdown_table(rows)]
+    if pages:
+        lines += ["### Pages\n", markdown_table(pages)]
     count = units.counted(len(tables), "tables")
     folded = f"<details><summary>{count}</summary>\n\n{markdown_table(tables)}\n</details>"
     return MarkdownText("\n".join([*lines, folded]))
@@ -162,9 +209,12 @@ def _tile(item: dict[str, str]) -> str:
     return f"{image}**{_item_name(item)}** {_item_links(item)}<br>{item['must_show']}"
 
 
-def _table_row(item: dict[str, str]) -> dict[str, str]:
-    name = "" if item["document"] == "extra" else f"{item['document']}, "
-    return {"table": f"{name}{_item_name(item)}", "shows": item["must_show"], "files": _item_links(item)}
+def _row(item: dict[str, str]) -> dict[str, str]:
+    """A table or a page of the gallery: its name, what it shows, its notebook and files."""
+    name, kind = _item_name(item), "page" if item["kind"] == "page" else "table"
+    if kind == "table" and item["document"] != "extra":
+        name = f"{item['document']}, {name}"
+    return {kind: name, "shows": item["must_show"], "files": _item_links(item)}
 
 
 def _item_links(item: dict[str, str]) -> str:
@@ -176,10 +226,10 @@ def _item_links(item: dict[str, str]) -> str:
 
 
 def _item_name(item: dict[str, str]) -> str:
-    """ "Fig. 13-6" of "fig13_6", "Table 1" of "table1", "saving map" of "01_saving_map"."""
+    """ "Fig. 13-6" of "fig13_6", "Table 1" of "table1", "saving map" of "01_saving_map", "h100 1024" of "h100_1024"."""
     printed = re.fullmatch(r"(fig|table)(\w+)", item["item"])
     if not printed:
-        return units.words(item["item"][3:])
+        return units.words(re.sub(r"^\d\d_", "", item["item"]))
     return f"{'Fig.' if printed[1] == 'fig' else 'Table'} {printed[2].replace('_', '-')}"
 
 

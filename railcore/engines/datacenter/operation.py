@@ -146,7 +146,7 @@ def _limits(wanted: Layer, machine: Site) -> list[str]:
 
 @dataclass(frozen=True)
 class OperatingPrices:
-    """What time on a machine costs.
+    """What time on a machine costs. Fields may be arrays.
 
     electricity_price [USD/J];
     useful_life: over which the whole budget wears out in equal parts [s].
@@ -154,9 +154,9 @@ class OperatingPrices:
     Raises ValueError naming the argument that is out of range.
     """
 
-    electricity_price: float
-    useful_life: float
-    mean_load: float = 1.0
+    electricity_price: Any
+    useful_life: Any
+    mean_load: Any = 1.0
 
     def __post_init__(self) -> None:
         checks.at_least("electricity_price", self.electricity_price)
@@ -197,6 +197,10 @@ class TrainingRun:
     def token_usd(self) -> Any:
         """Cost of a token trained on [USD]."""
         return self.total_usd / self.tokens
+
+    def carbon_kg(self, intensity: ArrayLike) -> Any:
+        """Carbon dioxide of the energy [kg]: energy x carbon intensity of the power [kg/J]."""
+        return self.energy_J * checks.at_least("intensity", intensity)
 
 
 def operating_prices(bound: str = "value", wear: str = "value") -> OperatingPrices:
@@ -250,10 +254,61 @@ def training_run(
     x = checks.share("exposed", exposed, below_1=True)
     n, d = checks.positive("parameters", parameters), checks.positive("tokens", tokens)
     flops = FLOPS_PER_PARAMETER_TOKEN * n * d
-    time = flops / (machine.dense_flops * u * (1 - x) * g)
+    return run_of_time(d, flops, flops / (machine.dense_flops * u * (1 - x) * g), machine, costs)
+
+
+def run_of_time(
+    tokens: ArrayLike, flops: ArrayLike, time_s: ArrayLike, machine: Sizing, costs: OperatingPrices
+) -> TrainingRun:
+    """A run of a known time T: energy = power x load x T, wear = cost x T / useful life.
+
+    Parameters
+    ----------
+    tokens, flops
+        D, and FLOPs of the model.
+    time_s
+        T [s].
+    machine, costs
+        What the run takes, and what its time costs.
+
+    Returns
+    -------
+    A `TrainingRun`.
+    """
+    time = checks.positive("time_s", time_s, "seconds")[()]
     energy_rate, wear_rate = costs.per_second(machine)
     drawn = machine.total_w * costs.mean_load * time
-    return TrainingRun(d, flops, time, drawn, energy_rate * time, wear_rate * time)
+    return TrainingRun(tokens, flops, time, drawn, energy_rate * time, wear_rate * time)
+
+
+def training_time(
+    iteration_s: ArrayLike,
+    batch_tokens: ArrayLike,
+    tokens: ArrayLike,
+    goodput: ArrayLike = 1.0,
+    contingency: ArrayLike = 0.0,
+) -> Any:
+    """Wall time of a training run [s]: T = (D / B) t (1 + c) / G.
+
+    Parameters
+    ----------
+    iteration_s
+        Time of an iteration, t [s].
+    batch_tokens, tokens
+        Tokens of an iteration, B, and of the training, D.
+    goodput
+        G, share of the wall time that advances the job.
+    contingency
+        c, share of time that is added: modelled times are those of benchmarks.
+
+    Returns
+    -------
+    Seconds.
+    """
+    iterations = checks.positive("tokens", tokens) / checks.positive("batch_tokens", batch_tokens)
+    held = checks.share("goodput", goodput, above_0=True)
+    extra = 1 + checks.at_least("contingency", contingency)
+    return (iterations * np.asarray(iteration_s, float) * extra / held)[()]
 
 
 def utilization_cases(gpu: str, exposed: float, goodput: float) -> pd.DataFrame:

@@ -1,11 +1,11 @@
 """Goodput of a job on a fabric: the time that stops take and the time that it runs slower, apart."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from railcore.engines.degraded.slowdowns import checked_job, feasibility_warnings
 from railcore.engines.strategies.iteration import IterationEstimate, iteration_times
@@ -53,7 +53,10 @@ def training_goodput(
 
     Parameters
     ----------
-    fabric, model, machine, strategy, global_batch, runtime
+    fabric
+        As for `failed_part_slowdowns`, but it may have more GPUs than the strategy takes: failures of the others stop
+        nothing.
+    model, machine, strategy, global_batch, runtime
         As for `failed_part_slowdowns`.
     platform
         Of the catalog, for its hosts and HB switches, as for `reliability.parts_at_risk`.
@@ -64,10 +67,10 @@ def training_goodput(
 
     Returns
     -------
-    Columns part, count, events_per_year, parts_down (on average), stops (whether it stops the job), tokens_share (while
-    it is down; 0 where the job stops), lost (share of the time: of stops as there are more of a part's, of slow parts
-    the sum's term). The last row, "all", has the stops of a year, and as tokens_share the goodput. attrs["warnings"] as
-    of `failed_part_slowdowns`.
+    Columns part, kind, count, events_per_year, parts_down (on average), stops (whether it stops the job), gpus_stopped
+    (mean of one failure), tokens_share (while it is down; 0 where the job stops), lost (share of the time: of stops as
+    there are more of a part's, of slow parts the sum's term). The last row, "all", has the stops of a year, and as
+    tokens_share the goodput. attrs["warnings"] as of `failed_part_slowdowns`.
 
     Raises
     ------
@@ -75,7 +78,7 @@ def training_goodput(
         As `failed_part_slowdowns` and `reliability.goodput`, and for other rates.
     """
     model, machine, strategy = as_model(model), as_machine(machine), as_strategy(strategy)
-    odd = checked_job(fabric, model, strategy, global_batch)
+    odd = checked_job(fabric, model, strategy, global_batch, whole=False)
     one_of("rates", rates, reliability.RATES)
     job = catalog.item("failure_rates", "job")
     delta, restart = (
@@ -83,8 +86,13 @@ def training_goodput(
         for name, given in (("checkpoint_time", checkpoint_time), ("restart_time", restart_time))
     )
     parts = reliability.parts_at_risk(fabric, platform)
-    table = reliability.expected_failures(parts, rates)[["part", "count", "events_per_year", "parts_down"]]
-    table = table.assign(stops=parts["gpus_stopped"] > 0, tokens_share=0.0, lost=0.0)
+    stop = parts["gpus_stopped"] > 0
+    of_job = strategy.gpus / fabric.gpus  # of parts that stop GPUs, those of GPUs that are not in use stop nothing
+    parts["count"] = (parts["count"] * of_job).where(stop & (of_job < 1), parts["count"])
+    table = reliability.expected_failures(parts, rates)
+    table = table[["part", "kind", "count", "events_per_year", "parts_down"]].assign(
+        stops=stop, gpus_stopped=parts["gpus_stopped"], tokens_share=0.0, lost=0.0
+    )
     table = table[table["count"] > 0].reset_index(drop=True)
 
     def iteration(network: Fabric) -> IterationEstimate:
@@ -97,15 +105,38 @@ def training_goodput(
             table.loc[place, "tokens_share"] = 1.0
         elif not lost_gpus(fabric, part).size:
             table.loc[place, "tokens_share"] = (whole.total_s / iteration(FailedPart(fabric, part)).total_s).item()
-    stops = table.loc[table["stops"], "events_per_year"]
-    left = float(reliability.goodput(year / stops.sum(), delta, restart))
-    table.loc[table["stops"], "lost"] = (1 - left) * stops / stops.sum()
-    up = 1.0  # share of time in which no slower part is down
-    for place in table.index[slow][np.argsort(table["tokens_share"][slow], kind="stable")]:
-        down = -math.expm1(-table.loc[place, "parts_down"])
-        table.loc[place, "lost"] = left * up * down * (1 - table.loc[place, "tokens_share"])
-        up *= 1 - down
-    lost = table["lost"].sum()
-    table.loc[len(table)] = ["all", table["count"].sum(), stops.sum(), table["parts_down"].sum(), True, 1 - lost, lost]
+    table["lost"] = lost_shares(table, delta, restart)
+    lost, stops = table["lost"].sum(), table.loc[table["stops"], "events_per_year"].sum()
+    gone, down = table["gpus_stopped"].max(), table["parts_down"].sum()
+    table.loc[len(table)] = ["all", "", table["count"].sum(), stops, down, True, gone, 1 - lost, lost]
     table.attrs["warnings"] = (*odd, *feasibility_warnings(whole.limits.item()))
     return table
+
+
+def lost_shares(parts: pd.DataFrame, checkpoint_time: ArrayLike, restart_time: ArrayLike) -> np.ndarray:
+    """Shares of the time that failures take, by part: the equation of `training_goodput`.
+
+    Parameters
+    ----------
+    parts
+        Columns stops, tokens_share, events_per_year and parts_down, as `training_goodput` has them. Cells of the last
+        two may be arrays of one shape, such as draws of the failure rates.
+    checkpoint_time, restart_time
+        [s]; of that shape or one number.
+
+    Returns
+    -------
+    Shares, shape (parts, ...); goodput is 1 less their sum.
+    """
+    events, down = (np.array(parts[name].tolist(), float) for name in ("events_per_year", "parts_down"))
+    stops, share = parts["stops"].to_numpy(bool), parts["tokens_share"].to_numpy(float)
+    in_all = events[stops].sum(axis=0)
+    left = reliability.goodput(year / in_all, checkpoint_time, restart_time)
+    lost = np.zeros(np.broadcast_shapes(events.shape, np.shape(left)))
+    lost[stops] = (1 - left) * events[stops] / in_all
+    up = np.ones(np.shape(left))  # share of time in which no slower part is down
+    for place in np.flatnonzero(~stops)[np.argsort(share[~stops], kind="stable")]:
+        out = -np.expm1(-down[place])
+        lost[place] = left * up * out * (1 - share[place])
+        up = up * (1 - out)
+    return lost

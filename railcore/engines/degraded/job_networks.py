@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from railcore.engines.datacenter.operation import training_time
 from railcore.engines.photonics.circuit_search import best_on_circuits
 from railcore.engines.search import search, strategy_label
 from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, iteration_times
@@ -13,8 +14,7 @@ from railcore.facts import catalog
 from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import one_of, positive, whole
 from railcore.facts.units import day
-from railcore.network.bill import bill_total
-from railcore.network.cost import cluster_fabrics
+from railcore.network.cost import cluster_fabrics, fabric_cost
 from railcore.network.price_books import PriceBook, book_of_links
 from railcore.network.topology import PhotonicRails, RailFabric
 from railcore.network.topology.blocks import rail_blocks
@@ -103,14 +103,13 @@ def job_networks(
         if note := collapse_warning(fabric):
             rows.append({"network": name, "note": note})
             continue
-        meet = model.experts and (fabric.rails == 1 or math.isfinite(fabric.oversubscription))
-        limits = None if all(each.full for each in rail_blocks(fabric)) and not meet else fabric
+        limits = limiting_fabric(fabric, model)
         if limits not in found:
             found[limits] = search(model, machine, gpus, global_batch, fabric=limits, **asked).best
         best = found[limits]
         label = strategy_label(best.iloc[0]) if len(best) else "none fits"
         row = {"network": name, "strategy": label, "iteration_s": best["total_s"].min(), "note": ""}
-        rows.append(row | _costs(fabric, *books))
+        rows.append(row | fabric_cost(fabric, *books))
     switch = catalog.item("circuit_switches", circuit_switch)
     circuits: dict[str, Any] = {"network": "photonic rails", "note": ""}
     try:  # as many rails on a switch as fit
@@ -126,16 +125,30 @@ def job_networks(
         box = machine.changed(hb_domain_size=used)
         best = best_on_circuits(model, box, gpus, global_batch, delay, ports=nic_ports, **options)
         texts |= dict.fromkeys((*optical.warnings, *best.attrs["warnings"]))
-        circuits |= {**best.iloc[0][["strategy", "iteration_s"]], **_costs(optical, *books)}
+        circuits |= {**best.iloc[0][["strategy", "iteration_s"]], **fabric_cost(optical, *books)}
     columns = ["network", "cost_usd", "power_w", "strategy", "iteration_s", "days", "slowdown", "note"]
     table = pd.DataFrame([*rows, circuits]).reindex(columns=columns)
-    table["days"] = table["iteration_s"] * trained / (global_batch * model.sequence_length) / day
+    table["days"] = training_time(table["iteration_s"], global_batch * model.sequence_length, trained) / day
     table["slowdown"] = table["iteration_s"] / table["iteration_s"].min() - 1
     table.attrs["warnings"] = (
         *texts,
         *(f"{row.network} is left out: {row.note}" for row in table[table["note"] != ""].itertuples()),
     )
     return table
+
+
+def limiting_fabric(fabric: RailFabric, model: Transformer) -> RailFabric | None:
+    """A fabric that changes a model's times, or None for one that gives all traffic the NICs' full rate.
+
+    Tokens of experts may go straight to another rail where rails meet, so that a full fabric counts for them too.
+    """
+    meet = model.experts and (fabric.rails == 1 or math.isfinite(fabric.oversubscription))
+    return None if is_full(fabric) and not meet else fabric
+
+
+def is_full(fabric: RailFabric) -> bool:
+    """Whether no link above the leaves is oversubscribed."""
+    return all(each.full for each in rail_blocks(fabric))
 
 
 @checked
@@ -175,13 +188,3 @@ def network_shares(
         rows.append({"network": name, **shares, "iteration_s": found.total_s.item()})
     table = pd.DataFrame(rows)
     return table.assign(slowdown=table["iteration_s"] / table["iteration_s"].iloc[0] - 1)
-
-
-def _costs(fabric: RailFabric | PhotonicRails, prices: PriceBook, powers: PriceBook) -> dict[str, float]:
-    """Purchase and power of a fabric, by books for a port of its NICs; NaN where a book does not say its rate."""
-    bill, found, ports = fabric.parts.bill(), {}, fabric.nic_ports
-    for name, book in (("cost_usd", prices), ("power_w", powers)):
-        rate = book.rate_Bps
-        slower = book if ports == 1 else book.at_rate(rate / ports) if rate else None
-        found[name] = float(bill_total(bill, slower)) if slower else math.nan
-    return found

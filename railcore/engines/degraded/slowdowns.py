@@ -15,9 +15,8 @@ from numpy.typing import ArrayLike
 from railcore.engines.degraded.routed_flows import fabric_loads
 from railcore.engines.search import search, strategy_label
 from railcore.engines.strategies.iteration import iteration_times
-from railcore.facts import catalog
+from railcore.facts import catalog, checks
 from railcore.facts.arguments import checked
-from railcore.facts.checks import whole
 from railcore.network.topology import FailedPart, PhotonicRails, RailFabric, fat_tree, rail_only
 from railcore.network.topology.failed_part import MOVES, SLOWING_PARTS, STOPPING_PARTS, has_part, lost_gpus
 from railcore.network.topology.graph import fabric_name
@@ -151,7 +150,7 @@ def dense_slowdowns(
 
 
 def checked_job(
-    fabric: RailFabric | PhotonicRails, model: Transformer, strategy: Strategy, global_batch: int
+    fabric: RailFabric | PhotonicRails, model: Transformer, strategy: Strategy, global_batch: int, whole: bool = True
 ) -> tuple[str, ...]:
     """Refuse a job that does not divide or is not of the fabric's size.
 
@@ -159,6 +158,8 @@ def checked_job(
     ----------
     fabric
         That the job has to itself.
+    whole
+        Whether the job takes all its GPUs; else it may take fewer.
     model, strategy
         The job.
     global_batch
@@ -173,8 +174,8 @@ def checked_job(
     ValueError
         For a fabric whose GPUs are not as many as the strategy's, and as `Strategy.check`.
     """
-    odd = strategy.check(model, int(whole("global_batch", global_batch)))
-    if fabric.gpus != strategy.gpus:
+    odd = strategy.check(model, int(checks.whole("global_batch", global_batch)))
+    if fabric.gpus < strategy.gpus or (whole and fabric.gpus > strategy.gpus):
         raise ValueError(f"fabric has {fabric.gpus} GPUs, the strategy takes {strategy.gpus}: make them equal")
     return (*fabric.warnings, *odd)
 

@@ -6,8 +6,7 @@ fastest of them is shown.
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from functools import cache
 from typing import Any
@@ -216,16 +215,12 @@ def robust(result: Any, n: int = 5) -> pd.DataFrame:
     rows = _leading(result, n)
     labels = [f"{i}: {text}" for i, text in enumerate(with_strategy_labels(result.table(rows))["strategy"], start=1)]
     cases: list[tuple[str, str, float, dict[str, Any]]] = [("as given", "", math.nan, {})]
-    cases += [
-        (
-            f"{row.name} {row.parameter}",
-            end,
-            getattr(row, end),
-            {name: _whole(name, getattr(row, end)) for name in names},
-        )
-        for row, names in uncertain_inputs(result.machine)
-        for end in ("low", "high")
-    ]
+    for row, _ in uncertain_inputs(result.machine):
+        key = (row.family, row.name, row.parameter)
+        for end in ("low", "high"):
+            changes = machine_changes(result.machine, {key: getattr(row, end)})
+            shown = changes["reserved_bytes"] if row.parameter in RESERVED else getattr(row, end)
+            cases.append((f"{row.name} {row.parameter}", end, shown, changes))
     times = np.array([_times(result, rows, **changes) for *_, changes in cases])
     least = times.min(axis=1, keepdims=True)
     fits = np.isfinite(least)
@@ -241,13 +236,13 @@ def robust(result: Any, n: int = 5) -> pd.DataFrame:
 
 def _whole(name: str, value: float) -> float:
     """Processors are counted."""
-    return int(value) if name == "processors" else value
+    return int(value) if name in ("processors", "collective_processors") else value
 
 
 def uncertain_inputs(machine: Machine) -> list[tuple[catalog.Value, tuple[str, ...]]]:
     """Rows of the catalog's efficiencies that have a low and a high end, with the fields of a machine that they are.
 
-    A part of the reserved memory stands for `reserved_bytes` with the other parts as they are.
+    A part of the reserved memory stands for `reserved_bytes`; `machine_changes` adds the other parts as they are.
     """
     known = machine.values
     found = []
@@ -255,9 +250,6 @@ def uncertain_inputs(machine: Machine) -> list[tuple[catalog.Value, tuple[str, .
         if name not in catalog.names("efficiencies"):
             continue
         for row in catalog.item("efficiencies", name).rows:
-            if name == "all" and row.parameter in RESERVED and row.low is not None:
-                rest = machine.memory.reserved_bytes - row.value
-                row = replace(row, low=max(rest + row.low, 0.0), high=rest + row.high)
             candidates = [_FIELDS.get(row.parameter, row.parameter), f"{row.parameter}_s"]
             if row.parameter == f"matmul_fraction_{machine.precision}":
                 candidates.append("linear_fraction")
@@ -267,3 +259,31 @@ def uncertain_inputs(machine: Machine) -> list[tuple[catalog.Value, tuple[str, .
             if names and row.low is not None and row.high is not None and row.low < row.high:
                 found.append((row, names))
     return found
+
+
+def machine_changes(machine: Machine, values: Mapping[tuple[str, str, str], float]) -> dict[str, Any]:
+    """Fields of a machine with other values of rows of `uncertain_inputs`.
+
+    Parameters
+    ----------
+    machine
+        As the catalog has it.
+    values
+        By family, item and parameter; other rows are passed over.
+
+    Returns
+    -------
+    Fields for `Machine.changed`. Reserved memory changes by what its parts change.
+    """
+    changes, reserved = dict[str, Any](), list[float]()
+    for row, names in uncertain_inputs(machine):
+        value = values.get((row.family, row.name, row.parameter))
+        if value is None:
+            continue
+        if row.parameter in RESERVED:
+            reserved.append(value - row.value)
+        else:
+            changes |= {name: _whole(name, value) for name in names}
+    if reserved:
+        changes["reserved_bytes"] = max(machine.memory.reserved_bytes + sum(reserved), 0.0)
+    return changes

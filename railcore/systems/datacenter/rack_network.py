@@ -1,5 +1,6 @@
 """The scale-out network of racks: what it takes of a budget and of a power, of its bill of materials."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +14,58 @@ from railcore.network.switches import switch_model, usual_networks
 from railcore.network.topology.clos import rail_parts
 
 
+class NetworkOfRacks(ABC):
+    """What the scale-out network of a number of racks costs and draws; `Sizing` counts it with the racks."""
+
+    @abstractmethod
+    def price_usd(self, racks: Any) -> Any:
+        """Price of the network of so many racks [USD]."""
+
+    @abstractmethod
+    def power_w(self, racks: Any) -> Any:
+        """Power of the network of so many racks [W]."""
+
+
 @dataclass(frozen=True)
-class RackNetwork:
+class CountedNetwork(NetworkOfRacks):
+    """A network of any kind, counted anew for each number of racks.
+
+    totals: of a number of racks: price [USD] and power [W] of their network.
+    """
+
+    totals: Callable[[int], tuple[Any, Any]]
+
+    def price_usd(self, racks: Any) -> Any:
+        """Price of the network of so many racks [USD]."""
+        return self._total(racks, 0)
+
+    def power_w(self, racks: Any) -> Any:
+        """Power of the network of so many racks [W]."""
+        return self._total(racks, 1)
+
+    def _total(self, racks: Any, which: int) -> Any:
+        counts = np.maximum(np.asarray(racks, float), 1).astype(np.int64)  # 0 racks fit where not even one does
+        return np.array([self.totals(count)[which] for count in counts.ravel().tolist()]).reshape(counts.shape)[()]
+
+
+@dataclass(frozen=True)
+class PricedNetwork(NetworkOfRacks):
+    """The network of the racks that there are, whose price [USD] and power [W] are known; arrays are sweeps."""
+
+    usd: Any
+    w: Any
+
+    def price_usd(self, racks: Any) -> Any:
+        """Its price [USD]."""
+        return self.usd
+
+    def power_w(self, racks: Any) -> Any:
+        """Its power [W]."""
+        return self.w
+
+
+@dataclass(frozen=True)
+class RackNetwork(NetworkOfRacks):
     """Rails over racks that are one HB domain (scale-up or NVLink domain) each, with optics at both ends of all links.
 
     rack_gpus: GPUs of a rack, each on a rail of its own.

@@ -16,7 +16,7 @@ from railcore.facts.catalog import variant_value
 from railcore.facts.tables import readable
 from railcore.facts.units import show
 from railcore.network.price_books import DEFAULT_BOOK
-from railcore.systems.datacenter.rack_network import RackNetwork, most_that_fit, rack_network
+from railcore.systems.datacenter.rack_network import NetworkOfRacks, most_that_fit, rack_network
 
 _NUMBER_FORMATS = ("fp4", "fp8", "bf16")
 _MOST_RACKS = 1e12  # whose network is still counted in whole parts
@@ -63,7 +63,7 @@ class Sizing:
     network_share: Any = 0.0
     other_power_share: Any = 0.0
     pue: Any = 1.0
-    network: RackNetwork | None = field(default=None, repr=False)
+    network: NetworkOfRacks | None = field(default=None, repr=False)
     power_w: Any = None
     most_gpus: Any = None
     most_racks: Any = None
@@ -246,7 +246,7 @@ def datacenter_size(
     power_w: ArrayLike | None = None,
     gpus: ArrayLike | None = None,
     racks: ArrayLike | None = None,
-    network: RackNetwork | str = "parts",
+    network: NetworkOfRacks | str = "parts",
     **changes: Any,
 ) -> Sizing:
     """A datacenter of catalog racks for a budget, a power or a count, or the least of several; arrays are sweeps.
@@ -272,7 +272,7 @@ def datacenter_size(
         At most so many; GPUs that do not fill a rack are left out.
     network
         "parts" counts a rail-optimized network of the usual scale-out switch (`rack_network`), "shares" takes the
-        book's shares of budget and power, a rule of thumb; or a `RackNetwork`.
+        book's shares of budget and power, a rule of thumb; or a `NetworkOfRacks`.
     **changes
         Any field of `Sizing`, in place of the catalog's.
 

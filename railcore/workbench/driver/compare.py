@@ -1,7 +1,8 @@
 """Whether two versions of a published file say the same: they may differ by the last bits of another machine.
 
 Numbers of a table to 1e-8; a PNG by matplotlib's `compare_images`; an SVG apart from its ids, with coordinates to 1e-3;
-a notebook by these rules for the pictures in it; everything else exactly.
+a notebook by these rules for the pictures in it; a page of HTML as text, its numbers as those of a table and a PNG in
+it as any other; everything else exactly.
 """
 
 import base64
@@ -24,6 +25,9 @@ _PNG = "data:image/png;base64,"
 _TOKEN = re.compile(
     r"(url\(#[^)]*\)|(?:scale|matrix)\([^)]*\)|(?<![\w#.])[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?(?![\w.]))"
 )
+# What in a page is not compared as text: a PNG and a number, also one beside letters, as in a path of a drawing.
+# Only a sign after e makes an exponent: digits with an e between them may be a colour or an id.
+_PAGE_TOKEN = re.compile(rf"({_PNG}[\w+/=]*|-?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]\d+)?)", re.ASCII)
 
 
 def same_value(ours: str, theirs: str, relative: float = _RELATIVE, absolute: float = _ABSOLUTE) -> bool:
@@ -52,7 +56,8 @@ def difference(name: str, ours: bytes, theirs: bytes) -> str:
     """Where two versions of a file differ by more than its kind allows, "" if nowhere; name: tells the kind."""
     if ours == theirs:
         return ""
-    rule = {".csv": _table, ".png": _picture, ".svg": _drawing, ".ipynb": _notebook}.get(PurePath(name).suffix)
+    rules = {".csv": _table, ".png": _picture, ".svg": _drawing, ".ipynb": _notebook, ".html": _page}
+    rule = rules.get(PurePath(name).suffix)
     try:
         return rule(ours, theirs) if rule else "the text"
     except (ValueError, SyntaxError, csv.Error) as error:  # damaged bytes, JSON, XML or CSV
@@ -102,13 +107,17 @@ def _tree(data: bytes) -> ElementTree.Element:
 def _same_attribute(key: str, ours: str, theirs: str, ids: tuple[dict[str, str], dict[str, str]]) -> bool:
     """True for equal attributes; ids may differ, but each must stand for one of the other drawing throughout."""
     if ours.startswith(_PNG) and theirs.startswith(_PNG):
-        return ours == theirs or not _picture(*(base64.b64decode(text[len(_PNG) :]) for text in (ours, theirs)))
+        return _same_embedded(ours, theirs)
     if key == "id":
         return _same_id(ours, theirs, ids)
     if key.endswith("href") and ours[:1] == theirs[:1] == "#":
         return _same_id(ours[1:], theirs[1:], ids)
     mine, other = _TOKEN.split(ours), _TOKEN.split(theirs)
     return len(mine) == len(other) and all(_same_token(a, b, ids) for a, b in zip(mine, other, strict=True))
+
+
+def _same_embedded(ours: str, theirs: str) -> bool:
+    return ours == theirs or not _picture(*(base64.b64decode(text[len(_PNG) :]) for text in (ours, theirs)))
 
 
 def _same_token(ours: str, theirs: str, ids: tuple[dict[str, str], dict[str, str]]) -> bool:
@@ -119,6 +128,26 @@ def _same_token(ours: str, theirs: str, ids: tuple[dict[str, str], dict[str, str
 
 def _same_id(ours: str, theirs: str, ids: tuple[dict[str, str], dict[str, str]]) -> bool:
     return ids[0].setdefault(ours, theirs) == theirs and ids[1].setdefault(theirs, ours) == ours
+
+
+def _page(ours: bytes, theirs: bytes) -> str:
+    mine, other = (_PAGE_TOKEN.split(data.decode()) for data in (ours, theirs))  # text and token by turns
+    for number, (a, b) in enumerate(zip(mine, other, strict=False)):
+        if a != b and not _same_in_page(a, b):
+            line = 1 + "".join(mine[:number]).count("\n")
+            return f"line {line}: {a[:80]!r} and {b[:80]!r}"
+    return "" if len(mine) == len(other) else "its length"
+
+
+def _same_in_page(ours: str, theirs: str) -> bool:
+    """True for PNGs that look the same, and for numbers within the tolerance.
+
+    The same number written otherwise is another text, such as the 1.10 and 1.1 at the end of two addresses: the last
+    bits of a machine change a number's value, or the sign of a zero.
+    """
+    if ours.startswith(_PNG) and theirs.startswith(_PNG):
+        return _same_embedded(ours, theirs)
+    return same_value(ours, theirs) and (float(ours) != float(theirs) or ours.lstrip("-") == theirs.lstrip("-"))
 
 
 def _notebook(ours: bytes, theirs: bytes) -> str:

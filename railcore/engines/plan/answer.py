@@ -1,0 +1,299 @@
+"""What every model says of one candidate: parts, price, power, strategy, time, failures, energy, cost of the training.
+
+Nothing is computed here that a model has: each number is what that model gives when it is asked alone.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from railcore.engines.datacenter.operation import TrainingRun, run_of_time, training_time
+from railcore.engines.degraded.goodput import training_goodput
+from railcore.engines.degraded.job_networks import is_full, limiting_fabric
+from railcore.engines.photonics.circuit_search import best_on_circuits
+from railcore.engines.plan.candidates import AnyFabric, Candidate
+from railcore.engines.plan.case import Case, Values
+from railcore.engines.search import SearchResult, search, strategy_label
+from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, Columns, column_numbers
+from railcore.facts import catalog
+from railcore.facts.units import day
+from railcore.network.bill import bill_counts, bill_table
+from railcore.network.cost import total_cost
+from railcore.network.topology import PhotonicRails, RailFabric
+from railcore.systems.datacenter.rack_network import CountedNetwork, PricedNetwork
+from railcore.systems.datacenter.sizing import Sizing, datacenter_size
+from railcore.training.machine import Machine
+from railcore.training.software import software_times
+from railcore.training.transformer import model_flops_utilization
+
+KEPT = 8  # designs of a candidate, which draws price again
+_SEARCHED = 64  # strategies, of which these designs are the best
+_PARTS_ONLY: dict[str, Any] = {
+    "compute_share": 1.0,
+    "network_share": 0.0,
+    "other_power_share": 0.0,
+}  # of `Sizing`: no rule of thumb
+_SWITCHES = ("tier-1 switch", "circuit switch")
+
+
+@dataclass(frozen=True)
+class Design:
+    """The best strategies of a job on a fabric.
+
+    result: of the search; its first strategies are kept.
+    rows: the kept strategies, the best first.
+    machine: with the GPUs in use of each HB domain, and the fabric.
+    added_s: what circuits add to an iteration of the best [s].
+    """
+
+    result: SearchResult
+    rows: Columns
+    machine: Machine
+    added_s: float = 0.0
+
+    @cached_property
+    def strategy(self) -> dict[str, Any]:
+        """The best strategy, by name, as `iteration_times` takes it."""
+        one = {name: values[:1] for name, values in self.rows.items()}
+        return self.result.table(one)[list(STRATEGY_COLUMNS)].to_dict("records")[0]
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that it takes."""
+        return math.prod(int(self.rows[name][0]) for name in ("tensor", "context", "pipeline", "data"))
+
+    @cached_property
+    def iteration_s(self) -> float:
+        """Time of an iteration of the best [s]."""
+        return float(self.rows["total_s"][0]) + self.added_s
+
+    def times(self, **changes: Any) -> np.ndarray:
+        """Seconds per sequence of the kept strategies on a changed machine; infinite where one does not fit."""
+        found = self.result.estimates(self.rows, **changes)
+        return np.where(found.feasible, found.total_s / self.rows["global_batch"], np.inf)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Everything about one candidate.
+
+    name: of the candidate. also: others with the same parts and times. why_same: why they are.
+    note: why there is no such network or no strategy; then the rest is missing.
+    fabric: of all GPUs that are bought.
+    racks: that are bought.
+    design: the best strategies; None where none fits.
+    sizing: price and power of racks and network.
+    run: of the whole training.
+    goodput: table of `training_goodput`.
+    numbers: by name, in SI units.
+    """
+
+    name: str
+    note: str = ""
+    also: tuple[str, ...] = ()
+    why_same: str = ""
+    fabric: AnyFabric | None = field(default=None, repr=False)
+    racks: int = 0
+    design: Design | None = field(default=None, repr=False)
+    sizing: Sizing | None = field(default=None, repr=False)
+    run: TrainingRun | None = field(default=None, repr=False)
+    goodput: pd.DataFrame | None = field(default=None, repr=False)
+    numbers: Mapping[str, float] = field(default_factory=dict, repr=False)
+    warnings: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def label(self) -> str:
+        """The best strategy in words."""
+        return strategy_label(self.design.strategy) if self.design else ""
+
+
+class Designs:
+    """Best strategies of a case, found once for fabrics that give the same times."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self._found: dict[Any, Design | None] = {}
+
+    def of(self, fabric: AnyFabric) -> Design | None:
+        """The best strategies on a fabric; None where none fits."""
+        if isinstance(fabric, PhotonicRails):
+            if (fabric.gpus, "circuits") not in self._found:
+                self._found[fabric.gpus, "circuits"] = self._on_circuits(fabric.gpus)
+            return self._found[fabric.gpus, "circuits"]
+        limits = limiting_fabric(fabric, self.case.model)
+        if (fabric.gpus, limits) not in self._found:
+            self._found[fabric.gpus, limits] = self._on_packets(fabric, limits)
+        return self._found[fabric.gpus, limits]
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        job = self.case.spec.job
+        return {"runtime": self.case.runtime, "offload": job.offload, **job.search}
+
+    def _on_packets(self, fabric: RailFabric, limits: RailFabric | None) -> Design | None:
+        counts, case, best = self.case.counts(fabric.gpus), self.case, None
+        counts = counts[counts["global_batch"] == counts["global_batch"].head(1).max()]  # one batch for all candidates
+        for row in counts.head(1 if is_full(fabric) else 2).itertuples():
+            used, gpus, batch = int(row.hb_domain_size), int(row.gpus), int(row.global_batch)
+            options: dict[str, Any] = {"fabric": limits, "top": _SEARCHED, "only_best": True, "hb_domain_size": used}
+            found = search(case.model, case.machine, gpus, batch, **options, **self._options)
+            if len(found.best) and (best is None or found.fastest["sequence_s"][0] < best.rows["sequence_s"][0]):
+                best = Design(found, _kept(found), found.machine)
+        return best
+
+    def _on_circuits(self, gpus: int) -> Design | None:
+        counts, case, spec = self.case.counts(gpus), self.case, self.case.spec.network
+        if counts.empty:
+            return None
+        first = counts.iloc[0]
+        machine = case.machine.changed(hb_domain_size=int(first["hb_domain_size"]))
+        switch = catalog.item("circuit_switches", spec.circuit_switch)
+        delay = switch["reconfiguration_time"] if spec.reconfiguration is None else spec.reconfiguration
+        job = (case.model, machine, int(first["gpus"]), int(first["global_batch"]))
+        row = best_on_circuits(*job, delay, ports=spec.nic_ports, **self._options).iloc[0]
+        if math.isnan(row["iteration_s"]):
+            return None
+        limits: dict[str, Any] = {name: row[name] for name in STRATEGY_COLUMNS if name != "global_batch"}
+        found = search(*job, top=KEPT, **(self._options | limits))
+        added_s = float(row["iteration_s"] - row["electrical_s"])
+        same = [np.equal(found.fastest[name], column_numbers(name, [row[name]])) for name in STRATEGY_COLUMNS]
+        rows = {name: values[np.all(same, axis=0)] for name, values in found.fastest.items()}
+        return Design(found, rows, machine, added_s)
+
+
+def _kept(found: SearchResult) -> Columns:
+    """The best designs of a search, and the one of all its designs that takes the least memory."""
+    leaders = found.leaders
+    first = np.arange(min(KEPT, leaders["part"].size))
+    places = np.unique([*first, int(np.argmin(leaders["memory_bytes"]))])
+    return {name: values[places] for name, values in leaders.items()}
+
+
+def racks_of(case: Case, candidate: Candidate) -> int:
+    """Racks that are bought: as many as are asked for, or the most within budget and power, whole ones."""
+    asked = case.spec.cluster
+    racks = asked.racks or (math.ceil(asked.gpus / case.rack_gpus) if asked.gpus else None)
+    if asked.budget is None and asked.power is None:
+        return int(racks or 0)
+
+    def totals(count: int) -> tuple[float, float]:
+        found = candidate.cost(case, count * case.rack_gpus)
+        return found["cost_usd"], found["power_w"]
+
+    limits: dict[str, Any] = {"budget_usd": asked.budget, "power_w": asked.power, "racks": racks}
+    costs = _PARTS_ONLY | case.rack_costs({})
+    sized = datacenter_size(platform=case.rack.name, network=CountedNetwork(totals), **limits, **costs)
+    return int(sized.racks)
+
+
+def sizing_of(case: Case, racks: int, network_usd: Any, network_w: Any, values: Values) -> Sizing:
+    """Price and power of racks and a network, part by part."""
+    network, costs = PricedNetwork(network_usd, network_w), case.rack_costs(values)
+    return datacenter_size(platform=case.rack.name, racks=racks, network=network, **(_PARTS_ONLY | costs))
+
+
+def answer_of(case: Case, candidate: Candidate, designs: Designs, racks: int) -> Answer:
+    """What is known of a candidate before its site is: all but energy's price and carbon."""
+    try:
+        fabric = candidate.build(racks * case.rack_gpus)
+    except ValueError as error:
+        return Answer(candidate.name, note=str(error))
+    cost = candidate.cost(case, fabric.gpus)
+    if not math.isfinite(cost["cost_usd"]):
+        return Answer(candidate.name, note=f"book {case.prices.name} does not say its link rate", fabric=fabric)
+    sizing = sizing_of(case, racks, cost["cost_usd"], cost["power_w"], {})
+    design = designs.of(fabric)
+    pieces = {name: float(count) for name, count in bill_counts(fabric.parts.bill(), case.prices).items()}
+    numbers = {
+        "gpus": fabric.gpus,
+        "switches": pieces["switches"],
+        "link_ends": pieces["link_ends"],
+        "modules": pieces["transceivers"],
+        "network_usd": float(cost["cost_usd"]),
+        "network_w": float(cost["power_w"]),
+        "purchase_usd": float(sizing.total_usd),
+        "power_w": float(sizing.total_w),
+    }
+    known = Answer(candidate.name, fabric=fabric, racks=racks, sizing=sizing, numbers=numbers, warnings=fabric.warnings)
+    if design is None:
+        return replace(known, note=_nothing_fits(case, fabric.gpus))
+    return _with_times(case, known, design)
+
+
+def _with_times(case: Case, known: Answer, design: Design) -> Answer:
+    """The answer with what the strategy, failures and the training take."""
+    own, strategy = case.spec.operation, design.strategy
+    batch, job = int(strategy["global_batch"]), (case.model, design.machine.changed(fabric=None), strategy)
+    terms: dict[str, Any] = {"checkpoint_time": own.checkpoint, "restart_time": own.restart, "runtime": case.runtime}
+    table = training_goodput(known.fabric, *job, batch, platform=case.rack.name, rates=own.failures, **terms)  # type: ignore[arg-type]
+    goodput = float(table["tokens_share"].iloc[-1])
+    batch_tokens = batch * case.model.sequence_length
+    seconds = float(training_time(design.iteration_s, batch_tokens, case.tokens, goodput, own.contingency))
+    flops = float(case.model.training_flops(batch))
+    mfu = model_flops_utilization(flops, design.iteration_s, design.gpus, design.machine.rates.bf16_rate)
+    failed = table[table["part"].isin(_SWITCHES)]
+    numbers = {
+        "gpus_used": design.gpus,
+        "batch": batch,
+        "iteration_s": design.iteration_s,
+        "circuits_s": design.added_s,
+        "mfu": float(mfu),
+        "goodput": goodput,
+        "stopped": float(table["lost"][table["stops"]].iloc[:-1].sum()),
+        "slowed": float(table["lost"][~table["stops"]].sum()),
+        "days": seconds / day,
+        "failed_switch_gpus": float(failed["gpus_stopped"].max()) if len(failed) else 0.0,
+        "failed_switch_tokens_share": float(failed["tokens_share"].min()) if len(failed) else 1.0,
+    }
+    return replace(known, design=design, goodput=table, numbers={**known.numbers, **numbers})
+
+
+def with_energy(case: Case, known: Answer, site_usd_per_J: float | None, carbon_kg_per_J: float | None) -> Answer:
+    """The answer with what time and energy cost, once the price of energy is known."""
+    if known.sizing is None:
+        return known
+    prices, own = case.operating_prices({}, site_usd_per_J), {}
+    years = prices.useful_life / (365 * day)
+    terms = (years, prices.electricity_price, 1.0, prices.mean_load)
+    own["ownership_usd"] = float(total_cost(known.sizing.total_usd, known.sizing.total_w, *terms)["total_usd"])
+    run = None
+    if known.design is not None:
+        flops = float(case.model.training_flops(1)) * case.tokens / case.model.sequence_length
+        run = run_of_time(case.tokens, flops, known.numbers["days"] * day, known.sizing, prices)
+        own |= {"energy_J": float(run.energy_J), "cost_usd": float(run.total_usd), "token_usd": float(run.token_usd)}
+        own |= {} if carbon_kg_per_J is None else {"carbon_kg": float(run.carbon_kg(carbon_kg_per_J))}
+    return replace(known, run=run, numbers={**known.numbers, **own})
+
+
+def _nothing_fits(case: Case, gpus: int) -> str:
+    """Why no strategy is possible, in the search's words."""
+    use_all = case.spec.cluster.use == "all"
+    options: dict[str, Any] = {"runtime": case.runtime, "offload": case.spec.job.offload, "at_most": not use_all}
+    machine = case.machine.changed(hb_domain_size=min(case.machine.hb_domain_size, gpus))
+    try:
+        search(case.model, machine, gpus, list(case.batches), **options, **case.spec.job.search).strategy()
+    except ValueError as error:
+        return str(error)
+    return "no strategy was found by the short search: give job.search, or another batch"
+
+
+def software_band(case: Case, design: Design) -> tuple[float, float]:
+    """Least and greatest time of the best strategy under other software, over its own time."""
+    job = (case.model, design.machine, design.strategy, int(design.strategy["global_batch"]))
+    found = software_times(*job)
+    fits = found["iteration_s"][found["limit"] == "feasible"] + design.added_s
+    ends = fits if len(fits) else pd.Series([design.iteration_s])
+    return float(ends.min() / design.iteration_s), float(ends.max() / design.iteration_s)
+
+
+def parts_table(case: Case, known: Answer) -> pd.DataFrame:
+    """Bill of a candidate's network, line by line; ports of NICs that are split are of the slower rate."""
+    assert known.fabric is not None
+    books, ports = case.books({}), known.fabric.nic_ports
+    prices, powers = (book if ports == 1 else book.at_rate(book.rate_Bps / ports) for book in books)  # type: ignore
+    return bill_table(known.fabric.parts.bill(), prices, powers).assign(network=known.name)

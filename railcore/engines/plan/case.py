@@ -1,0 +1,243 @@
+"""What a spec means: models and numbers in SI units, the same for all candidates."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from railcore.engines.datacenter.operation import OperatingPrices
+from railcore.engines.deployment.cluster import Cluster
+from railcore.engines.deployment.cluster_cost import cluster_network_parts
+from railcore.engines.launch_lines import megatron_run
+from railcore.engines.plan.spec import PriceSpec, Spec
+from railcore.engines.search.gpu_counts import gpu_counts, near_batches
+from railcore.facts import catalog
+from railcore.network.price_books import DEFAULT_BOOK, PriceBook, book_of_links, book_rows, matching_books, power_book
+from railcore.network.reliability import host_gpus
+from railcore.network.switches import switch_model, usual_networks
+from railcore.training.machine import Machine, catalog_machine
+from railcore.training.parallelism import Strategy
+from railcore.training.runtime import Runtime, as_runtime
+from railcore.training.software import newest_runtime
+from railcore.training.transformer import Transformer, as_model
+
+Values = Mapping[tuple[str, str, str], Any]  # draws of catalog rows by family, item and parameter
+_WITHIN = 1.03  # times the fastest: a batch nearer to the asked one is taken
+_BATCH = re.compile(r"\s*([\d_.]+(?:e\d+)?)\s*([kMG]?)\s*tokens\s*", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A spec with what the catalog says.
+
+    spec: as given.
+    model, machine, runtime: what is trained, on which GPU (on no fabric), with which software.
+    tokens: of the training.
+    batches: sequences of an iteration that are tried, the one asked for first.
+    radix: ports of a switch at the NIC's rate.
+    prices, powers: books for links of the NIC's rate.
+    rack: the platform in the catalog.
+    """
+
+    spec: Spec
+    model: Transformer
+    machine: Machine
+    runtime: Runtime
+    tokens: float
+    batches: tuple[int, ...]
+    radix: int
+    prices: PriceBook
+    powers: PriceBook
+    rack: catalog.Item = field(repr=False)
+
+    @property
+    def rack_gpus(self) -> int:
+        """GPUs of a server or rack of the platform."""
+        return int(self.rack["gpus"])
+
+    def number(self, key: tuple[str, str, str], values: Values, given: Any = None) -> Any:
+        """A number of the spec, or else of the catalog, or draws of that row."""
+        if given is not None:
+            return given
+        return values[key] if key in values else catalog.item(*key[:2])[key[2]]
+
+    def rack_costs(self, values: Values) -> dict[str, Any]:
+        """Price and power of a rack, and PUE, as fields of `Sizing`."""
+        own, name = self.spec.books, self.rack.name
+        return {
+            "rack_usd": self.number(("platforms", name, "price"), values, own.server),
+            "rack_w": self.number(("platforms", name, "power"), values, own.server_power),
+            "pue": self.number(("prices", "energy", "pue"), values, self.spec.operation.pue),
+        }
+
+    def operating_prices(self, values: Values, site_usd_per_J: float | None = None) -> OperatingPrices:
+        """Prices of time: electricity of the spec, else of the site's state, else of the catalog."""
+        own = self.spec.operation
+        price = site_usd_per_J if own.electricity is None else own.electricity
+        life = self.number(("operation", "machine", "useful_life"), values, own.years and own.years * 365 * 86400.0)
+        return OperatingPrices(
+            self.number(("prices", "energy", "electricity_price"), values, price),
+            life,
+            self.number(("operation", "machine", "mean_load"), values, own.load),
+        )
+
+    def books(self, values: Values) -> tuple[PriceBook, PriceBook]:
+        """Books of prices and powers, with draws of their rows."""
+        return tuple(  # type: ignore[return-value]
+            book.times({part: values[row.family, row.name, row.parameter] / row.value for part, row in rows.items()})
+            if (rows := {part: row for part, row in book_rows(book).items() if _key(row) in values})
+            else book
+            for book in (self.prices, self.powers)
+        )
+
+    @cached_property
+    def _sides(self) -> dict[int, pd.DataFrame]:
+        return {}
+
+    def side_networks(self, gpus: int) -> pd.DataFrame:
+        """Parts and cost of the networks of `cluster.include`, of servers that share a NIC on each; none by default.
+
+        Management links are of the catalog's own books for them.
+        """
+        asked = list(self.spec.cluster.include)
+        if gpus not in self._sides:
+            host = min(host_gpus(self.rack.name), self.rack_gpus)
+            cluster = Cluster(nodes=math.ceil(gpus / host), gpus_per_node=int(host))
+            own = {"management": matching_books("management2025")}
+            listed = matching_books(self.prices.name if isinstance(self.spec.books.prices, str) else DEFAULT_BOOK)
+            self._sides[gpus] = cluster_network_parts(cluster, *listed, books=own)
+        table = self._sides[gpus]
+        return table[table["network"].isin(asked)]
+
+    @cached_property
+    def _counts(self) -> dict[int, pd.DataFrame]:
+        return {}
+
+    def counts(self, gpus: int) -> pd.DataFrame:
+        """Rows of `gpu_counts` of a cluster, the one to take first.
+
+        Of batches within 3% of the fastest the one nearest to the asked one is taken.
+        """
+        if gpus not in self._counts:
+            given = {"runtime": self.runtime, "offload": self.spec.job.offload, **self.spec.job.search}
+            machine = self.machine.changed(hb_domain_size=min(self.machine.hb_domain_size, gpus))
+            use_all = self.spec.cluster.use == "all"
+            found = gpu_counts(self.model, machine, gpus, list(self.batches), use_all=use_all, **given)
+            near = found["sequence_s"] <= _WITHIN * found["sequence_s"].min()
+            rank = found["global_batch"].map({batch: i for i, batch in enumerate(self.batches)}).where(near, np.inf)
+            self._counts[gpus] = found.iloc[np.lexsort([found["sequence_s"], rank])].reset_index(drop=True)
+        return self._counts[gpus]
+
+    @cached_property
+    def own_strategy(self) -> tuple[Strategy, int] | None:
+        """The strategy of `job.mapping` or `job.launch`, and its batch; None where the spec has neither."""
+        job = self.spec.job
+        if job.launch is not None:
+            run = megatron_run(job.launch)
+            return run.strategy, run.global_batch
+        if job.mapping is None:
+            return None
+        fields = dict(job.mapping)
+        batch = int(fields.pop("global_batch", self.batches[0]))
+        return Strategy(**fields), batch
+
+
+def _key(row: catalog.Value) -> tuple[str, str, str]:
+    return row.family, row.name, row.parameter
+
+
+def case_of(spec: Spec) -> Case:
+    """The case of a spec. Raises ValueError by dotted key for what the models refuse."""
+    with _Blamed("job.model"):
+        model = as_model(spec.job.model) if isinstance(spec.job.model, str) else _own_model(spec.job.model)
+    rack = catalog.item("platforms", spec.cluster.platform)
+    with _Blamed("cluster.platform, job.precision"):
+        machine = catalog_machine(rack.name, spec.job.precision, spec.cluster.hb_domain_size, spec.cluster.nic)
+    known = catalog.item("models", model.name) if model.name in catalog.names("models") else {}
+    tokens = spec.job.tokens or known.get("training_tokens")
+    if tokens is None:
+        raise ValueError(f"job.tokens is missing, and the catalog has none of {model.name}: give it, such as 15e12")
+    with _Blamed("network.switch"):
+        radix = spec.network.radix or _switch_ports(spec, machine.nic_Bps)
+    with _Blamed("books"):
+        prices, powers = _books(spec, machine.nic_Bps)
+    runtime = newest_runtime(machine) if spec.job.runtime is None else as_runtime(spec.job.runtime)
+    batches = _batches(spec, model, known)
+    return Case(spec, model, machine, runtime, float(tokens), batches, radix, prices, powers, rack)
+
+
+class _Blamed:
+    """Whose fault a ValueError is: the dotted key stands before the message."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, ValueError) and not str(error).startswith(self.key):
+            raise ValueError(f"{self.key}: {error}") from None
+
+
+def _own_model(sizes: Mapping[str, Any]) -> Transformer:
+    return Transformer(**{"name": "own model", **sizes})
+
+
+def _switch_ports(spec: Spec, nic_Bps: float) -> int:
+    switch = switch_model(spec.network.switch or usual_networks()["scale-out"]["switch"])
+    return switch.ports * switch.ports_of_interface(nic_Bps)
+
+
+def _books(spec: Spec, nic_Bps: float) -> tuple[PriceBook, PriceBook]:
+    """Books for links of the NIC's rate. Numbers of one's own that leave something out have the default book's."""
+    given = spec.books.prices, spec.books.powers
+    names = [book if isinstance(book, str) else None for book in given]
+    listed = list(matching_books(names[0] or DEFAULT_BOOK, names[1], nic_Bps))
+    for place, (family, unit, book) in enumerate(zip(("prices", "powers"), ("USD", "W"), given, strict=True)):
+        if book is not None and not isinstance(book, str):
+            own = {name: getattr(book, name) for name in ("port", "transceiver", "dac", "circuit_port")}
+            usual = listed[place].at_rate(book.rate)
+            own = {name: getattr(usual, name) if value is None else value for name, value in own.items()}
+            left: dict[str, Any] = {
+                f"{name}_name": usual.name
+                for name, part in (("copper", "dac"), ("circuit", "circuit_port"))
+                if getattr(book, part) is None
+            }
+            mine = PriceBook(**own, **left, name=book.name, rate_Bps=book.rate, unit=unit)
+            listed[place] = book_of_links(family, mine, nic_Bps)
+    if isinstance(spec.books.prices, PriceSpec) and spec.books.powers is None:
+        listed[1] = book_of_links("powers", power_book(DEFAULT_BOOK), nic_Bps)
+    return listed[0], listed[1]
+
+
+def _batches(spec: Spec, model: Transformer, known: Mapping[str, Any]) -> tuple[int, ...]:
+    """Sequences of an iteration that are tried, the asked one first."""
+    asked = spec.job.batch
+    if isinstance(asked, int):
+        return (asked,)
+    if asked is None:
+        if "batch" not in known:
+            raise ValueError(f'job.batch is missing, and the catalog has none of {model.name}: give it, "4M tokens"')
+        row = known.row("batch")  # type: ignore[attr-defined]
+        if row.unit != "tokens":
+            return (int(row.value),)
+        tokens = row.value
+    else:
+        found = _BATCH.fullmatch(asked)
+        if not found:
+            raise ValueError(f'job.batch is {asked!r}: give sequences, such as 2048, or a text such as "16M tokens"')
+        tokens = float(found[1].replace("_", "")) * {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}[found[2]]
+    return tuple(near_batches(tokens / model.sequence_length, _divided_gpus(spec)))
+
+
+def _divided_gpus(spec: Spec) -> int:
+    """GPUs whose divisors a batch should share: those that are given, else a number with many divisors."""
+    box = int(catalog.item("platforms", spec.cluster.platform)["gpus"])
+    racks = spec.cluster.racks or (math.ceil(spec.cluster.gpus / box) if spec.cluster.gpus else 2**10)
+    return racks * box

@@ -1,0 +1,132 @@
+"""What `railcore plan` does: reads specs, answers, writes pages, JSON, Markdown and tables."""
+
+import json
+import math
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from railcore.engines.plan import report
+from railcore.engines.plan.page import page_html
+from railcore.engines.plan.result import Plan, plan
+from railcore.engines.plan.spec import UncertaintySpec, read_spec, schema, template
+from railcore.facts import files
+
+NOT_MET = 3  # exit status where a hard limit is not met
+_QUIET_S = 1.0  # what takes longer is told
+TABLES = ("candidates", "designs", "times", "memory", "parts", "failures", "defaults", "sources", "flips")
+
+
+def spec_template() -> str:
+    """A commented spec to fill in."""
+    return template()
+
+
+def spec_schema() -> str:
+    """The JSON schema of a spec."""
+    return json.dumps(schema(), indent=1)
+
+
+def run(specs: Sequence[str], written: Mapping[str, str | None], draws: int | None) -> int:
+    """Plan each spec, print or write it; gives the exit status: 3 where a hard limit of one is not met.
+
+    Parameters
+    ----------
+    specs
+        TOML files.
+    written
+        Where "html", "json", "markdown" and "csv" go, None for nowhere, "-" for the terminal.
+    draws
+        Of what is assumed; None for the spec's on pages and in JSON, and for none elsewhere.
+
+    Returns
+    -------
+    0, or 3.
+
+    Raises
+    ------
+    ValueError
+        For no spec, and for specs with faults.
+    """
+    if not specs:
+        raise ValueError("plan needs a spec: give a TOML file; `railcore plan --init` prints one to fill in")
+    tell, plans = _Progress(), []
+    for path in specs:
+        spec = read_spec(path)
+        if draws:
+            spec = spec.model_copy(update={"uncertainty": UncertaintySpec(draws=draws, seed=spec.uncertainty.seed)})
+        plans.append(plan(spec, tell))
+    drawn = draws != 0 and (draws is not None or any(written[name] for name in ("html", "json")))
+    documents = [each.document(drawn) for each in plans] if written["html"] or written["json"] else []
+    tell.done()
+    contents: dict[Path, str] = {}
+    if written["html"]:
+        contents[Path(written["html"])] = page_html(documents)
+    texts = {
+        "json": lambda: json.dumps([_plain(whole) for whole in map(_whole, plans, documents)], indent=1) + "\n",
+        "markdown": lambda: report.markdown_text(plans) + "\n",
+    }
+    for name, text in texts.items():
+        if written[name] == "-":
+            print(text(), end="")
+        elif written[name]:
+            contents[Path(str(written[name]))] = text()
+    if written["csv"]:
+        contents |= _csv_files(plans, Path(written["csv"]))
+    files.write_all(contents)
+    if "-" not in (written["json"], written["markdown"]):
+        print("\n\n".join(report.terminal_text(each, drawn) for each in plans))
+    for told in dict.fromkeys(written["csv"] if path.suffix == ".csv" else str(path) for path in contents):
+        print(f"{told}: written", file=sys.stderr)
+    return 0 if all(each.met for each in plans) else NOT_MET
+
+
+def _whole(each: Plan, document: Mapping[str, Any]) -> dict[str, Any]:
+    """A plan for JSON: what the page shows, and every table in SI units."""
+    return {**document, "tables": {name: getattr(each, name).to_dict("records") for name in TABLES}}
+
+
+def _csv_files(plans: Sequence[Plan], folder: Path) -> dict[Path, str]:
+    """Each table of each plan; those of several in a folder of each."""
+    found = {}
+    for place, each in enumerate(plans, start=1):
+        into = folder if len(plans) == 1 else folder / f"scenario_{place}"
+        for name in TABLES:
+            table: pd.DataFrame = getattr(each, name)
+            if len(table):
+                found[into / f"{name}.csv"] = table.to_csv(index=False, lineterminator="\n")
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: no NumPy, and null for what is not finite."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+class _Progress:
+    """Tells on a terminal what is being done, once it has taken a second."""
+
+    def __init__(self) -> None:
+        self.began, self.shown = time.monotonic(), 0
+
+    def __call__(self, text: str) -> None:
+        if sys.stderr.isatty() and time.monotonic() - self.began > _QUIET_S:
+            line = f"railcore: {text} ..."
+            print(f"\r{line:<{self.shown}}", end="", file=sys.stderr, flush=True)
+            self.shown = len(line)
+
+    def done(self) -> None:
+        """Clear the line."""
+        if self.shown:
+            print(f"\r{'':<{self.shown}}\r", end="", file=sys.stderr, flush=True)

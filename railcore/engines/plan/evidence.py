@@ -1,0 +1,124 @@
+"""Where a plan's numbers come from: the rows of the catalog behind each, its grade, and what is known of a pair."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from railcore.engines.plan.answer import Answer
+from railcore.engines.plan.case import Case
+from railcore.facts import catalog, files
+from railcore.facts.tables import read_csv
+from railcore.network.price_books import book_rows
+from railcore.network.reliability import rate_and_repair
+from railcore.training.expected_error import ExpectedError, expected_error, iteration_errors
+from railcore.training.machine import FORMATS, Machine, catalog_machine
+
+GRADES = ("measured", "datasheet", "paper", "derived", "assumed", "given")  # the surest first; what the user gives
+_TIMES = ("iteration_s", "mfu", "days", "circuits_s")
+_OF_TIME = ("days", "energy_J", "cost_usd", "token_usd", "carbon_kg")
+_COUNTS = ("gpus", "gpus_used", "batch", "switches", "link_ends", "modules", "failed_switch_gpus")
+
+
+def rows_behind(case: Case, answer: Answer, number: str) -> list[catalog.Value]:
+    """Rows of the catalog that a number of an answer rests on; without those that the spec gives in their place.
+
+    Of efficiencies those of the GPU itself. Counts of parts rest on none: they follow from closed forms.
+    """
+    own, box, rows = case.spec, case.rack, list[catalog.Value]()
+    if number in ("network_usd", "purchase_usd", "ownership_usd", "cost_usd", "token_usd"):
+        rows += book_rows(case.prices).values()
+    if number in ("network_w", "power_w", "ownership_usd", "energy_J", "cost_usd", "token_usd", "carbon_kg"):
+        rows += book_rows(case.powers).values()
+    if number in ("purchase_usd", "ownership_usd", "cost_usd", "token_usd") and own.books.server is None:
+        rows.append(box.row("price"))
+    if number in ("power_w", "ownership_usd", "energy_J", "cost_usd", "token_usd", "carbon_kg"):
+        rows += [box.row("power")] if own.books.server_power is None else []
+        rows += [catalog.item("prices", "energy").row("pue")] if own.operation.pue is None else []
+    if number in ("ownership_usd", "cost_usd", "token_usd"):
+        rows += [catalog.item("operation", "machine").row("useful_life")] if own.operation.years is None else []
+        rows += [catalog.item("prices", "energy").row("electricity_price")] if own.operation.electricity is None else []
+    if number in ("ownership_usd", "energy_J", "cost_usd", "token_usd", "carbon_kg") and own.operation.load is None:
+        rows.append(catalog.item("operation", "machine").row("mean_load"))
+    if number in _TIMES + _OF_TIME:
+        rows += _machine_rows(case.machine, box)
+    if number in ("goodput", "stopped", "slowed", *_OF_TIME) and answer.goodput is not None:
+        rows += [row for kind in sorted(set(answer.goodput["kind"]) - {""}) for row in rate_and_repair(kind)]
+        job = catalog.item("failure_rates", "job")
+        rows += [job.row("checkpoint_time")] if own.operation.checkpoint is None else []
+        rows += [job.row("restart_time")] if own.operation.restart is None else []
+    return list({(row.family, row.name, row.parameter): row for row in rows}.values())
+
+
+def _machine_rows(machine: Machine, box: catalog.Item) -> list[catalog.Value]:
+    gpu, shares = catalog.item("gpus", machine.gpu), catalog.item("efficiencies", machine.gpu)
+    names = [FORMATS[machine.precision].rate, "bf16_dense_rate", "memory", "memory_bandwidth"]
+    rows = [gpu.row(name) for name in dict.fromkeys(names)] + [box.row("hb_bandwidth"), box.row("nic_bandwidth")]
+    return rows + list(shares.rows)
+
+
+def grade_of(number: str, rows: Sequence[catalog.Value]) -> str:
+    """The weakest kind of the rows behind a number; counts are derived, and what rests on no row was given."""
+    kinds = [row.kind for row in rows]
+    return max(kinds, key=GRADES.index) if kinds else "derived" if number in _COUNTS else "given"
+
+
+def source_text(rows: Sequence[catalog.Value], most: int = 4) -> str:
+    """Sources of rows in a line, those of the weakest kinds first."""
+    ranked = sorted(rows, key=lambda row: -GRADES.index(row.kind))
+    texts = [f"{row.name} {row.parameter.replace('_', ' ')}: {row.kind}, {row.source}" for row in ranked[:most]]
+    more = [f"and {len(ranked) - most} more rows"] if len(ranked) > most else []
+    return "; ".join([*texts, *more])
+
+
+def error_of(case: Case) -> ExpectedError:
+    """Error that the case's iteration times have to expect: notebook 06's runs nearest to it."""
+    return expected_error(case.machine, mixture=bool(case.model.experts))
+
+
+def support(platform: str, model: str, precision: str = "bf16") -> pd.DataFrame:
+    """What evidence there is for a platform and a model of the catalog.
+
+    platform, model: of the catalog. precision: of linear layers.
+    Columns what, evidence, grade. Raises UnknownName for a name that the catalog lacks.
+    """
+    machine, known = catalog_machine(platform, precision), catalog.item("models", model)
+    box, mixture = catalog.item("platforms", platform), "experts" in known
+    rows: list[tuple[str, str, str]] = []
+    error = expected_error(machine, mixture=mixture)
+    rows.append(("iteration time", f"expect {error}", "measured"))
+    family = "experts" if mixture else "dense"
+    table = iteration_errors()
+    here = table[(table["platform"] == platform) & (table["mixture"] == family)]
+    runs = ", ".join(f"{int(count)} in {name}" for name, count in here.groupby("precision")["runs"].sum().items())
+    kind = "mixtures" if mixture else "dense models"
+    rows.append((f"published runs of {kind} on {platform}", runs or "none", "measured" if runs else "none"))
+    published = [row for row in read_csv(files.data("measured/iterations.csv")) if row["model"] == model]
+    on = sorted({row["platform"] for row in published})
+    told = f"{len(published)}, on {', '.join(on)}" if published else "none"
+    rows.append((f"published runs of {model}", told, "measured" if published else "none"))
+    for name, item in (("platform", box), ("GPU", catalog.item("gpus", machine.gpu))):
+        rows.append((f"{name} {item.name}", _kinds_text(item.rows), _weakest(item.rows)))
+    shares = catalog.item("efficiencies", machine.gpu)
+    rows.append((f"what a {machine.gpu} reaches", _kinds_text(shares.rows), _weakest(shares.rows)))
+    rows.append((f"sizes of {model}", _kinds_text(known.rows), _weakest(known.rows)))
+    for name, item in (("price", box), ("power", box)):
+        row = next((row for row in item.rows if row.parameter == name), None)
+        rows.append(
+            (f"{name} of {platform}", row.source if row else "none: give it in the spec", row.kind if row else "none")
+        )
+    tokens = known.get("training_tokens")
+    rows.append(
+        (f"tokens of {model}", f"{tokens:.4g}" if tokens else "none: give job.tokens", "paper" if tokens else "none")
+    )
+    return pd.DataFrame(rows, columns=["what", "evidence", "grade"])
+
+
+def _kinds_text(rows: Sequence[catalog.Value]) -> str:
+    counts = {kind: sum(row.kind == kind for row in rows) for kind in GRADES}
+    told = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+    assumed = ", ".join(row.parameter for row in rows if row.kind == "assumed")
+    return f"{told}{f' ({assumed})' if assumed else ''}"
+
+
+def _weakest(rows: Sequence[catalog.Value]) -> str:
+    return max((row.kind for row in rows), key=GRADES.index)

@@ -1,0 +1,393 @@
+"""A plan: one cluster and job in, every model's answer out."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from railcore.engines.degraded.job_networks import network_shares
+from railcore.engines.plan.answer import (
+    Answer,
+    Designs,
+    answer_of,
+    parts_table,
+    racks_of,
+    software_band,
+    with_energy,
+)
+from railcore.engines.plan.candidates import AnyFabric, Candidate, candidates
+from railcore.engines.plan.case import Case, case_of
+from railcore.engines.plan.choice import RANKS, merged, missed_limits, ranked
+from railcore.engines.plan.evidence import error_of, grade_of, rows_behind
+from railcore.engines.plan.find import racks_found
+from railcore.engines.plan.shown import NUMBERS
+from railcore.engines.plan.site import FoundSite, site_of
+from railcore.engines.plan.spec import FindSpec, Spec, read_spec
+from railcore.engines.plan.uncertainty import TIE, Situation, Uncertainty, flips, uncertainty
+from railcore.engines.search import SearchResult, search
+from railcore.engines.strategies.iteration import iteration_times
+from railcore.network.topology import RailFabric
+from railcore.systems.datacenter.sizing import datacenter_size
+from railcore.training.iteration import stage_memory
+
+Progress = Callable[[str], Any]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What every model says of a cluster and its job; tables are in SI units.
+
+    spec: as read.
+    case: what it means.
+    answers: of all candidates, the best first; those that are not possible last.
+    site: where the power is; None where the spec has no site.
+    """
+
+    spec: Spec
+    case: Case
+    answers: tuple[Answer, ...]
+    site: FoundSite | None
+    _built: Mapping[str, Candidate] = field(repr=False)
+    _progress: Progress | None = field(default=None, repr=False)
+
+    @property
+    def possible(self) -> list[Answer]:
+        """Answers with a strategy."""
+        return [answer for answer in self.answers if answer.design is not None]
+
+    @property
+    def best(self) -> Answer | None:
+        """The best candidate; None where no network runs the job."""
+        return self.possible[0] if self.possible else None
+
+    @property
+    def met(self) -> bool:
+        """Whether the best candidate meets all limits."""
+        return self.best is not None and not missed_limits(self.best, self.spec.limits)
+
+    @property
+    def rank(self) -> str:
+        """Number of which the least is best."""
+        return RANKS[self.spec.wishes.rank]
+
+    def answer(self, name: str) -> Answer:
+        """The answer of a candidate, by any of its names. Raises UnknownName."""
+        from railcore.facts.catalog import UnknownName
+
+        found = {each: answer for answer in self.answers for each in (answer.name, *answer.also)}
+        if name not in found:
+            raise UnknownName("candidate", name, found)
+        return found[name]
+
+    def fabric(self, name: str) -> AnyFabric:
+        """The fabric of a candidate, to go on with. Raises ValueError where there is none."""
+        answer = self.answer(name)
+        if answer.fabric is None:
+            raise ValueError(f"{name} is not there: {answer.note}")
+        return answer.fabric
+
+    def search(self, name: str, **options: Any) -> SearchResult:
+        """The search of a candidate's strategies on its fabric, whole; options as of `search`.
+
+        Raises ValueError where nothing fits, and for photonic rails, which `best_on_circuits` searches.
+        """
+        answer, fabric = self.answer(name), self.fabric(name)
+        if answer.design is None or not isinstance(fabric, RailFabric):
+            raise ValueError(f"{name}: {answer.note or 'give best_on_circuits the job'}")
+        design, case = answer.design, self.case
+        job = (case.model, case.machine, design.gpus, int(answer.numbers["batch"]))
+        own = {
+            "hb_domain_size": design.machine.hb_domain_size,
+            "offload": self.spec.job.offload,
+            **self.spec.job.search,
+        }
+        return search(*job, **{"runtime": case.runtime, "fabric": fabric, **own, **options})
+
+    @cached_property
+    def candidates(self) -> pd.DataFrame:
+        """A row for each candidate, the best first: names, strategy, every number, missed limits and wishes, note."""
+        rows = []
+        for answer in self.answers:
+            missed = {
+                kind: ", ".join(missed_limits(answer, goals)) if answer.design else ""
+                for kind, goals in (("limits_missed", self.spec.limits), ("wishes_missed", self.spec.wishes))
+            }
+            row = {"candidate": answer.name, "also": ", ".join(answer.also), "strategy": answer.label}
+            rows.append(row | dict(answer.numbers) | missed | {"note": answer.note or answer.why_same})
+        order = ["candidate", "also", "strategy", *NUMBERS, "limits_missed", "wishes_missed", "note"]
+        table = pd.DataFrame(rows)
+        return table[[name for name in order if name in table]]
+
+    @cached_property
+    def designs(self) -> pd.DataFrame:
+        """Strategies that draws price again, a row each: candidate, rank, the strategy, its time and memory."""
+        tables = []
+        for answer in self.possible:
+            table = answer.design.result.table(answer.design.rows)  # type: ignore[union-attr]
+            tables.append(table.assign(candidate=answer.name, rank=range(1, len(table) + 1)))
+        whole = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=["candidate", "rank"])
+        return whole[["candidate", "rank", *whole.columns.difference(["candidate", "rank"], sort=False)]]
+
+    @cached_property
+    def times(self) -> pd.DataFrame:
+        """Time of an iteration by part, and shares of the NICs by kind of traffic, a row for each candidate.
+
+        Shares are of packet networks. software_low and software_high: of the time under other software, over this.
+        """
+        rows, seen = [], {}
+        for answer in self.possible:
+            design = answer.design
+            assert design is not None
+            found = design.result.estimates({name: values[:1] for name, values in design.rows.items()})
+            row: dict[str, Any] = {name: value.item() for name, value in found.breakdown.items() if value.item() > 0}
+            row |= {"circuits_s": design.added_s} if design.added_s else {}
+            if isinstance(answer.fabric, RailFabric):
+                box = design.machine.changed(fabric=None)
+                fabrics = {answer.name: answer.fabric}
+                job = (self.case.model, box, design.strategy, int(answer.numbers["batch"]), self.case.runtime)
+                shares = network_shares(fabrics, *job).iloc[0]
+                row |= {name: float(shares[name]) for name in shares.index if name.endswith("_share")}
+            if id(design) not in seen:
+                seen[id(design)] = software_band(self.case, design)
+            row["software_low"], row["software_high"] = seen[id(design)]
+            busy = {"hb_utilization": found.hb_utilization.item(), "nic_utilization": found.nic_utilization.item()}
+            rows.append({"candidate": answer.name, "iteration_s": design.iteration_s, **row, **busy})
+        return pd.DataFrame(rows)
+
+    @cached_property
+    def memory(self) -> pd.DataFrame:
+        """Memory of each pipeline stage of the best candidate's strategy."""
+        if self.best is None or self.best.design is None:
+            return pd.DataFrame()
+        design = self.best.design
+        terms: dict[str, Any] = {"global_batch": int(self.best.numbers["batch"]), "runtime": self.case.runtime}
+        return stage_memory(self.case.model, design.machine, design.strategy, **terms)
+
+    @cached_property
+    def parts(self) -> pd.DataFrame:
+        """Bill of each candidate's network, line by line, and of the networks of `cluster.include`."""
+        built = [answer for answer in self.answers if answer.fabric is not None]
+        tables = [parts_table(self.case, answer).assign(candidate=answer.name) for answer in built]
+        whole = pd.concat(tables, ignore_index=True)
+        return whole[["candidate", *whole.columns.drop("candidate")]]
+
+    @cached_property
+    def failures(self) -> pd.DataFrame:
+        """Failures of each candidate by part: rows of `training_goodput`."""
+        tables = [answer.goodput.assign(candidate=answer.name) for answer in self.possible]  # type: ignore[union-attr]
+        whole = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=["candidate"])
+        return whole[["candidate", *whole.columns.drop("candidate")]]
+
+    @cached_property
+    def own_strategy(self) -> pd.DataFrame:
+        """The spec's own mapping on each candidate's fabric: time, over the best one's, and what rules it out."""
+        given = self.case.own_strategy
+        if given is None:
+            return pd.DataFrame()
+        strategy, batch = given
+        rows = []
+        for answer in self.possible:
+            if isinstance(answer.fabric, RailFabric):
+                box, options = answer.design.machine.changed(fabric=None), self.spec.job.offload  # type: ignore
+                found = iteration_times(
+                    self.case.model, box, strategy, self.case.runtime, options, batch, answer.fabric
+                )
+                of_sequence = found.total_s.item() / batch * answer.numbers["batch"] / answer.numbers["iteration_s"]
+                rows.append((answer.name, found.total_s.item(), of_sequence, found.limits.item()))
+        return pd.DataFrame(rows, columns=["candidate", "iteration_s", "over_best", "limit"])
+
+    @cached_property
+    def gpus_that_would_do(self) -> str:
+        """How many GPUs of the nearest candidate would meet limits that more GPUs can meet, in a sentence; else ""."""
+        best, asked = self.best, self.spec.cluster
+        if best is None or self.met or self.spec.find is not None or not (asked.gpus or asked.racks):
+            return ""
+        if not set(missed_limits(best, self.spec.limits)) & {"days", "cost"}:
+            return ""
+        found = _found(self.spec, FindSpec(gpus="fewest"), self.case, self._built[best.name], Designs(self.case))
+        if found.note:
+            return f"{found.note[:1].upper()}{found.note[1:]}."
+        return f"{found.numbers['gpus']:,.0f} GPUs would do."
+
+    @cached_property
+    def rule_of_thumb(self) -> pd.DataFrame:
+        """What the catalog's shares of a budget or a power would buy, beside the sum of parts; none without either."""
+        asked = self.spec.cluster
+        if asked.budget is None and asked.power is None:
+            return pd.DataFrame()
+        limits = {"budget_usd": asked.budget, "power_w": asked.power}
+        sized = datacenter_size(platform=self.case.rack.name, network="shares", **limits, **self.case.rack_costs({}))
+        rows = [
+            ("rule of thumb: shares of the catalog", float(sized.gpus), float(sized.racks_usd), float(sized.total_w))
+        ]
+        if self.best is not None and self.best.sizing is not None:
+            own = self.best.sizing
+            rows.append((f"sum of parts, {self.best.name}", float(own.gpus), float(own.racks_usd), float(own.total_w)))
+        return pd.DataFrame(rows, columns=["account", "gpus", "servers_usd", "power_w"])
+
+    @cached_property
+    def situation(self) -> Situation:
+        """What draws are of."""
+        usd, carbon = _site_prices(self.spec, self.site)
+        return Situation(self.case, self._built, self.answers, usd, carbon)
+
+    @cached_property
+    def uncertainty(self) -> Uncertainty | None:
+        """Draws of what is assumed or varies; None where no network runs the job."""
+        if self.best is None:
+            return None
+        own = self.spec.uncertainty
+        return uncertainty(self.situation, self.best.name, self.rank, own.draws, own.seed, self._progress)
+
+    @cached_property
+    def flips(self) -> pd.DataFrame:
+        """Rows of prices, powers, failures and time's cost that alone make another candidate the best."""
+        first = [answer.name for answer in self.possible if self._as_good(answer)]
+        return flips(self.situation, self.rank, first, machines=False)
+
+    def _as_good(self, answer: Answer) -> bool:
+        """Whether a candidate misses no more limits and wishes than the best."""
+        best, goals = self.best, (self.spec.limits, self.spec.wishes)
+        return best is not None and all(len(missed_limits(answer, g)) <= len(missed_limits(best, g)) for g in goals)
+
+    @cached_property
+    def ties(self) -> list[str]:
+        """Candidates that are better than the best one in 5% of the draws or more."""
+        found = self.uncertainty
+        if found is None or self.best is None:
+            return []
+        allowed = [answer.name for answer in self.possible[1:] if self._as_good(answer)]
+        return [name for name in allowed if found.better[name] >= TIE]
+
+    @cached_property
+    def defaults(self) -> pd.DataFrame:
+        """Every key of the spec that has a value, and whether it was given: key, value, given."""
+        return pd.DataFrame([*self.spec.given()], columns=["key", "value", "given"])
+
+    @cached_property
+    def sources(self) -> pd.DataFrame:
+        """Rows of the catalog behind the best candidate's numbers, a row each: number, and the catalog's columns."""
+        if self.best is None:
+            return pd.DataFrame()
+        rows = []
+        for number in self.best.numbers:
+            for row in rows_behind(self.case, self.best, number):
+                told = {name: getattr(row, name) for name in ("family", "name", "parameter", "value", "unit", "kind")}
+                rows.append({"number": number, **told, "low": row.low, "high": row.high, "source": row.source})
+        return pd.DataFrame(rows)
+
+    @cached_property
+    def grades(self) -> dict[str, str]:
+        """Grade of each number of the best candidate: the weakest kind of the rows behind it."""
+        if self.best is None:
+            return {}
+        return {name: grade_of(name, rows_behind(self.case, self.best, name)) for name in self.best.numbers}
+
+    @cached_property
+    def expected_error(self) -> Any:
+        """Error that iteration times have to expect."""
+        return error_of(self.case)
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """What is odd but allowed."""
+        texts = [text for answer in self.answers for text in answer.warnings]
+        texts += [*self.case.prices.warnings, *self.case.powers.warnings]
+        texts += [self.site.note] if self.site and self.site.note else []
+        texts += list(self.site.places.warnings) if self.site and self.site.places else []
+        return tuple(dict.fromkeys(texts))
+
+    def document(self, draws: bool = True) -> dict[str, Any]:
+        """All of it as the page and JSON have it; draws: with intervals, which take seconds."""
+        from railcore.engines.plan.report import document
+
+        return document(self, draws)
+
+    def html(self) -> str:
+        """One self-contained page."""
+        from railcore.engines.plan.page import page_html
+
+        return page_html([self.document()])
+
+    def __str__(self) -> str:
+        from railcore.engines.plan.report import terminal_text
+
+        return terminal_text(self)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def plan(spec: Spec | Mapping[str, Any] | str | Path, progress: Progress | None = None) -> Plan:
+    """What every model says of one cluster and its job, on one basis.
+
+    Parameters
+    ----------
+    spec
+        A TOML file, its text, or a dictionary of the same form; `railcore plan --init` writes one with comments.
+    progress
+        Called with a text before what may take more than a second.
+
+    Returns
+    -------
+    A `Plan`: print it, or take its tables.
+
+    Raises
+    ------
+    ValueError
+        For a spec with faults: all of them, by dotted key.
+    """
+    read = read_spec(spec)
+    case = case_of(read)
+    built = {candidate.name: candidate for candidate in candidates(case)}
+    designs, answers = Designs(case), []
+    say = progress or (lambda text: None)
+    for candidate in built.values():
+        say(f"{candidate.name}")
+        answers.append(_answer(read, case, candidate, designs))
+    powers = [answer.numbers["power_w"] for answer in answers if "power_w" in answer.numbers]
+    site = None
+    if read.site is not None and powers:
+        say("places for the power")
+        site = site_of(read.site, max(powers))
+    usd, carbon = _site_prices(read, site)
+    found = merged([with_energy(case, answer, usd, carbon) for answer in answers])
+    return Plan(read, case, tuple(ranked(found, read.limits, read.wishes)), site, built, progress)
+
+
+def _answer(spec: Spec, case: Case, candidate: Candidate, designs: Designs) -> Answer:
+    """The answer of one candidate, of as many racks as are asked for or found."""
+    if spec.find is None:
+        try:
+            return answer_of(case, candidate, designs, racks_of(case, candidate))
+        except ValueError as error:
+            return Answer(candidate.name, note=str(error))
+    return _found(spec, spec.find, case, candidate, designs)
+
+
+def _found(spec: Spec, find: FindSpec, case: Case, candidate: Candidate, designs: Designs) -> Answer:
+    """The answer of one candidate on the racks that `racks_found` gives; a note where none will do."""
+    known: dict[int, Answer] = {}
+
+    def ask(racks: int) -> Answer:
+        if racks not in known:
+            usd, carbon = _site_prices(spec, None)
+            known[racks] = with_energy(case, answer_of(case, candidate, designs, racks), usd, carbon)
+        return known[racks]
+
+    try:
+        return ask(racks_found(ask, find, spec.limits))
+    except ValueError as error:
+        return Answer(candidate.name, note=str(error))
+
+
+def _site_prices(spec: Spec, site: FoundSite | None) -> tuple[float | None, float | None]:
+    """Price [USD/J] and carbon [kg/J] of energy: of the spec, else of the site, else unknown."""
+    usd = None if site is None else site.usd_per_J
+    carbon = (
+        spec.operation.carbon if spec.operation.carbon is not None else None if site is None else site.carbon_kg_per_J
+    )
+    return usd, carbon

@@ -1,0 +1,48 @@
+"""Where a plan's power is: places that feed the facility, and what energy costs and emits there."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from railcore.engines.plan.spec import SiteSpec
+from railcore.engines.siting.areas import Area
+from railcore.engines.siting.reasons import carbon_and_cost
+from railcore.engines.siting.split import FoundPlaces, find_places
+from railcore.facts.units import kWh
+from railcore.systems.siting.grid import load_grid
+
+
+@dataclass(frozen=True)
+class FoundSite:
+    """Places for a demand. note: why there are none; then `places` is None.
+
+    usd_per_J, carbon_kg_per_J: of energy there; None where it is not known.
+    """
+
+    demand_w: float
+    places: FoundPlaces | None = None
+    note: str = ""
+    usd_per_J: float | None = None
+    carbon_kg_per_J: float | None = None
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """A row for each place, none where there is none."""
+        return pd.DataFrame() if self.places is None else self.places.places
+
+
+def site_of(spec: SiteSpec, demand_w: float) -> FoundSite:
+    """The best places for a demand [W]; where there is none, a note says why."""
+    near_m = None if spec.near is None else spec.within
+    try:
+        area = Area(spec.near, near_m, spec.states, spec.most_people, spec.people_within, spec.authorities)
+        found = find_places(load_grid(), demand_w, spec.radius, spec.rule, spec.places, area)
+    except ValueError as error:
+        return FoundSite(demand_w, note=f"site: {error}")
+    usable = found.split
+    power = pd.Series(0.0, index=range(len(found.candidates)))
+    power.iloc[usable.places.tolist()] = usable.usable_w
+    terms = {"site": usable.places.tolist()}
+    year = carbon_and_cost(found.candidates, terms, power.to_numpy(), demand_w).iloc[0]
+    known = [None if pd.isna(year[name]) else float(year[name]) / kWh for name in ("usd_per_kWh", "kg_per_kWh")]
+    return FoundSite(demand_w, found, "", *known)

@@ -1,0 +1,258 @@
+"""How sure a plan is: draws of all that is assumed or varies, the same for all candidates, and what flips its answer.
+
+Each row of the catalog with a low and a high end is drawn by its shape (`facts.distributions`). Prices, powers, rates
+of failure and what time costs are drawn once for each draw; what a GPU reaches is drawn for every tenth, as the kept
+designs' times are then computed again. What circuits add to an iteration stays as it is.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from railcore.engines.datacenter.operation import run_of_time, training_time
+from railcore.engines.degraded.goodput import lost_shares
+from railcore.engines.plan.answer import Answer, sizing_of
+from railcore.engines.plan.candidates import Candidate
+from railcore.engines.plan.case import Case, Values
+from railcore.engines.search.answers import machine_changes, uncertain_inputs
+from railcore.facts import catalog
+from railcore.facts.distributions import draws as row_draws
+from railcore.facts.distributions import quantile
+from railcore.facts.units import day
+from railcore.network.price_books import book_rows
+from railcore.network.reliability import rate_and_repair
+
+DRAWN = ("network_usd", "purchase_usd", "power_w", "days", "goodput", "energy_J", "cost_usd", "token_usd", "carbon_kg")
+_EACH = 10  # draws that share what a GPU reaches
+_STEPS = 8  # from a row's value to each of its ends, at which a flip is looked for
+TIE = 0.05  # of the draws in which a candidate is better than the best one
+
+Key = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What is the same for all candidates: a case, prices of a site, and rows that are drawn."""
+
+    case: Case
+    candidates: Mapping[str, Candidate]
+    answers: Sequence[Answer]
+    site_usd_per_J: float | None
+    carbon_kg_per_J: float | None
+
+    def cost_rows(self) -> list[catalog.Value]:
+        """Rows of prices, powers, failures and what time costs that have a range and are not given in the spec."""
+        case, own = self.case, self.case.spec
+        rows = [*book_rows(case.prices).values(), *book_rows(case.powers).values()]
+        asked: list[tuple[str, str, str, Any]] = [
+            ("platforms", case.rack.name, "price", own.books.server),
+            ("platforms", case.rack.name, "power", own.books.server_power),
+            ("prices", "energy", "pue", own.operation.pue),
+            ("prices", "energy", "electricity_price", own.operation.electricity or self.site_usd_per_J),
+            ("operation", "machine", "useful_life", own.operation.years),
+            ("operation", "machine", "mean_load", own.operation.load),
+        ]
+        rows += [catalog.item(*key[:2]).row(key[2]) for *key, given in asked if given is None]
+        if own.operation.failures == "value":
+            kinds = {kind for answer in self._possible for kind in answer.goodput["kind"] if kind}
+            rows += [row for kind in sorted(kinds) for row in rate_and_repair(kind)]
+            job = catalog.item("failure_rates", "job")
+            times = {"checkpoint_time": own.operation.checkpoint, "restart_time": own.operation.restart}
+            rows += [job.row(name) for name, given in times.items() if given is None]
+        return list({key_of(row): row for row in rows if _is_drawn(row)}.values())
+
+    @property
+    def _possible(self) -> list[Any]:
+        return [answer for answer in self.answers if answer.design is not None]
+
+    def machine_rows(self) -> list[catalog.Value]:
+        """Rows of what a GPU reaches that have a range."""
+        return [row for row, _ in uncertain_inputs(self.case.machine) if _is_drawn(row)]
+
+    def times(self, values: Sequence[Values], progress: Callable[[str], Any] | None = None) -> dict[str, np.ndarray]:
+        """Iteration time of the best kept design of each candidate, for each set of machine rows [s]."""
+        found: dict[Any, np.ndarray] = {}
+        for answer in self._possible:
+            design = answer.design
+            if id(design) not in found:
+                if progress:
+                    progress(f"times of {answer.name} on {len(values):,} machines")
+                each = [design.times(**machine_changes(design.machine, given)).min() for given in values]
+                found[id(design)] = np.array(each) * design.rows["global_batch"][0] + design.added_s
+        return {answer.name: found[id(answer.design)] for answer in self._possible}
+
+    def numbers(self, values: Values, times_s: Mapping[str, Any]) -> dict[str, dict[str, np.ndarray]]:
+        """Numbers of DRAWN of each candidate, arrays over draws. times_s: of an iteration."""
+        case, found = self.case, {}
+        prices = case.operating_prices(values, self.site_usd_per_J)
+        flops = float(case.model.training_flops(1)) * case.tokens / case.model.sequence_length
+        for answer in self._possible:
+            cost = self.candidates[answer.name].cost(case, int(answer.numbers["gpus"]), values)
+            sizing = sizing_of(case, answer.racks, cost["cost_usd"], cost["power_w"], values)
+            goodput = self._goodput(answer, values)
+            batch_tokens = answer.numbers["batch"] * case.model.sequence_length
+            terms = (case.tokens, goodput, case.spec.operation.contingency)
+            seconds = training_time(times_s[answer.name], batch_tokens, *terms)
+            fits = np.isfinite(seconds)
+            run = run_of_time(case.tokens, flops, np.where(fits, seconds, 1.0), sizing, prices)
+            own = {"network_usd": cost["cost_usd"], "purchase_usd": sizing.total_usd, "power_w": sizing.total_w}
+            of_run = {"energy_J": run.energy_J, "cost_usd": run.total_usd, "token_usd": run.token_usd}
+            if self.carbon_kg_per_J is not None:
+                of_run["carbon_kg"] = run.carbon_kg(self.carbon_kg_per_J)
+            own |= {"days": seconds / day, "goodput": goodput}
+            own |= {name: np.where(fits, value, np.inf) for name, value in of_run.items()}
+            found[answer.name] = own
+        return found
+
+    def _goodput(self, answer: Any, values: Values) -> np.ndarray:
+        """Goodput, as events rise with the rates and parts that are down with rates and repair times."""
+        parts, own = answer.goodput.iloc[:-1], self.case.spec.operation
+        factors = [
+            [values.get(key_of(row), row.value) / row.value for row in rate_and_repair(kind)] for kind in parts["kind"]
+        ]
+        events = [count * rate for count, (rate, _) in zip(parts["events_per_year"], factors, strict=True)]
+        down = [count * rate * repair for count, (rate, repair) in zip(parts["parts_down"], factors, strict=True)]
+        shapes = np.broadcast_shapes(*(np.shape(each) for each in (*events, *down)))
+        events, down = ([np.broadcast_to(each, shapes) for each in some] for some in (events, down))
+        drawn = parts.assign(events_per_year=list(events), parts_down=list(down))
+        job = catalog.item("failure_rates", "job")
+        delta, restart = (
+            values.get(key_of(job.row(name)), getattr(job.row(name), own.failures)) if given is None else given
+            for name, given in (("checkpoint_time", own.checkpoint), ("restart_time", own.restart))
+        )
+        return 1 - lost_shares(drawn, delta, restart).sum(axis=0)
+
+
+def _is_drawn(row: catalog.Value) -> bool:
+    """Whether a row is drawn: what is assumed, and has a range."""
+    return row.kind == "assumed" and bool(row.shape)
+
+
+def key_of(row: catalog.Value) -> Key:
+    """Family, item and parameter of a row."""
+    return row.family, row.name, row.parameter
+
+
+@dataclass(frozen=True)
+class Uncertainty:
+    """Draws of a plan.
+
+    table: a row for each candidate and number of DRAWN: candidate, number, low (5%), median, high (95%), and below,
+        the share of the draws below the plan's own number.
+    better: a row for each candidate: the share of the draws in which it is better than the best one, by what the plan
+        is ranked by.
+    samples: by candidate and number, arrays over draws.
+    """
+
+    table: pd.DataFrame
+    better: pd.Series
+    samples: Mapping[str, Mapping[str, np.ndarray]]
+
+    def interval(self, candidate: str, number: str) -> tuple[float, float]:
+        """5 and 95% of a number of a candidate; NaN where it is not drawn."""
+        mine = self.table[(self.table["candidate"] == candidate) & (self.table["number"] == number)]
+        return (float(mine["low"].iloc[0]), float(mine["high"].iloc[0])) if len(mine) else (np.nan, np.nan)
+
+    @property
+    def notes(self) -> list[str]:
+        """In how many draws none of a candidate's kept strategies fits into memory."""
+        lost = {name: float(np.mean(np.isinf(each["days"]))) for name, each in self.samples.items()}
+        return [
+            f"{name}: no kept strategy fits in {100 * share:.3g}% of draws." for name, share in lost.items() if share
+        ]
+
+
+def uncertainty(
+    situation: Situation, best: str, rank: str, draws: int, seed: int, progress: Callable[[str], Any] | None = None
+) -> Uncertainty:
+    """Draws of all rows at once, common to all candidates.
+
+    Parameters
+    ----------
+    situation
+        A case with its answers.
+    best, rank
+        Candidate that the others are compared with, and by which number of DRAWN, of which less is better.
+    draws, seed
+        How many, and of which random numbers.
+    progress
+        Called with a text before what takes long.
+
+    Returns
+    -------
+    An `Uncertainty`.
+    """
+    machines = -(-draws // _EACH)
+    of_machine = row_draws(situation.machine_rows(), machines, seed)
+    sets = [{key: values[i] for key, values in of_machine.items()} for i in range(machines)]
+    times = {name: np.repeat(each, _EACH)[:draws] for name, each in situation.times(sets, progress).items()}
+    samples = situation.numbers(row_draws(situation.cost_rows(), draws, seed), times)
+    rows = []
+    for answer in situation.answers:
+        for name, values in samples.get(answer.name, {}).items():
+            drawn = np.broadcast_to(values, draws)
+            low, median, high = np.quantile(drawn, (0.05, 0.5, 0.95), method="nearest")
+            below = float(np.mean(drawn < answer.numbers[name])) + 0.5 * float(np.mean(drawn == answer.numbers[name]))
+            rows.append((answer.name, name, low, median, high, below))
+    table = pd.DataFrame(rows, columns=["candidate", "number", "low", "median", "high", "below"])
+    reference = samples[best][rank] if best in samples else np.inf
+    better = {name: float(np.mean(np.less(each[rank], reference))) for name, each in samples.items()}
+    return Uncertainty(table, pd.Series(better, dtype=float), samples)
+
+
+def flips(situation: Situation, rank: str, allowed: Sequence[str], machines: bool = True) -> pd.DataFrame:
+    """Rows that alone, within their range, make another candidate the best one.
+
+    Parameters
+    ----------
+    situation
+        A case with its answers.
+    rank
+        Number of DRAWN of which less is better.
+    allowed
+        Candidates that can be the best.
+    machines
+        Whether rows of what a GPU reaches are tried too, each at its ends.
+
+    Returns
+    -------
+    A row for each such row and end: family, name, parameter, value, at (the value nearest to it, of eight steps to its
+    end, that flips), best (the candidate then); the one whose change is least likely last.
+    """
+    rows = situation.cost_rows()
+    steps = np.concatenate([0.5 - np.arange(1, _STEPS + 1) / 2 / _STEPS, 0.5 + np.arange(1, _STEPS + 1) / 2 / _STEPS])
+    tried = [quantile(row, steps) for row in rows]
+    size = len(rows) * steps.size
+    values = {key_of(row): np.full(size, float(row.value)) for row in rows}
+    for place, (row, some) in enumerate(zip(rows, tried, strict=True)):
+        values[key_of(row)][place * steps.size : (place + 1) * steps.size] = some
+    point = {answer.name: answer.numbers["iteration_s"] for answer in situation.answers if answer.design is not None}
+    names = [name for name in allowed if name in point]
+    if len(names) < 2:
+        return pd.DataFrame(columns=["family", "name", "parameter", "value", "at", "best"])
+    found = situation.numbers(values, point)
+    table = np.array([np.broadcast_to(found[name][rank], size) for name in names]).reshape(len(names), len(rows), -1)
+    now = names[int(np.argmin([situation.numbers({}, point)[name][rank] for name in names]))]
+    listed = []
+    for place, row in enumerate(rows):
+        for half in (slice(0, _STEPS), slice(_STEPS, 2 * _STEPS)):
+            first = np.array(names)[table[:, place, half].argmin(axis=0)]
+            changed = np.flatnonzero(first != now)
+            if changed.size:
+                at = tried[place][half][changed[0]]
+                listed.append((*key_of(row), row.value, float(at), str(first[changed[0]]), int(changed[0])))
+    for row in situation.machine_rows() if machines else ():
+        sets = [{key_of(row): end} for end in (row.low, row.high)]
+        times = situation.times(sets)
+        ends = situation.numbers({}, times)
+        for i, end in enumerate((row.low, row.high)):
+            first = names[int(np.argmin([np.broadcast_to(ends[name][rank], 2)[i] for name in names]))]
+            if first != now:
+                listed.append((*key_of(row), row.value, float(end), first, _STEPS))
+    columns = ["family", "name", "parameter", "value", "at", "best", "step"]
+    return (
+        pd.DataFrame(listed, columns=columns).sort_values("step", kind="stable", ignore_index=True).drop(columns="step")
+    )

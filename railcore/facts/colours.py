@@ -1,0 +1,21 @@
+"""One colour for each thing: kinds of traffic, passes, networks, links, transports, fuels; for charts and pages."""
+
+# Okabe and Ito's palette, told apart with every common colour blindness.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#6A6A6A")
+GREY = COLOURS[7]
+_BLUE, _VERMILION, _GREEN, _PINK, _ORANGE, _SKY, _BLACK, _ = COLOURS
+
+# One colour for a thing in every chart and diagram; `colours_of` reads all of them.
+TRAFFIC = {"tensor": _BLUE, "sequence": _BLUE, "context": _GREEN, "expert": _SKY, "pipeline": _PINK}
+TRAFFIC |= {"data": _VERMILION, "data within": _ORANGE, "data between": _VERMILION, "none": GREY}
+PASSES = {"compute": "#D9D9D9", "forward": _SKY, "backward": _ORANGE}
+NETWORKS = {"rail-optimized": _BLUE, "electrical rails": _BLUE, "rail-only": _VERMILION, "photonic rails": _PINK}
+NETWORKS |= {"Clos": _GREEN, "fat tree": _GREEN, "any-to-any": _GREEN, "rails under an oversubscribed layer": _SKY}
+NETWORKS |= {"Clos with oversubscribed leaves": _GREEN}
+# Tol's muted tones, but for scale-out: they are drawn beside eight rails in the palette's colours.
+LINKS = {"scale-up": "#117733", "scale-out": _VERMILION, "wide area": "#882255", "frontend": "#332288"}
+LINKS |= {"storage": "#999933", "management": "#8F8F8F"}
+TRANSPORTS = {"optimum": _BLACK, "spraying": _BLUE, "NDP": _GREEN, "UEC NSCC": _ORANGE, "UEC RCCC": _PINK}
+TRANSPORTS |= {"flowlets": _SKY, "single path": GREY, "RoCEv2": _VERMILION, "RoCEv2 with DCQCN": _VERMILION}
+FUELS = {"gas": _ORANGE, "coal": "#4D4D4D", "wind": _GREEN, "hydro": _BLUE, "solar": "#F0E442", "nuclear": _PINK}
+FUELS |= {"other": "#C0C0C0"}

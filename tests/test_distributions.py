@@ -1,0 +1,117 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from railcore.facts import catalog, distributions
+
+RANGED = [row for row in catalog.values() if row.low is not None and row.high is not None and row.low < row.high]
+FEW = RANGED[:: len(RANGED) // 30]
+POWER = catalog.Value("gpus", "X100", "power", 2e3, 1e3, 8e3, "kW", "assumed", "a datasheet", "2025", "", "linear")
+Q = np.linspace(0, 1, 1001)
+
+
+def key(row):
+    return row.family, row.name, row.parameter
+
+
+def test_half_of_the_probability_is_on_each_side_of_the_value_evenly_on_the_scale():
+    assert distributions.quantile(POWER, [0, 0.25, 0.5, 0.75, 1]) == pytest.approx([1e3, 1.5e3, 2e3, 5e3, 8e3])
+    log = replace(POWER, shape="log")
+    assert distributions.quantile(log, [0, 0.25, 0.5, 0.75, 1]) == pytest.approx([1e3, 2e3 / 2**0.5, 2e3, 4e3, 8e3])
+    whole = replace(POWER, value=4.0, low=2.0, high=8.0, shape="whole")
+    assert distributions.quantile(whole, [0, 0.1, 0.2, 0.5, 0.54, 0.6, 0.7, 1]).tolist() == [2, 2, 3, 4, 4, 5, 6, 8]
+    one_sided = replace(POWER, value=1e3)
+    assert distributions.quantile(one_sided, [0, 0.4, 0.5, 0.75]) == pytest.approx([1e3, 1e3, 1e3, 4.5e3])
+
+
+def test_every_row_keeps_its_median_and_bounds_and_rises_with_q():
+    assert {row.shape for row in RANGED} == set(catalog.SHAPES)
+    for row in RANGED:
+        found = distributions.quantile(row, Q)
+        assert distributions.quantile(row, 0.5) == row.value == found[500], row
+        assert row.low <= found.min() and found.max() <= row.high, row
+        assert (np.diff(found) >= 0).all(), row
+        assert [found[0], found[-1]] == pytest.approx([row.low, row.high], rel=1e-12), row
+        assert row.shape != "whole" or (found % 1 == 0).all(), row
+
+
+def test_a_row_without_a_range_has_its_value_everywhere():
+    for change in ({"low": None}, {"high": None}, {"low": 2e3, "high": 2e3}):
+        row = replace(POWER, **change, shape="")
+        assert distributions.quantile(row, [[0, 0.5, 1]]).tolist() == [[2e3, 2e3, 2e3]]
+        assert not distributions.draws([row], 4)
+    assert distributions.quantile(catalog.item("platforms", "DGX H100").row("gpu"), 0.2) == "H100"
+
+
+def test_values_have_the_array_shape_of_q():
+    for row in (POWER, replace(POWER, low=None)):
+        assert distributions.quantile(row, 0.3).shape == ()
+        assert distributions.quantile(row, np.full((2, 3), 0.3)).shape == (2, 3)
+
+
+@pytest.mark.parametrize("n", [1, 7, 64])
+def test_draws_take_one_value_of_each_part_of_the_probability(n):
+    found = distributions.draws(FEW, n)
+    assert set(found) == set(map(key, FEW))
+    for row in FEW:
+        edges = distributions.quantile(row, np.arange(n + 1) / n)
+        drawn = np.sort(found[key(row)])
+        assert drawn.shape == (n,)
+        assert (edges[:-1] <= drawn * (1 + 1e-12)).all() and (drawn <= edges[1:] * (1 + 1e-12)).all(), row
+        assert (drawn <= row.value).sum() >= n // 2 <= (drawn >= row.value).sum(), row
+    drawn = distributions.draws([POWER], n)[key(POWER)]
+    assert abs((drawn < POWER.value).sum() - n / 2) <= 0.5 and len(set(drawn)) == n
+
+
+def test_draws_of_rows_are_in_another_order_each():
+    """Stratified values of two rows are as good as uncorrelated; in the same order they would all be correlated."""
+    ranks = [drawn.argsort().argsort() for drawn in distributions.draws(RANGED[:40], 400).values()]
+    correlation = np.corrcoef(ranks)
+    assert np.abs(correlation[~np.eye(len(ranks), dtype=bool)]).max() < 0.25
+
+
+def test_draws_of_a_row_do_not_depend_on_the_other_rows_or_on_their_order():
+    every = distributions.draws(RANGED, 16)
+    assert len(every) == len(RANGED)
+    for part in (FEW, FEW[::-1], iter(FEW[3:5]), FEW[:1]):
+        for name, drawn in distributions.draws(part, 16).items():
+            assert drawn.tolist() == every[name].tolist()
+    moved = distributions.draws([replace(POWER, value=4e3, low=2e3, high=16e3)], 16)  # another range, the same case
+    assert moved[key(POWER)] == pytest.approx(2 * distributions.draws([POWER], 16)[key(POWER)])
+
+
+def test_draws_are_the_same_everywhere():
+    found = distributions.draws([POWER], 5)[key(POWER)]
+    assert found == pytest.approx([1143.0965977, 6974.96084016, 1709.11724126, 2253.8925169, 5003.64525316], rel=1e-9)
+
+
+def test_another_seed_gives_other_draws():
+    one, same, other = (distributions.draws([POWER], 64, seed)[key(POWER)].tolist() for seed in (1, 1, 2))
+    assert one == same != other
+    assert one == distributions.draws([POWER], 64)[key(POWER)].tolist()
+
+
+@pytest.mark.parametrize(
+    ("change", "q", "complaint"),
+    [
+        ({}, 1.1, r"q is 1\.1: give a share from 0 to 1"),
+        ({}, [0.5, -0.1], "q is .*give a share"),
+        ({}, np.nan, "q is nan: give a share"),
+        ({"shape": ""}, 0.5, "shape of 'X100' power in gpus is '': give one of linear, log, whole"),
+        ({"shape": "normal"}, 0.5, "shape of 'X100' power in gpus is 'normal': give one of"),
+        ({"shape": "log", "low": 0.0}, 0.5, r"low of 'X100' power in gpus is 0\.0: give a positive number"),
+    ],
+)
+def test_refusals(change, q, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        distributions.quantile(replace(POWER, **change), q)
+
+
+@pytest.mark.parametrize(
+    ("asked", "complaint"),
+    [((0,), "n is 0: give whole numbers of at least 1"), ((2.5,), "n is 2.5: give"), ((4, -1), "seed is -1: give")],
+)
+def test_draws_refuse_what_is_no_number_of_draws_and_no_seed(asked, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        distributions.draws([POWER], *asked)
