@@ -4,6 +4,7 @@ from .engines.degraded import training_goodput as training_goodput
 from .engines.degraded.faults import fault_effects as fault_effects
 from .engines.launch_lines import megatron_run as megatron_run
 from .engines.photonics.circuits import photonic_overhead as photonic_overhead
+from .engines.plan import plan as plan
 from .engines.search import best_times as best_times
 from .engines.search import search as search
 from .engines.siting.areas import Area as Area

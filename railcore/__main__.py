@@ -199,10 +199,13 @@ def _runs(options) -> int:
 
 
 def _plan(options) -> int:
+    import json
+
     from railcore.engines.plan import command
+    from railcore.engines.plan.spec import spec_schema, spec_template
 
     if options.init or options.schema:
-        print(command.spec_template() if options.init else command.spec_schema())
+        print(spec_template() if options.init else json.dumps(spec_schema(), indent=1))
         return 0
     written = {name: getattr(options, name) for name in ("html", "json", "markdown", "csv")}
     return command.run(options.specs, written, options.draws)

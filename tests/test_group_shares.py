@@ -397,8 +397,9 @@ def test_jobs_that_do_not_divide_or_fit_are_refused_or_said(run):
     fabric, strategy = rail_only(64, 8, 16), Strategy(tensor=8, data=8)
     with pytest.raises(ValueError, match="global_batch is 9: give a multiple of data x micro_batch"):
         run(fabric, DENSE, "DGX H100", strategy, 9)
-    with pytest.raises(ValueError, match="fabric has 128 GPUs, the strategy takes 64"):
-        run(rail_only(128, 8, 16), DENSE, "DGX H100", strategy, 8)
+    other = 128 if run is failed_part_slowdowns else 32
+    with pytest.raises(ValueError, match=f"fabric has {other} GPUs, the strategy takes 64"):
+        run(rail_only(other, 8, 16), DENSE, "DGX H100", strategy, 8)
     (text,) = run(fabric, "Llama-3 405B", "DGX H100", strategy, 8).attrs["warnings"]
     assert text.startswith("The job is not feasible even with nothing failed (memory)")
 

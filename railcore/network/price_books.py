@@ -301,7 +301,7 @@ def book_of_links(family: str, book: PriceBook, rate_Bps: Quantity | None = None
     return book if rate_Bps is None else replace(book, unit=unit).at_rate(rate_Bps)
 
 
-def book_rows(book: PriceBook) -> dict[str, catalog.Value]:
+def rows_of_book(book: PriceBook) -> dict[str, catalog.Value]:
     """Rows of the catalog that a book's numbers are or are scaled from, by field; none for numbers that were given."""
     found = {}
     for family, (what, unit) in catalog.BOOKS.items():

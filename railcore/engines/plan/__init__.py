@@ -4,5 +4,6 @@ It holds no formula: each number is what the model gives when it is asked alone.
 """
 
 from railcore.engines.plan.evidence import support
-from railcore.engines.plan.result import Plan, plan
+from railcore.engines.plan.planning import plan
+from railcore.engines.plan.result import Plan
 from railcore.engines.plan.spec import Spec, read_spec

@@ -192,13 +192,43 @@ def racks_of(case: Case, candidate: Candidate) -> int:
 
 
 def sizing_of(case: Case, racks: int, network_usd: Any, network_w: Any, values: Values) -> Sizing:
-    """Price and power of racks and a network, part by part."""
+    """Price and power of racks and a network, part by part.
+
+    Parameters
+    ----------
+    case
+        Whose racks they are.
+    racks
+        How many.
+    network_usd, network_w
+        Price [USD] and power [W] of the network.
+    values
+        Draws of catalog rows.
+
+    Returns
+    -------
+    A `Sizing` without a rule of thumb; its fields are arrays where draws are.
+    """
     network, costs = PricedNetwork(network_usd, network_w), case.rack_costs(values)
     return datacenter_size(platform=case.rack.name, racks=racks, network=network, **(_PARTS_ONLY | costs))
 
 
 def answer_of(case: Case, candidate: Candidate, designs: Designs, racks: int) -> Answer:
-    """What is known of a candidate before its site is: all but energy's price and carbon."""
+    """What is known of a candidate before its site is: all but energy's price and carbon.
+
+    Parameters
+    ----------
+    case, candidate
+        A network of a case.
+    designs
+        Best strategies, shared by candidates.
+    racks
+        That are bought.
+
+    Returns
+    -------
+    An `Answer`, with a note in place of what is not possible.
+    """
     try:
         fabric = candidate.build(racks * case.rack_gpus)
     except ValueError as error:
@@ -254,7 +284,19 @@ def _with_times(case: Case, known: Answer, design: Design) -> Answer:
 
 
 def with_energy(case: Case, known: Answer, site_usd_per_J: float | None, carbon_kg_per_J: float | None) -> Answer:
-    """The answer with what time and energy cost, once the price of energy is known."""
+    """The answer with what time and energy cost, once the price of energy is known.
+
+    Parameters
+    ----------
+    case, known
+        A case, and one of its answers.
+    site_usd_per_J, carbon_kg_per_J
+        Of energy at the site; None where it is not known.
+
+    Returns
+    -------
+    An `Answer`.
+    """
     if known.sizing is None:
         return known
     prices, own = case.operating_prices({}, site_usd_per_J), {}

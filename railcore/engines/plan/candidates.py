@@ -22,7 +22,7 @@ class Candidate:
     build: Callable[[int], AnyFabric]
 
     def cost(self, case: Case, gpus: int, values: Values | None = None) -> dict[str, Any]:
-        """cost_usd and power_w of its fabric of so many GPUs and of the networks of `cluster.include`."""
+        """cost_usd and power_w of its fabric of so many GPUs and of the networks of cluster.include."""
         found = fabric_cost(self.build(gpus), *case.books(values or {}))
         if case.spec.cluster.include:
             sides = case.side_networks(gpus)
@@ -30,7 +30,7 @@ class Candidate:
         return found
 
 
-def candidates(case: Case) -> list[Candidate]:
+def network_candidates(case: Case) -> list[Candidate]:
     """Candidates of a case, in the order of tables. Raises UnknownName for a name that is none."""
     spec, box = case.spec.network, case.machine
     links: dict[str, Any] = {"nic_Bps": box.nic_Bps, "hb_Bps": box.hb_Bps, "hb_switches": int(case.rack["hb_switches"])}

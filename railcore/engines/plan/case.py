@@ -17,7 +17,14 @@ from railcore.engines.launch_lines import megatron_run
 from railcore.engines.plan.spec import PriceSpec, Spec
 from railcore.engines.search.gpu_counts import gpu_counts, near_batches
 from railcore.facts import catalog
-from railcore.network.price_books import DEFAULT_BOOK, PriceBook, book_of_links, book_rows, matching_books, power_book
+from railcore.network.price_books import (
+    DEFAULT_BOOK,
+    PriceBook,
+    book_of_links,
+    matching_books,
+    power_book,
+    rows_of_book,
+)
 from railcore.network.reliability import host_gpus
 from railcore.network.switches import switch_model, usual_networks
 from railcore.training.machine import Machine, catalog_machine
@@ -90,7 +97,7 @@ class Case:
         """Books of prices and powers, with draws of their rows."""
         return tuple(  # type: ignore[return-value]
             book.times({part: values[row.family, row.name, row.parameter] / row.value for part, row in rows.items()})
-            if (rows := {part: row for part, row in book_rows(book).items() if _key(row) in values})
+            if (rows := {part: row for part, row in rows_of_book(book).items() if _key(row) in values})
             else book
             for book in (self.prices, self.powers)
         )
@@ -100,7 +107,7 @@ class Case:
         return {}
 
     def side_networks(self, gpus: int) -> pd.DataFrame:
-        """Parts and cost of the networks of `cluster.include`, of servers that share a NIC on each; none by default.
+        """Parts and cost of the networks of cluster.include, of servers that share a NIC on each; none by default.
 
         Management links are of the catalog's own books for them.
         """
@@ -135,7 +142,7 @@ class Case:
 
     @cached_property
     def own_strategy(self) -> tuple[Strategy, int] | None:
-        """The strategy of `job.mapping` or `job.launch`, and its batch; None where the spec has neither."""
+        """The strategy of job.mapping or job.launch, and its batch; None where the spec has neither."""
         job = self.spec.job
         if job.launch is not None:
             run = megatron_run(job.launch)

@@ -13,23 +13,14 @@ import pandas as pd
 
 from railcore.engines.plan import report
 from railcore.engines.plan.page import page_html
-from railcore.engines.plan.result import Plan, plan
-from railcore.engines.plan.spec import UncertaintySpec, read_spec, schema, template
+from railcore.engines.plan.planning import plan
+from railcore.engines.plan.result import Plan
+from railcore.engines.plan.spec import UncertaintySpec, read_spec
 from railcore.facts import files
 
 NOT_MET = 3  # exit status where a hard limit is not met
 _QUIET_S = 1.0  # what takes longer is told
 TABLES = ("candidates", "designs", "times", "memory", "parts", "failures", "defaults", "sources", "flips")
-
-
-def spec_template() -> str:
-    """A commented spec to fill in."""
-    return template()
-
-
-def spec_schema() -> str:
-    """The JSON schema of a spec."""
-    return json.dumps(schema(), indent=1)
 
 
 def run(specs: Sequence[str], written: Mapping[str, str | None], draws: int | None) -> int:

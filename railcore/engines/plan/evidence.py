@@ -8,7 +8,7 @@ from railcore.engines.plan.answer import Answer
 from railcore.engines.plan.case import Case
 from railcore.facts import catalog, files
 from railcore.facts.tables import read_csv
-from railcore.network.price_books import book_rows
+from railcore.network.price_books import rows_of_book
 from railcore.network.reliability import rate_and_repair
 from railcore.training.expected_error import ExpectedError, expected_error, iteration_errors
 from railcore.training.machine import FORMATS, Machine, catalog_machine
@@ -26,9 +26,9 @@ def rows_behind(case: Case, answer: Answer, number: str) -> list[catalog.Value]:
     """
     own, box, rows = case.spec, case.rack, list[catalog.Value]()
     if number in ("network_usd", "purchase_usd", "ownership_usd", "cost_usd", "token_usd"):
-        rows += book_rows(case.prices).values()
+        rows += rows_of_book(case.prices).values()
     if number in ("network_w", "power_w", "ownership_usd", "energy_J", "cost_usd", "token_usd", "carbon_kg"):
-        rows += book_rows(case.powers).values()
+        rows += rows_of_book(case.powers).values()
     if number in ("purchase_usd", "ownership_usd", "cost_usd", "token_usd") and own.books.server is None:
         rows.append(box.row("price"))
     if number in ("power_w", "ownership_usd", "energy_J", "cost_usd", "token_usd", "carbon_kg"):

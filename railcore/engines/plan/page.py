@@ -59,7 +59,8 @@ def page_html(documents: Sequence[Mapping[str, Any]]) -> str:
     shown = [_shown(document, prefix) for document, prefix in zip(documents, prefixes, strict=True)]
     columns = {column["key"]: column for document in reversed(documents) for column in document["columns"]}
     keys = dict.fromkeys(column["key"] for document in documents for column in document["columns"])
-    return _template().render(shown=shown, columns=[columns[key] for key in keys])
+    listed, bests = [columns[key] for key in keys], [each["best"] for each in shown if each["best"]]
+    return _template().render(shown=shown, columns=listed, units=_units(listed, bests))
 
 
 def _shown(document: Mapping[str, Any], prefix: str) -> dict[str, Any]:
@@ -76,6 +77,7 @@ def _shown(document: Mapping[str, Any], prefix: str) -> dict[str, Any]:
         "candidates": candidates,
         "best": next((candidate for candidate in candidates if candidate["state"] == "best"), None),
         "labels": {column["key"]: column["label"] for column in document["columns"]},
+        "units": _units(document["columns"], candidates),
         "chart": drawn and [scatter_picture(document["chart"], drawn, *size) for size in ((520, 470), (340, 400))],
         "sections": [
             {
@@ -123,9 +125,22 @@ def _known(name: str, what: str, options: Iterable[str]) -> str:
     return name
 
 
+def _units(columns: Iterable[Mapping[str, Any]], candidates: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The unit in each column's head: what follows the number in every text of it, such as "M USD", else its own."""
+    units = {}
+    for column in columns:
+        texts = [each["numbers"][column["key"]]["text"] for each in candidates if column["key"] in each["numbers"]]
+        ends = {text.partition(" ")[2] for text in texts}
+        units[column["key"]] = (ends.pop() if len(ends) == 1 else "") or column["unit"]
+    return units
+
+
 def _without(text: str, unit: str) -> str:
-    """A number's text without the unit that its column's head has."""
-    return text.removesuffix(unit).rstrip() if unit else text
+    """A number, or a range, without the unit in its column's head; as it is, where it has another unit."""
+    parts = [re.fullmatch(r"((?:from )?[-−\d.,]+) ?(.*)", part) for part in text.split(" to ")]
+    known = ("", unit, unit.partition(" ")[0])  # of "11 M to 26 M USD" the first has no USD
+    bare = [part[1] for part in parts if part and part[2] in known]
+    return " to ".join(bare) if len(bare) == len(parts) else text
 
 
 # Axes.

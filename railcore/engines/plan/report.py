@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Sequence
+from importlib import metadata
 from typing import Any
 
-from railcore import __version__
 from railcore.engines.plan.answer import Answer
 from railcore.engines.plan.choice import GOALS, missed_limits, missed_text
 from railcore.engines.plan.evidence import grade_of, rows_behind, source_text
@@ -130,7 +130,7 @@ def document(plan: Plan, draws: bool) -> dict[str, Any]:
             "y": _axis("cost_usd", "training cost (M USD)", limits.cost, wishes.cost) | {"scale": 1e6},
         },
         "sections": sections(plan, draws),
-        "generated": f"railcore {__version__}",
+        "generated": f"railcore {metadata.version('railcore')}",
     }
 
 

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -14,26 +13,34 @@ from railcore.engines.plan.answer import (
     Designs,
     answer_of,
     parts_table,
-    racks_of,
     software_band,
     with_energy,
 )
-from railcore.engines.plan.candidates import AnyFabric, Candidate, candidates
-from railcore.engines.plan.case import Case, case_of
-from railcore.engines.plan.choice import RANKS, merged, missed_limits, ranked
+from railcore.engines.plan.candidates import AnyFabric, Candidate
+from railcore.engines.plan.case import Case
+from railcore.engines.plan.choice import RANKS, missed_limits
 from railcore.engines.plan.evidence import error_of, grade_of, rows_behind
 from railcore.engines.plan.find import racks_found
 from railcore.engines.plan.shown import NUMBERS
-from railcore.engines.plan.site import FoundSite, site_of
-from railcore.engines.plan.spec import FindSpec, Spec, read_spec
+from railcore.engines.plan.site import FoundSite
+from railcore.engines.plan.spec import FindSpec, Spec
 from railcore.engines.plan.uncertainty import TIE, Situation, Uncertainty, flips, uncertainty
 from railcore.engines.search import SearchResult, search
 from railcore.engines.strategies.iteration import iteration_times
+from railcore.facts import catalog
 from railcore.network.topology import RailFabric
 from railcore.systems.datacenter.sizing import datacenter_size
 from railcore.training.iteration import stage_memory
 
 Progress = Callable[[str], Any]
+
+
+class Told(NamedTuple):
+    """How a plan is told: as a document, as texts for a terminal, as a page."""
+
+    document: Callable[["Plan", bool], dict[str, Any]]
+    terminal: Callable[["Plan"], str]
+    page: Callable[[list[dict[str, Any]]], str]
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,7 @@ class Plan:
     answers: tuple[Answer, ...]
     site: FoundSite | None
     _built: Mapping[str, Candidate] = field(repr=False)
+    _told: "Told" = field(repr=False)
     _progress: Progress | None = field(default=None, repr=False)
 
     @property
@@ -75,11 +83,9 @@ class Plan:
 
     def answer(self, name: str) -> Answer:
         """The answer of a candidate, by any of its names. Raises UnknownName."""
-        from railcore.facts.catalog import UnknownName
-
         found = {each: answer for answer in self.answers for each in (answer.name, *answer.also)}
         if name not in found:
-            raise UnknownName("candidate", name, found)
+            raise catalog.UnknownName("candidate", name, found)
         return found[name]
 
     def fabric(self, name: str) -> AnyFabric:
@@ -207,7 +213,7 @@ class Plan:
             return ""
         if not set(missed_limits(best, self.spec.limits)) & {"days", "cost"}:
             return ""
-        found = _found(self.spec, FindSpec(gpus="fewest"), self.case, self._built[best.name], Designs(self.case))
+        found = found_answer(self.spec, FindSpec(gpus="fewest"), self.case, self._built[best.name], Designs(self.case))
         if found.note:
             return f"{found.note[:1].upper()}{found.note[1:]}."
         return f"{found.numbers['gpus']:,.0f} GPUs would do."
@@ -231,7 +237,7 @@ class Plan:
     @cached_property
     def situation(self) -> Situation:
         """What draws are of."""
-        usd, carbon = _site_prices(self.spec, self.site)
+        usd, carbon = site_prices(self.spec, self.site)
         return Situation(self.case, self._built, self.answers, usd, carbon)
 
     @cached_property
@@ -302,79 +308,38 @@ class Plan:
 
     def document(self, draws: bool = True) -> dict[str, Any]:
         """All of it as the page and JSON have it; draws: with intervals, which take seconds."""
-        from railcore.engines.plan.report import document
-
-        return document(self, draws)
+        return self._told.document(self, draws)
 
     def html(self) -> str:
         """One self-contained page."""
-        from railcore.engines.plan.page import page_html
-
-        return page_html([self.document()])
+        return self._told.page([self.document()])
 
     def __str__(self) -> str:
-        from railcore.engines.plan.report import terminal_text
-
-        return terminal_text(self)
+        return self._told.terminal(self)
 
     def __repr__(self) -> str:
         return str(self)
 
 
-def plan(spec: Spec | Mapping[str, Any] | str | Path, progress: Progress | None = None) -> Plan:
-    """What every model says of one cluster and its job, on one basis.
+def found_answer(spec: Spec, find: FindSpec, case: Case, candidate: Candidate, designs: Designs) -> Answer:
+    """The answer of one candidate on the racks that `racks_found` gives.
 
     Parameters
     ----------
-    spec
-        A TOML file, its text, or a dictionary of the same form; `railcore plan --init` writes one with comments.
-    progress
-        Called with a text before what may take more than a second.
+    spec, find
+        With limits; and what is looked for.
+    case, candidate, designs
+        As for `answer_of`.
 
     Returns
     -------
-    A `Plan`: print it, or take its tables.
-
-    Raises
-    ------
-    ValueError
-        For a spec with faults: all of them, by dotted key.
+    An `Answer`; a note where no number of racks will do.
     """
-    read = read_spec(spec)
-    case = case_of(read)
-    built = {candidate.name: candidate for candidate in candidates(case)}
-    designs, answers = Designs(case), []
-    say = progress or (lambda text: None)
-    for candidate in built.values():
-        say(f"{candidate.name}")
-        answers.append(_answer(read, case, candidate, designs))
-    powers = [answer.numbers["power_w"] for answer in answers if "power_w" in answer.numbers]
-    site = None
-    if read.site is not None and powers:
-        say("places for the power")
-        site = site_of(read.site, max(powers))
-    usd, carbon = _site_prices(read, site)
-    found = merged([with_energy(case, answer, usd, carbon) for answer in answers])
-    return Plan(read, case, tuple(ranked(found, read.limits, read.wishes)), site, built, progress)
-
-
-def _answer(spec: Spec, case: Case, candidate: Candidate, designs: Designs) -> Answer:
-    """The answer of one candidate, of as many racks as are asked for or found."""
-    if spec.find is None:
-        try:
-            return answer_of(case, candidate, designs, racks_of(case, candidate))
-        except ValueError as error:
-            return Answer(candidate.name, note=str(error))
-    return _found(spec, spec.find, case, candidate, designs)
-
-
-def _found(spec: Spec, find: FindSpec, case: Case, candidate: Candidate, designs: Designs) -> Answer:
-    """The answer of one candidate on the racks that `racks_found` gives; a note where none will do."""
     known: dict[int, Answer] = {}
 
     def ask(racks: int) -> Answer:
         if racks not in known:
-            usd, carbon = _site_prices(spec, None)
+            usd, carbon = site_prices(spec, None)
             known[racks] = with_energy(case, answer_of(case, candidate, designs, racks), usd, carbon)
         return known[racks]
 
@@ -384,7 +349,7 @@ def _found(spec: Spec, find: FindSpec, case: Case, candidate: Candidate, designs
         return Answer(candidate.name, note=str(error))
 
 
-def _site_prices(spec: Spec, site: FoundSite | None) -> tuple[float | None, float | None]:
+def site_prices(spec: Spec, site: FoundSite | None) -> tuple[float | None, float | None]:
     """Price [USD/J] and carbon [kg/J] of energy: of the spec, else of the site, else unknown."""
     usd = None if site is None else site.usd_per_J
     carbon = (

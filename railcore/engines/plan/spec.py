@@ -354,12 +354,12 @@ def _contradictions(spec: Spec) -> Iterator[str]:
         yield "job.mapping is given beside job.launch: give one of them"
 
 
-def schema() -> dict[str, Any]:
+def spec_schema() -> dict[str, Any]:
     """JSON schema of a spec."""
     return Spec.model_json_schema()
 
 
-def template() -> str:
+def spec_template() -> str:
     """A commented spec: every key with its meaning and default."""
     lines = ["# A cluster and its job. Lines with # are the defaults; `railcore plan FILE` reads it.", ""]
     given = {"cluster.platform": '"GB200 NVL72"', "cluster.gpus": "12312", "job.model": '"Llama-3 405B"'}

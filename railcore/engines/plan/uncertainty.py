@@ -22,7 +22,7 @@ from railcore.facts import catalog
 from railcore.facts.distributions import draws as row_draws
 from railcore.facts.distributions import quantile
 from railcore.facts.units import day
-from railcore.network.price_books import book_rows
+from railcore.network.price_books import rows_of_book
 from railcore.network.reliability import rate_and_repair
 
 DRAWN = ("network_usd", "purchase_usd", "power_w", "days", "goodput", "energy_J", "cost_usd", "token_usd", "carbon_kg")
@@ -46,7 +46,7 @@ class Situation:
     def cost_rows(self) -> list[catalog.Value]:
         """Rows of prices, powers, failures and what time costs that have a range and are not given in the spec."""
         case, own = self.case, self.case.spec
-        rows = [*book_rows(case.prices).values(), *book_rows(case.powers).values()]
+        rows = [*rows_of_book(case.prices).values(), *rows_of_book(case.powers).values()]
         asked: list[tuple[str, str, str, Any]] = [
             ("platforms", case.rack.name, "price", own.books.server),
             ("platforms", case.rack.name, "power", own.books.server_power),
