@@ -15,14 +15,31 @@ def key(row):
     return row.family, row.name, row.parameter
 
 
-def test_half_of_the_probability_is_on_each_side_of_the_value_evenly_on_the_scale():
-    assert distributions.quantile(POWER, [0, 0.25, 0.5, 0.75, 1]) == pytest.approx([1e3, 1.5e3, 2e3, 5e3, 8e3])
+def test_half_of_the_probability_is_on_each_side_of_the_value_and_densest_at_it():
+    way = 1 - 0.5**0.5  # from the value to an end, at a quarter of the probability: s = 1 - sqrt(1 - |2q - 1|)
+    linear = [1e3, 2e3 - way * 1e3, 2e3, 2e3 + way * 6e3, 8e3]
+    assert distributions.quantile(POWER, [0, 0.25, 0.5, 0.75, 1]) == pytest.approx(linear)
     log = replace(POWER, shape="log")
-    assert distributions.quantile(log, [0, 0.25, 0.5, 0.75, 1]) == pytest.approx([1e3, 2e3 / 2**0.5, 2e3, 4e3, 8e3])
+    expected = [1e3, 2e3 / 2**way, 2e3, 2e3 * 4**way, 8e3]
+    assert distributions.quantile(log, [0, 0.25, 0.5, 0.75, 1]) == pytest.approx(expected)
     whole = replace(POWER, value=4.0, low=2.0, high=8.0, shape="whole")
-    assert distributions.quantile(whole, [0, 0.1, 0.2, 0.5, 0.54, 0.6, 0.7, 1]).tolist() == [2, 2, 3, 4, 4, 5, 6, 8]
+    found = distributions.quantile(whole, [0, 0.02, 0.2, 0.4, 0.5, 0.6, 0.7, 0.99, 1])
+    assert found.tolist() == [2, 2, 3, 4, 4, 4, 5, 7, 8]
     one_sided = replace(POWER, value=1e3)
-    assert distributions.quantile(one_sided, [0, 0.4, 0.5, 0.75]) == pytest.approx([1e3, 1e3, 1e3, 4.5e3])
+    assert distributions.quantile(one_sided, [0, 0.4, 0.5, 0.75]) == pytest.approx([1e3, 1e3, 1e3, 1e3 + way * 7e3])
+
+
+@pytest.mark.parametrize("shape", ["linear", "log"])
+def test_density_falls_evenly_from_the_value_to_nothing_at_the_ends(shape):
+    """On each side a triangle: a draw lies a third of the way to its end on average, and the density is 2 (1 - s)."""
+    row, edges = replace(POWER, shape=shape), np.linspace(0, 1, 200_001)
+    found = distributions.quantile(row, (edges[:-1] + edges[1:]) / 2)
+    scale = np.log if shape == "log" else np.asarray
+    for end, side in ((row.low, found < row.value), (row.high, found > row.value)):
+        ways = (scale(found[side]) - scale(row.value)) / (scale(end) - scale(row.value))
+        assert side.mean() == pytest.approx(0.5) and ways.mean() == pytest.approx(1 / 3, rel=1e-4)
+        density, bounds = np.histogram(ways, bins=10, range=(0, 1), density=True)
+        assert density == pytest.approx(2 * (1 - (bounds[:-1] + bounds[1:]) / 2), rel=2e-3)
 
 
 def test_every_row_keeps_its_median_and_bounds_and_rises_with_q():
@@ -83,7 +100,7 @@ def test_draws_of_a_row_do_not_depend_on_the_other_rows_or_on_their_order():
 
 def test_draws_are_the_same_everywhere():
     found = distributions.draws([POWER], 5)[key(POWER)]
-    assert found == pytest.approx([1143.0965977, 6974.96084016, 1709.11724126, 2253.8925169, 5003.64525316], rel=1e-9)
+    assert found == pytest.approx([1378.28110936, 5520.03327461, 1842.09099346, 2128.31839261, 3759.93767958], rel=1e-9)
 
 
 def test_another_seed_gives_other_draws():

@@ -196,6 +196,27 @@ def test_several_scenarios_are_compared_first():
     assert "None is best" in _rows(page.page_html(given))[1]
 
 
+@pytest.mark.parametrize(
+    ("texts", "interval", "head", "shown"),
+    [
+        (["51.2 days", "40 days"], "44 to 60.1 days", "days", "51.2 X 44 to 60.1"),
+        (["16.1 M USD", "9 M USD"], "11.3 M to 25.9 M USD", "M USD", "16.1 X 11.3 to 25.9"),
+        (["16.1 M USD", "900 k USD"], "11.3 M to 25.9 M USD", "days", "16.1 M USD X 11.3 M to 25.9 M USD"),
+        (["1.2 MW", "2 MW"], "973 kW to 1.3 MW", "MW", "1.2 X 973 kW to 1.3 MW"),
+        (["92.8%", "93%"], "from 83.8%", "days", "92.8% X from 83.8%"),
+        (["1,260", "980"], "900 to 1,300", "days", "1,260 X 900 to 1,300"),
+    ],
+)
+def test_a_unit_that_all_numbers_of_a_column_share_stands_in_its_head(texts, interval, head, shown):
+    given = document()
+    given["candidates"] = given["candidates"][:2]
+    for candidate, text in zip(given["candidates"], texts, strict=True):
+        candidate["numbers"]["days"].update(text=text, interval=interval)
+    html = page.page_html([given])
+    assert shown in _rows(html)[0]
+    assert f'data-label="training ({head})"' in html
+
+
 def test_a_number_keeps_a_unit_that_its_column_lacks():
     given = document()
     given["candidates"][0]["numbers"]["days"]["text"] = "1.68 months"

@@ -112,6 +112,7 @@ def group_shares(
     if isinstance(fabric, FailedPart):
         blocks = tuple(each._replace(uplinks=fabric.uplinks(each.tier, each.uplinks)) for each in blocks)
         pods = tuple(each._replace(uplinks=fabric.uplinks(each.tier, each.uplinks)) for each in pods)
+    blocks = tuple(each for each in blocks if not each.full)  # others limit nothing
     leaving = {"pipeline": _hop, "expert": _exchanged}
     spreads = {kind: _spread(kind, levels, whole.rails, hb_domain_size, gpus) for kind, levels in groups.items()}
     found = {

@@ -293,9 +293,12 @@ def scatter_picture(
 
     Parameters
     ----------
-    chart: axes x and y: key of the number, label, limit and wish or None, scale (1 by default) of the axis
-    candidates: those that have both numbers
-    width, height: of the picture, in its own units
+    chart
+        Axes x and y: key of the number, label, limit and wish or None, scale (1 by default).
+    candidates
+        Those that have both numbers.
+    width, height
+        Of the picture, in its own units.
 
     Returns
     -------
@@ -389,7 +392,7 @@ def place_picture(places: Mapping[str, Any], width: float) -> dict[str, Any]:
 
     A degree of longitude is as long as it is in the middle: for places of one country, not for a map of the world.
     """
-    points, frame = places["points"], (48.0, 12.0, width - 22, 0.6 * width)
+    points, frame = places["points"], (62.0, 12.0, width - 24, 0.6 * width)
     easts, norths = ([point[way] for point in points] for way in ("longitude", "latitude"))
     east, north = (sum(_ends(values)) / 2 for values in (easts, norths))
     shrunk, wide, high = math.cos(math.radians(north)), frame[2] - frame[0], frame[3] - frame[1]
@@ -410,7 +413,7 @@ def place_picture(places: Mapping[str, Any], width: float) -> dict[str, Any]:
         "width": width,
         "height": frame[3] + 30,
         "frame": frame,
-        "ticks": {"x": x_axis.ticks(most), "y": y_axis.ticks(most)},
+        "ticks": {"x": x_axis.ticks(most), "y": y_axis.ticks()},
         "marks": marks,
         "bar": {"line": bar, "text": f"{length:,.0f} km" if length >= 1 else f"{length:g} km"},
     }

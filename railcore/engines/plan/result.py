@@ -174,7 +174,7 @@ class Plan:
 
     @cached_property
     def parts(self) -> pd.DataFrame:
-        """Bill of each candidate's network, line by line, and of the networks of `cluster.include`."""
+        """Bill of each candidate's network, line by line, and of the networks of cluster.include."""
         built = [answer for answer in self.answers if answer.fabric is not None]
         tables = [parts_table(self.case, answer).assign(candidate=answer.name) for answer in built]
         whole = pd.concat(tables, ignore_index=True)
