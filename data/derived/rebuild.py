@@ -28,6 +28,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 import iteration_errors
 import mechanism_effects
 import photonic_runs
+import plan_checks
+import plan_draws
 import transport_runs
 
 from railcore.facts import files
@@ -36,6 +38,8 @@ TABLES: dict[str, ModuleType] = {
     "iteration_errors": iteration_errors,
     "mechanism_effects": mechanism_effects,
     "photonic_runs": photonic_runs,
+    "plan_checks": plan_checks,
+    "plan_draws": plan_draws,
     "transport_runs": transport_runs,
 }
 

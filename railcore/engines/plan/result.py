@@ -1,7 +1,7 @@
 """A plan: one cluster and job in, every model's answer out."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -246,7 +246,13 @@ class Plan:
         if self.best is None:
             return None
         own = self.spec.uncertainty
-        return uncertainty(self.situation, self.best.name, self.rank, own.draws, own.seed, self._progress)
+        return uncertainty(self.situation, self.best.name, own.draws, own.seed, self._progress)
+
+    def with_draws(self, table: pd.DataFrame) -> "Plan":
+        """The plan with a stored table of draws (`Uncertainty.table`) in place of new ones."""
+        found = replace(self)
+        vars(found)["uncertainty"] = Uncertainty(table)  # where the cached property keeps it
+        return found
 
     @cached_property
     def flips(self) -> pd.DataFrame:
@@ -266,7 +272,7 @@ class Plan:
         if found is None or self.best is None:
             return []
         allowed = [answer.name for answer in self.possible[1:] if self._as_good(answer)]
-        return [name for name in allowed if found.better[name] >= TIE]
+        return [name for name in allowed if found.better(name, self.rank) >= TIE]
 
     @cached_property
     def defaults(self) -> pd.DataFrame:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from railcore.engines.plan.published import MISS, checks_table
 from railcore.engines.plan.result import Plan
 from railcore.engines.plan.shown import NUMBERS, interval, shown
 from railcore.engines.plan.spec import SIDE_NETWORKS
@@ -37,7 +38,7 @@ def sections(plan: Plan, draws: bool) -> list[Section]:
         return [_parts(plan), _assumptions(plan)]
     found = [_strategy(plan), _failures(plan), _parts(plan), _energy(plan)]
     found += [_uncertainty(plan)] if draws else []
-    return [*found, _assumptions(plan), _sources(plan)]
+    return [*found, _assumptions(plan), _published(), _sources(plan)]
 
 
 def boundary(plan: Plan) -> str:
@@ -284,7 +285,7 @@ def _uncertainty(plan: Plan) -> Section:
         row = {"network": answer.name}
         for name in ("days", "cost_usd", "purchase_usd", "power_w", "goodput"):
             row[NUMBERS[name].label] = interval(name, *found.interval(answer.name, name))
-        rows.append(row | {f"better than {best.name}": f"in {_percent(found.better[answer.name])} of draws"})
+        rows.append(row | {f"better than {best.name}": f"in {_percent(found.better(answer.name, plan.rank))} of draws"})
     flips = [row for _, row in plan.flips.iterrows()]
     columns = {
         "row of the catalog": [row_words(row) for row in flips],
@@ -323,6 +324,21 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         return number(value, 6)
     return ", ".join(map(_text, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _published() -> Section:
+    table = checks_table().sort_values("miss", ascending=False, kind="stable")
+    columns = {
+        "what": [f"{row['what']}: {row['subject']}" for _, row in table.iterrows()],
+        "published": [f"{number(row['published'], 4)} {row['unit']}" for _, row in table.iterrows()],
+        "ours": [f"{number(row['ours'], 3)} {row['unit']}" for _, row in table.iterrows()],
+        "error": ["none" if error == 0 else f"{100 * error:+.0f}%" for error in table["error"]],
+        "": ["miss" if miss else "" for miss in table["miss"]],
+        "remark": table["remark"],
+    }
+    missed = int(table["miss"].sum())
+    lead = f"{missed} of {len(table)} numbers of published clusters are missed by {100 * MISS:.0f}% or more."
+    return _section("published", "Held against published clusters", lead, [_table(columns, align="lrrrll")])
 
 
 def _sources(plan: Plan) -> Section:

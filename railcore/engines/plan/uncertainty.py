@@ -6,7 +6,7 @@ designs' times are then computed again. What circuits add to an iteration stays 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -140,33 +140,38 @@ def key_of(row: catalog.Value) -> Key:
 class Uncertainty:
     """Draws of a plan.
 
-    table: a row for each candidate and number of DRAWN: candidate, number, low (5%), median, high (95%), and below,
-        the share of the draws below the plan's own number.
-    better: a row for each candidate: the share of the draws in which it is better than the best one, by what the plan
-        is ranked by.
-    samples: by candidate and number, arrays over draws.
+    table: a row for each candidate and number of DRAWN: candidate, number, low (5%), median, high (95%); below, the
+        share of the draws below the plan's own number; better, the share in which the candidate is better than the
+        best one by this number; lost, the share in which none of its kept strategies fits.
+    samples: by candidate and number, arrays over draws; empty where the table was stored.
     """
 
     table: pd.DataFrame
-    better: pd.Series
-    samples: Mapping[str, Mapping[str, np.ndarray]]
+    samples: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)
 
     def interval(self, candidate: str, number: str) -> tuple[float, float]:
         """5 and 95% of a number of a candidate; NaN where it is not drawn."""
+        return self._cell(candidate, number, "low"), self._cell(candidate, number, "high")
+
+    def better(self, candidate: str, number: str) -> float:
+        """Share of the draws in which a candidate is better than the best one by a number."""
+        return self._cell(candidate, number, "better")
+
+    def _cell(self, candidate: str, number: str, column: str) -> float:
         mine = self.table[(self.table["candidate"] == candidate) & (self.table["number"] == number)]
-        return (float(mine["low"].iloc[0]), float(mine["high"].iloc[0])) if len(mine) else (np.nan, np.nan)
+        return float(mine[column].iloc[0]) if len(mine) else np.nan
 
     @property
     def notes(self) -> list[str]:
         """In how many draws none of a candidate's kept strategies fits into memory."""
-        lost = {name: float(np.mean(np.isinf(each["days"]))) for name, each in self.samples.items()}
+        lost = dict(self.table[["candidate", "lost"]].itertuples(index=False))
         return [
             f"{name}: no kept strategy fits in {100 * share:.3g}% of draws." for name, share in lost.items() if share
         ]
 
 
 def uncertainty(
-    situation: Situation, best: str, rank: str, draws: int, seed: int, progress: Callable[[str], Any] | None = None
+    situation: Situation, best: str, draws: int, seed: int, progress: Callable[[str], Any] | None = None
 ) -> Uncertainty:
     """Draws of all rows at once, common to all candidates.
 
@@ -174,8 +179,8 @@ def uncertainty(
     ----------
     situation
         A case with its answers.
-    best, rank
-        Candidate that the others are compared with, and by which number of DRAWN, of which less is better.
+    best
+        Candidate that the others are compared with.
     draws, seed
         How many, and of which random numbers.
     progress
@@ -192,15 +197,16 @@ def uncertainty(
     samples = situation.numbers(row_draws(situation.cost_rows(), draws, seed), times)
     rows = []
     for answer in situation.answers:
-        for name, values in samples.get(answer.name, {}).items():
+        mine = samples.get(answer.name, {})
+        lost = float(np.mean(np.isinf(mine["days"]))) if mine else 0.0
+        for name, values in mine.items():
             drawn = np.broadcast_to(values, draws)
+            better = float(np.mean(np.less(drawn, samples[best][name])))
             low, median, high = np.quantile(drawn, (0.05, 0.5, 0.95), method="nearest")
             below = float(np.mean(drawn < answer.numbers[name])) + 0.5 * float(np.mean(drawn == answer.numbers[name]))
-            rows.append((answer.name, name, low, median, high, below))
-    table = pd.DataFrame(rows, columns=["candidate", "number", "low", "median", "high", "below"])
-    reference = samples[best][rank] if best in samples else np.inf
-    better = {name: float(np.mean(np.less(each[rank], reference))) for name, each in samples.items()}
-    return Uncertainty(table, pd.Series(better, dtype=float), samples)
+            rows.append((answer.name, name, low, median, high, below, better, lost))
+    columns = ["candidate", "number", "low", "median", "high", "below", "better", "lost"]
+    return Uncertainty(pd.DataFrame(rows, columns=columns), samples)
 
 
 def flips(situation: Situation, rank: str, allowed: Sequence[str], machines: bool = True) -> pd.DataFrame:

@@ -193,6 +193,22 @@ def modelled_over_measured(data: pd.DataFrame, by: str, ax: plt.Axes) -> plt.Axe
     return ax
 
 
+def cost_over_days(data: pd.DataFrame, title: str, ax: plt.Axes) -> plt.Axes:
+    """Cost of a training over its days, a mark for each network, the best one filled.
+
+    data: columns network, days, cost_usd; the best first. title: model, cluster and link rate.
+    """
+    colours = plotting.colours_of(list(data["network"]))
+    for i, row in enumerate(data.itertuples()):
+        style = line_style(i, "", label=row.network, markersize=11, markeredgewidth=1.4)
+        style |= {"markeredgecolor": colours[row.network], "markerfacecolor": colours[row.network] if not i else "none"}
+        ax.plot([row.days], [row.cost_usd / 1e6], **style)
+    ax.margins(0.15)
+    ax.set(xlabel="training [days]", ylabel="training cost: wear and energy [million USD]", title=title)
+    legend_below(ax.figure, ax, 3)
+    return ax
+
+
 def days_by_network_price(data: pd.DataFrame) -> plt.Figure:
     """Days of a training over the price of the network, a panel for each job, a mark for each network.
 

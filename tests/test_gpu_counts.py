@@ -1,0 +1,170 @@
+"""Numbers of GPUs and batches on which a job divides: held to searches of each number, one by one."""
+
+import math
+from itertools import pairwise
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from test_search import A100, DENSE, MIXTURE, random_at_most
+
+from railcore.engines.search import search
+from railcore.engines.search.gpu_counts import gpu_counts, near_batches
+from railcore.network.topology import fat_tree
+from railcore.training.machine import catalog_machine
+
+KEY = ["gpus", "hb_domain_size", "global_batch"]
+SHORT = {"micro_batch": 1, "placement": "tensor first", "sharding": "optimizer"}  # of the short search
+BOX = A100.changed(hb_domain_size=6)
+
+
+def fastest(model, box, row, batch, **limits):
+    """The fastest strategy on exactly the GPUs of a row: seconds per sequence."""
+    used = box.changed(hb_domain_size=int(min(row.hb_domain_size, row.gpus)))
+    return search(model, used, int(row.gpus), batch, top=1, only_best=True, **limits).best["sequence_s"].min()
+
+
+# GPUs
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_search_on_the_first_numbers_is_within_a_third_of_one_of_all_numbers(seed):
+    """Small jobs with odd numbers: a first round alone leaves out few data ranks, and HB domains used in part."""
+    model, gpu, gpus, batch, runtime = random_at_most(seed)
+    found = gpu_counts(model, gpu, gpus, batch, runtime)
+    best = search(model, gpu, gpus, batch, runtime, top=1, only_best=True, at_most=True).best["sequence_s"].min()
+    first = fastest(model, gpu, found.iloc[0], batch, runtime=runtime)
+    assert best * (1 - 1e-12) <= first <= 4 / 3 * best
+    assert first <= found["sequence_s"][0] * (1 + 1e-12) and (found["gpus"] <= gpus).all()
+
+
+@pytest.mark.parametrize(
+    ("model", "platform", "gpus", "batch"),
+    [
+        ("Llama-3 8B", "DGX H100", 104, 512),
+        ("Llama-3 8B", "GB200 NVL72", 144, 512),
+        ("Llama-3 70B", "DGX H100", 200, 500),
+        ("MoE-1.3B", "DGX H100", 120, 512),
+    ],
+)
+def test_the_first_numbers_are_those_of_the_best_of_all(model, platform, gpus, batch):
+    box, numbers = catalog_machine(platform), ["gpus", "hb_domain_size"]
+    found = gpu_counts(model, box, gpus, batch).iloc[0]
+    best = search(model, box, gpus, batch, top=1, only_best=True, at_most=True).best.iloc[0]
+    assert found[numbers].tolist() == best[numbers].tolist()
+    assert fastest(model, box, found, batch) == pytest.approx(best["sequence_s"])
+
+
+@pytest.mark.parametrize("model", [DENSE, MIXTURE], ids=["dense", "mixture"])
+def test_each_row_is_the_fastest_on_its_own_numbers(model):
+    found = gpu_counts(model, BOX, 26, [24, 32])
+    assert found["sequence_s"].is_monotonic_increasing and not found.duplicated(KEY).any()
+    assert {4, 6} == set(found["hb_domain_size"]) and {24, 32} == set(found["global_batch"])
+    for row in found.head(12).itertuples():
+        usable = 26 if row.hb_domain_size == 6 else 26 // 6 * 4
+        assert row.gpus <= usable
+        assert row.sequence_s == pytest.approx(fastest(model, BOX, row, row.global_batch, **SHORT))
+
+
+def test_all_gpus_where_the_job_has_to_take_them():
+    found = gpu_counts(DENSE, BOX, 24, [24, 30], use_all=True)
+    assert (found["gpus"] == 24).all() and (found["hb_domain_size"] == 6).all()
+    assert sorted(found["global_batch"]) == [24, 30]
+    alone = search(DENSE, BOX, 24, [24, 30], top=1, **SHORT).best["sequence_s"].min()
+    assert found["sequence_s"][0] == pytest.approx(alone)
+    assert gpu_counts(DENSE, BOX, 13, 12, use_all=True).empty  # 13 divide nothing
+    assert gpu_counts(DENSE, BOX, 13, 12)["gpus"].max() <= 12
+
+
+def test_more_gpus_are_never_slower():
+    times = [gpu_counts(DENSE, BOX, gpus, 24)["sequence_s"][0] for gpus in range(6, 25)]
+    assert all(after <= before * (1 + 1e-12) for before, after in pairwise(times))
+
+
+def test_fewer_gpus_than_an_hb_domain():
+    found = gpu_counts(DENSE, BOX, 5, 12)
+    assert found["gpus"].max() == 4 and set(found["hb_domain_size"]) <= {4, 5}
+
+
+def test_where_the_short_search_finds_nothing_all_strategies_are_tried():
+    tight, data_only = BOX.changed(memory_bytes=8e7), {"tensor": 1, "context": 1, "pipeline": 1}
+    assert search(DENSE, tight, 24, 24, top=1, at_most=True, **SHORT, **data_only).best.empty
+    found = gpu_counts(DENSE, tight, 24, 24, **data_only)
+    assert found["sequence_s"][0] == pytest.approx(fastest(DENSE, tight, found.iloc[0], 24, **data_only))
+
+
+def test_nothing_fits():
+    found = gpu_counts(DENSE, BOX.changed(memory_bytes=1e6), 12, 12)
+    assert found.empty and list(found) == [*KEY, "sequence_s"]
+
+
+def test_options_are_those_of_search():
+    found = gpu_counts(DENSE, BOX, 12, 24, tensor=2, micro_batch=[2, 4], sharding="weights")
+    limits = {"tensor": 2, "micro_batch": [2, 4], "sharding": "weights", "placement": "tensor first"}
+    assert (found["gpus"] % 2 == 0).all()
+    assert found["sequence_s"][0] == pytest.approx(fastest(DENSE, BOX, found.iloc[0], 24, **limits))
+    assert all(row.sequence_s >= fastest(DENSE, BOX, row, 24, **limits) * (1 - 1e-12) for row in found.itertuples())
+    slow = BOX.changed(nic_Bps=1e8)
+    thin = fat_tree(24, radix=8, hb_domain_size=6, tier_oversubscription=(3.0,))
+    times = [gpu_counts(DENSE, slow, 24, 24, fabric=each)["sequence_s"][0] for each in (None, thin)]
+    assert times[0] < times[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"gpus": 0}, "gpus is 0: give"),
+        ({"gpus": 2.5}, "gpus is 2.5: give"),
+        ({"global_batch": 0}, "global_batch is 0: give"),
+        ({"contxt": 1}, "contxt"),
+        ({"model": "Lama-3 8B"}, "'Llama-3 8B'"),
+    ],
+)
+def test_refusals(change, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        gpu_counts(**{"model": DENSE, "machine": BOX, "gpus": 12, "global_batch": 12, **change})
+
+
+# Batches
+
+
+@given(
+    st.floats(0.6, 20_000), st.integers(1, 5000), st.sampled_from([0.0, 0.02, 0.1, 0.5]), st.sampled_from([1, 2, 8, 30])
+)
+@example(1953.125, 1152, 0.1, 8)
+@example(1.5, 64, 0.1, 8)
+def test_batches_are_near_and_the_nearest_is_first(sequences, gpus, within, most):
+    found = near_batches(sequences, gpus, within, most)
+    off = [abs(batch - sequences) for batch in found]
+    assert off == sorted(off) and len(set(found)) == len(found) <= most
+    assert all(isinstance(batch, int) and batch >= 1 for batch in found)
+    assert off[0] <= 0.5 and all(each <= max(within * sequences, 0.5) for each in off)
+
+
+@given(st.integers(1, 40), st.integers(2, 60))
+def test_a_multiple_of_the_gpus_that_is_near_is_among_them(times, gpus):
+    found = near_batches(gpus * times * 1.02, gpus)
+    assert any(batch % gpus == 0 for batch in found)
+
+
+def test_batches_of_16_million_tokens():
+    found = near_batches(16e6 / 8192, 1152)
+    assert found[0] == 1953 and {1920, 2016, 2048} <= set(found) and len(found) == 8
+    assert near_batches(2048, 1024)[0] == 2048
+    assert near_batches(512, 64, within=0) == [512]
+    assert near_batches(100, 6, most=1) == [100]
+
+
+@pytest.mark.parametrize(
+    ("asked", "complaint"),
+    [
+        ((0, 8), "sequences is 0"),
+        ((math.nan, 8), "sequences is nan"),
+        ((100, 0), "gpus is 0"),
+        ((100, 8, 1.5), "within is 1.5"),
+        ((100, 8, 0.1, 0), "most is 0"),
+    ],
+)
+def test_refusals_of_batches(asked, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        near_batches(*asked)

@@ -1,0 +1,558 @@
+"""A plan's numbers are those of the models asked alone; what changes when one key changes; which candidate wins."""
+
+import math
+import random
+from functools import cache
+from itertools import pairwise
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from railcore.engines.degraded import training_goodput
+from railcore.engines.degraded.job_networks import job_networks
+from railcore.engines.deployment.cluster import Cluster
+from railcore.engines.deployment.cluster_cost import cluster_network_parts
+from railcore.engines.photonics.circuit_search import best_on_circuits
+from railcore.engines.plan import plan
+from railcore.engines.plan.answer import Answer
+from railcore.engines.plan.choice import GOALS, RANKS, merged, missed_limits, ranked
+from railcore.engines.plan.shown import NUMBERS
+from railcore.engines.plan.spec import GoalsSpec, WishesSpec
+from railcore.engines.search import search
+from railcore.engines.strategies.iteration import iteration_times
+from railcore.facts import catalog
+from railcore.facts.units import day, year
+from railcore.network.bill import bill_total
+from railcore.network.cost import cluster_fabrics, fabric_cost, total_cost
+from railcore.network.price_books import PriceBook, matching_books
+from railcore.network.topology import PhotonicRails, RailFabric
+from railcore.systems.datacenter.sizing import datacenter_size
+from railcore.training.machine import catalog_machine
+from railcore.training.software import newest_runtime
+from railcore.training.transformer import as_model, model_flops_utilization
+
+PRICED = {"purchase_usd", "ownership_usd", "cost_usd", "token_usd"}
+TIMED = {"days", "energy_J", "cost_usd", "token_usd"}
+JOBS = {  # of the catalog, with limits that keep a search short
+    "Llama-3 8B": {"context": 1, "micro_batch": [1, 2]},
+    "Llama-3 70B": {"context": 1, "micro_batch": 1, "placement": "tensor first"},
+    "MoE-1.3B": {"context": 1, "tensor": 1, "micro_batch": [1, 4]},
+}
+NAMES = ["rail-optimized", "Clos", "rails + layer 4:1", "Clos, leaves 2:1", "rail-only", "rail-only, 2 planes"]
+
+
+def spec(platform="DGX H100", gpus=64, model="Llama-3 8B", candidates="all", **sections):
+    """A small spec; sections are laid over it. gpus: None for another size."""
+    base = {
+        "cluster": {"platform": platform} | ({} if gpus is None else {"gpus": gpus}),
+        "job": {"model": model, "tokens": 1e12, "batch": 512, "search": JOBS.get(model, {})},
+        "network": {"candidates": candidates},
+    }
+    return {name: {**base.get(name, {}), **sections.get(name, {})} for name in {**base, **sections}}
+
+
+@cache
+def usual(platform="DGX H100", gpus=512):
+    """A plan of all candidates that several tests look at."""
+    return plan(spec(platform, gpus))
+
+
+def numbers(given, name=None):
+    """Numbers of the best candidate of a spec, or of one by name."""
+    found = plan(given)
+    return dict((found.best if name is None else found.answer(name)).numbers)
+
+
+def changed(one, other):
+    """Names of numbers that differ."""
+    assert one.keys() == other.keys()
+    return {name for name in one if not math.isclose(one[name], other[name], rel_tol=1e-9)}
+
+
+# Every number is what its model gives alone.
+
+
+def random_spec(seed):
+    """A small cluster and job, and what of it is not the catalog's."""
+    rng = random.Random(seed)
+    platform = ("DGX H100", "DGX H200", "GB200 NVL72")[seed % 3]
+    model = list(JOBS)[seed // 3 % 3]
+    gpus = rng.randint(64, 1152) if seed else 64
+    names = rng.sample(NAMES, 2) + ["photonic rails"] * (seed % 2)
+    rng.choice([None])
+    own = {
+        "years": rng.choice([3, 5]),
+        "pue": rng.choice([1.1, 1.3]),
+        "load": rng.choice([0.6, 1.0]),
+        "contingency": rng.choice([0, 0.2]),
+        "electricity": rng.choice(["0.05 USD/kWh", "0.1 USD/kWh"]),
+        "checkpoint": rng.choice(["5 s", "60 s"]),
+        "restart": rng.choice(["120 s", "600 s"]),
+        "failures": rng.choice(["value", "low", "high"]),
+    }
+    given = {name: value for name, value in own.items() if rng.random() < 0.5}
+    sections = {"operation": given, "job": {"batch": rng.choice([512, 768, "4M tokens"])}}
+    if model == "Llama-3 70B" and platform != "GB200 NVL72":
+        gpus = max(gpus, 256)
+    if seed % 4 == 1:
+        sections["cluster"] = {"include": ["frontend", "management"]}
+    if seed % 4 == 2:
+        sections["cluster"] = {"use": "all"}
+    return spec(platform, gpus, model, names, **sections)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_number_is_what_its_model_gives_alone(seed):
+    given = random_spec(seed)
+    found = plan(given)
+    assert found.possible
+    own, job = given["operation"], given["job"]
+    platform, model = given["cluster"]["platform"], as_model(job["model"])
+    box, rack = catalog_machine(platform), catalog.item("platforms", platform)
+    runtime, books = newest_runtime(box), matching_books("street2025", rate_Bps=box.nic_Bps)
+    for answer in found.possible:
+        n, fabric = answer.numbers, answer.fabric
+        assert all(math.isfinite(value) for value in n.values()) and n.keys() <= NUMBERS.keys()
+        racks = math.ceil(given["cluster"]["gpus"] / rack["gpus"])
+        assert answer.racks == racks and n["gpus"] == fabric.gpus == racks * rack["gpus"]
+        # parts
+        links = {"nic_Bps": box.nic_Bps, "hb_Bps": box.hb_Bps, "hb_switches": int(rack["hb_switches"])}
+        if isinstance(fabric, PhotonicRails):
+            ports = int(catalog.item("circuit_switches", "Piezo (Polatis)")["ports"])
+            sizes = (fabric.gpus, box.hb_domain_size, ports, 2)
+            assert fabric == PhotonicRails(*sizes, planes=2, rails_per_switch=None, **links)
+        else:
+            fabrics = cluster_fabrics(fabric.gpus, box.hb_domain_size, 128, (2, 4), 2, **links)
+            assert fabric == fabrics[answer.name]
+        alone = fabric_cost(fabric, *books)
+        if fabric.nic_ports == 1:
+            assert alone["cost_usd"] == pytest.approx(bill_total(fabric.parts.bill(), books[0]))
+        for kind in given["cluster"].get("include", ()):
+            host = int(rack.get("host_gpus", rack["gpus"]))
+            side = cluster_network_parts(
+                Cluster(fabric.gpus // host, host),
+                *matching_books("street2025"),
+                books={"management": matching_books("management2025")},
+            ).query(f"network == {kind!r}")
+            alone = {name: alone[name] + side[name].sum() for name in alone}
+        assert [n["network_usd"], n["network_w"]] == pytest.approx([alone["cost_usd"], alone["power_w"]])
+        assert n["switches"] == fabric.parts.switches
+        # purchase and power
+        sized = datacenter_size(platform=platform, racks=racks)
+        assert n["purchase_usd"] == pytest.approx(float(sized.racks_usd) + alone["cost_usd"])
+        pue = own.get("pue", catalog.item("prices", "energy")["pue"])
+        assert n["power_w"] == pytest.approx((float(sized.racks_w) + alone["power_w"]) * pue)
+        # strategy and time
+        strategy, batch, used = answer.design.strategy, int(n["batch"]), answer.design.machine.hb_domain_size
+        part = box.changed(hb_domain_size=used)
+        if isinstance(fabric, PhotonicRails):
+            delay = catalog.item("circuit_switches", "Piezo (Polatis)")["reconfiguration_time"]
+            limits = (model, part, int(n["gpus_used"]), batch, delay)
+            row = best_on_circuits(*limits, runtime=runtime, **job["search"]).iloc[0]
+            assert n["iteration_s"] == pytest.approx(row["iteration_s"])
+            on = {}
+        else:
+            on = {"fabric": fabric}
+            best = search(
+                model, box, int(n["gpus_used"]), batch, runtime, top=1, hb_domain_size=used, **on, **job["search"]
+            ).best
+            assert n["iteration_s"] == pytest.approx(best["total_s"].iloc[0])
+            assert n["circuits_s"] == 0
+        times = iteration_times(model, part, strategy, runtime, global_batch=batch, **on)
+        assert times.limits.item() == "feasible"
+        assert n["iteration_s"] - n["circuits_s"] == pytest.approx(times.total_s.item())
+        flops = model.training_flops(batch)
+        peak = catalog.item("gpus", box.gpu)["bf16_dense_rate"]
+        assert n["mfu"] == pytest.approx(
+            float(model_flops_utilization(flops, n["iteration_s"], int(n["gpus_used"]), peak))
+        )
+        # failures
+        terms = {"checkpoint_time": own.get("checkpoint"), "restart_time": own.get("restart"), "runtime": runtime}
+        table = training_goodput(
+            fabric, model, part, strategy, batch, platform=platform, rates=own.get("failures", "value"), **terms
+        )
+        assert n["goodput"] == pytest.approx(table["tokens_share"].iloc[-1])
+        assert n["stopped"] + n["slowed"] == pytest.approx(1 - n["goodput"])
+        # the training
+        iterations = 1e12 / (batch * model.sequence_length)
+        days = iterations * n["iteration_s"] * (1 + own.get("contingency", 0)) / n["goodput"] / 86400
+        assert n["days"] == pytest.approx(days)
+        load = own.get("load", catalog.item("operation", "machine")["mean_load"])
+        assert n["energy_J"] == pytest.approx(n["power_w"] * load * days * 86400)
+        per_J = catalog.item("prices", "energy")["electricity_price"]
+        if "electricity" in own:
+            per_J = float(own["electricity"].split()[0]) / 3.6e6
+        years = own.get("years", 5)
+        assert n["cost_usd"] == pytest.approx(n["energy_J"] * per_J + n["purchase_usd"] * days / 365 / years)
+        assert n["token_usd"] == pytest.approx(n["cost_usd"] / 1e12)
+        owned = total_cost(n["purchase_usd"], n["power_w"], years, per_J, 1.0, load)["total_usd"]
+        assert n["ownership_usd"] == pytest.approx(float(owned))
+        if given["cluster"].get("use") == "all":
+            assert n["gpus_used"] == n["gpus"]
+
+
+@pytest.mark.parametrize(("platform", "gpus"), [("DGX H100", 512), ("GB200 NVL72", 576)])
+def test_networks_cost_and_take_what_job_networks_says(platform, gpus):
+    found = usual(platform, gpus)
+    assert (found.candidates["gpus_used"] == gpus).all()
+    box = catalog_machine(platform)
+    options = {"runtime": newest_runtime(box), **JOBS["Llama-3 8B"]}
+    books = matching_books("street2025", rate_Bps=box.nic_Bps)
+    table = job_networks("Llama-3 8B", box, gpus, 512, 128, *books, tokens=1e12, **options).set_index("network")
+    assert len(table) == len(NAMES) + 2  # Clos leaves 4:1, photonic rails
+    for name, row in table.iterrows():
+        n = found.answer(name).numbers
+        ours = [n["network_usd"], n["network_w"], n["iteration_s"], n["days"] * n["goodput"]]
+        assert ours == pytest.approx([row["cost_usd"], row["power_w"], row["iteration_s"], row["days"]])
+
+
+def test_own_networks_switches_and_books():
+    candidate = [
+        {"name": "thin", "layout": "Clos", "oversubscription": 3},
+        {"name": "rails", "layout": "rail-optimized", "oversubscription": 2},
+        {"name": "wide", "layout": "rail-only", "planes": 4},
+        {"name": "small", "layout": "rail-only", "radix": 32},
+        {"name": "light", "layout": "photonic rails"},
+    ]
+    network = {"candidates": ["Clos"], "radix": 64, "candidate": candidate, "nic_ports": 4}
+    prices = {"port": "600 USD", "transceiver": "400 USD", "rate": "400 Gbps", "circuit_port": "300 USD"}
+    powers = {"port": "20 W", "transceiver": "10 W", "rate": "400 Gbps", "dac": "1 W"}
+    found = plan(spec(gpus=1024, network=network, books={"prices": prices, "powers": powers}))
+    box = catalog_machine("DGX H100")
+    links = {"nic_Bps": box.nic_Bps, "hb_Bps": box.hb_Bps, "hb_switches": 4, "rails_per_switch": None}
+    expected = {
+        "Clos": RailFabric(1024, 8, 64, rails=1, oversubscription=1.0, **links),
+        "thin": RailFabric(1024, 8, 64, rails=1, tier_oversubscription=(3.0,), **links),
+        "rails": RailFabric(1024, 8, 64, oversubscription=2.0, **links),
+        "wide": RailFabric(1024, 8, 64, planes=4, **links),
+        "small": RailFabric(1024, 8, 32, **links),
+        "light": PhotonicRails(1024, 8, 576, 4, planes=4, **links),
+    }
+    books = (
+        PriceBook(600, 400, 120, circuit_port=300, rate_Bps=5e10, unit="USD"),
+        PriceBook(20, 10, 1, circuit_port=0.390625, rate_Bps=5e10, unit="W"),
+    )
+    for name, fabric in expected.items():
+        answer = found.answer(name)
+        assert type(answer.fabric) is type(fabric) and answer.fabric.parts.bill() == fabric.parts.bill()
+        alone = fabric_cost(fabric, *books)
+        ours = [answer.numbers["network_usd"], answer.numbers["network_w"]]
+        assert ours == pytest.approx([alone["cost_usd"], alone["power_w"]])
+    assert found.answer("thin").numbers["iteration_s"] > found.answer("Clos").numbers["iteration_s"]
+
+
+def test_tables_and_searches_agree_with_the_answers():
+    found = usual()
+    table = found.candidates.set_index("candidate")
+    for answer in found.possible:
+        assert table.loc[answer.name, list(answer.numbers)].tolist() == pytest.approx(list(answer.numbers.values()))
+        bill = found.parts[found.parts["candidate"] == answer.name]
+        assert bill["cost_usd"].sum() == pytest.approx(answer.numbers["network_usd"])
+        assert bill["power_w"].sum() == pytest.approx(answer.numbers["network_w"])
+        failed = found.failures[found.failures["candidate"] == answer.name]
+        assert failed["tokens_share"].iloc[-1] == answer.numbers["goodput"]
+        first = found.designs[found.designs["candidate"] == answer.name].iloc[0]
+        assert first["total_s"] + answer.numbers["circuits_s"] == pytest.approx(answer.numbers["iteration_s"])
+        row = found.times.set_index("candidate").loc[answer.name]
+        assert row["iteration_s"] == answer.numbers["iteration_s"]
+        if isinstance(answer.fabric, RailFabric):
+            again = found.search(answer.name).best
+            assert again["total_s"].iloc[0] == pytest.approx(answer.numbers["iteration_s"])
+    assert found.memory["fits"].all()
+    with pytest.raises(catalog.UnknownName, match="'rail-only'"):
+        found.answer("rail-onli")
+    with pytest.raises(ValueError, match="photonic rails: give best_on_circuits"):
+        found.search("photonic rails")
+
+
+def test_parts_of_an_iteration_add_up():
+    table = usual("GB200 NVL72", 576).times.set_index("candidate")
+    parts = [name for name in table if name.endswith("_s") and name != "iteration_s"]
+    assert table[parts].sum(axis=1).to_numpy() == pytest.approx(table["iteration_s"].to_numpy())
+
+
+def test_a_mapping_of_ones_own_is_timed_on_each_network():
+    mapping = {"tensor": 8, "data": 8, "sharding": "optimizer"}
+    found = plan(spec(candidates=["rail-optimized"], job={"mapping": {**mapping, "global_batch": 256}}))
+    (row,) = found.own_strategy.itertuples()
+    box = catalog_machine("DGX H100")
+    alone = iteration_times("Llama-3 8B", box, mapping, newest_runtime(box), global_batch=256)
+    assert row.iteration_s == pytest.approx(alone.total_s.item()) and row.limit == "feasible"
+    assert row.over_best == pytest.approx(alone.total_s.item() * 2 / found.best.numbers["iteration_s"])
+    assert row.over_best >= 1 and usual().own_strategy.empty
+
+
+# One key changes.
+
+
+def test_a_dearer_server_changes_prices_and_nothing_else():
+    base, dearer = (numbers(spec(candidates=["rail-only"], books={"server": price})) for price in ("300 kUSD", "600 kUSD"))
+    assert changed(base, dearer) == PRICED
+    assert dearer["purchase_usd"] - base["purchase_usd"] == pytest.approx(8 * 3e5)
+    assert numbers(spec(candidates=["rail-only"])) == pytest.approx(base)  # the catalog's
+
+
+def test_dearer_ports_change_prices_and_nothing_else():
+    price = {"transceiver": "400 USD", "rate": "400 Gbps", "dac": "100 USD", "circuit_port": "200 USD"}
+    base, dearer = (
+        numbers(spec(candidates=["rail-only"], books={"prices": {**price, "port": port}}))
+        for port in ("600 USD", "700 USD")
+    )
+    assert changed(base, dearer) == PRICED | {"network_usd"}
+    assert dearer["network_usd"] - base["network_usd"] == pytest.approx(100 * 128)  # ports of a switch
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "moved"),
+    [
+        ("operation.contingency", 0.1, TIMED),
+        ("operation.pue", 1.5, {"power_w", "ownership_usd", "energy_J", "cost_usd", "token_usd"}),
+        ("operation.load", 0.5, {"ownership_usd", "energy_J", "cost_usd", "token_usd"}),
+        ("operation.electricity", "0.3 USD/kWh", {"ownership_usd", "cost_usd", "token_usd"}),
+        ("operation.years", 7, {"ownership_usd", "cost_usd", "token_usd"}),
+        ("operation.checkpoint", "200 s", TIMED | {"goodput", "stopped", "slowed"}),
+        ("operation.restart", "50 s", TIMED | {"goodput", "stopped", "slowed"}),
+        ("operation.failures", "high", TIMED | {"goodput", "stopped", "slowed"}),
+        ("books.server_power", "12 kW", {"power_w", "ownership_usd", "energy_J", "cost_usd", "token_usd"}),
+        ("job.tokens", 2e12, TIMED - {"token_usd"}),
+        ("cluster.include", ["storage"], {"network_usd", "network_w", "power_w", "energy_J"} | PRICED),
+        ("limits.days", 1, set()),
+        ("wishes.rank", "power", set()),
+        ("uncertainty.draws", 50, set()),
+    ],
+)
+def test_a_key_changes_what_it_is_about_and_nothing_else(key, value, moved):
+    section, _, name = key.partition(".")
+    base = usual().answer("rail-only").numbers
+    one = numbers(spec(gpus=512, candidates=["rail-only"], **{section: {name: value}}))
+    assert changed(base, one) == moved
+
+
+def test_contingency_is_a_share_of_the_time():
+    base, longer = (numbers(spec(candidates=["rail-only"], operation={"contingency": c})) for c in (0, 0.1))
+    assert longer["days"] == pytest.approx(1.1 * base["days"])
+    assert longer["cost_usd"] == pytest.approx(1.1 * base["cost_usd"])
+
+
+def test_more_years_make_the_training_cheaper_down_to_its_energy():
+    costs = [numbers(spec(candidates=["rail-only"], operation={"years": y}))["cost_usd"] for y in (2, 4, 1e9)]
+    assert costs[0] > costs[1] > costs[2] > 0
+    assert costs[0] - costs[2] == pytest.approx(2 * (costs[1] - costs[2]))
+
+
+def test_energy_and_carbon_at_given_intensities():
+    base = numbers(spec(candidates=["rail-only"]))
+    with_carbon = numbers(spec(candidates=["rail-only"], operation={"carbon": "0.4 kg/kWh"}))
+    assert with_carbon.keys() - base.keys() == {"carbon_kg"}
+    assert with_carbon["carbon_kg"] == pytest.approx(base["energy_J"] / 3.6e6 * 0.4)
+    free = numbers(spec(candidates=["rail-only"], operation={"electricity": "0 USD/kWh"}))
+    wear = base["purchase_usd"] * base["days"] * day / (5 * year)
+    assert free["cost_usd"] == pytest.approx(wear)
+
+
+@pytest.mark.parametrize(("asked", "bought"), [(1, 8), (64, 64), (65, 72), (72, 72)])
+def test_gpus_are_rounded_up_to_whole_racks(asked, bought):
+    found = plan(spec(gpus=asked, candidates=["rail-only"], job={"batch": 72}))
+    assert found.best.numbers["gpus"] == bought
+    assert (f"{asked:,} GPUs are {bought} in whole racks" in str(found)) == (asked != bought)
+    racks = numbers(spec(gpus=None, candidates=["rail-only"], cluster={"racks": bought // 8}, job={"batch": 72}))
+    assert racks == pytest.approx(found.best.numbers)
+
+
+def test_a_budget_and_a_power_buy_the_most_racks_within_them():
+    rack_usd = numbers(spec(candidates=["rail-only"]))["purchase_usd"] / 8
+    for limits in ({"budget": f"{12.5 * rack_usd} USD"}, {"power": "150 kW"}, {"budget": "9 MUSD", "power": "150 kW"}):
+        found = plan(spec(gpus=None, candidates=["rail-only"], cluster=limits)).best
+        more = numbers(spec(gpus=None, candidates=["rail-only"], cluster={"racks": found.racks + 1}))
+        for key, name in (("budget", "purchase_usd"), ("power", "power_w")):
+            if key in limits:
+                limit = float(limits[key].split()[0]) * {"USD": 1, "kW": 1e3, "MUSD": 1e6}[limits[key].split()[1]]
+                assert found.numbers[name] <= limit
+        assert more["purchase_usd"] > 12.5 * rack_usd or more["power_w"] > 150e3
+    few = plan(spec(gpus=16, candidates=["rail-only"], cluster={"budget": "9 MUSD"})).best
+    assert few.racks == 2
+
+
+def test_all_gpus_are_used_where_the_job_has_to():
+    most, every = (
+        numbers(spec("GB200 NVL72", 1152, candidates=["rail-only"], cluster={"use": use}, job={"batch": "4M tokens"}))
+        for use in ("at most", "all")
+    )
+    assert every["gpus_used"] == every["gpus"] == 1152 > most["gpus_used"]
+    by_sequence = [each["iteration_s"] / each["batch"] for each in (most, every)]
+    assert by_sequence[0] <= by_sequence[1] * 1.03  # batches within 3% are equal
+
+
+def test_a_batch_in_tokens_is_near_and_all_candidates_have_the_same():
+    found = plan(spec("GB200 NVL72", 576, job={"batch": "4M tokens"}))
+    batches = {answer.numbers["batch"] for answer in found.possible}
+    assert len(batches) == 1 and abs(batches.pop() / (4e6 / 8192) - 1) <= 0.1
+    assert "The batch is" in str(found)
+    assert usual().best.numbers["batch"] == 512
+
+
+# Which candidates there are.
+
+
+@pytest.mark.parametrize(("platform", "gpus"), [("DGX H100", 512), ("DGX H100", 64)])
+def test_all_candidates_contain_each_alone(platform, gpus):
+    every = usual(platform, gpus)
+    names = [name for answer in every.answers for name in (answer.name, *answer.also)]
+    assert sorted(names) == sorted([*NAMES, "Clos, leaves 4:1", "photonic rails"])
+    for name in names:
+        alone = plan(spec(platform, gpus, candidates=[name]))
+        assert [answer.name for answer in alone.answers] == [name]
+        assert alone.best.numbers == pytest.approx(every.answer(name).numbers)
+
+
+def test_equal_networks_are_one_row_with_all_names_and_a_reason():
+    found = usual("DGX H100", 64)
+    answer = found.answer("rail-optimized")
+    assert {"Clos", "rail-only", "Clos, leaves 2:1"} <= set(answer.also)
+    assert found.answer("rail-only") is answer
+    assert "one switch joins all GPUs" in answer.why_same and "no tier is left out" in answer.why_same
+    assert "rail-optimized = Clos" in str(found)
+    assert not [answer for answer in usual().answers if answer.also]
+
+
+def test_networks_with_the_same_parts_but_other_times_are_not_merged():
+    fabric = usual().answer("rail-only").fabric
+    one = Answer("a", fabric=fabric, numbers={"days": 1.0})
+    assert len(merged([one, Answer("b", fabric=fabric, numbers={"days": 1.0})])) == 1
+    for other in (
+        Answer("b", fabric=fabric, numbers={"days": 1.001}),
+        Answer("b", fabric=fabric, numbers={"days": 1.0, "slowed": 0.0}),
+        Answer("b", fabric=fabric, numbers={"days": 1.0}, racks=1),
+        Answer("b", note="no network"),
+    ):
+        assert len(merged([one, other])) == 2
+    assert len(merged([Answer("a", note="x"), Answer("b", note="x")])) == 2
+
+
+def test_a_network_that_cannot_be_built_is_a_note_without_numbers():
+    found = plan(spec(gpus=8, candidates=["photonic rails", "rail-only"]))
+    assert [answer.name for answer in found.answers] == ["rail-only", "photonic rails"]
+    none = found.answers[1]
+    assert none.note == "one HB domain holds all GPUs, which need no network" and not none.numbers
+    assert none.design is None and "Photonic rails is not there: one HB domain" in str(found)
+    assert found.candidates.iloc[1].drop(["candidate", "also", "strategy", "limits_missed", "wishes_missed"])[
+        "gpus":"token_usd"
+    ].isna().all()
+    with pytest.raises(ValueError, match="photonic rails is not there: one HB domain"):
+        found.fabric("photonic rails")
+
+
+def test_a_job_that_fits_nowhere_says_why():
+    found = plan(spec(gpus=8, model="Llama-3 70B", candidates=["rail-only"], job={"search": {"tensor": 1}}))
+    assert found.best is None and not found.met and "memory" in found.answers[0].note
+    assert str(found).startswith("No network runs Llama-3 70B here.")
+    assert found.answers[0].numbers["purchase_usd"] > 0  # what it would cost is known
+    assert found.uncertainty is None and found.flips.empty and found.memory.empty
+
+
+# Which one wins.
+
+SIZES = st.sampled_from([1.0, 2.0, 3.0, 4.0, 5.0, 8.0])
+ROWS = st.fixed_dictionaries({name: SIZES for name in GOALS.values()})
+GIVEN = st.fixed_dictionaries({}, optional={key: SIZES for key in GOALS if key != "goodput"})
+
+
+def answers_of(rows):
+    rows = [{**row, "goodput": row["goodput"] / 10} for row in rows]
+    return [Answer(f"n{i}", design=SimpleNamespace(), numbers=row) for i, row in enumerate(rows)]
+
+
+def goals_of(given, kind=GoalsSpec, **more):
+    return kind.model_construct(**{name: None for name in GOALS} | given | more)
+
+
+@given(st.lists(ROWS, min_size=1, max_size=5), GIVEN, GIVEN, st.sampled_from(list(RANKS)))
+def test_limits_come_first_then_wishes_then_the_rank(rows, limits, wishes, rank):
+    limits, wishes = goals_of(limits), goals_of(wishes, WishesSpec, rank=rank)
+    order = ranked([Answer("none"), *answers_of(rows)], limits, wishes)
+    assert order[-1].name == "none" and len(order) == len(rows) + 1
+    for one, other in pairwise(order[:-1]):
+        missed = [missed_limits(answer, limits) for answer in (one, other)]
+        assert max(missed[0].values(), default=0) <= max(missed[1].values(), default=0)
+        if not missed[0] and not missed[1]:
+            wished = [len(missed_limits(answer, wishes)) for answer in (one, other)]
+            assert wished[0] <= wished[1]
+            if wished[0] == wished[1]:
+                assert one.numbers[RANKS[rank]] <= other.numbers[RANKS[rank]]
+
+
+@given(st.lists(ROWS, min_size=1, max_size=5), GIVEN, st.data())
+def test_looser_limits_never_make_the_best_worse(rows, limits, data):
+    answers, wishes = answers_of(rows), goals_of({}, WishesSpec, rank="cost")
+    looser = {name: value * data.draw(st.sampled_from([1.0, 2.0, 10.0])) for name, value in limits.items()}
+    for name in data.draw(st.sets(st.sampled_from(sorted(looser)))) if looser else ():
+        del looser[name]
+    tight, loose = goals_of(limits), goals_of(looser)
+    one, other = (ranked(answers, each, wishes)[0] for each in (tight, loose))
+    if not missed_limits(one, tight):
+        assert not missed_limits(other, loose) and other.numbers["cost_usd"] <= one.numbers["cost_usd"]
+
+
+def test_what_is_missed_is_told_as_a_share():
+    answer = Answer("a", design=SimpleNamespace(), numbers={"days": 12.0, "goodput": 0.8, "power_w": 5.0})
+    goals = goals_of({"days": 10.0, "goodput": 0.9, "power": 5.0, "carbon": 3.0})
+    missed = missed_limits(answer, goals)
+    assert missed == pytest.approx({"days": 0.2, "goodput": 1 / 9, "carbon": math.inf})
+
+
+def test_limits_of_a_plan():
+    every = usual()
+    table = every.candidates.set_index("candidate")
+    cheapest, leanest = table["cost_usd"].idxmin(), table["power_w"].idxmin()
+    assert every.best.name == cheapest != leanest and every.met
+    by_power = plan(spec(gpus=512, wishes={"rank": "power"}))
+    assert by_power.best.name == leanest
+    watts = table["power_w"].min()
+    within = plan(spec(gpus=512, limits={"power": f"{watts * 1.0001} W"}))
+    assert within.best.name == leanest and within.met
+    assert within.candidates.set_index("candidate")["limits_missed"][cheapest] == "power"
+    wished = plan(spec(gpus=512, wishes={"power": f"{watts * 1.0001} W"}))
+    assert wished.best.name == leanest
+    below = plan(spec(gpus=512, limits={"power": f"{watts / 2} W", "gpus": 512}))
+    assert below.best.name == leanest and not below.met and str(below).startswith("Not reachable: no network meets")
+
+
+def test_a_missed_number_of_days_is_told_with_the_gpus_that_would_do():
+    few = plan(spec(candidates=["rail-only"], limits={"days": 10, "power": "1 MW"}))
+    assert not few.met and few.gpus_that_would_do == "128 GPUs would do."
+    assert few.gpus_that_would_do in str(few)
+    assert plan(spec(gpus=128, candidates=["rail-only"], limits={"days": 10, "power": "1 MW"})).met
+    assert plan(spec(candidates=["rail-only"], limits={"days": 20})).gpus_that_would_do == ""
+
+
+# Where the power is.
+
+
+def test_a_site_gives_the_price_and_carbon_of_energy():
+    found = plan(spec(candidates=["rail-only"], site={"near": "Houston"}))
+    n, site = found.best.numbers, found.site
+    assert site.demand_w == n["power_w"] and site.note == "" and len(site.table) == 1
+    assert n["carbon_kg"] == pytest.approx(n["energy_J"] * site.carbon_kg_per_J)
+    wear = n["purchase_usd"] * n["days"] * day / (5 * year)
+    assert n["cost_usd"] == pytest.approx(n["energy_J"] * site.usd_per_J + wear)
+    own = {"electricity": "0.5 USD/kWh", "carbon": "1 kg/kWh"}
+    given = plan(spec(candidates=["rail-only"], site={"near": "Houston"}, operation=own)).best.numbers
+    assert given["cost_usd"] == pytest.approx(n["energy_J"] / 3.6e6 * 0.5 + wear)
+    assert given["carbon_kg"] == pytest.approx(n["energy_J"] / 3.6e6)
+    nowhere = plan(spec(candidates=["rail-only"], site={"near": "Huston"}))
+    assert "Houston" in nowhere.site.note and "carbon_kg" not in nowhere.best.numbers
+    assert "Houston" in str(nowhere)
+
+
+def test_tables_are_frames_and_a_plan_is_made_of_any_form(tmp_path):
+    text = '[cluster]\nplatform = "DGX H100"\ngpus = 64\n[job]\nmodel = "Llama-3 8B"\ntokens = 1e12\nbatch = 512\n'
+    text += 'search = {context = 1, micro_batch = [1, 2]}\n[network]\ncandidates = ["rail-only"]\n'
+    path = tmp_path / "a.toml"
+    path.write_text(text)
+    told = []
+    found = [plan(each, told.append).best.numbers for each in (text, path, str(path), spec(candidates=["rail-only"]))]
+    assert all(each == found[0] for each in found) and told[0] == "rail-only"
+    assert isinstance(usual().defaults, pd.DataFrame)
