@@ -31,6 +31,7 @@ from railcore.network.price_books import PriceBook, matching_books
 from railcore.network.topology import PhotonicRails, RailFabric
 from railcore.systems.datacenter.sizing import datacenter_size
 from railcore.training.machine import catalog_machine
+from railcore.training.parallelism import Strategy
 from railcore.training.software import newest_runtime
 from railcore.training.transformer import as_model, model_flops_utilization
 
@@ -48,7 +49,7 @@ def spec(platform="DGX H100", gpus=64, model="Llama-3 8B", candidates="all", **s
     """A small spec; sections are laid over it. gpus: None for another size."""
     base = {
         "cluster": {"platform": platform} | ({} if gpus is None else {"gpus": gpus}),
-        "job": {"model": model, "tokens": 1e12, "batch": 512, "search": JOBS.get(model, {})},
+        "job": {"model": model, "tokens": 1e12, "batch": 512, "search": JOBS.get(str(model), {})},
         "network": {"candidates": candidates},
     }
     return {name: {**base.get(name, {}), **sections.get(name, {})} for name in {**base, **sections}}
@@ -57,7 +58,7 @@ def spec(platform="DGX H100", gpus=64, model="Llama-3 8B", candidates="all", **s
 @cache
 def usual(platform="DGX H100", gpus=512):
     """A plan of all candidates that several tests look at."""
-    return plan(spec(platform, gpus))
+    return plan(spec(platform, gpus, job={"batch": max(gpus, 512)}))
 
 
 def numbers(given, name=None):
@@ -82,7 +83,6 @@ def random_spec(seed):
     model = list(JOBS)[seed // 3 % 3]
     gpus = rng.randint(64, 1152) if seed else 64
     names = rng.sample(NAMES, 2) + ["photonic rails"] * (seed % 2)
-    rng.choice([None])
     own = {
         "years": rng.choice([3, 5]),
         "pue": rng.choice([1.1, 1.3]),
@@ -100,7 +100,7 @@ def random_spec(seed):
     if seed % 4 == 1:
         sections["cluster"] = {"include": ["frontend", "management"]}
     if seed % 4 == 2:
-        sections["cluster"] = {"use": "all"}
+        gpus, sections["cluster"] = 576, {"use": "all"}
     return spec(platform, gpus, model, names, **sections)
 
 
@@ -201,7 +201,7 @@ def test_networks_cost_and_take_what_job_networks_says(platform, gpus):
     box = catalog_machine(platform)
     options = {"runtime": newest_runtime(box), **JOBS["Llama-3 8B"]}
     books = matching_books("street2025", rate_Bps=box.nic_Bps)
-    table = job_networks("Llama-3 8B", box, gpus, 512, 128, *books, tokens=1e12, **options).set_index("network")
+    table = job_networks("Llama-3 8B", box, gpus, gpus, 128, *books, tokens=1e12, **options).set_index("network")
     assert len(table) == len(NAMES) + 2  # Clos leaves 4:1, photonic rails
     for name, row in table.iterrows():
         n = found.answer(name).numbers
@@ -241,7 +241,6 @@ def test_own_networks_switches_and_books():
         alone = fabric_cost(fabric, *books)
         ours = [answer.numbers["network_usd"], answer.numbers["network_w"]]
         assert ours == pytest.approx([alone["cost_usd"], alone["power_w"]])
-    assert found.answer("thin").numbers["iteration_s"] > found.answer("Clos").numbers["iteration_s"]
 
 
 def test_tables_and_searches_agree_with_the_answers():
@@ -279,7 +278,7 @@ def test_a_mapping_of_ones_own_is_timed_on_each_network():
     found = plan(spec(candidates=["rail-optimized"], job={"mapping": {**mapping, "global_batch": 256}}))
     (row,) = found.own_strategy.itertuples()
     box = catalog_machine("DGX H100")
-    alone = iteration_times("Llama-3 8B", box, mapping, newest_runtime(box), global_batch=256)
+    alone = iteration_times("Llama-3 8B", box, Strategy(**mapping), newest_runtime(box), global_batch=256)
     assert row.iteration_s == pytest.approx(alone.total_s.item()) and row.limit == "feasible"
     assert row.over_best == pytest.approx(alone.total_s.item() * 2 / found.best.numbers["iteration_s"])
     assert row.over_best >= 1 and usual().own_strategy.empty
@@ -289,7 +288,9 @@ def test_a_mapping_of_ones_own_is_timed_on_each_network():
 
 
 def test_a_dearer_server_changes_prices_and_nothing_else():
-    base, dearer = (numbers(spec(candidates=["rail-only"], books={"server": price})) for price in ("300 kUSD", "600 kUSD"))
+    base, dearer = (
+        numbers(spec(candidates=["rail-only"], books={"server": price})) for price in ("300 kUSD", "600 kUSD")
+    )
     assert changed(base, dearer) == PRICED
     assert dearer["purchase_usd"] - base["purchase_usd"] == pytest.approx(8 * 3e5)
     assert numbers(spec(candidates=["rail-only"])) == pytest.approx(base)  # the catalog's
@@ -313,9 +314,9 @@ def test_dearer_ports_change_prices_and_nothing_else():
         ("operation.load", 0.5, {"ownership_usd", "energy_J", "cost_usd", "token_usd"}),
         ("operation.electricity", "0.3 USD/kWh", {"ownership_usd", "cost_usd", "token_usd"}),
         ("operation.years", 7, {"ownership_usd", "cost_usd", "token_usd"}),
-        ("operation.checkpoint", "200 s", TIMED | {"goodput", "stopped", "slowed"}),
-        ("operation.restart", "50 s", TIMED | {"goodput", "stopped", "slowed"}),
-        ("operation.failures", "high", TIMED | {"goodput", "stopped", "slowed"}),
+        ("operation.checkpoint", "200 s", TIMED | {"goodput", "stopped"}),
+        ("operation.restart", "50 s", TIMED | {"goodput", "stopped"}),
+        ("operation.failures", "high", TIMED | {"goodput", "stopped"}),
         ("books.server_power", "12 kW", {"power_w", "ownership_usd", "energy_J", "cost_usd", "token_usd"}),
         ("job.tokens", 2e12, TIMED - {"token_usd"}),
         ("cluster.include", ["storage"], {"network_usd", "network_w", "power_w", "energy_J"} | PRICED),
@@ -415,7 +416,7 @@ def test_equal_networks_are_one_row_with_all_names_and_a_reason():
     assert found.answer("rail-only") is answer
     assert "one switch joins all GPUs" in answer.why_same and "no tier is left out" in answer.why_same
     assert "rail-optimized = Clos" in str(found)
-    assert not [answer for answer in usual().answers if answer.also]
+    assert [answer.name for answer in usual().answers if "rail-only" in answer.also] == []
 
 
 def test_networks_with_the_same_parts_but_other_times_are_not_merged():
@@ -438,16 +439,19 @@ def test_a_network_that_cannot_be_built_is_a_note_without_numbers():
     none = found.answers[1]
     assert none.note == "one HB domain holds all GPUs, which need no network" and not none.numbers
     assert none.design is None and "Photonic rails is not there: one HB domain" in str(found)
-    assert found.candidates.iloc[1].drop(["candidate", "also", "strategy", "limits_missed", "wishes_missed"])[
-        "gpus":"token_usd"
-    ].isna().all()
+    assert (
+        found.candidates.iloc[1]
+        .drop(["candidate", "also", "strategy", "limits_missed", "wishes_missed"])["gpus":"token_usd"]
+        .isna()
+        .all()
+    )
     with pytest.raises(ValueError, match="photonic rails is not there: one HB domain"):
         found.fabric("photonic rails")
 
 
 def test_a_job_that_fits_nowhere_says_why():
     found = plan(spec(gpus=8, model="Llama-3 70B", candidates=["rail-only"], job={"search": {"tensor": 1}}))
-    assert found.best is None and not found.met and "memory" in found.answers[0].note
+    assert found.best is None and not found.met and "the least needs 154.9 GB of a GPU's" in found.answers[0].note
     assert str(found).startswith("No network runs Llama-3 70B here.")
     assert found.answers[0].numbers["purchase_usd"] > 0  # what it would cost is known
     assert found.uncertainty is None and found.flips.empty and found.memory.empty
@@ -504,19 +508,17 @@ def test_what_is_missed_is_told_as_a_share():
 
 
 def test_limits_of_a_plan():
-    every = usual()
-    table = every.candidates.set_index("candidate")
+    table = usual().candidates.set_index("candidate")
     cheapest, leanest = table["cost_usd"].idxmin(), table["power_w"].idxmin()
-    assert every.best.name == cheapest != leanest and every.met
-    by_power = plan(spec(gpus=512, wishes={"rank": "power"}))
-    assert by_power.best.name == leanest
-    watts = table["power_w"].min()
-    within = plan(spec(gpus=512, limits={"power": f"{watts * 1.0001} W"}))
+    assert usual().best.name == cheapest != leanest and usual().met
+    two, watts = [cheapest, leanest], table["power_w"].min()
+    assert plan(spec(gpus=512, candidates=two, wishes={"rank": "power"})).best.name == leanest
+    within = plan(spec(gpus=512, candidates=two, limits={"power": f"{watts * 1.0001} W"}))
     assert within.best.name == leanest and within.met
     assert within.candidates.set_index("candidate")["limits_missed"][cheapest] == "power"
-    wished = plan(spec(gpus=512, wishes={"power": f"{watts * 1.0001} W"}))
-    assert wished.best.name == leanest
-    below = plan(spec(gpus=512, limits={"power": f"{watts / 2} W", "gpus": 512}))
+    wished = plan(spec(gpus=512, candidates=two, wishes={"power": f"{watts * 1.0001} W"}))
+    assert wished.best.name == leanest and wished.met
+    below = plan(spec(gpus=512, candidates=two, limits={"power": f"{watts / 2} W", "gpus": 512}))
     assert below.best.name == leanest and not below.met and str(below).startswith("Not reachable: no network meets")
 
 

@@ -305,7 +305,7 @@ def rows_of_book(book: PriceBook) -> dict[str, catalog.Value]:
     """Rows of the catalog that a book's numbers are or are scaled from, by field; none for numbers that were given."""
     found = {}
     for family, (what, unit) in catalog.BOOKS.items():
-        if unit == book.unit and book.name in _book_names(family):
+        if unit == book.unit and book.name in book_names(family):
             items = {"dac": book.copper_name, "circuit_port": book.circuit_name}
             for part in _NUMBERS:
                 item = catalog.item(family, items.get(part) or book.name)
@@ -370,10 +370,10 @@ def books_text(prices: PriceBook, powers: PriceBook, circuits: bool = False) -> 
 
 
 def _power_name(prices: str, powers: str | None) -> str:
-    return powers or (prices if prices in _book_names("powers") else DEFAULT_BOOK)
+    return powers or (prices if prices in book_names("powers") else DEFAULT_BOOK)
 
 
-def _book_names(family: str) -> list[str]:
+def book_names(family: str) -> list[str]:
     """Items of a family that price or power a network's parts, in whole or in part."""
     what, _ = catalog.BOOKS[family]
     parts = {"bandwidth", *(f"{part}_{what}" for part in _NUMBERS)}
@@ -383,7 +383,7 @@ def _book_names(family: str) -> list[str]:
 def _book(family: str, name: str, rate_Bps: float | None = None) -> PriceBook:
     """A book of the catalog; rate_Bps: of one that has no link rate."""
     what, unit = catalog.BOOKS[family]
-    if name not in (known := _book_names(family)):
+    if name not in (known := book_names(family)):
         raise catalog.UnknownName(f"book of {family}", name, known, catalog.rows_to_add(family, name))
     item, dac, circuit = catalog.item(family, name), f"dac_{what}", f"circuit_port_{what}"
     for row in item.rows:

@@ -40,6 +40,12 @@ def _checked_month(name: str, month: str) -> None:
 
 
 @checked
+def dated_runtimes(platform: Machine | str) -> list[str]:
+    """Runtimes of the catalog with a date that drive a platform's GPUs. platform: a machine, or a platform's name."""
+    return _runtimes_for(gpu_maker(as_machine(platform)))
+
+
+@checked
 def runtime_of(platform: Machine | str, released: str) -> Runtime:
     """The training software of a platform at a date: the newest of the catalog's runtimes for its maker's GPUs.
 
@@ -84,7 +90,7 @@ def software_times(
     any is.
     """
     machine = as_machine(machine)
-    names = runtimes or _runtimes_for(gpu_maker(machine))
+    names = runtimes or dated_runtimes(machine)
     rows = []
     for name in names:
         found = iteration_time(model, machine, strategy, global_batch, as_runtime(name))

@@ -1,6 +1,7 @@
 """Goodput of a job on a fabric: the time that stops take and the time that it runs slower, apart."""
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -98,13 +99,21 @@ def training_goodput(
     def iteration(network: Fabric) -> IterationEstimate:
         return iteration_times(model, machine, strategy.columns(global_batch), runtime, fabric=network)
 
-    slow, whole = ~table["stops"], iteration(fabric)
-    for place in table.index[slow]:
-        part = _FAILED[table.loc[place, "part"]]
+    whole = iteration(fabric)
+
+    @cache
+    def tokens_share(part: str) -> float:
         if not has_part(fabric, part):  # of a network that one HB domain does not use
-            table.loc[place, "tokens_share"] = 1.0
-        elif not lost_gpus(fabric, part).size:
-            table.loc[place, "tokens_share"] = (whole.total_s / iteration(FailedPart(fabric, part)).total_s).item()
+            return 1.0
+        return (
+            0.0
+            if lost_gpus(fabric, part).size
+            else (whole.total_s / iteration(FailedPart(fabric, part)).total_s).item()
+        )
+
+    table["tokens_share"] = [
+        0.0 if stops else tokens_share(_FAILED[part]) for part, stops in zip(table["part"], table["stops"], strict=True)
+    ]
     table["lost"] = lost_shares(table, delta, restart)
     lost, stops = table["lost"].sum(), table.loc[table["stops"], "events_per_year"].sum()
     gone, down = table["gpus_stopped"].max(), table["parts_down"].sum()

@@ -19,7 +19,7 @@ from railcore.engines.photonics.circuit_search import best_on_circuits
 from railcore.engines.plan.candidates import AnyFabric, Candidate
 from railcore.engines.plan.case import Case, Values
 from railcore.engines.search import SearchResult, search, strategy_label
-from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, Columns, column_numbers
+from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, Columns, column_numbers, iteration_times
 from railcore.facts import catalog
 from railcore.facts.units import day
 from railcore.network.bill import bill_counts, bill_table
@@ -28,7 +28,8 @@ from railcore.network.topology import PhotonicRails, RailFabric
 from railcore.systems.datacenter.rack_network import CountedNetwork, PricedNetwork
 from railcore.systems.datacenter.sizing import Sizing, datacenter_size
 from railcore.training.machine import Machine
-from railcore.training.software import software_times
+from railcore.training.runtime import Runtime
+from railcore.training.software import dated_runtimes
 from railcore.training.transformer import model_flops_utilization
 
 KEPT = 8  # designs of a candidate, which draws price again
@@ -213,6 +214,30 @@ def sizing_of(case: Case, racks: int, network_usd: Any, network_w: Any, values: 
     return datacenter_size(platform=case.rack.name, racks=racks, network=network, **(_PARTS_ONLY | costs))
 
 
+def sized_answer(case: Case, candidate: Candidate, racks: int) -> Answer:
+    """Parts, price and power of a candidate; a note where it cannot be built. racks: that are bought."""
+    try:
+        fabric = candidate.build(racks * case.rack_gpus)
+    except ValueError as error:
+        return Answer(candidate.name, note=str(error))
+    cost = candidate.cost(case, fabric.gpus)
+    if not math.isfinite(cost["cost_usd"]):
+        return Answer(candidate.name, note=f"book {case.prices.name} does not say its link rate")
+    sizing = sizing_of(case, racks, cost["cost_usd"], cost["power_w"], {})
+    pieces = {name: float(count) for name, count in bill_counts(fabric.parts.bill(), case.prices).items()}
+    numbers = {
+        "gpus": fabric.gpus,
+        "switches": pieces["switches"],
+        "link_ends": pieces["link_ends"],
+        "modules": pieces["transceivers"],
+        "network_usd": float(cost["cost_usd"]),
+        "network_w": float(cost["power_w"]),
+        "purchase_usd": float(sizing.total_usd),
+        "power_w": float(sizing.total_w),
+    }
+    return Answer(candidate.name, fabric=fabric, racks=racks, sizing=sizing, numbers=numbers, warnings=fabric.warnings)
+
+
 def answer_of(case: Case, candidate: Candidate, designs: Designs, racks: int) -> Answer:
     """What is known of a candidate before its site is: all but energy's price and carbon.
 
@@ -229,29 +254,12 @@ def answer_of(case: Case, candidate: Candidate, designs: Designs, racks: int) ->
     -------
     An `Answer`, with a note in place of what is not possible.
     """
-    try:
-        fabric = candidate.build(racks * case.rack_gpus)
-    except ValueError as error:
-        return Answer(candidate.name, note=str(error))
-    cost = candidate.cost(case, fabric.gpus)
-    if not math.isfinite(cost["cost_usd"]):
-        return Answer(candidate.name, note=f"book {case.prices.name} does not say its link rate", fabric=fabric)
-    sizing = sizing_of(case, racks, cost["cost_usd"], cost["power_w"], {})
-    design = designs.of(fabric)
-    pieces = {name: float(count) for name, count in bill_counts(fabric.parts.bill(), case.prices).items()}
-    numbers = {
-        "gpus": fabric.gpus,
-        "switches": pieces["switches"],
-        "link_ends": pieces["link_ends"],
-        "modules": pieces["transceivers"],
-        "network_usd": float(cost["cost_usd"]),
-        "network_w": float(cost["power_w"]),
-        "purchase_usd": float(sizing.total_usd),
-        "power_w": float(sizing.total_w),
-    }
-    known = Answer(candidate.name, fabric=fabric, racks=racks, sizing=sizing, numbers=numbers, warnings=fabric.warnings)
+    known = sized_answer(case, candidate, racks)
+    if known.fabric is None:
+        return known
+    design = designs.of(known.fabric)
     if design is None:
-        return replace(known, note=_nothing_fits(case, fabric.gpus))
+        return replace(known, note=_nothing_fits(case, known.fabric.gpus))
     return _with_times(case, known, design)
 
 
@@ -326,11 +334,11 @@ def _nothing_fits(case: Case, gpus: int) -> str:
 
 def software_band(case: Case, design: Design) -> tuple[float, float]:
     """Least and greatest time of the best strategy under other software, over its own time."""
-    job = (case.model, design.machine, design.strategy, int(design.strategy["global_batch"]))
-    found = software_times(*job)
-    fits = found["iteration_s"][found["limit"] == "feasible"] + design.added_s
-    ends = fits if len(fits) else pd.Series([design.iteration_s])
-    return float(ends.min() / design.iteration_s), float(ends.max() / design.iteration_s)
+    job, offload = (case.model, design.machine, design.strategy), case.spec.job.offload
+    runtimes: list[Runtime | str] = [case.runtime, *dated_runtimes(design.machine)]
+    found = [iteration_times(*job, runtime, offload) for runtime in runtimes]
+    over = [(each.total_s.item() + design.added_s) / design.iteration_s for each in found if each.feasible.item()]
+    return min(over, default=1.0), max(over, default=1.0)
 
 
 def parts_table(case: Case, known: Answer) -> pd.DataFrame:

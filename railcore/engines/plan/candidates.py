@@ -57,8 +57,8 @@ def network_candidates(case: Case) -> list[Candidate]:
         if stray := [name for name in spec.candidates if name not in known]:
             raise catalog.UnknownName("network.candidates: network", stray[0], known)
         found = [known[name] for name in dict.fromkeys(spec.candidates)]
-    elif spec.candidate:
-        found = []
+    if taken := [own.name for own in spec.candidate if own.name in {each.name for each in found}]:
+        raise ValueError(f"network.candidate {taken[0]!r} has the name of another network: give it a name of its own")
     for own in spec.candidate:
         if own.layout == PHOTONIC:
             found.append(Candidate(own.name, photonic))

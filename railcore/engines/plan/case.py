@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +16,9 @@ from railcore.engines.deployment.cluster_cost import cluster_network_parts
 from railcore.engines.launch_lines import megatron_run
 from railcore.engines.plan.spec import PriceSpec, Spec
 from railcore.engines.search.gpu_counts import gpu_counts, near_batches
+from railcore.engines.search.splits import allowed_values
 from railcore.facts import catalog
+from railcore.facts.checks import whole
 from railcore.network.price_books import (
     DEFAULT_BOOK,
     PriceBook,
@@ -35,7 +37,7 @@ from railcore.training.transformer import Transformer, as_model
 
 Values = Mapping[tuple[str, str, str], Any]  # draws of catalog rows by family, item and parameter
 _WITHIN = 1.03  # times the fastest: a batch nearer to the asked one is taken
-_BATCH = re.compile(r"\s*([\d_.]+(?:e\d+)?)\s*([kMG]?)\s*tokens\s*", re.IGNORECASE)
+_BATCH = re.compile(r"\s*(\d+(?:\.\d+)?(?:[eE]\d+)?)\s*([kMG]?)\s*tokens\s*")
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Case:
     radix: ports of a switch at the NIC's rate.
     prices, powers: books for links of the NIC's rate.
     rack: the platform in the catalog.
+    own_strategy: of job.mapping or job.launch, with its batch; None where the spec has neither.
     """
 
     spec: Spec
@@ -61,6 +64,7 @@ class Case:
     prices: PriceBook
     powers: PriceBook
     rack: catalog.Item = field(repr=False)
+    own_strategy: tuple[Strategy, int] | None = None
 
     @property
     def rack_gpus(self) -> int:
@@ -140,19 +144,6 @@ class Case:
             self._counts[gpus] = found.iloc[np.lexsort([found["sequence_s"], rank])].reset_index(drop=True)
         return self._counts[gpus]
 
-    @cached_property
-    def own_strategy(self) -> tuple[Strategy, int] | None:
-        """The strategy of job.mapping or job.launch, and its batch; None where the spec has neither."""
-        job = self.spec.job
-        if job.launch is not None:
-            run = megatron_run(job.launch)
-            return run.strategy, run.global_batch
-        if job.mapping is None:
-            return None
-        fields = dict(job.mapping)
-        batch = int(fields.pop("global_batch", self.batches[0]))
-        return Strategy(**fields), batch
-
 
 def _key(row: catalog.Value) -> tuple[str, str, str]:
     return row.family, row.name, row.parameter
@@ -163,19 +154,22 @@ def case_of(spec: Spec) -> Case:
     with _Blamed("job.model"):
         model = as_model(spec.job.model) if isinstance(spec.job.model, str) else _own_model(spec.job.model)
     rack = catalog.item("platforms", spec.cluster.platform)
-    with _Blamed("cluster.platform, job.precision"):
+    with _Blamed("cluster and job.precision"):
         machine = catalog_machine(rack.name, spec.job.precision, spec.cluster.hb_domain_size, spec.cluster.nic)
+    with _Blamed("job.search"):
+        allowed_values(1, dict(spec.job.search))
     known = catalog.item("models", model.name) if model.name in catalog.names("models") else {}
     tokens = spec.job.tokens or known.get("training_tokens")
     if tokens is None:
         raise ValueError(f"job.tokens is missing, and the catalog has none of {model.name}: give it, such as 15e12")
-    with _Blamed("network.switch"):
-        radix = spec.network.radix or _switch_ports(spec, machine.nic_Bps)
+    with _Blamed("network"):
+        radix = int(whole("radix", spec.network.radix or _switch_ports(spec, machine.nic_Bps), 2))
     with _Blamed("books"):
         prices, powers = _books(spec, machine.nic_Bps)
     runtime = newest_runtime(machine) if spec.job.runtime is None else as_runtime(spec.job.runtime)
     batches = _batches(spec, model, known)
-    return Case(spec, model, machine, runtime, float(tokens), batches, radix, prices, powers, rack)
+    own = _own_strategy(spec, spec.cluster.gpus, batches[0])
+    return Case(spec, model, machine, runtime, float(tokens), batches, radix, prices, powers, rack, own)
 
 
 class _Blamed:
@@ -188,12 +182,32 @@ class _Blamed:
         return None
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, ValueError) and not str(error).startswith(self.key):
+        if isinstance(error, ValueError | TypeError):
             raise ValueError(f"{self.key}: {error}") from None
 
 
 def _own_model(sizes: Mapping[str, Any]) -> Transformer:
+    needed = [each.name for each in fields(Transformer) if each.default is MISSING and each.default_factory is MISSING]
+    if missing := [name for name in needed if name not in ("name", *sizes)]:
+        raise ValueError(f"{', '.join(missing)} missing: give these sizes too")
     return Transformer(**{"name": "own model", **sizes})
+
+
+def _own_strategy(spec: Spec, gpus: int | None, batch: int) -> tuple[Strategy, int] | None:
+    """The strategy of job.mapping or job.launch, and its batch [sequences]."""
+    job = spec.job
+    if job.launch is not None:
+        with _Blamed("job.launch"):
+            run = megatron_run(job.launch, gpus)
+        return run.strategy, run.global_batch
+    if job.mapping is None:
+        return None
+    with _Blamed("job.mapping"):
+        own = dict(job.mapping)
+        asked = int(whole("global_batch", own.pop("global_batch", batch)))
+        strategy = Strategy(**own)
+        strategy.microbatches(asked)
+    return strategy, asked
 
 
 def _switch_ports(spec: Spec, nic_Bps: float) -> int:
@@ -239,7 +253,9 @@ def _batches(spec: Spec, model: Transformer, known: Mapping[str, Any]) -> tuple[
         found = _BATCH.fullmatch(asked)
         if not found:
             raise ValueError(f'job.batch is {asked!r}: give sequences, such as 2048, or a text such as "16M tokens"')
-        tokens = float(found[1].replace("_", "")) * {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}[found[2]]
+        tokens = float(found[1]) * {"": 1, "k": 1e3, "M": 1e6, "G": 1e9}[found[2]]
+        if tokens < model.sequence_length:
+            raise ValueError(f"job.batch is {asked!r}: give a sequence of {model.sequence_length:,} tokens or more")
     return tuple(near_batches(tokens / model.sequence_length, _divided_gpus(spec)))
 
 

@@ -55,7 +55,7 @@ def ranked(answers: Sequence[Answer], limits: GoalsSpec, wishes: WishesSpec) -> 
     def key(place: int) -> tuple:
         answer = answers[place]
         missed = missed_limits(answer, limits)
-        far = max(missed.values(), default=0.0)
+        far = round(max(missed.values(), default=0.0), 3)  # nearly as far off is as far off
         return (
             answer.design is None,
             bool(missed),

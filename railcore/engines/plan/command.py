@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pydantic import BaseModel
 
 from railcore.engines.plan import report
 from railcore.engines.plan.page import page_html
@@ -19,6 +20,7 @@ from railcore.engines.plan.spec import UncertaintySpec, read_spec
 from railcore.facts import files
 
 NOT_MET = 3  # exit status where a hard limit is not met
+_LEAST_DRAWS = 20
 _QUIET_S = 1.0  # what takes longer is told
 TABLES = ("candidates", "designs", "times", "memory", "parts", "failures", "defaults", "sources", "flips")
 
@@ -44,6 +46,8 @@ def run(specs: Sequence[str], written: Mapping[str, str | None], draws: int | No
     ValueError
         For no spec, and for specs with faults.
     """
+    if draws is not None and 0 != draws < _LEAST_DRAWS:
+        raise ValueError(f"--draws is {draws}: give {_LEAST_DRAWS} or more, or 0 for none")
     if not specs:
         raise ValueError("plan needs a spec: give a TOML file; `railcore plan --init` prints one to fill in")
     tell, plans = _Progress(), []
@@ -95,7 +99,9 @@ def _csv_files(plans: Sequence[Plan], folder: Path) -> dict[Path, str]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it: no NumPy, and null for what is not finite."""
+    """A value as JSON has it: no NumPy, no sections, and null for what is not finite."""
+    if isinstance(value, BaseModel):
+        value = value.model_dump(exclude_none=True)
     if isinstance(value, Mapping):
         return {str(name): _plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):

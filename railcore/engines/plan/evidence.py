@@ -19,10 +19,21 @@ _OF_TIME = ("days", "energy_J", "cost_usd", "token_usd", "carbon_kg")
 _COUNTS = ("gpus", "gpus_used", "batch", "switches", "link_ends", "modules", "failed_switch_gpus")
 
 
-def rows_behind(case: Case, answer: Answer, number: str) -> list[catalog.Value]:
-    """Rows of the catalog that a number of an answer rests on; without those that the spec gives in their place.
+def rows_behind(case: Case, answer: Answer, number: str, site_price: bool = False) -> list[catalog.Value]:
+    """Rows of the catalog that a number of an answer rests on; without those that are given in their place.
 
     Of efficiencies those of the GPU itself. Counts of parts rest on none: they follow from closed forms.
+
+    Parameters
+    ----------
+    case, answer, number
+        A number of NUMBERS of one of the case's answers.
+    site_price
+        Whether energy has the price of a site.
+
+    Returns
+    -------
+    Rows, each once.
     """
     own, box, rows = case.spec, case.rack, list[catalog.Value]()
     if number in ("network_usd", "purchase_usd", "ownership_usd", "cost_usd", "token_usd"):
@@ -36,7 +47,8 @@ def rows_behind(case: Case, answer: Answer, number: str) -> list[catalog.Value]:
         rows += [catalog.item("prices", "energy").row("pue")] if own.operation.pue is None else []
     if number in ("ownership_usd", "cost_usd", "token_usd"):
         rows += [catalog.item("operation", "machine").row("useful_life")] if own.operation.years is None else []
-        rows += [catalog.item("prices", "energy").row("electricity_price")] if own.operation.electricity is None else []
+        known = site_price or own.operation.electricity is not None
+        rows += [] if known else [catalog.item("prices", "energy").row("electricity_price")]
     if number in ("ownership_usd", "energy_J", "cost_usd", "token_usd", "carbon_kg") and own.operation.load is None:
         rows.append(catalog.item("operation", "machine").row("mean_load"))
     if number in _TIMES + _OF_TIME:

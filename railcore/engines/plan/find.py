@@ -1,29 +1,40 @@
-"""The inverse: the number of racks that meets limits with the least of something."""
+"""The inverse: the number of racks that meets limits with the least GPUs, cost or days.
+
+Days fall as racks are added while a job may leave GPUs idle; price and power rise. What a training costs has teeth:
+racks beyond those that the job fills only cost. Racks are therefore tried at which a number of GPUs that divides the
+job just fits (`useful_racks`), and whole numbers between two of them where it matters.
+"""
 
 import math
 from collections.abc import Callable
-from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from railcore.engines.plan.answer import Answer
-from railcore.engines.plan.choice import missed_limits
+from railcore.engines.plan.case import Case
+from railcore.engines.plan.choice import missed_limits, missed_text
 from railcore.engines.plan.spec import FindSpec, GoalsSpec
 
 _MOST_RACKS = 2**17
 _GROWING = ("power", "purchase", "gpus")  # limits that more racks only break
-_GRID = 9  # numbers of racks among which the cheapest is looked for first
+_WIDE = 16  # times the fewest racks, up to which the cheapest are looked for
+_LADDER = 1.3  # steps at which useful racks are asked for
+_TRIED = 40  # of them, those that look cheapest or quickest
+_AS_QUICK = 1.001  # times the days
 
 Asked = Callable[[int], Answer]  # the answer for a number of racks
 
 
-def racks_found(ask: Asked, find: FindSpec, limits: GoalsSpec) -> int:
-    """Racks of one candidate that meet the limits with the least GPUs, cost or days.
-
-    Days fall as racks are added, while a job may leave GPUs idle; power and purchase rise.
+def racks_found(case: Case, ask: Asked, size: Asked, find: FindSpec, limits: GoalsSpec) -> int:
+    """Racks of one candidate that meet the limits with the least of what is looked for.
 
     Parameters
     ----------
-    ask
-        The answer for a number of racks.
+    case
+        Of the plan.
+    ask, size
+        The answer for a number of racks; the same without a strategy, which is quick.
     find, limits
         What is looked for, and what must hold.
 
@@ -36,75 +47,107 @@ def racks_found(ask: Asked, find: FindSpec, limits: GoalsSpec) -> int:
     ValueError
         Where no number of racks meets the limits: the nearest, and what it misses.
     """
-    growing = {name: getattr(limits, name) for name in _GROWING if getattr(limits, name) is not None}
-    if find.gpus and limits.days is None and limits.cost is None:
-        raise ValueError("find.gpus needs limits.days or limits.cost: without them one rack would do")
-    if find.days and not growing:
-        raise ValueError("find.days needs limits.power, limits.purchase or limits.gpus: without them it never ends")
-    most = _largest(lambda racks: not set(missed_limits(ask(racks), limits)) & set(growing), _MOST_RACKS, ask, limits)
+    growing = {name for name in _GROWING if getattr(limits, name) is not None}
+    most = _largest(lambda racks: not growing & set(missed_limits(size(racks), limits)), size, limits, bool(growing))
+
+    def meets(racks: int) -> bool:
+        answer = ask(racks)
+        return answer.design is not None and not missed_limits(answer, limits)
+
     if find.days:
-        return most
-    least = _fewest(ask, limits, most)
-    return _cheapest(ask, limits, least, most) if find.cost else least
+        return _quickest(case, ask, meets, most, limits)
+    least = _soon_enough(ask, limits, most)
+    if find.cost:
+        return _cheapest(case, ask, meets, least, min(_WIDE * least, most), limits)
+    return _fewest(case, ask, meets, least, min(_WIDE * least, most), limits)
 
 
-def _largest(fits: Callable[[int], bool], most: int, ask: Asked, limits: GoalsSpec) -> int:
-    """The most racks that fit; grows from one, then halves. Raises ValueError where not even one does."""
+def useful_racks(case: Case, low: int, high: int) -> pd.DataFrame:
+    """Racks from `low` to `high` that a number of GPUs which divides the job just fills: columns racks, sequence_s."""
+    steps, asked = {high}, float(low)
+    while asked < high:
+        steps.add(int(asked))
+        asked = max(asked * _LADDER, asked + 1)
+    tables = [case.counts(racks * case.rack_gpus) for racks in sorted(steps)]
+    found = pd.concat([table for table in tables if len(table)] or tables)
+    K, of_rack = found["hb_domain_size"].to_numpy(float), case.rack_gpus
+    gpus = np.ceil(found["gpus"].to_numpy(float) / K) * min(case.machine.hb_domain_size, high * of_rack)
+    found = found.assign(racks=np.maximum(np.ceil(gpus / of_rack), low).astype(int))
+    found = found[found["racks"] <= high].sort_values("sequence_s", kind="stable").drop_duplicates("racks")
+    return found.sort_values("racks")[["racks", "sequence_s"]].reset_index(drop=True)
+
+
+def _largest(fits: Callable[[int], bool], size: Asked, limits: GoalsSpec, bounded: bool) -> int:
+    """The most racks within what only grows; raises ValueError where not even one is."""
+    if not bounded:
+        return _MOST_RACKS
     if not fits(1):
-        raise ValueError(_why(ask(1), limits))
+        raise ValueError(_nearest(size(1), limits))
     low, high = 1, 2
-    while high < most and fits(high):
+    while high < _MOST_RACKS and fits(high):
         low, high = high, 2 * high
-    high = min(high, most)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
 
 
-def _fewest(ask: Asked, limits: GoalsSpec, most: int) -> int:
-    """The fewest racks that meet all limits but those that more racks break."""
+def _soon_enough(ask: Asked, limits: GoalsSpec, most: int) -> int:
+    """The fewest racks that run the job, within `limits.days` where that is given."""
 
-    def meets(racks: int) -> bool:
+    def enough(racks: int) -> bool:
         answer = ask(racks)
-        return answer.design is not None and not set(missed_limits(answer, limits)) - set(_GROWING)
+        return answer.design is not None and "days" not in missed_limits(answer, limits)
 
     high = 1
-    while not meets(high):
+    while not enough(high):
         if high >= most:
-            raise ValueError(_why(ask(most), limits))
+            raise ValueError(_nearest(ask(most), limits))
         high = min(2 * high, most)
     low = high // 2
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if meets(middle) else (middle, high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
     return high
 
 
-def _cheapest(ask: Asked, limits: GoalsSpec, least: int, most: int) -> int:
-    """Racks from `least` up to 16 times as many, within `most`, on which the training costs least."""
-
-    def cost(racks: int) -> float:
-        answer = ask(racks)
-        missed = missed_limits(answer, limits) if answer.design is not None else {"days": 0}
-        return math.inf if missed else answer.numbers["cost_usd"]
-
-    low, high = least, min(16 * least, most)
-    while True:
-        steps = [round(low * (high / low) ** (i / (_GRID - 1))) for i in range(_GRID)]
-        tried = sorted(set(steps))
-        place = min(range(len(tried)), key=lambda i: cost(tried[i]))
-        if high - low < _GRID:
-            return tried[place]
-        low, high = tried[max(place - 1, 0)], tried[min(place + 1, len(tried) - 1)]
+def _fewest(case: Case, ask: Asked, meets: Callable[[int], bool], least: int, most: int, limits: GoalsSpec) -> int:
+    """The fewest racks from `least` on that meet all limits: those next to it, then useful ones."""
+    near = range(least, min(least + 1, most) + 1)
+    useful = useful_racks(case, least, most)["racks"].tolist() if not meets(least) else []
+    for racks in dict.fromkeys([*near, *useful]):
+        if meets(racks):
+            return racks
+    raise ValueError(_nearest(ask(least), limits))
 
 
-def _why(answer: Answer, limits: GoalsSpec) -> str:
+def _cheapest(case: Case, ask: Asked, meets: Callable[[int], bool], least: int, most: int, limits: GoalsSpec) -> int:
+    """The racks on which the training costs least, of those that look cheapest by racks times time."""
+    useful = useful_racks(case, least, most)
+    looks = (useful["racks"] * useful["sequence_s"]).sort_values(kind="stable").index[:_TRIED]
+    tried = [racks for racks in dict.fromkeys([*useful["racks"][looks], least]) if meets(racks)]
+    if not tried:
+        raise ValueError(_nearest(ask(least), limits))
+    return min(tried, key=lambda racks: (ask(racks).numbers["cost_usd"], racks))
+
+
+def _quickest(case: Case, ask: Asked, meets: Callable[[int], bool], most: int, limits: GoalsSpec) -> int:
+    """The fewest racks of those on which the training takes the fewest days."""
+    if most >= _MOST_RACKS:
+        raise ValueError("find.days needs limits.power, limits.purchase or limits.gpus: without them it never ends")
+    useful = useful_racks(case, 1, most)
+    looks = useful.sort_values(["sequence_s", "racks"], kind="stable")["racks"].tolist()[:_TRIED]
+    tried = [racks for racks in dict.fromkeys([*looks, most]) if meets(racks)]
+    if not tried:
+        raise ValueError(_nearest(ask(most), limits))
+    quickest = min(ask(racks).numbers["days"] for racks in tried)
+    return min(racks for racks in tried if ask(racks).numbers["days"] <= _AS_QUICK * quickest)
+
+
+def _nearest(answer: Answer, limits: GoalsSpec) -> str:
     """What the nearest number of racks misses."""
-    if answer.design is None:
+    known = {key: off for key, off in missed_limits(answer, limits).items() if math.isfinite(off)}
+    if not known:
         return f"no number of GPUs within the limits will do: {answer.note}"
-    from railcore.engines.plan.choice import missed_text
-
-    missed: dict[str, Any] = missed_limits(answer, limits)
-    told = " and ".join(missed_text(answer, limits, name) for name in missed)
+    told = " and ".join(missed_text(answer, limits, key) for key in known)
     return f"no number of GPUs meets the limits: the nearest, {answer.numbers['gpus']:,.0f}, has {told}"

@@ -7,7 +7,6 @@ from typing import Any
 
 from railcore.engines.plan.answer import Answer
 from railcore.engines.plan.choice import GOALS, missed_limits, missed_text
-from railcore.engines.plan.evidence import grade_of, rows_behind, source_text
 from railcore.engines.plan.result import Plan
 from railcore.engines.plan.sections import boundary, capital, row_value, row_words, sections
 from railcore.engines.plan.shown import FIRST, NUMBERS, interval, shown
@@ -163,12 +162,11 @@ def _number(plan: Plan, answer: Answer, name: str, draws: bool) -> dict[str, Any
     if draws and plan.uncertainty is not None:
         ends = plan.uncertainty.interval(answer.name, name)
     low, high = (end if math.isfinite(end) else None for end in ends)
-    rows, told = rows_behind(plan.case, answer, name), NUMBERS[name].meaning
+    grade, source = plan.grade_and_source(answer, name)
     return {
         **{"value": value, "low": low, "high": high, "text": shown(name, value)},
-        "interval": interval(name, *ends),
-        "grade": grade_of(name, rows),
-        "source": f"{told}. {source_text(rows)}" if rows else told,
+        **{"interval": interval(name, *ends), "grade": grade},
+        "source": f"{capital(NUMBERS[name].meaning)}. {source}".strip(),
     }
 
 

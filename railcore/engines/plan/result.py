@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -13,13 +13,14 @@ from railcore.engines.plan.answer import (
     Designs,
     answer_of,
     parts_table,
+    sized_answer,
     software_band,
     with_energy,
 )
 from railcore.engines.plan.candidates import AnyFabric, Candidate
 from railcore.engines.plan.case import Case
 from railcore.engines.plan.choice import RANKS, missed_limits
-from railcore.engines.plan.evidence import error_of, grade_of, rows_behind
+from railcore.engines.plan.evidence import error_of, grade_of, rows_behind, source_text
 from railcore.engines.plan.find import racks_found
 from railcore.engines.plan.shown import NUMBERS
 from railcore.engines.plan.site import FoundSite
@@ -286,17 +287,29 @@ class Plan:
             return pd.DataFrame()
         rows = []
         for number in self.best.numbers:
-            for row in rows_behind(self.case, self.best, number):
+            for row in rows_behind(self.case, self.best, number, self.situation.site_usd_per_J is not None):
                 told = {name: getattr(row, name) for name in ("family", "name", "parameter", "value", "unit", "kind")}
                 rows.append({"number": number, **told, "low": row.low, "high": row.high, "source": row.source})
         return pd.DataFrame(rows)
+
+    @cached_property
+    def _graded(self) -> dict[tuple, tuple[str, str]]:
+        return {}
+
+    def grade_and_source(self, answer: Answer, number: str) -> tuple[str, str]:
+        """Grade of a number of an answer, and its sources in a line."""
+        parts = () if answer.goodput is None else tuple(answer.goodput["kind"])
+        if (number, parts) not in self._graded:
+            rows = rows_behind(self.case, answer, number, self.situation.site_usd_per_J is not None)
+            self._graded[number, parts] = grade_of(number, rows), source_text(rows) if rows else ""
+        return self._graded[number, parts]
 
     @cached_property
     def grades(self) -> dict[str, str]:
         """Grade of each number of the best candidate: the weakest kind of the rows behind it."""
         if self.best is None:
             return {}
-        return {name: grade_of(name, rows_behind(self.case, self.best, name)) for name in self.best.numbers}
+        return {name: self.grade_and_source(self.best, name)[0] for name in self.best.numbers}
 
     @cached_property
     def expected_error(self) -> Any:
@@ -341,16 +354,16 @@ def found_answer(spec: Spec, find: FindSpec, case: Case, candidate: Candidate, d
     -------
     An `Answer`; a note where no number of racks will do.
     """
-    known: dict[int, Answer] = {}
 
+    @cache
     def ask(racks: int) -> Answer:
-        if racks not in known:
-            usd, carbon = site_prices(spec, None)
-            known[racks] = with_energy(case, answer_of(case, candidate, designs, racks), usd, carbon)
-        return known[racks]
+        return with_energy(case, answer_of(case, candidate, designs, racks), *site_prices(spec, None))
+
+    def size(racks: int) -> Answer:
+        return sized_answer(case, candidate, racks)
 
     try:
-        return ask(racks_found(ask, find, spec.limits))
+        return ask(racks_found(case, ask, size, find, spec.limits))
     except ValueError as error:
         return Answer(candidate.name, note=str(error))
 

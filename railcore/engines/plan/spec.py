@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from railcore.facts import catalog, units
-from railcore.network.price_books import DEFAULT_BOOK
+from railcore.network.price_books import DEFAULT_BOOK, book_names
 from railcore.systems.siting.supply import AFTER_LOAD, RULES
 from railcore.training.machine import PRECISIONS
 from railcore.training.runtime import OFFLOADS
@@ -19,7 +19,7 @@ SIDE_NETWORKS = ("frontend", "storage", "management")
 LAYOUTS = ("rail-optimized", "Clos", "rail-only", "photonic rails")
 
 
-def _quantity(example: str) -> Any:
+def _quantity(example: str, above_0: bool = False) -> Any:
     """A text with a unit of the example's dimension, as an SI number."""
     unit = example.partition(" ")[2]
 
@@ -28,8 +28,8 @@ def _quantity(example: str) -> Any:
             found = units.parse(value, unit)
         except (TypeError, ValueError):
             raise ValueError(f"give a text with its unit, such as {example!r}") from None
-        if found < 0:
-            raise ValueError(f"give 0 or more, such as {example!r}")
+        if found < 0 or (above_0 and not found):
+            raise ValueError(f"give more than 0, such as {example!r}")
         return found
 
     return Annotated[float, BeforeValidator(read), WithJsonSchema({"type": "string", "examples": [example]})]
@@ -44,14 +44,30 @@ def _named(family: str) -> Any:
     return Annotated[str, AfterValidator(known), WithJsonSchema({"type": "string", "description": f"of {family}"})]
 
 
-Power, Money, Rate, Duration, Distance = map(_quantity, ("40 MW", "600 USD", "400 Gbps", "25 ms", "300 km"))
+def _book(family: str) -> Any:
+    """A name of a book of prices or powers."""
+
+    def known(name: str) -> str:
+        books = book_names(family)
+        if name not in books:
+            raise ValueError(_nearest(name, books))
+        return name
+
+    return Annotated[str, AfterValidator(known), WithJsonSchema({"type": "string", "description": f"of {family}"})]
+
+
+Power, Price, Rate, Distance, Tonnes = (
+    _quantity(example, above_0=True) for example in ("40 MW", "600 USD", "400 Gbps", "300 km", "1000 t")
+)
+Money, Duration, PerEnergy, Carbon, Watts = map(_quantity, ("600 USD", "25 ms", "0.08 USD/kWh", "0.4 kg/kWh", "25 W"))
+Time = _quantity("5 s", above_0=True)
 Platform, Switch, CircuitSwitch, RuntimeName, ModelName = map(
     _named, ("platforms", "switches", "circuit_switches", "runtimes", "models")
 )
-PerEnergy, Carbon, Watts, Tonnes = map(_quantity, ("0.08 USD/kWh", "0.4 kg/kWh", "25 W", "1000 t"))
-Count = Annotated[int, Field(gt=0)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Positive = Annotated[float, Field(gt=0)]
+PriceName, PowerName = map(_book, ("prices", "powers"))
+Count = Annotated[int, Field(gt=0, strict=True)]
+Share = Annotated[float, Field(gt=0, le=1)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class _Section(BaseModel):
@@ -64,7 +80,7 @@ class ClusterSpec(_Section):
     platform: Platform = Field(description='server or rack of the catalog, such as "GB200 NVL72"')
     gpus: Count | None = Field(None, description="GPUs, rounded up to whole racks; or racks, budget or power")
     racks: Count | None = Field(None, description="servers or racks of the platform")
-    budget: Money | None = Field(None, description='for servers and networks, such as "1 GUSD"')
+    budget: Price | None = Field(None, description='for servers and networks, such as "1 GUSD"')
     power: Power | None = Field(None, description='of the facility, cooling and all, such as "40 MW"')
     use: Literal["at most", "all"] = Field("at most", description='whether the job may leave GPUs idle, or takes "all"')
     hb_domain_size: Count | None = Field(None, description="GPUs of an HB domain, in place of the platform's")
@@ -108,7 +124,7 @@ class NetworkSpec(_Section):
     """Which networks are compared."""
 
     candidates: Literal["all"] | list[str] = Field("all", description='or names of them, such as ["rail-only", "Clos"]')
-    candidate: list[CandidateSpec] = Field([], description="networks of your own: [[network.candidate]]")
+    candidate: list[CandidateSpec] = Field([], description="networks of your own beside them: [[network.candidate]]")
     switch: Switch | None = Field(None, description="of the catalog; by default the usual one")
     radix: Count | None = Field(None, description="ports of a switch at the NIC's rate, in place of the switch's")
     oversubscriptions: list[Annotated[float, Field(gt=1)]] = Field(
@@ -145,9 +161,11 @@ class PowerSpec(_Section):
 class BooksSpec(_Section):
     """What parts cost and draw."""
 
-    prices: str | PriceSpec = Field(DEFAULT_BOOK, description="a book of the catalog, or [books.prices] with your own")
-    powers: str | PowerSpec | None = Field(None, description="a book of the catalog, or [books.powers]")
-    server: Money | None = Field(None, description="price of a server or rack, in place of the platform's")
+    prices: PriceName | PriceSpec = Field(
+        DEFAULT_BOOK, description="a book of the catalog, or [books.prices] with your own"
+    )
+    powers: PowerName | PowerSpec | None = Field(None, description="a book of the catalog, or [books.powers]")
+    server: Price | None = Field(None, description="price of a server or rack, in place of the platform's")
     server_power: Power | None = Field(None, description="of a server or rack at full load, in place of the platform's")
 
 
@@ -160,9 +178,9 @@ class OperationSpec(_Section):
     load: Share | None = Field(None, description="mean power over rated power")
     carbon: Carbon | None = Field(None, description="of the power; by default what is idle near the site")
     failures: Literal["value", "low", "high"] = Field("value", description="which of the catalog's failure rates")
-    checkpoint: Duration | None = Field(None, description="time of a checkpoint; by default the catalog's")
+    checkpoint: Time | None = Field(None, description="time of a checkpoint; by default the catalog's")
     restart: Duration | None = Field(None, description="time of a restart; by default the catalog's")
-    contingency: Annotated[float, Field(ge=0)] = Field(
+    contingency: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
         0.0, description="share of time added; modelled times are benchmarks'"
     )
 
@@ -173,12 +191,12 @@ class SiteSpec(_Section):
     near: str | tuple[float, float] | None = Field(
         None, description='a city or (latitude, longitude), such as "Houston"'
     )
-    within: Distance = Field(3e5, description="of that place")
+    within: Distance = Field("300 km", validate_default=True, description="of that place")
     states: list[str] = Field([], description="by name or postal code; all where none is given")
     authorities: list[str] = Field([], description="balancing authorities with most of the power around, by code")
     most_people: Positive = Field(1e5, description="in cities around the place")
-    people_within: Distance = Field(5e4, description="in which they are counted")
-    radius: Distance = Field(7.5e4, description="within which plants feed a place")
+    people_within: Distance = Field("50 km", validate_default=True, description="in which they are counted")
+    radius: Distance = Field("75 km", validate_default=True, description="within which plants feed a place")
     places: Count = Field(1, description="that share the demand")
     rule: Literal[tuple(RULES)] = Field(AFTER_LOAD, description="which power counts")
 
@@ -188,8 +206,8 @@ class GoalsSpec(_Section):
 
     days: Positive | None = Field(None, description="of the training")
     power: Power | None = Field(None, description="of the facility")
-    purchase: Money | None = Field(None, description="of servers and networks")
-    cost: Money | None = Field(None, description="of the training: wear and energy")
+    purchase: Price | None = Field(None, description="of servers and networks")
+    cost: Price | None = Field(None, description="of the training: wear and energy")
     carbon: Tonnes | None = Field(None, description="of the training's energy")
     goodput: Share | None = Field(None, description="share of the time that advances the job, at least")
     gpus: Count | None = Field(None, description="that are bought")
@@ -248,8 +266,10 @@ def read_spec(given: "Spec | Mapping[str, Any] | str | Path") -> Spec:
     """
     if isinstance(given, Spec):
         return given
-    name, values = "spec", given
-    if not isinstance(given, Mapping):
+    name, values = "spec", dict[str, Any]()
+    if isinstance(given, Mapping):
+        values = dict(given)
+    else:
         text = str(given)
         if "\n" not in text:
             name = Path(text).name
@@ -261,11 +281,12 @@ def read_spec(given: "Spec | Mapping[str, Any] | str | Path") -> Spec:
             values = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise ValueError(f"{name} is no TOML: {error}") from None
+    faults, found = list(_contradictions(values)), None
     try:
         found = Spec.model_validate(values)
     except ValidationError as error:
-        raise ValueError(_message(name, _faults(error))) from None
-    if faults := list(_contradictions(found)):
+        faults = [*_faults(error), *faults]
+    if found is None or faults:
         raise ValueError(_message(name, faults))
     return found
 
@@ -333,25 +354,42 @@ def _nearest(name: str, known: Any) -> str:
     return f"give {units.either([repr(each) for each in names])}" if names else "remove it"
 
 
-def _contradictions(spec: Spec) -> Iterator[str]:
-    """What is wrong with keys together."""
-    sizes = [key for key in ("gpus", "racks", "budget", "power") if getattr(spec.cluster, key) is not None]
-    asked = [] if spec.find is None else [key for key in FindSpec.model_fields if getattr(spec.find, key)]
-    if len(asked) > 1 or (spec.find is not None and not asked):
-        has = " and ".join(asked) or "nothing"
+def _contradictions(values: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with keys together, whatever their values are."""
+    part = {name: value if isinstance(value, Mapping) else {} for name, value in values.items()}
+    cluster, find, limits = (part.get(name, {}) for name in ("cluster", "find", "limits"))
+    operation, job, network = (part.get(name, {}) for name in ("operation", "job", "network"))
+    sizes = [key for key in ("gpus", "racks", "budget", "power") if key in cluster]
+    if "find" in values and len(find) != 1:
+        has = " and ".join(find) or "nothing"
         yield f'find has {has}: give one of gpus = "fewest", cost = "least" and days = "fewest"'
-    if not sizes and spec.find is None:
+    if not sizes and "find" not in values and "cluster" in values:
         yield "cluster has no size: give gpus, racks, budget or power, or [find] with limits"
-    if sizes and spec.find is not None:
+    if sizes and "find" in values:
         yield f"cluster.{sizes[0]} is given beside find: give one of them"
     if {"gpus", "racks"} <= set(sizes):
         yield "cluster.gpus is given beside cluster.racks: give one of them"
-    for key in ("prices", "powers"):
-        book = getattr(spec.books, key)
-        if isinstance(book, str) and book not in (known := catalog.names(key)):
-            yield f"books.{key} is {book!r}: {_nearest(book, known)}"
-    if spec.job.mapping is not None and spec.job.launch is not None:
+    if "gpus" in find and not {"days", "cost"} & set(limits):
+        yield "find.gpus needs limits.days or limits.cost: without them one rack would do"
+    if "days" in find and not {"power", "purchase", "gpus"} & set(limits):
+        yield "find.days needs limits.power, limits.purchase or limits.gpus: without them it never ends"
+    if find and "carbon" in limits and "carbon" not in operation:
+        yield "limits.carbon beside find needs operation.carbon: the site is not known before the cluster is"
+    if find and "cost" in limits and "site" in values and "electricity" not in operation:
+        yield "limits.cost beside find and site needs operation.electricity: the site is not known before it"
+    if "mapping" in job and "launch" in job:
         yield "job.mapping is given beside job.launch: give one of them"
+    own = [each for each in network.get("candidate", []) if isinstance(each, Mapping)]
+    names = [each.get("name") for each in own]
+    if network.get("candidates") == [] and not own:
+        yield "network.candidates is []: give names, or networks of your own in [[network.candidate]]"
+    for name in dict.fromkeys(name for name in names if names.count(name) > 1):
+        yield f"network.candidate {name!r} is given more than once: give each a name of its own"
+    for each in own:
+        idle = {"photonic rails": ("oversubscription", "planes", "radix"), "rail-only": ("oversubscription",)}
+        for key in idle.get(each.get("layout", ""), ()):
+            if key in each:
+                yield f"network.candidate {each.get('name')!r}: {each['layout']} takes no {key}: leave it out"
 
 
 def spec_schema() -> dict[str, Any]:

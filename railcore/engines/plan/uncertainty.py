@@ -7,6 +7,7 @@ designs' times are then computed again. What circuits add to an iteration stays 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -157,9 +158,12 @@ class Uncertainty:
         """Share of the draws in which a candidate is better than the best one by a number."""
         return self._cell(candidate, number, "better")
 
+    @cached_property
+    def _rows(self) -> dict[tuple[str, str], Any]:
+        return {(row.candidate, row.number): row for row in self.table.itertuples()}
+
     def _cell(self, candidate: str, number: str, column: str) -> float:
-        mine = self.table[(self.table["candidate"] == candidate) & (self.table["number"] == number)]
-        return float(mine[column].iloc[0]) if len(mine) else np.nan
+        return float(getattr(self._rows.get((candidate, number)), column, np.nan))
 
     @property
     def notes(self) -> list[str]:
@@ -241,7 +245,8 @@ def flips(situation: Situation, rank: str, allowed: Sequence[str], machines: boo
         return pd.DataFrame(columns=["family", "name", "parameter", "value", "at", "best"])
     found = situation.numbers(values, point)
     table = np.array([np.broadcast_to(found[name][rank], size) for name in names]).reshape(len(names), len(rows), -1)
-    now = names[int(np.argmin([situation.numbers({}, point)[name][rank] for name in names]))]
+    here = situation.numbers({}, point)
+    now = names[int(np.argmin([here[name][rank] for name in names]))]
     listed = []
     for place, row in enumerate(rows):
         for half in (slice(0, _STEPS), slice(_STEPS, 2 * _STEPS)):

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from railcore.engines.search.advice import divisors
 from railcore.engines.search.parts import search_parts
 from railcore.engines.search.result import SearchResult
+from railcore.engines.search.splits import divisors
 from railcore.facts.arguments import checked
 from railcore.facts.checks import positive, share, whole
 from railcore.network.topology import RailFabric

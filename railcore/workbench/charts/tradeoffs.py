@@ -193,11 +193,12 @@ def modelled_over_measured(data: pd.DataFrame, by: str, ax: plt.Axes) -> plt.Axe
     return ax
 
 
-def cost_over_days(data: pd.DataFrame, title: str, ax: plt.Axes) -> plt.Axes:
+def cost_over_days(data: pd.DataFrame, title: str) -> plt.Figure:
     """Cost of a training over its days, a mark for each network, the best one filled.
 
     data: columns network, days, cost_usd; the best first. title: model, cluster and link rate.
     """
+    figure, ax = plt.subplots(figsize=(8, 5.2))
     colours = plotting.colours_of(list(data["network"]))
     for i, row in enumerate(data.itertuples()):
         style = line_style(i, "", label=row.network, markersize=11, markeredgewidth=1.4)
@@ -205,8 +206,8 @@ def cost_over_days(data: pd.DataFrame, title: str, ax: plt.Axes) -> plt.Axes:
         ax.plot([row.days], [row.cost_usd / 1e6], **style)
     ax.margins(0.15)
     ax.set(xlabel="training [days]", ylabel="training cost: wear and energy [million USD]", title=title)
-    legend_below(ax.figure, ax, 3)
-    return ax
+    legend_below(figure, ax, 3)
+    return figure
 
 
 def days_by_network_price(data: pd.DataFrame) -> plt.Figure:

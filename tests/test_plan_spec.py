@@ -1,0 +1,478 @@
+"""The spec of a plan: what is read, what is refused and with which words, its template and schema."""
+
+import ast
+import copy
+import json
+import re
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from pydantic import BaseModel
+from test_plan import spec
+
+from railcore.engines import plan as package
+from railcore.engines.plan import plan, read_spec
+from railcore.engines.plan.case import case_of
+from railcore.engines.plan.report import document
+from railcore.engines.plan.spec import Spec, spec_schema, spec_template
+from railcore.facts import catalog
+
+TEXT = """
+title = "ours"
+[cluster]
+platform = "GB200 NVL72"
+racks = 16
+include = ["storage"]
+[job]
+model = "Llama-3 405B"
+batch = "16M tokens"
+search = {context = [1, 2]}
+[[network.candidate]]
+name = "mine"
+layout = "Clos"
+oversubscription = 2
+[books.prices]
+port = "600 USD"
+transceiver = "0.4 kUSD"
+rate = "400 Gbps"
+[operation]
+electricity = "0.08 USD/kWh"
+checkpoint = "2 min"
+[limits]
+power = "40 MW"
+"""
+
+
+def faults(given):
+    """Faults of a spec, a line each."""
+    with pytest.raises(ValueError, match=r"has \d+ faults?:") as caught:
+        read_spec(given)
+    head, *lines = str(caught.value).split("\n  ")
+    return lines or [head.partition(": ")[2]]
+
+
+def of(**sections):
+    return spec(**sections)
+
+
+def sections_of(model, before=()):
+    """Every section with its dotted place, sections within sections too."""
+    for name, field in model.model_fields.items():
+        inner = [each for each in _parts(field.annotation) if isinstance(each, type) and issubclass(each, BaseModel)]
+        for each in inner:
+            yield (*before, name), each
+            yield from sections_of(each, (*before, name))
+
+
+def _parts(annotation):
+    found = getattr(annotation, "__args__", ())
+    return [annotation, *(part for each in found for part in _parts(each))]
+
+
+# Reading
+
+
+def test_a_text_a_file_and_a_dictionary_are_the_same_spec(tmp_path):
+    path = tmp_path / "ours.toml"
+    path.write_text("\ufeff" + TEXT, encoding="utf-8")  # as some editors begin a file
+    found = read_spec(TEXT)
+    assert found == read_spec(path) == read_spec(str(path)) == read_spec(tomllib.loads(TEXT)) == read_spec(found)
+    assert found.title == "ours" and found.cluster.racks == 16 and found.cluster.gpus is None
+    assert found.books.prices.port == 600 and found.books.prices.transceiver == 400
+    assert found.books.prices.rate == 5e10 and found.limits.power == 4e7
+    assert found.operation.electricity == pytest.approx(0.08 / 3.6e6) and found.operation.checkpoint == 120
+    assert found.network.candidate[0].oversubscription == 2 and found.job.search == {"context": [1, 2]}
+
+
+def test_what_is_no_toml_and_no_file(tmp_path):
+    with pytest.raises(ValueError, match=r"spec 'nowhere\.toml' cannot be read \(No such file or directory\): give a"):
+        read_spec("nowhere.toml")
+    with pytest.raises(ValueError, match="spec is no TOML"):
+        read_spec("[cluster]\nplatform = \n")
+    path = tmp_path / "bad.toml"
+    path.write_text("a = b")
+    with pytest.raises(ValueError, match=r"bad\.toml is no TOML: Invalid value"):
+        read_spec(path)
+    path.write_text('[cluster]\nplatform = "DGX H100"\ngpus = 8\nfoo = 1\n[job]\nmodel = "Llama-3 8B"\n')
+    with pytest.raises(ValueError, match=r"bad\.toml has 1 fault: cluster\.foo"):
+        read_spec(path)
+
+
+def test_only_platform_size_and_model_are_needed():
+    found = read_spec({"cluster": {"platform": "DGX H100", "gpus": 8}, "job": {"model": "Llama-3 8B"}})
+    given = {key: value for key, value, is_given in found.given() if is_given}
+    assert given == {"cluster.platform": "DGX H100", "cluster.gpus": 8, "job.model": "Llama-3 8B"}
+    assert {key for key, _, is_given in found.given() if not is_given} >= {"network.candidates", "books.prices"}
+    for left_out in ("cluster", "job"):
+        kept = {name: part for name, part in of().items() if name != left_out}
+        assert faults(kept) == [f"{left_out} is missing: give it"]
+
+
+# Refusals
+
+
+def test_all_faults_are_told_at_once_each_by_its_key():
+    found = faults(
+        {
+            "cluster": {"platform": "DGX H10", "gpu": 64, "power": "40 MB", "nic": 400},
+            "job": {"model": "Lama-3 8B", "precision": "bf61", "tokens": -1},
+            "network": {"candidate": [{"name": "a", "layout": "rail only"}, {"layout": "Clos", "plane": 2}]},
+            "books": {"prices": {"port": "600 W", "transciever": "400 USD", "rate": "400 Gbps"}},
+            "operation": {"pue": 0.9, "load": 1.5, "failures": "hihg"},
+            "limit": {"days": 3},
+        }
+    )
+    told = dict(line.split(" is ", 1) for line in found)
+    assert len(told) == len(found) == 17
+    expected = {
+        "cluster.platform": "'DGX H10': .*'DGX H100'",
+        "cluster.gpu": "unknown: give 'gpus'",
+        "cluster.power": "'40 MB': give a text with its unit, such as '40 MW'",
+        "cluster.nic": "400: give a text with its unit, such as '400 Gbps'",
+        "job.model": "'Lama-3 8B': .*'Llama-3 8B'",
+        "job.precision": "'bf61': give 'bf16'",
+        "job.tokens": "-1: give greater than 0|-1: give .*greater than 0",
+        "network.candidate.0.layout": "'rail only': give .*'rail-only'",
+        "network.candidate.1.name": "missing: give it",
+        "network.candidate.1.plane": "unknown: give 'planes'",
+        "books.prices.port": "'600 W': give a text with its unit, such as '600 USD'",
+        "books.prices.transciever": "unknown: give 'transceiver'",
+        "books.prices.transceiver": "missing: give it",
+        "operation.pue": "0.9: give .*greater than or equal to 1",
+        "operation.load": "1.5: give .*less than or equal to 1",
+        "operation.failures": "'hihg': give 'high'",
+        "limit": "unknown: give 'limits'",
+    }
+    assert told.keys() == expected.keys()
+    for key, text in expected.items():
+        assert re.match(text, told[key]), (key, told[key])
+    assert not any("https" in line or "validation" in line or "pydantic" in line for line in found)
+
+
+@pytest.mark.parametrize(
+    ("place", "section"), [*sections_of(Spec)], ids=lambda value: ".".join(value) if isinstance(value, tuple) else ""
+)
+def test_a_typo_in_any_key_of_any_section_names_the_key_that_is_near(place, section):
+    for key in section.model_fields:
+        if len(key) < 4:
+            continue
+        typo = key[:-2] + key[-1] + key[-2] + "x"
+        inner = {typo: 1}
+        for name in reversed(place):
+            inner = {name: [inner]} if name == "candidate" else {name: inner}
+        lines = faults(spec(**inner))
+        dotted = ".".join(place).replace("candidate", "candidate.0")
+        line = next(line for line in lines if line.startswith(f"{dotted}.{typo} "))
+        assert re.search(rf"is unknown: give .*'{key}'", line), line
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        ("cluster.power", "40 MB", "'40 MB': give a text with its unit, such as '40 MW'"),
+        ("cluster.power", 4e7, "40000000.0: give a text with its unit"),
+        ("cluster.power", "40", "'40': give a text with its unit"),
+        ("cluster.budget", "-1 GUSD", "'-1 GUSD': give 0 or more, such as '600 USD'"),
+        ("cluster.budget", "1 GW", "'1 GW': give a text with its unit, such as '600 USD'"),
+        ("cluster.nic", "400 GBps", "'400 GBps': give a text with its unit, such as '400 Gbps'"),
+        ("cluster.gpus", 0, "0: give greater than 0|0: give .* greater than 0"),
+        ("cluster.gpus", 1.5, "1.5: give a valid integer"),
+        ("cluster.include", ["storag"], "'storag': give 'storage'"),
+        ("cluster.use", "most", "'most': give 'at most'"),
+        ("job.batch", -5, "-5: give "),
+        ("job.runtime", "megatron2", ".*'megatron20"),
+        ("job.offload", "optimiser", "'optimiser': give .*'optimizer'"),
+        ("network.switch", "SN560", "'SN560': .*'SN5600'"),
+        ("network.circuit_switch", "Piezo", ".*'Piezo .Polatis.'"),
+        ("network.nic_ports", 1, "1: give .*greater than or equal to 2"),
+        ("network.oversubscriptions", [1.0], "1.0: give .*greater than 1"),
+        ("network.reconfiguration", "25 W", "'25 W': give a text with its unit, such as '25 ms'"),
+        ("books.prices", "street2052", "'street2052': give .*'street2025'"),
+        ("books.powers", "street2052", "'street2052': give .*'street2025'"),
+        ("books.powers", {"port": "20 W", "transceiver": "10 W"}, "missing: give it"),
+        ("books.server", "300000", "'300000': give a text with its unit"),
+        ("operation.electricity", "0.08 USD", "'0.08 USD': give a text with its unit, such as '0.08 USD/kWh'"),
+        ("operation.carbon", "400 g", "'400 g': give a text with its unit, such as '0.4 kg/kWh'"),
+        ("operation.contingency", -0.1, "-0.1: give .*greater than or equal to 0"),
+        ("site.within", 300, "300: give a text with its unit, such as '300 km'"),
+        ("site.rule", "headroom", "'headroom': give .*'headroom after load'"),
+        ("limits.carbon", "5 kW", "'5 kW': give a text with its unit, such as '1000 t'"),
+        ("limits.goodput", 95, "95: give .*less than or equal to 1"),
+        ("wishes.rank", "price", "'price': give "),
+        ("find.gpus", "few", "'few': give 'fewest'"),
+        ("uncertainty.draws", 5, "5: give .*greater than or equal to 20"),
+    ],
+)
+def test_a_wrong_value_is_told_with_its_key_and_what_to_write(key, value, text):
+    section, _, name = key.partition(".")
+    found = faults(spec(**{section: {name: value}}))
+    assert len(found) == 1 and found[0].startswith(key), found
+    assert re.match(text, found[0].partition(" is ")[2]), found
+
+
+@pytest.mark.parametrize(
+    ("sections", "text"),
+    [
+        ({"cluster": {"racks": 8}}, r"cluster\.gpus is given beside cluster\.racks: give one of them"),
+        ({"find": {"gpus": "fewest"}}, r"cluster\.gpus is given beside find: give one of them"),
+        ({"gpus": None}, "cluster has no size: give gpus, racks, budget or power, or .find. with limits"),
+        ({"gpus": None, "find": {}}, "find has nothing: give one of gpus"),
+        ({"gpus": None, "find": {"gpus": "fewest", "cost": "least"}}, "find has gpus and cost: give one of gpus"),
+        ({"job": {"mapping": {"tensor": 8}, "launch": "--num-layers 2"}}, r"job\.mapping is given beside job\.launch"),
+    ],
+)
+def test_contradictions(sections, text):
+    (found,) = faults(spec(**sections))
+    assert re.match(text, found), found
+
+
+def test_several_contradictions_are_told_at_once():
+    found = faults(spec(cluster={"racks": 8}, find={}, books={"prices": "street2052", "powers": "street2052"}))
+    assert len(found) == 5 and {line.split(" is ")[0] for line in found} >= {"books.prices", "books.powers"}
+
+
+def test_sizes_that_go_together():
+    for sizes in (
+        {"gpus": 64, "budget": "1 MUSD"},
+        {"racks": 8, "power": "1 MW", "budget": "1 MUSD"},
+        {"power": "1 MW"},
+    ):
+        assert read_spec(spec(gpus=None, cluster=sizes)).cluster.model_fields_set == {"platform", *sizes}
+
+
+def test_names_of_networks_are_refused_with_the_nearest():
+    with pytest.raises(catalog.UnknownName, match=r"network\.candidates: network 'rail-onli'.*'rail-only'"):
+        plan(spec(candidates=["rail-only", "rail-onli"]))
+
+
+# Batches
+
+
+@pytest.mark.parametrize(
+    ("batch", "first"),
+    [
+        (2048, 2048),
+        ("16M tokens", 1953),
+        ("16 M tokens", 1953),
+        ("16777216 tokens", 2048),
+        ("16_777_216 tokens", 2048),
+        ("16e6 tokens", 1953),
+        ("2048k tokens", 250),
+        ("0.5G tokens", 61035),
+    ],
+)
+def test_batches(batch, first):
+    found = case_of(read_spec(spec(job={"batch": batch}))).batches  # Llama-3 8B: sequences of 8,192 tokens
+    assert found[0] == first
+    assert (found == (batch,)) == isinstance(batch, int)
+    assert isinstance(batch, int) or any(each % 16 == 0 for each in found)  # near ones that divide
+
+
+@pytest.mark.parametrize("batch", ["16M", "2048", "16M token", "M tokens", "sixteen tokens", "16T tokens", ""])
+def test_texts_that_are_no_batch(batch):
+    with pytest.raises(ValueError, match=rf"job\.batch is '{batch}': give sequences, such as 2048, or a text such as"):
+        case_of(read_spec(spec(job={"batch": batch})))
+
+
+def test_batch_and_tokens_of_the_model_by_default():
+    asked = spec(model="Llama-3 405B", job={"batch": None, "tokens": None})
+    found = case_of(read_spec(asked))
+    assert found.tokens == catalog.item("models", "Llama-3 405B")["training_tokens"] and found.batches[0] == 1953
+    assert case_of(read_spec(spec(model="MoE-1.3B", job={"batch": None}))).batches == (512,)  # in sequences
+    with pytest.raises(ValueError, match=r"job\.tokens is missing, and the catalog has none of Llama-3 8B: give it"):
+        case_of(read_spec(spec(job={"tokens": None})))
+    with pytest.raises(ValueError, match=r"job\.batch is missing, and the catalog has none of Llama-3 8B: give it"):
+        case_of(read_spec(spec(job={"batch": None})))
+
+
+# Models of one's own, and faults of models
+
+
+def test_a_model_of_ones_own():
+    sizes = {"layers": 8, "hidden": 1024, "heads": 16, "kv_heads": 16, "ffn_hidden": 4096}
+    own = {**sizes, "vocabulary": 32000, "sequence_length": 2048}
+    found = case_of(read_spec(spec(model=own))).model
+    assert found.layers == 8 and found.name == "own model"
+    with pytest.raises(ValueError, match=r"job\.model: .*'layrs'.*'layers'"):
+        case_of(read_spec(spec(model={"layrs": 8})))
+    with pytest.raises(ValueError, match=r"job\.model: hidden is 0"):
+        case_of(read_spec(spec(model={**own, "hidden": 0})))
+
+
+def test_a_format_that_a_gpu_lacks():
+    with pytest.raises(ValueError, match=r"cluster\.platform, job\.precision: .*fp4"):
+        case_of(read_spec(spec(job={"precision": "nvfp4"})))
+
+
+# Template and schema
+
+
+DISTANCES = re.compile("# (within|people_within|radius) = ")
+
+
+def uncommented(text, keep=lambda line: " = ..." not in line):
+    """The template with its commented sections and those lines of defaults."""
+    lines = []
+    for line in text.splitlines():
+        bare = line.removeprefix("# ")
+        section, default = re.match(r"\[.*\]", bare), re.match(r"\w+ = ", bare)
+        lines.append(bare if line != bare and (section or (default and keep(line))) else line)
+    return "\n".join(lines)
+
+
+def test_the_template_is_read_and_names_every_key_once():
+    found = read_spec(spec_template())
+    assert found.cluster.platform == "GB200 NVL72" and found.job.model == "Llama-3 405B"
+    minimal = {"cluster": {"platform": "GB200 NVL72", "gpus": found.cluster.gpus}, "job": {"model": found.job.model}}
+    assert found == read_spec(minimal)
+    template, place, seen = spec_template(), "", []
+    for line in template.splitlines():
+        if match := re.match(r"(?:# )?\[([\w.]+)\]", line):
+            place = match[1]
+        elif match := re.match(r"(?:# )?(\w+) = ", line):
+            seen.append(f"{place}.{match[1]}")
+            assert re.search(r" # \S", line[2:]), f"{seen[-1]} has no meaning"
+    top = {place[0]: section for place, section in sections_of(Spec) if len(place) == 1}
+    assert sorted(seen) == sorted(f"{name}.{key}" for name, section in top.items() for key in section.model_fields)
+
+
+def test_defaults_without_comment_are_the_same_spec():
+    text = uncommented(spec_template(), lambda line: " = ..." not in line and not DISTANCES.match(line))
+    assert text.count("\n# ") < spec_template().count("\n# ") / 1.5
+    found, plain = read_spec(text.replace("[find]", "# [find]")), read_spec(spec_template())
+    assert found.site is not None  # its section is there now
+    same = {name: part for name, part in found if name != "site"}
+    assert same == {name: part for name, part in plain if name != "site"}
+
+
+def test_the_schema_is_json_and_has_every_key():
+    schema = json.loads(json.dumps(spec_schema()))
+    assert schema["additionalProperties"] is False and set(schema["properties"]) == set(Spec.model_fields)
+    for place, section in sections_of(Spec):
+        listed = schema["$defs"][section.__name__]
+        assert set(listed["properties"]) == set(section.model_fields), place
+        assert listed["additionalProperties"] is False
+        assert all("description" in each for each in listed["properties"].values()), place
+    assert set(schema["required"]) == {"cluster", "job"}
+    assert schema["$defs"]["ClusterSpec"]["properties"]["power"]["anyOf"][0]["examples"] == ["40 MW"]
+
+
+# No dead keys
+
+READ_WHOLE = {  # keys of a section that is read as a whole: by their names, or passed on
+    "find": "`racks_found` asks each by name",
+    "limits": "GOALS names each",
+    "wishes": "GOALS names each",
+}
+
+
+def test_every_key_is_read_in_the_package():
+    """Each key of each section is read as an attribute somewhere, or is in a table of keys that is gone through."""
+    read, named = set(), set()
+    for path in Path(package.__path__[0]).glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute):
+                read.add(node.attr)
+            elif (
+                isinstance(node, ast.Constant) and isinstance(node.value, str) and path.name in ("choice.py", "case.py")
+            ):
+                named.add(node.value)
+    for place, section in sections_of(Spec):
+        for key in section.model_fields:
+            looped = place[0] in READ_WHOLE or place[:1] == ("books",)
+            assert key in read or (looped and key in named), f"{'.'.join(place)}.{key} is read nowhere"
+
+
+LINE = (
+    "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --group-query-attention --num-query-groups 8 "
+    "--ffn-hidden-size 14336 --swiglu --untie-embeddings-and-output-weights --disable-bias-linear "
+    "--position-embedding-type rope --seq-length 8192 --vocab-size 128256 --micro-batch-size 1 --global-batch-size 512 "
+    "--tensor-model-parallel-size 8 --sequence-parallel --use-distributed-optimizer"
+)
+OWN = {"name": "mine", "layout": "Clos", "oversubscription": 2, "planes": 1, "radix": 64}
+PRICES = {"port": "600 USD", "transceiver": "400 USD", "dac": "90 USD", "circuit_port": "300 USD", "rate": "400 Gbps"}
+POWERS = {"port": "30 W", "transceiver": "9 W", "dac": "1 W", "circuit_port": "1 W", "rate": "400 Gbps"}
+TWO = {"job.mapping": {"tensor": 8, "data": 8}, "job.launch": LINE}
+EFFECTS = {  # a value of each key that changes what a plan says
+    **{"title": "ours", "cluster.platform": "DGX H200", "cluster.gpus": 128, "cluster.use": "all"},
+    **{"cluster.hb_domain_size": 4, "cluster.nic": "800 Gbps", "cluster.include": ["storage"]},
+    **{"job.model": "Llama-2 7B", "job.tokens": 2e12, "job.batch": 96, "job.precision": "fp8"},
+    **{"job.runtime": "megatron2022", "job.offload": "optimizer", "job.search": {"tensor": 4}, **TWO},
+    **{"network.candidates": ["rail-only"], "network.candidate": [OWN], "network.switch": "N9510-64D"},
+    **{"network.radix": 16, "network.oversubscriptions": [3.0], "network.planes": 4, "network.nic_ports": 4},
+    **{"network.circuit_switch": "Polatis 6000N", "network.reconfiguration": "10 s"},
+    **{f"network.candidate.{key}": value for key, value in {"name": "x", "layout": "rail-only", "planes": 2}.items()},
+    **{"network.candidate.oversubscription": 4, "network.candidate.radix": 16},
+    **{"books.prices": "railonly2025", "books.powers": "railonly2025", "books.server": "1 MUSD"},
+    **{"books.server_power": "1 MW"},
+    **{f"books.prices.{key}": "200 USD" for key in ("port", "transceiver", "circuit_port")},
+    **{f"books.powers.{key}": "2 W" for key in ("port", "transceiver", "circuit_port")},
+    **{f"books.{book}.rate": "200 Gbps" for book in ("prices", "powers")},
+    **{f"books.{book}.name": "another" for book in ("prices", "powers")},
+    **{"operation.years": 3, "operation.electricity": "1 USD/kWh", "operation.pue": 1.5, "operation.load": 0.5},
+    **{"operation.carbon": "1 kg/kWh", "operation.failures": "low", "operation.checkpoint": "50 s"},
+    **{"operation.restart": "50 s", "operation.contingency": 0.5},
+    **{"site.near": "Chicago", "site.within": "20 km", "site.states": ["Ohio"], "site.authorities": ["ERCO"]},
+    **{"site.most_people": 10, "site.people_within": "500 km", "site.radius": "5 km", "site.places": 2},
+    **{"site.rule": "headroom"},
+    **{f"{goals}.{key}": "1 W" for goals in ("limits", "wishes") for key in ("power",)},
+    **{f"{goals}.{key}": "1 USD" for goals in ("limits", "wishes") for key in ("purchase", "cost")},
+    **{f"{goals}.{key}": 1 for goals in ("limits", "wishes") for key in ("days", "goodput", "gpus")},
+    **{f"{goals}.carbon": "1 t" for goals in ("limits", "wishes")},
+    "wishes.rank": "power",
+}
+ELSEWHERE = {  # keys whose effect another test has
+    **dict.fromkeys(("cluster.racks", "cluster.budget", "cluster.power"), "sizes, in test_plan.py"),
+    **dict.fromkeys(("find.gpus", "find.cost", "find.days"), "in test_plan_find.py"),
+    **dict.fromkeys(("uncertainty.draws", "uncertainty.seed"), "in test_plan_uncertainty.py"),
+    **dict.fromkeys(("books.prices.dac", "books.powers.dac"), "no network of a plan has copper cables"),
+}
+
+
+def says(given):
+    """All that a plan says but the list of its own keys."""
+    found = plan(given)
+    tables = (
+        found.candidates,
+        found.own_strategy,
+        found.times,
+        pd.DataFrame() if found.site is None else found.site.table,
+    )
+    notes = [document(found, draws=False)["title"], found.case.prices.name, found.case.powers.name, found.case.radix]
+    return repr([*notes, *(table.to_dict("records") for table in tables), found.site and found.site.note])
+
+
+@cache
+def base_of(key):
+    """A base in which a key has an effect, and what it says."""
+    if key.startswith("network.candidate."):
+        given = spec(gpus=136, network={"candidate": [OWN], "candidates": ["rail-only"]})
+    elif key.startswith(("books.prices.", "books.powers.")):
+        given = spec(gpus=136, candidates=["Clos", "photonic rails"], books={"prices": PRICES, "powers": POWERS})
+    elif key.startswith("site."):
+        given = spec(candidates=["Clos"], site={"near": "Houston"})
+    else:
+        given = spec(gpus=136)
+    return given, says(given)
+
+
+def test_every_key_has_an_effect_or_a_place_where_it_is_tested():
+    every = {".".join((*place, key)) for place, section in sections_of(Spec) for key in section.model_fields}
+    every = {key for key in every if key not in Spec.model_fields} - set(Spec.model_fields) | {"title"}
+    assert every == set(EFFECTS) | set(ELSEWHERE) and not set(EFFECTS) & set(ELSEWHERE)
+
+
+@pytest.mark.parametrize("key", EFFECTS)
+def test_no_key_is_dead(key):
+    group = key if key.count(".") > 1 else key.split(".")[0] + "."
+    given, before = base_of(group if group.startswith(("network.candidate.", "books.", "site.")) else "")
+    changed, (*place, last) = copy.deepcopy(given), key.split(".")
+    inner = changed
+    for name in place:
+        inner = inner.setdefault(name, {})
+        inner = inner[0] if isinstance(inner, list) else inner
+    inner[last] = EFFECTS[key]
+    assert says(changed) != before
