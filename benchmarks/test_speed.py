@@ -23,6 +23,7 @@ from railcore.engines.photonics import circuits
 from railcore.engines.photonics.circuit_search import best_on_circuits
 from railcore.engines.photonics.estimate import overhead_estimate
 from railcore.engines.photonics.photonic_cost import photonic_network_costs
+from railcore.engines.plan import plan
 from railcore.engines.search import search, strategy_blocks
 from railcore.engines.siting import areas, counting, split
 from railcore.engines.steps import simulation, stage_program, workload
@@ -461,3 +462,30 @@ def test_packets_of_97_MB_flows_between_8192_hosts(benchmark, transfers, name):
     simulate_packets(leaf_spine(64, 8, "800 Gbps"), permutation(64, 1e6), preset)
     run = benchmark.pedantic(simulate_packets, (*transfers, preset), rounds=1)
     assert run.slowdown.min() > 1 - 1e-9
+
+
+PLANNED = {"cluster": {"platform": "GB200 NVL72", "gpus": 12312}, "job": {"model": "Llama-3 405B"}}
+MIXTURE = {"cluster": {"platform": "DGX H800", "gpus": 2048}, "job": {"model": "DeepSeek-V3", "precision": "fp8"}}
+
+
+@pytest.mark.parametrize("spec", [PLANNED, MIXTURE], ids=["Llama-3 405B on 12,312 GB200", "DeepSeek-V3 on 2,048 H800"])
+def test_plan_of_eight_networks(benchmark, spec):
+    assert benchmark.pedantic(plan, (spec,), rounds=5, warmup_rounds=1).best
+
+
+def test_plan_of_eight_networks_with_a_site(benchmark):
+    spec = PLANNED | {"site": {"near": "Houston"}}
+    assert benchmark.pedantic(plan, (spec,), rounds=5, warmup_rounds=1).site.places
+
+
+def test_a_thousand_draws_of_a_plan(benchmark):
+    found = plan(PLANNED)
+    assert len(benchmark.pedantic(lambda: plan(found.spec).uncertainty.table, rounds=3, warmup_rounds=1))
+
+
+def test_a_plan_from_the_shell(benchmark, tmp_path):
+    path = tmp_path / "cluster.toml"
+    path.write_text('[cluster]\nplatform = "GB200 NVL72"\ngpus = 12312\n[job]\nmodel = "Llama-3 405B"\n')
+    command = [sys.executable, "-m", "railcore", "plan", str(path)]
+    run = benchmark.pedantic(subprocess.run, (command,), {"capture_output": True}, rounds=3, warmup_rounds=1)
+    assert run.returncode == 0

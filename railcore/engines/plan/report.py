@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from importlib import metadata
+from importlib import import_module
 from typing import Any
 
 from railcore.engines.plan.answer import Answer
@@ -78,6 +78,9 @@ def verdicts(plan: Plan, draws: bool) -> list[dict[str, str]]:
         if missed:
             told = "; ".join(f"{key} {missed_text(answer, plan.spec.limits, key)}" for key in missed)
             found.append({"kind": "bad", "text": f"{capital(answer.name)} misses a limit: {told}."})
+    if plan.best is not None and (wished := missed_limits(plan.best, plan.spec.wishes)):
+        told = "; ".join(f"{key} {missed_text(plan.best, plan.spec.wishes, key)}" for key in wished)
+        found.append({"kind": "note", "text": f"{capital(plan.best.name)} misses a wish: {told}."})
     if plan.site is not None and plan.site.note:
         found.append({"kind": "bad", "text": f"{capital(plan.site.note)}."})
     if draws and plan.ties:
@@ -129,7 +132,7 @@ def document(plan: Plan, draws: bool) -> dict[str, Any]:
             "y": _axis("cost_usd", "training cost (M USD)", limits.cost, wishes.cost) | {"scale": 1e6},
         },
         "sections": sections(plan, draws),
-        "generated": f"railcore {metadata.version('railcore')}",
+        "generated": f"railcore {import_module('railcore').__version__}",
     }
 
 

@@ -16,19 +16,20 @@ from railcore.facts.units import convert, hour, number, show, words, year
 
 _SHOWN_SOURCES = 60
 _MOST_STAGES = 32  # of a pipeline, whose memory is listed
-_GRADE_WORDS = {
-    "measured": "published measurement",
-    "datasheet": "a maker's document",
-    "paper": "an input that a document states",
-    "derived": "arithmetic on sources, or a closed form",
-    "assumed": "ours, within the range that is drawn",
-    "given": "of your spec",
-}
 _PART_COLOURS = {f"{kind}_s": colour for kind, colour in TRAFFIC.items()} | {
     **{"linear_s": PASSES["compute"], "attention_s": PASSES["forward"], "elementwise_s": "#B8A58A"},
     **{"bubble_s": PASSES["backward"], "circuits_s": "#882255"},
 }
+_PART_COLOURS |= {"optimizer_s": "#5F5F5F", "straggler_s": "#6F4E7C", "once_s": "#3F3F3F", "logits_s": "#A0A0C8"}
 _OTHER_COLOUR = "#8F8F8F"
+_PARTS = {  # of an iteration, in words
+    **{"linear_s": "linear layers", "attention_s": "attention", "elementwise_s": "elementwise kernels"},
+    **{"tensor_s": "tensor ranks", "context_s": "context ranks", "expert_s": "experts", "logits_s": "logits and loss"},
+    **{"pipeline_s": "pipeline hops", "bubble_s": "pipeline bubble", "data_s": "data ranks", "once_s": "host, once"},
+    **{"optimizer_s": "optimizer", "straggler_s": "slowest GPU", "circuits_s": "changes of circuits"},
+}
+_TRAFFIC = {"replica_share": "data", "expert_replica_share": "experts' data", "direct_share": "experts, direct"}
+_LEAST_SHARE = 1e-5  # that is told in digits
 Section = dict[str, Any]
 
 
@@ -88,7 +89,13 @@ def _table(columns: Mapping[str, Sequence[str]] | pd.DataFrame, caption: str = "
 
 
 def _percent(value: float, digits: int = 3) -> str:
+    if 0 < value < _LEAST_SHARE:
+        return f"under {number(100 * _LEAST_SHARE)}%"
     return "" if math.isnan(value) else f"{number(100 * value, digits)}%"
+
+
+def _part(name: str) -> str:
+    return _PARTS.get(name, words(name.removesuffix("_s")))
 
 
 def _numbers_table(plan: Plan, names: Sequence[str], caption: str) -> Section:
@@ -104,6 +111,7 @@ def _strategy(plan: Plan) -> Section:
     best, times = plan.best, plan.times.set_index("candidate")
     assert best is not None
     shares = [name for name in times if name.endswith("_share")]
+    shares = [name for name in shares if plan.case.model.experts or not name.startswith(("expert", "direct"))]
     parts = [name for name in times if name.endswith("_s") and name != "iteration_s"]
     names = [answer.name for answer in plan.possible]
     strategies = {
@@ -113,18 +121,19 @@ def _strategy(plan: Plan) -> Section:
         "iteration": [shown("iteration_s", answer.numbers["iteration_s"]) for answer in plan.possible],
         "MFU": [shown("mfu", answer.numbers["mfu"]) for answer in plan.possible],
         "under other software": [
-            f"{number(low, 3)} to {number(high, 3)} times"
+            f"{number(low, 3)} to {number(high, 3)} times" if high > low else "none fits"
             for low, high in zip(times["software_low"], times["software_high"], strict=True)
         ],
     }
     here = [name for name in parts if times[name][best.name] > 0]
     breakdown = {
-        "part of the iteration": [words(name.removesuffix("_s")) for name in here],
+        "part of the iteration": [_part(name) for name in here],
         "time": [show(times[name][best.name], "s", 4) for name in here],
         "share": [_percent(times[name][best.name] / best.numbers["iteration_s"]) for name in here],
     }
     of_nic = {"network": names} | {
-        words(name.removesuffix("_share")): [_percent(value) for value in times[name]] for name in shares
+        _TRAFFIC.get(name, words(name.removesuffix("_share"))): [_percent(value) for value in times[name]]
+        for name in shares
     }
     error = f"Times on {plan.case.rack.name} are off by {plan.expected_error}, against published runs."
     tables = [_table(strategies, "Best strategy on each network", "llrrrr")]
@@ -142,7 +151,7 @@ def _bars(times: pd.DataFrame, parts: Sequence[str]) -> list[Section]:
     for name, row in times.iterrows():
         told = [
             {
-                **{"label": words(part.removesuffix("_s")), "value": float(row[part])},
+                **{"label": _part(part), "value": float(row[part])},
                 **{"text": show(row[part], "s", 3), "colour": _PART_COLOURS.get(part, _OTHER_COLOUR)},
             }
             for part in parts
@@ -192,8 +201,8 @@ def _failures(plan: Plan) -> Section:
                 "network": answer.name,
                 "stops a year": number(events, 3),
                 "time between stops": f"{number(year / events / hour, 3)} h",
-                "lost to stops": shown("stopped", numbers["stopped"], 3),
-                "lost to slow time": shown("slowed", numbers["slowed"], 3),
+                "lost to stops": _percent(numbers["stopped"]),
+                "lost to slow time": _percent(numbers["slowed"]),
                 "goodput": shown("goodput", numbers["goodput"]),
                 "one failed leaf": f"stops {number(gone, 3)} GPUs" if gone else slower,
             }
@@ -270,7 +279,7 @@ def _energy(plan: Plan) -> Section:
             | {"text": show(row["power_w"], "W", 4)}
             for _, row in found.iterrows()
         ]
-        places = {"caption": "Where the power is", "points": points}
+        places = {"caption": "Where the power is", "points": points} if len(points) > 1 else None
     if not any("carbon_kg" in answer.numbers for answer in plan.possible):
         notes.append("Carbon is not told: the region is not known. Give [site], or operation.carbon.")
     lead = "Energy is facility power times mean load times time. Wear spreads the purchase over the years of use."
@@ -348,7 +357,7 @@ def _sources(plan: Plan) -> Section:
         [
             f"{row['family']}: {row['name']}, {words(row['parameter'])}",
             row_value(row, "value"),
-            {"text": row["kind"], "grade": row["kind"], "source": _GRADE_WORDS[row["kind"]]},
+            row["kind"],
             row["source"],
         ]
         for _, row in table.head(_SHOWN_SOURCES).iterrows()
