@@ -305,12 +305,12 @@ def rows_of_book(book: PriceBook) -> dict[str, catalog.Value]:
     """Rows of the catalog that a book's numbers are or are scaled from, by field; none for numbers that were given."""
     found = {}
     for family, (what, unit) in catalog.BOOKS.items():
-        if unit == book.unit and book.name in book_names(family):
+        if unit == book.unit:
             items = {"dac": book.copper_name, "circuit_port": book.circuit_name}
             for part in _NUMBERS:
-                item = catalog.item(family, items.get(part) or book.name)
-                if f"{part}_{what}" in item:
-                    found[part] = item.row(f"{part}_{what}")
+                name, known = items.get(part) or book.name, book_names(family)
+                if name in known and f"{part}_{what}" in catalog.item(family, name):
+                    found[part] = catalog.item(family, name).row(f"{part}_{what}")
     return found
 
 

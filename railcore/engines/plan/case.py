@@ -52,6 +52,7 @@ class Case:
     prices, powers: books for links of the NIC's rate.
     rack: the platform in the catalog.
     own_strategy: of job.mapping or job.launch, with its batch; None where the spec has neither.
+    warnings: what is odd about the launch line.
     """
 
     spec: Spec
@@ -65,6 +66,7 @@ class Case:
     powers: PriceBook
     rack: catalog.Item = field(repr=False)
     own_strategy: tuple[Strategy, int] | None = None
+    warnings: tuple[str, ...] = ()
 
     @property
     def rack_gpus(self) -> int:
@@ -168,8 +170,8 @@ def case_of(spec: Spec) -> Case:
         prices, powers = _books(spec, machine.nic_Bps)
     runtime = newest_runtime(machine) if spec.job.runtime is None else as_runtime(spec.job.runtime)
     batches = _batches(spec, model, known)
-    own = _own_strategy(spec, spec.cluster.gpus, batches[0])
-    return Case(spec, model, machine, runtime, float(tokens), batches, radix, prices, powers, rack, own)
+    own, odd = _own_strategy(spec, model, int(rack["gpus"]), batches[0])
+    return Case(spec, model, machine, runtime, float(tokens), batches, radix, prices, powers, rack, own, odd)
 
 
 class _Blamed:
@@ -193,21 +195,29 @@ def _own_model(sizes: Mapping[str, Any]) -> Transformer:
     return Transformer(**{"name": "own model", **sizes})
 
 
-def _own_strategy(spec: Spec, gpus: int | None, batch: int) -> tuple[Strategy, int] | None:
-    """The strategy of job.mapping or job.launch, and its batch [sequences]."""
-    job = spec.job
+def _own_strategy(
+    spec: Spec, model: Transformer, rack_gpus: int, batch: int
+) -> tuple[tuple[Strategy, int] | None, tuple[str, ...]]:
+    """The strategy of job.mapping or job.launch with its batch [sequences], and what is odd about the line."""
+    job, asked_of = spec.job, spec.cluster
     if job.launch is not None:
+        gpus = asked_of.gpus or (asked_of.racks * rack_gpus if asked_of.racks else None)
+        if gpus is None:
+            raise ValueError("job.launch needs a number of GPUs: give cluster.gpus or cluster.racks")
         with _Blamed("job.launch"):
             run = megatron_run(job.launch, gpus)
-        return run.strategy, run.global_batch
+            for name in ("layers", "hidden", "heads") if run.model else ():
+                if (line := getattr(run.model, name)) != (own_size := getattr(model, name)):
+                    raise ValueError(f"the line's model has {name} {line}, job.model {own_size}: give the same model")
+        return (run.strategy, run.global_batch), tuple(f"job.launch: {text}" for text in run.warnings)
     if job.mapping is None:
-        return None
+        return None, ()
     with _Blamed("job.mapping"):
         own = dict(job.mapping)
         asked = int(whole("global_batch", own.pop("global_batch", batch)))
         strategy = Strategy(**own)
         strategy.microbatches(asked)
-    return strategy, asked
+    return (strategy, asked), ()
 
 
 def _switch_ports(spec: Spec, nic_Bps: float) -> int:

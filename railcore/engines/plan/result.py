@@ -320,7 +320,7 @@ class Plan:
     def warnings(self) -> tuple[str, ...]:
         """What is odd but allowed."""
         texts = [text for answer in self.answers for text in answer.warnings]
-        texts += [*self.case.prices.warnings, *self.case.powers.warnings]
+        texts += [*self.case.warnings, *self.case.prices.warnings, *self.case.powers.warnings]
         texts += [self.site.note] if self.site and self.site.note else []
         texts += list(self.site.places.warnings) if self.site and self.site.places else []
         return tuple(dict.fromkeys(texts))

@@ -21,9 +21,7 @@ NUMBERS = {
     "switches": Number("switches", "", "of the scale-out network"),
     "link_ends": Number("optical ends", "", "ends of optical links, hosts' included"),
     "modules": Number("optical modules", "", "that serve these ends"),
-    "network_usd": Number(
-        "network price", "USD", "purchase: switches, optics at both ends of links; all networks that are counted"
-    ),
+    "network_usd": Number("network price", "USD", "of all networks that are counted: switches, optics at both ends"),
     "network_w": Number("network power", "W", "listed maxima of switches and optics"),
     "purchase_usd": Number("cluster price", "USD", "purchase: servers with NICs, and networks"),
     "power_w": Number("facility power", "W", "servers and networks at full load, times PUE"),

@@ -228,7 +228,7 @@ class FindSpec(_Section):
 
 
 class UncertaintySpec(_Section):
-    """Draws of what is assumed or varies."""
+    """Draws of what is assumed."""
 
     draws: Annotated[int, Field(ge=20, le=100_000)] = Field(1000, description="of all rows at once")
     seed: Count = Field(1, description="of the draws")
@@ -356,16 +356,19 @@ def _nearest(name: str, known: Any) -> str:
 
 def _contradictions(values: Mapping[str, Any]) -> Iterator[str]:
     """What is wrong with keys together, whatever their values are."""
-    part = {name: value if isinstance(value, Mapping) else {} for name, value in values.items()}
+    part = {
+        name: {key: each for key, each in value.items() if each is not None} if isinstance(value, Mapping) else {}
+        for name, value in values.items()
+    }
     cluster, find, limits = (part.get(name, {}) for name in ("cluster", "find", "limits"))
     operation, job, network = (part.get(name, {}) for name in ("operation", "job", "network"))
     sizes = [key for key in ("gpus", "racks", "budget", "power") if key in cluster]
-    if "find" in values and len(find) != 1:
+    if isinstance(values.get("find"), Mapping) and len(find) != 1:
         has = " and ".join(find) or "nothing"
         yield f'find has {has}: give one of gpus = "fewest", cost = "least" and days = "fewest"'
-    if not sizes and "find" not in values and "cluster" in values:
+    if not sizes and values.get("find") is None and isinstance(values.get("cluster"), Mapping):
         yield "cluster has no size: give gpus, racks, budget or power, or [find] with limits"
-    if sizes and "find" in values:
+    if sizes and find:
         yield f"cluster.{sizes[0]} is given beside find: give one of them"
     if {"gpus", "racks"} <= set(sizes):
         yield "cluster.gpus is given beside cluster.racks: give one of them"
@@ -379,15 +382,16 @@ def _contradictions(values: Mapping[str, Any]) -> Iterator[str]:
         yield "limits.cost beside find and site needs operation.electricity: the site is not known before it"
     if "mapping" in job and "launch" in job:
         yield "job.mapping is given beside job.launch: give one of them"
-    own = [each for each in network.get("candidate", []) if isinstance(each, Mapping)]
-    names = [each.get("name") for each in own]
+    listed = network.get("candidate", [])
+    own = [each for each in listed if isinstance(each, Mapping)] if isinstance(listed, list) else []
+    names = [str(each.get("name")) for each in own]
     if network.get("candidates") == [] and not own:
         yield "network.candidates is []: give names, or networks of your own in [[network.candidate]]"
     for name in dict.fromkeys(name for name in names if names.count(name) > 1):
         yield f"network.candidate {name!r} is given more than once: give each a name of its own"
     for each in own:
         idle = {"photonic rails": ("oversubscription", "planes", "radix"), "rail-only": ("oversubscription",)}
-        for key in idle.get(each.get("layout", ""), ()):
+        for key in idle.get(str(each.get("layout")), ()):
             if key in each:
                 yield f"network.candidate {each.get('name')!r}: {each['layout']} takes no {key}: leave it out"
 

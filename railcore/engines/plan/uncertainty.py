@@ -1,8 +1,8 @@
-"""How sure a plan is: draws of all that is assumed or varies, the same for all candidates, and what flips its answer.
+"""How sure a plan is: draws of all that is assumed, the same for all candidates, and what flips its answer.
 
-Each row of the catalog with a low and a high end is drawn by its shape (`facts.distributions`). Prices, powers, rates
-of failure and what time costs are drawn once for each draw; what a GPU reaches is drawn for every tenth, as the kept
-designs' times are then computed again. What circuits add to an iteration stays as it is.
+Each assumed row of the catalog, which has a low and a high end, is drawn by its shape (`facts.distributions`). Prices,
+powers, rates of failure and what time costs are drawn once for each draw; what a GPU reaches is drawn for every tenth,
+as the kept designs' times are then computed again. What circuits add to an iteration stays as it is.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -205,7 +205,8 @@ def uncertainty(
         lost = float(np.mean(np.isinf(mine["days"]))) if mine else 0.0
         for name, values in mine.items():
             drawn = np.broadcast_to(values, draws)
-            better = float(np.mean(np.less(drawn, samples[best][name])))
+            ahead = np.greater if name == "goodput" else np.less
+            better = float(np.mean(ahead(drawn, samples[best][name])))
             low, median, high = np.quantile(drawn, (0.05, 0.5, 0.95), method="nearest")
             below = float(np.mean(drawn < answer.numbers[name])) + 0.5 * float(np.mean(drawn == answer.numbers[name]))
             rows.append((answer.name, name, low, median, high, below, better, lost))
