@@ -5,13 +5,11 @@ from .engines.degraded.faults import fault_effects as fault_effects
 from .engines.launch_lines import megatron_run as megatron_run
 from .engines.photonics.circuits import photonic_overhead as photonic_overhead
 from .engines.plan import plan as plan
-from .engines.search import best_times as best_times
 from .engines.search import search as search
 from .engines.siting.areas import Area as Area
 from .engines.siting.split import find_places as find_places
 from .engines.strategies.iteration import iteration_times as iteration_times
 from .facts.tables import readable as readable
-from .facts.units import parse as parse
 from .facts.units import show as show
 from .network.bill import bill_table as bill_table
 from .network.cost import cluster_networks as cluster_networks

@@ -387,6 +387,16 @@ def test_all_gpus_are_used_where_the_job_has_to():
     assert by_sequence[0] <= by_sequence[1] * 1.03  # batches within 3% are equal
 
 
+@pytest.mark.parametrize("batch", [54, 56, 60])
+def test_a_job_on_a_part_of_one_hb_domain(batch):
+    """The batch divides 54, 56 and 60 of the 72 GPUs."""
+    n = numbers(spec("GB200 NVL72", 72, candidates=["rail-only"], job={"batch": batch}))
+    box = catalog_machine("GB200 NVL72").changed(hb_domain_size=int(n["gpus_used"]))
+    alone = search("Llama-3 8B", box, int(n["gpus_used"]), batch, newest_runtime(box), **JOBS["Llama-3 8B"])
+    assert n["gpus_used"] in (54, 56, 60, 64, 72)
+    assert n["iteration_s"] == pytest.approx(alone.best["total_s"].iloc[0])
+
+
 def test_a_batch_in_tokens_is_near_and_all_candidates_have_the_same():
     found = plan(spec("GB200 NVL72", 576, job={"batch": "4M tokens"}))
     batches = {answer.numbers["batch"] for answer in found.possible}

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from scipy.special import wrightomega
 
 from railcore.facts import catalog
 from railcore.facts.arguments import checked
@@ -270,6 +269,8 @@ def depth_and_width(parameters: ArrayLike) -> Shape:
     Source of a and b: Levine et al. 2020, arXiv:2006.12467, Section 5.1.
     """
     item, n = catalog.item("scaling_laws", _DEPTH_LAW), positive("parameters", parameters)
+    from scipy.special import wrightomega  # half of what the module's import would take
+
     layers = wrightomega(np.log(item["b"] * n / 6) - 2 * item["a"]) / (2 * item["b"])
     found = (("parameters", n), ("layers", layers))
     warnings = _extrapolated(_DEPTH_LAW, {kind: (value, _span(item, kind)) for kind, value in found})

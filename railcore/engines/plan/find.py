@@ -68,11 +68,13 @@ def useful_racks(case: Case, low: int, high: int) -> pd.DataFrame:
     while asked < high:
         steps.add(int(asked))
         asked = max(asked * _LADDER, asked + 1)
-    tables = [case.counts(racks * case.rack_gpus) for racks in sorted(steps)]
+    tables, of_rack = [], case.rack_gpus
+    for racks in sorted(steps):
+        table = case.counts(racks * of_rack)
+        domains = np.ceil(table["gpus"].to_numpy(float) / table["hb_domain_size"].to_numpy(float))
+        filled = domains * min(case.machine.hb_domain_size, racks * of_rack)
+        tables.append(table.assign(racks=np.maximum(np.ceil(filled / of_rack), low).astype(int)))
     found = pd.concat([table for table in tables if len(table)] or tables)
-    K, of_rack = found["hb_domain_size"].to_numpy(float), case.rack_gpus
-    gpus = np.ceil(found["gpus"].to_numpy(float) / K) * min(case.machine.hb_domain_size, high * of_rack)
-    found = found.assign(racks=np.maximum(np.ceil(gpus / of_rack), low).astype(int))
     found = found[found["racks"] <= high].sort_values("sequence_s", kind="stable").drop_duplicates("racks")
     return found.sort_values("racks")[["racks", "sequence_s"]].reset_index(drop=True)
 

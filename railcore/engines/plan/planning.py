@@ -11,7 +11,6 @@ from railcore.engines.plan.choice import merged, ranked
 from railcore.engines.plan.page import page_html
 from railcore.engines.plan.report import document, terminal_text
 from railcore.engines.plan.result import Plan, Progress, Told, found_answer, site_prices
-from railcore.engines.plan.site import site_of
 from railcore.engines.plan.spec import Spec, read_spec
 
 _TOLD = Told(document, terminal_text, page_html)
@@ -47,6 +46,8 @@ def plan(spec: Spec | Mapping[str, Any] | str | Path, progress: Progress | None 
     powers = [answer.numbers["power_w"] for answer in answers if "power_w" in answer.numbers]
     site = None
     if read.site is not None and powers:
+        from railcore.engines.plan.site import site_of  # only where there is one: it takes a third of a second
+
         say("places for the power")
         site = site_of(read.site, max(powers))
     usd, carbon = site_prices(read, site)

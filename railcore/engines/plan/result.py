@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
@@ -23,7 +23,6 @@ from railcore.engines.plan.choice import RANKS, missed_limits
 from railcore.engines.plan.evidence import error_of, grade_of, rows_behind, source_text
 from railcore.engines.plan.find import racks_found
 from railcore.engines.plan.shown import NUMBERS
-from railcore.engines.plan.site import FoundSite
 from railcore.engines.plan.spec import FindSpec, Spec
 from railcore.engines.plan.uncertainty import TIE, Situation, Uncertainty, flips, uncertainty
 from railcore.engines.search import SearchResult, search
@@ -32,6 +31,9 @@ from railcore.facts import catalog
 from railcore.network.topology import RailFabric
 from railcore.systems.datacenter.sizing import datacenter_size
 from railcore.training.iteration import stage_memory
+
+if TYPE_CHECKING:
+    from railcore.engines.plan.site import FoundSite
 
 Progress = Callable[[str], Any]
 
@@ -57,7 +59,7 @@ class Plan:
     spec: Spec
     case: Case
     answers: tuple[Answer, ...]
-    site: FoundSite | None
+    site: "FoundSite | None"
     _built: Mapping[str, Candidate] = field(repr=False)
     _told: "Told" = field(repr=False)
     _progress: Progress | None = field(default=None, repr=False)
@@ -259,7 +261,7 @@ class Plan:
     def flips(self) -> pd.DataFrame:
         """Rows of prices, powers, failures and time's cost that alone make another candidate the best."""
         first = [answer.name for answer in self.possible if self._as_good(answer)]
-        return flips(self.situation, self.rank, first, machines=False)
+        return flips(self.situation, self.rank, first)
 
     def _as_good(self, answer: Answer) -> bool:
         """Whether a candidate misses no more limits and wishes than the best."""
@@ -368,7 +370,7 @@ def found_answer(spec: Spec, find: FindSpec, case: Case, candidate: Candidate, d
         return Answer(candidate.name, note=str(error))
 
 
-def site_prices(spec: Spec, site: FoundSite | None) -> tuple[float | None, float | None]:
+def site_prices(spec: Spec, site: "FoundSite | None") -> tuple[float | None, float | None]:
     """Price [USD/J] and carbon [kg/J] of energy: of the spec, else of the site, else unknown."""
     usd = None if site is None else site.usd_per_J
     carbon = (

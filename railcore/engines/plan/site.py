@@ -10,6 +10,7 @@ from railcore.engines.siting.reasons import carbon_and_cost
 from railcore.engines.siting.split import FoundPlaces, find_places
 from railcore.facts.units import kWh
 from railcore.systems.siting.grid import load_grid
+from railcore.systems.siting.supply import AFTER_LOAD
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ def site_of(spec: SiteSpec, demand_w: float) -> FoundSite:
     near_m = None if spec.near is None else spec.within
     try:
         area = Area(spec.near, near_m, spec.states, spec.most_people, spec.people_within, spec.authorities)
-        found = find_places(load_grid(), demand_w, spec.radius, spec.rule, spec.places, area)
+        found = find_places(load_grid(), demand_w, spec.radius, spec.rule or AFTER_LOAD, spec.places, area)
     except ValueError as error:
         return FoundSite(demand_w, note=f"site: {error}")
     usable = found.split

@@ -29,6 +29,7 @@ from railcore.network.reliability import rate_and_repair
 DRAWN = ("network_usd", "purchase_usd", "power_w", "days", "goodput", "energy_J", "cost_usd", "token_usd", "carbon_kg")
 _EACH = 10  # draws that share what a GPU reaches
 _STEPS = 8  # from a row's value to each of its ends, at which a flip is looked for
+_SAME = 1e-9  # two numbers that differ by less of themselves are equal
 TIE = 0.05  # of the draws in which a candidate is better than the best one
 
 Key = tuple[str, str, str]
@@ -205,17 +206,24 @@ def uncertainty(
         lost = float(np.mean(np.isinf(mine["days"]))) if mine else 0.0
         for name, values in mine.items():
             drawn = np.broadcast_to(values, draws)
-            ahead = np.greater if name == "goodput" else np.less
-            better = float(np.mean(ahead(drawn, samples[best][name])))
+            sign = -1 if name == "goodput" else 1
+            better = float(np.mean(_less(sign * drawn, sign * np.asarray(samples[best][name]))))
             low, median, high = np.quantile(drawn, (0.05, 0.5, 0.95), method="nearest")
-            below = float(np.mean(drawn < answer.numbers[name])) + 0.5 * float(np.mean(drawn == answer.numbers[name]))
+            own = answer.numbers[name]
+            below = 0.5 + 0.5 * float(np.mean(_less(drawn, own)) - np.mean(_less(own, drawn)))
             rows.append((answer.name, name, low, median, high, below, better, lost))
     columns = ["candidate", "number", "low", "median", "high", "below", "better", "lost"]
     return Uncertainty(pd.DataFrame(rows, columns=columns), samples)
 
 
-def flips(situation: Situation, rank: str, allowed: Sequence[str], machines: bool = True) -> pd.DataFrame:
-    """Rows that alone, within their range, make another candidate the best one.
+def _less(one: Any, other: Any) -> np.ndarray:
+    """Where one is less than the other by more than the last bits of a machine."""
+    with np.errstate(invalid="ignore"):  # two that are infinite are equal
+        return np.asarray(one) < np.asarray(other) - _SAME * np.abs(other)
+
+
+def flips(situation: Situation, rank: str, allowed: Sequence[str]) -> pd.DataFrame:
+    """Rows of prices, powers, failures and time's cost that alone, within their range, make another candidate the best.
 
     Parameters
     ----------
@@ -224,47 +232,34 @@ def flips(situation: Situation, rank: str, allowed: Sequence[str], machines: boo
     rank
         Number of DRAWN of which less is better.
     allowed
-        Candidates that can be the best.
-    machines
-        Whether rows of what a GPU reaches are tried too, each at its ends.
+        Candidates that can be the best, the best one first.
 
     Returns
     -------
     A row for each such row and end: family, name, parameter, value, at (the value nearest to it, of eight steps to its
     end, that flips), best (the candidate then); the one whose change is least likely last.
     """
-    rows = situation.cost_rows()
-    steps = np.concatenate([0.5 - np.arange(1, _STEPS + 1) / 2 / _STEPS, 0.5 + np.arange(1, _STEPS + 1) / 2 / _STEPS])
-    tried = [quantile(row, steps) for row in rows]
-    size = len(rows) * steps.size
-    values = {key_of(row): np.full(size, float(row.value)) for row in rows}
-    for place, (row, some) in enumerate(zip(rows, tried, strict=True)):
-        values[key_of(row)][place * steps.size : (place + 1) * steps.size] = some
+    columns = ["family", "name", "parameter", "value", "at", "best"]
     point = {answer.name: answer.numbers["iteration_s"] for answer in situation.answers if answer.design is not None}
-    names = [name for name in allowed if name in point]
+    names, rows = [name for name in allowed if name in point], situation.cost_rows()
     if len(names) < 2:
-        return pd.DataFrame(columns=["family", "name", "parameter", "value", "at", "best"])
-    found = situation.numbers(values, point)
-    table = np.array([np.broadcast_to(found[name][rank], size) for name in names]).reshape(len(names), len(rows), -1)
-    here = situation.numbers({}, point)
-    now = names[int(np.argmin([here[name][rank] for name in names]))]
+        return pd.DataFrame(columns=columns)
+    away = np.arange(1, _STEPS + 1) / 2 / _STEPS  # of a row's probability, from its value
+    steps = np.concatenate([0.5 - away, 0.5 + away])
+    tried = np.array([quantile(row, steps) for row in rows])
+    values = {key_of(row): np.full(tried.shape, float(row.value)) for row in rows}
+    for place, row in enumerate(rows):
+        values[key_of(row)][place] = tried[place]
+    flat = {key: each.ravel() for key, each in values.items()}
+    found = situation.numbers(flat, point)
+    table = np.array([np.broadcast_to(found[name][rank], tried.size).reshape(tried.shape) for name in names])
+    beaten, first = _less(table[1:].min(axis=0), table[0]), 1 + table[1:].argmin(axis=0)
     listed = []
     for place, row in enumerate(rows):
-        for half in (slice(0, _STEPS), slice(_STEPS, 2 * _STEPS)):
-            first = np.array(names)[table[:, place, half].argmin(axis=0)]
-            changed = np.flatnonzero(first != now)
+        for side in range(2):
+            changed = np.flatnonzero(beaten[place, side * _STEPS : (side + 1) * _STEPS])
             if changed.size:
-                at = tried[place][half][changed[0]]
-                listed.append((*key_of(row), row.value, float(at), str(first[changed[0]]), int(changed[0])))
-    for row in situation.machine_rows() if machines else ():
-        sets = [{key_of(row): end} for end in (row.low, row.high)]
-        times = situation.times(sets)
-        ends = situation.numbers({}, times)
-        for i, end in enumerate((row.low, row.high)):
-            first = names[int(np.argmin([np.broadcast_to(ends[name][rank], 2)[i] for name in names]))]
-            if first != now:
-                listed.append((*key_of(row), row.value, float(end), first, _STEPS))
-    columns = ["family", "name", "parameter", "value", "at", "best", "step"]
-    return (
-        pd.DataFrame(listed, columns=columns).sort_values("step", kind="stable", ignore_index=True).drop(columns="step")
-    )
+                at = place, side * _STEPS + changed[0]
+                listed.append((*key_of(row), row.value, float(tried[at]), names[first[at]], int(changed[0])))
+    whole = pd.DataFrame(listed, columns=[*columns, "step"]).sort_values("step", kind="stable", ignore_index=True)
+    return whole[columns]

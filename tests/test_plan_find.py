@@ -1,0 +1,132 @@
+"""The inverse of a plan: the racks that meet limits with the least GPUs, cost or days, held to all numbers of racks."""
+
+from functools import cache
+
+import pytest
+from test_plan import spec
+
+from railcore.engines.plan import plan
+
+QUICK = {"micro_batch": 1, "context": 1, "pipeline": 1, "placement": "tensor first"}
+MOST = 24  # racks that are gone through one by one
+BATCH = 360  # which has many divisors, so that cost over racks has teeth
+NUMBERS = {"days": "days", "cost": "cost_usd", "power": "power_w", "purchase": "purchase_usd", "gpus": "gpus"}
+UNITS = {"cost": "USD", "purchase": "USD", "power": "W"}
+
+
+def asked(limits=None, find=None, **sections):
+    job = {"batch": BATCH, "search": QUICK}
+    sections |= {"limits": limits} if limits else {}
+    sections |= {"find": find} if find else {}
+    return spec(gpus=None, candidates=["rail-only"], job=job, **sections)
+
+
+@cache
+def on(racks):
+    """Numbers with so many racks."""
+    return plan(asked(cluster={"racks": racks})).best.numbers
+
+
+def met_by(limits):
+    """Numbers of racks that meet limits, one by one."""
+    every = {racks: on(racks) for racks in range(1, MOST + 1)}
+    return {racks: n for racks, n in every.items() if all(n[NUMBERS[key]] <= limit for key, limit in limits.items())}
+
+
+def just(racks, *keys):
+    """Limits that so many racks just meet."""
+    return {key: on(racks)[NUMBERS[key]] * (1 if key == "gpus" else 1.0001) for key in keys}
+
+
+def found_by(limits, find):
+    told = {key: f"{limit!r} {UNITS[key]}" if key in UNITS else limit for key, limit in limits.items()}
+    return plan(asked(told, find))
+
+
+LIMITS = [
+    (8, ("days",)),
+    (9, ("days", "cost")),
+    (12, ("days", "purchase")),
+    (15, ("days", "power")),
+    (23, ("cost", "power")),
+]
+
+
+@pytest.mark.parametrize(("racks", "keys"), LIMITS)
+def test_the_fewest_gpus_meet_the_limits_and_no_fewer_do(racks, keys):
+    limits = just(racks, *keys)
+    found = found_by(limits, {"gpus": "fewest"})
+    assert found.met and found.best.racks == min(met_by(limits))
+    assert found.best.numbers == pytest.approx(on(found.best.racks))
+
+
+@pytest.mark.parametrize(("racks", "keys"), LIMITS)
+def test_the_least_cost_is_that_of_all_racks(racks, keys):
+    limits = just(racks, *keys) | {"gpus": 8 * MOST}
+    found = found_by(limits, {"cost": "least"})
+    costs = {each: n["cost_usd"] for each, n in met_by(limits).items()}
+    assert found.met and found.best.numbers["cost_usd"] == pytest.approx(min(costs.values()))
+
+
+@pytest.mark.parametrize("keys", [("power",), ("gpus", "cost")])
+def test_the_fewest_days_are_those_of_all_racks_on_no_more_than_it_takes(keys):
+    limits = just(22, *keys)
+    found = found_by(limits, {"days": "fewest"})
+    allowed = met_by(limits)
+    fewest = min(n["days"] for n in allowed.values())
+    assert found.met and found.best.numbers["days"] <= 1.001 * fewest
+    assert found.best.racks == min(racks for racks, n in allowed.items() if n["days"] <= 1.001 * fewest)
+
+
+def test_a_looser_limit_never_takes_more_gpus():
+    days = [on(racks)["days"] * 1.0001 for racks in (20, 9, 2)]
+    gpus = [found_by({"days": limit}, {"gpus": "fewest"}).best.numbers["gpus"] for limit in days]
+    assert gpus == sorted(gpus, reverse=True) and gpus[0] > gpus[1] > gpus[2]
+
+
+@pytest.mark.parametrize(
+    ("limits", "find", "told"),
+    [
+        ({"days": 3.0, "power": 2e5}, {"gpus": "fewest"}, "days, asked at most 3 days"),
+        ({"days": 3.0, "purchase": 2e6}, {"cost": "least"}, "days, asked at most 3 days"),
+        ({"power": 1e3}, {"days": "fewest"}, "kW, asked at most 1 kW"),
+        ({"power": 2e5, "cost": 10.0}, {"days": "fewest"}, "USD, asked at most 10 USD"),
+    ],
+)
+def test_limits_that_nothing_meets_are_a_note_that_says_the_nearest(limits, find, told):
+    found = found_by(limits, find)
+    (answer,) = found.answers
+    assert not found.met and found.best is None and not answer.numbers
+    assert answer.note.startswith("no number of GPUs meets the limits: the nearest, ") and told in answer.note
+    assert answer.note[:1].upper() + answer.note[1:] in str(found)
+
+
+def test_a_job_that_needs_many_racks():
+    large = {"model": "Llama-3 70B", "batch": 512, "search": {"tensor": 8, "context": 1, "micro_batch": 1}}
+    given = spec(gpus=None, candidates=["rail-only"], job=large, limits={"days": 1e4}, find={"gpus": "fewest"})
+    found = plan(given).best
+    fewer = spec(gpus=None, candidates=["rail-only"], job=large, cluster={"racks": found.racks - 1})
+    assert found.racks > 1 and plan(fewer).best is None
+
+
+def test_each_network_has_its_own_number_of_racks():
+    given = asked({"power": f"{on(9)['power_w']} W"}, {"days": "fewest"})
+    given["network"]["candidates"] = ["Clos", "photonic rails"]
+    found = plan(given)
+    for answer in found.possible:
+        alone = plan({**given, "network": {"candidates": [answer.name]}}).best
+        assert alone.numbers == pytest.approx(answer.numbers)
+    assert "GPUs, within" in str(found) and found.gpus_that_would_do == ""
+
+
+@pytest.mark.parametrize("cluster", [{"platform": "GB200 NVL72"}, {"platform": "DGX H100", "hb_domain_size": 64}])
+def test_racks_of_72_and_domains_of_several_servers(cluster):
+    given = spec(gpus=None, candidates=["rail-only"], job={"batch": 96, "search": QUICK}, cluster=cluster)
+    sized = [plan({**given, "cluster": {**given["cluster"], "racks": racks}}).best.numbers for racks in range(1, 8)]
+    gpus = int(sized[-1]["gpus"])
+    for number, find in (("days", {"days": "fewest"}), ("cost_usd", {"cost": "least"})):
+        found = plan({**given, "limits": {"gpus": gpus, "days": 1e3}, "find": find}).best.numbers
+        assert found[number] <= 1.001 * min(n[number] for n in sized)
+    days = sized[3]["days"] * 1.0001
+    fewest = plan({**given, "limits": {"days": days}, "find": {"gpus": "fewest"}}).best.numbers
+    assert fewest["gpus"] == min(n["gpus"] for n in sized if n["days"] <= days)
