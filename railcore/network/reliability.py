@@ -3,6 +3,7 @@
 The one account of failures: `parts_at_risk` lists the parts of a cluster, `expected_failures` their year.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -108,6 +109,21 @@ def rate_and_repair(kind: str) -> tuple[Value, Value]:
         return job.row("software_failure_rate"), job.row("restart_time")
     item = catalog.item("failure_rates", kind)
     return item.row("failure_rate"), item.row("repair_time")
+
+
+def failure_rows(
+    kinds: Iterable[str], checkpoint_time: float | None = None, restart_time: float | None = None
+) -> list[Value]:
+    """Rows of the catalog that a job's failures rest on: rates and repair times of kinds of parts, checkpoint, restart.
+
+    kinds: of parts. checkpoint_time, restart_time: given in place of the catalog's [s], or None.
+    """
+    rows = [row for kind in sorted(kinds) for row in rate_and_repair(kind)]
+    job = catalog.item("failure_rates", "job")
+    rows += [job.row("checkpoint_time"), job.row("restart_time")]
+    given = {"checkpoint_time": checkpoint_time, "restart_time": restart_time}
+    kept = [row for row in rows if row.name != "job" or given.get(row.parameter) is None]
+    return list({(row.name, row.parameter): row for row in kept}.values())
 
 
 def expected_failures(parts: pd.DataFrame, rates: str = "value") -> pd.DataFrame:

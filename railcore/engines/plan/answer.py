@@ -140,7 +140,8 @@ class Designs:
         counts, case, best = self.case.counts(fabric.gpus), self.case, None
         counts = counts[counts["global_batch"] == counts["global_batch"].head(1).max()]  # one batch for all candidates
         for row in counts.head(1 if is_full(fabric) else 2).itertuples():
-            used, gpus, batch = int(row.hb_domain_size), int(row.gpus), int(row.global_batch)
+            gpus, batch = int(row.gpus), int(row.global_batch)
+            used = min(int(row.hb_domain_size), gpus)
             options: dict[str, Any] = {"fabric": limits, "top": _SEARCHED, "only_best": True, "hb_domain_size": used}
             found = search(case.model, case.machine, gpus, batch, **options, **self._options)
             if len(found.best) and (best is None or found.fastest["sequence_s"][0] < best.rows["sequence_s"][0]):
@@ -152,7 +153,7 @@ class Designs:
         if counts.empty:
             return None
         first = counts.iloc[0]
-        machine = case.machine.changed(hb_domain_size=int(first["hb_domain_size"]))
+        machine = case.machine.changed(hb_domain_size=min(int(first["hb_domain_size"]), int(first["gpus"])))
         switch = catalog.item("circuit_switches", spec.circuit_switch)
         delay = switch["reconfiguration_time"] if spec.reconfiguration is None else spec.reconfiguration
         job = (case.model, machine, int(first["gpus"]), int(first["global_batch"]))

@@ -9,7 +9,7 @@ from railcore.engines.plan.case import Case
 from railcore.facts import catalog, files
 from railcore.facts.tables import read_csv
 from railcore.network.price_books import rows_of_book
-from railcore.network.reliability import rate_and_repair
+from railcore.network.reliability import failure_rows
 from railcore.training.expected_error import ExpectedError, expected_error, iteration_errors
 from railcore.training.machine import FORMATS, Machine, catalog_machine
 
@@ -54,10 +54,7 @@ def rows_behind(case: Case, answer: Answer, number: str, site_price: bool = Fals
     if number in _TIMES + _OF_TIME:
         rows += _machine_rows(case.machine, box)
     if number in ("goodput", "stopped", "slowed", *_OF_TIME) and answer.goodput is not None:
-        rows += [row for kind in sorted(set(answer.goodput["kind"]) - {""}) for row in rate_and_repair(kind)]
-        job = catalog.item("failure_rates", "job")
-        rows += [job.row("checkpoint_time")] if own.operation.checkpoint is None else []
-        rows += [job.row("restart_time")] if own.operation.restart is None else []
+        rows += failure_rows(set(answer.goodput["kind"]) - {""}, own.operation.checkpoint, own.operation.restart)
     return list({(row.family, row.name, row.parameter): row for row in rows}.values())
 
 

@@ -24,7 +24,7 @@ from railcore.facts.distributions import draws as row_draws
 from railcore.facts.distributions import quantile
 from railcore.facts.units import day
 from railcore.network.price_books import rows_of_book
-from railcore.network.reliability import rate_and_repair
+from railcore.network.reliability import failure_rows, rate_and_repair
 
 DRAWN = ("network_usd", "purchase_usd", "power_w", "days", "goodput", "energy_J", "cost_usd", "token_usd", "carbon_kg")
 _EACH = 10  # draws that share what a GPU reaches
@@ -60,10 +60,7 @@ class Situation:
         rows += [catalog.item(*key[:2]).row(key[2]) for *key, given in asked if given is None]
         if own.operation.failures == "value":
             kinds = {kind for answer in self._possible for kind in answer.goodput["kind"] if kind}
-            rows += [row for kind in sorted(kinds) for row in rate_and_repair(kind)]
-            job = catalog.item("failure_rates", "job")
-            times = {"checkpoint_time": own.operation.checkpoint, "restart_time": own.operation.restart}
-            rows += [job.row(name) for name, given in times.items() if given is None]
+            rows += failure_rows(kinds, own.operation.checkpoint, own.operation.restart)
         return list({key_of(row): row for row in rows if _is_drawn(row)}.values())
 
     @property
@@ -117,14 +114,14 @@ class Situation:
         ]
         events = [count * rate for count, (rate, _) in zip(parts["events_per_year"], factors, strict=True)]
         down = [count * rate * repair for count, (rate, repair) in zip(parts["parts_down"], factors, strict=True)]
-        shapes = np.broadcast_shapes(*(np.shape(each) for each in (*events, *down)))
-        events, down = ([np.broadcast_to(each, shapes) for each in some] for some in (events, down))
-        drawn = parts.assign(events_per_year=list(events), parts_down=list(down))
         job = catalog.item("failure_rates", "job")
         delta, restart = (
             values.get(key_of(job.row(name)), getattr(job.row(name), own.failures)) if given is None else given
             for name, given in (("checkpoint_time", own.checkpoint), ("restart_time", own.restart))
         )
+        shapes = np.broadcast_shapes(*map(np.shape, (*events, *down, delta, restart)))
+        events, down = ([np.broadcast_to(each, shapes) for each in some] for some in (events, down))
+        drawn = parts.assign(events_per_year=list(events), parts_down=list(down))
         return 1 - lost_shares(drawn, delta, restart).sum(axis=0)
 
 

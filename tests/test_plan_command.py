@@ -1,0 +1,171 @@
+"""What `railcore plan` prints and writes, and its exit status."""
+
+import csv
+import json
+import math
+
+import pytest
+from test_plan import numbers, spec
+
+from railcore.__main__ import main
+from railcore.engines.plan import plan
+from railcore.engines.plan.spec import Spec, spec_template
+
+SMALL = {"candidates": ["rail-optimized", "photonic rails"], "job": {"search": {"context": 1, "micro_batch": 1}}}
+TEXT = """
+title = "Our <first> cluster"
+[cluster]
+platform = "DGX H100"
+gpus = 64
+[job]
+model = "Llama-3 8B"
+tokens = 1e12
+batch = 512
+search = {context = 1, micro_batch = 1}
+[network]
+candidates = ["rail-optimized", "photonic rails"]
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    """A file with the small spec and more lines."""
+
+    def written(more="", name="a.toml", text=TEXT):
+        (tmp_path / name).write_text(text + more)
+        return str(tmp_path / name)
+
+    return written
+
+
+def test_exit_status_says_whether_limits_are_met(write, capsys):
+    assert main(["plan", write()]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("Our <first> cluster\nRail-optimized trains Llama-3 8B in 16.35 days for 24.95 k USD")
+    assert "rail-optimized *" in out and "Best strategy: DP64" in out and err == ""
+    assert main(["plan", write("[limits]\ndays = 20\n")]) == 0
+    assert "within 20 days" in capsys.readouterr().out
+    assert main(["plan", write('[limits]\ndays = 5\npower = "110 kW"\n')]) == 3
+    out = capsys.readouterr().out
+    assert "Not reachable: no network meets 5 days and 110 kW" in out and " *" not in out
+    assert "misses a limit: days 16.35 days, asked at most" in out
+    assert main(["plan", write("[wishes]\ndays = 1\n")]) == 0
+    assert main(["plan", write(), write("[limits]\ngpus = 32\n", "b.toml")]) == 3  # one of them is enough
+
+
+def test_a_bad_spec_writes_nothing_and_says_all(write, tmp_path, capsys):
+    bad, good = write("[limit]\ndays = 1\n[operation]\npue = 0.5\n"), write(name="good.toml")
+    there = sorted(path.name for path in tmp_path.iterdir())
+    into = ["--html", str(tmp_path / "x.html"), "--json", str(tmp_path / "x.json"), "--csv", str(tmp_path / "tables")]
+    for specs in ([bad], [good, bad]):
+        assert main(["plan", *specs, *into, "--markdown", str(tmp_path / "x.md")]) == 2
+        out, err = capsys.readouterr()
+        assert out == "" and err.startswith("railcore: a.toml has 2 faults:") and "operation.pue" in err
+        assert "limit is unknown: give 'limits'" in err and "Traceback" not in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == there
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ([], "plan needs a spec: give a TOML file; `railcore plan --init` prints one to fill in"),
+        (["nowhere.toml"], "spec 'nowhere.toml' cannot be read"),
+        (["SPEC", "--draws", "5"], "--draws is 5: give 20 or more, or 0 for none"),
+        (["SPEC", "--draws", "-1"], "--draws is -1: give 20 or more, or 0 for none"),
+    ],
+)
+def test_refusals(words, complaint, write, capsys):
+    assert main(["plan", *(write() if word == "SPEC" else word for word in words)]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith(f"railcore: {complaint}")
+
+
+def test_faults_that_only_models_find_have_status_2(write, capsys):
+    for more in ('[books]\nprices = "railonly2023"\n[site]\nplaces = 0\n',):
+        assert main(["plan", write(more)]) == 2
+    assert main(["plan", write(text=TEXT.replace("context = 1", "contxt = 1"))]) == 2
+    assert "job.search" in capsys.readouterr().err
+
+
+def test_json_has_the_page_and_every_table(write, tmp_path, capsys):
+    path = tmp_path / "x.json"
+    more = '[[network.candidate]]\nname = "mine"\nlayout = "Clos"\n[books.prices]\nport = "600 USD"\n'
+    more += 'transceiver = "400 USD"\nrate = "400 Gbps"\n[limits]\ngpus = 8\n[site]\nnear = "Houston"\n'
+    assert main(["plan", write(more), "--json", str(path), "--draws", "20"]) == 3
+    assert f"{path}: written" in capsys.readouterr().err
+    (told,) = json.loads(path.read_text(), parse_constant=pytest.fail)  # no NaN, which JSON has not
+    found = plan(write(more))
+    best = next(each for each in told["candidates"] if each["name"] == found.best.name)
+    assert {name: each["value"] for name, each in best["numbers"].items()} == pytest.approx(found.best.numbers)
+    low, value, high = (best["numbers"]["cost_usd"][name] for name in ("low", "value", "high"))
+    assert low < value < high and best["numbers"]["cost_usd"]["grade"] == "assumed"
+    rows = {row["candidate"]: row for row in told["tables"]["candidates"]}
+    assert rows.keys() == {answer.name for answer in found.answers}
+    assert rows[found.best.name]["cost_usd"] == pytest.approx(found.best.numbers["cost_usd"])
+    given = {row["key"]: row["value"] for row in told["tables"]["defaults"] if row["given"]}
+    assert given["books.prices"]["port"] == 600 and given["network.candidate"][0]["name"] == "mine"
+    assert told["title"] == "Our <first> cluster"
+
+
+def test_all_forms_say_the_same_and_are_written_whole(write, tmp_path, capsys):
+    names = {"--html": "deep/x.html", "--json": "x.json", "--markdown": "x.md", "--csv": "tables"}
+    words = [word for option, name in names.items() for word in (option, str(tmp_path / name))]
+    assert main(["plan", write(), *words, "--draws", "20"]) == 0
+    out, err = capsys.readouterr()
+    headline = out.splitlines()[1]
+    page, told, text = (tmp_path / names[name] for name in ("--html", "--json", "--markdown"))
+    assert headline in page.read_text() and headline in text.read_text()
+    assert json.loads(told.read_text())[0]["headline"] == headline
+    assert "<h1>Our &lt;first&gt; cluster</h1>" in page.read_text() and page.read_text().rstrip().endswith("</html>")
+    assert text.read_text().startswith("# Our <first> cluster\n")
+    assert err.count(": written") == 4
+    tables = sorted(path.name for path in (tmp_path / "tables").iterdir())
+    assert {"candidates.csv", "designs.csv", "times.csv", "parts.csv", "failures.csv", "sources.csv"} <= set(tables)
+    with (tmp_path / "tables" / "candidates.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    own = numbers(spec(**SMALL))
+    assert [row["candidate"] for row in rows] == ["rail-optimized", "photonic rails"]
+    assert {name: float(rows[0][name]) for name in own} == pytest.approx(own)
+    left = [path.name for path in tmp_path.rglob("*") if path.is_file() and path.suffix not in (".csv", ".toml")]
+    assert sorted(left) == ["x.html", "x.json", "x.md"]  # no part of a file
+
+
+def test_nothing_is_written_where_one_of_the_files_cannot_be(write, tmp_path, capsys):
+    path, into = write(), tmp_path / "x.json"
+    assert main(["plan", path, "--json", str(into), "--markdown", f"{path}/x.md", "--draws", "0"]) == 2
+    assert not into.exists() and "a.toml" in capsys.readouterr().err
+
+
+def test_a_form_for_the_terminal_stands_alone_there(write, capsys):
+    assert main(["plan", write(), "--json", "-", "--draws", "0"]) == 0
+    out, err = capsys.readouterr()
+    (told,) = json.loads(out)
+    assert err == "" and told["candidates"][0]["numbers"]["cost_usd"]["low"] is None
+    assert "uncertainty" not in {section["id"] for section in told["sections"]}
+    assert main(["plan", write(), "--markdown", "-"]) == 0
+    assert capsys.readouterr().out.startswith("# Our <first> cluster\n\nRail-optimized trains")
+
+
+def test_several_specs_stand_side_by_side(write, tmp_path, capsys):
+    specs = [write(), write("[operation]\ncontingency = 0.5\n", "b.toml")]
+    into = ["--html", str(tmp_path / "x.html"), "--csv", str(tmp_path / "tables"), "--json", str(tmp_path / "x.json")]
+    assert main(["plan", *specs, *into, "--draws", "20"]) == 0
+    assert capsys.readouterr().out.count("Rail-optimized trains") == 2
+    days = [each["candidates"][0]["numbers"]["days"]["value"] for each in json.loads((tmp_path / "x.json").read_text())]
+    assert days[1] == pytest.approx(1.5 * days[0]) and math.isfinite(days[0])
+    assert {path.name for path in (tmp_path / "tables").iterdir()} == {"scenario_1", "scenario_2"}
+    assert (tmp_path / "x.html").read_text().count("Rail-optimized trains") >= 2
+
+
+def test_a_template_and_a_schema_are_printed(capsys):
+    assert main(["plan", "--init"]) == 0
+    assert capsys.readouterr().out.rstrip() == spec_template().rstrip()
+    assert main(["plan", "--schema"]) == 0
+    assert json.loads(capsys.readouterr().out)["properties"].keys() == Spec.model_fields.keys()
+
+
+def test_support_is_printed(capsys):
+    assert main(["support", "DGX H100", "Llama-3 8B"]) == 0
+    assert "published runs of Llama-3 8B" in capsys.readouterr().out
+    assert main(["support", "DGX H10", "Llama-3 8B"]) == 2
+    assert "'DGX H100'" in capsys.readouterr().err

@@ -1,0 +1,319 @@
+"""How sure a plan is: draws around its own numbers, what flips its answer, and the rows behind each number."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from test_plan import spec
+
+from railcore.engines.plan import plan, support
+from railcore.engines.plan.evidence import GRADES, grade_of, rows_behind, source_text
+from railcore.engines.plan.shown import NUMBERS
+from railcore.engines.plan.uncertainty import DRAWN, TIE, key_of
+from railcore.facts import catalog
+from railcore.facts.distributions import draws, quantile
+from railcore.facts.tables import csv_text
+from railcore.facts.units import convert
+
+QUICK = {"micro_batch": 1, "context": 1, "pipeline": 1, "placement": "tensor first"}
+TWO, NEAR = ["rail-optimized", "rail-only"], ["rail-only", "rail-only, 2 planes", "photonic rails"]
+FEW = {"draws": 200}
+SIZES = {"DGX H100": 512, "GB200 NVL72": 576}
+PRICES = {"port": "600 USD", "transceiver": "400 USD", "dac": "90 USD", "circuit_port": "300 USD", "rate": "400 Gbps"}
+POWERS = {"port": "30 W", "transceiver": "9 W", "dac": "1 W", "circuit_port": "1 W", "rate": "400 Gbps"}
+
+
+def asked(platform, candidates=TWO, **sections):
+    job = {"batch": SIZES[platform], "search": QUICK}
+    return spec(platform, SIZES[platform], candidates=candidates, job=job, **{"uncertainty": FEW, **sections})
+
+
+@cache
+def usual(platform):
+    return plan(asked(platform))
+
+
+@cache
+def point(platform):
+    """The situation of a plan and its own times."""
+    found = usual(platform)
+    return found.situation, {answer.name: answer.numbers["iteration_s"] for answer in found.possible}
+
+
+BOTH = pytest.mark.parametrize("platform", SIZES)
+
+
+# Draws
+
+
+@BOTH
+def test_without_draws_all_numbers_are_the_plans_own(platform):
+    situation, times = point(platform)
+    found = situation.numbers({}, times)
+    for answer in usual(platform).possible:
+        for name in DRAWN:
+            if name in answer.numbers:
+                assert found[answer.name][name] == pytest.approx(answer.numbers[name]), name
+    own = situation.times([{}, {key_of(row): row.value for row in situation.machine_rows()}])
+    for name, seconds in own.items():
+        assert seconds == pytest.approx([times[name]] * 2)
+
+
+@BOTH
+def test_draws_of_one_row_have_the_plans_own_number_as_their_median(platform):
+    situation, times = point(platform)
+    rows, n, moved = situation.cost_rows(), 41, 0
+    assert len(rows) > 10
+    others = {key_of(row): np.full(n, row.value) for row in rows}
+    for row in rows:
+        found = situation.numbers(others | draws([row], n), times)
+        for answer in usual(platform).possible:
+            for name, values in found[answer.name].items():
+                own, drawn = answer.numbers[name], np.broadcast_to(values, n)
+                near = 1e-9 * own
+                assert np.mean(drawn <= own + near) >= 0.5 - 1 / n, (row.parameter, name)
+                assert np.mean(drawn >= own - near) >= 0.5 - 1 / n, (row.parameter, name)
+                moved += np.ptp(drawn) > near
+    assert moved > 50
+
+
+@BOTH
+def test_the_plans_own_number_is_in_the_middle_half_of_its_draws(platform):
+    table = usual(platform).uncertainty.table
+    assert len(table) == 2 * (len(DRAWN) - 1)  # no carbon
+    inner = table[table["number"].isin(["cost_usd", "days", "purchase_usd", "power_w"])]
+    assert len(inner) == 8 and inner["below"].between(0.25, 0.75).all(), inner
+    for row in table.itertuples():
+        own = usual(platform).answer(row.candidate).numbers[row.number]
+        drawn = usual(platform).uncertainty.samples[row.candidate][row.number]
+        assert row.low < row.median < row.high and row.low <= own <= row.high
+        assert [row.low, row.high] == pytest.approx(np.quantile(drawn, [0.05, 0.95]), rel=0.02)
+        assert row.below == pytest.approx(np.mean(drawn < own), abs=0.01) and row.lost == 0
+
+
+@BOTH
+def test_all_candidates_see_the_same_draws(platform):
+    """Rail-only is rail-optimized without some of its parts: it costs less in every draw."""
+    found = usual(platform).uncertainty
+    for name in ("network_usd", "purchase_usd", "power_w", "cost_usd"):
+        more, less = (found.samples[candidate][name] for candidate in TWO)
+        assert (less < more).all(), name
+    assert found.better("rail-optimized", "cost_usd") == 0 == found.better("rail-only", "cost_usd")
+    network, whole = (found.samples["rail-only"][name] for name in ("network_usd", "purchase_usd"))
+    other = found.samples["rail-optimized"]["purchase_usd"] - found.samples["rail-optimized"]["network_usd"]
+    assert whole - network == pytest.approx(other)  # servers of the same price
+    assert np.unique(found.samples["rail-only"]["days"]).size > 100
+
+
+def test_more_goodput_is_better():
+    found = usual("DGX H100").uncertainty
+    other, best = (found.samples[name]["goodput"] for name in ("rail-optimized", usual("DGX H100").best.name))
+    assert found.better("rail-optimized", "goodput") == pytest.approx(np.mean(other > best))
+
+
+def test_draws_and_seed_are_those_of_the_spec():
+    found = usual("DGX H100").uncertainty
+    same, other = (
+        plan(asked("DGX H100", uncertainty={"draws": 200, "seed": seed})).uncertainty.samples for seed in (1, 2)
+    )
+    for name in ("cost_usd", "days"):
+        one = found.samples["rail-only"][name]
+        assert one.shape == (200,) and one.tolist() == same["rail-only"][name].tolist()
+        assert one.tolist() != other["rail-only"][name].tolist()
+    few = plan(asked("DGX H100", uncertainty={"draws": 25})).uncertainty.samples
+    assert few["rail-only"]["cost_usd"].shape == (25,)
+
+
+def test_a_stored_table_stands_for_new_draws():
+    found = usual("DGX H100").with_draws(usual("DGX H100").uncertainty.table)
+    assert found.uncertainty.samples == {} and found.ties == usual("DGX H100").ties
+    assert found.document()["candidates"] == usual("DGX H100").document()["candidates"]
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value", "parameter"),
+    [
+        ("books", "server", "300 kUSD", ("platforms", "DGX H100", "price")),
+        ("operation", "pue", 1.2, ("prices", "energy", "pue")),
+        ("operation", "years", 5, ("operation", "machine", "useful_life")),
+        ("operation", "checkpoint", "5 s", ("failure_rates", "job", "checkpoint_time")),
+        ("operation", "failures", "low", ("failure_rates", "switch", "failure_rate")),
+        ("books", "prices", PRICES, ("prices", "street2025", "port_price")),
+        ("books", "prices", PRICES, ("prices", "street2025", "circuit_port_price")),
+        ("books", "powers", POWERS, ("powers", "street2025", "transceiver_power")),
+    ],
+)
+def test_what_the_spec_gives_is_not_drawn_and_has_no_source(section, key, value, parameter):
+    default = usual("DGX H100")
+    numbers = [name for name in default.best.numbers if parameter in map(key_of, behind(default, name))]
+    assert parameter in map(key_of, default.situation.cost_rows()) and numbers
+    given = plan(asked("DGX H100", ["rail-only"], **{section: {key: value}}))
+    assert parameter not in map(key_of, given.situation.cost_rows())
+    if value != "low":
+        assert not [name for name in numbers if parameter in map(key_of, behind(given, name))]
+
+
+def test_what_ones_own_prices_leave_out_is_the_catalogs_and_drawn():
+    own = {name: PRICES[name] for name in ("port", "transceiver", "rate")}
+    found = plan(asked("DGX H100", ["rail-only", "photonic rails"], books={"prices": own}))
+    drawn = set(map(key_of, found.situation.cost_rows()))
+    assert ("prices", "street2025", "circuit_port_price") in drawn
+    assert ("prices", "street2025", "port_price") not in drawn
+
+
+def test_a_number_that_is_given_whole_does_not_move():
+    operation = {"electricity": "0.1 USD/kWh", "pue": 1.2, "load": 0.8, "years": 4, "failures": "value"}
+    books = {"server": "300 kUSD", "server_power": "10 kW", "prices": PRICES, "powers": POWERS}
+    found = plan(asked("DGX H100", ["rail-only"], operation=operation, books=books)).uncertainty.samples["rail-only"]
+    for name in ("network_usd", "purchase_usd", "power_w"):
+        assert np.ptp(found[name]) == 0
+    assert np.ptp(found["days"]) > 0
+
+
+def test_a_kept_strategy_that_fits_in_no_draw_is_told():
+    situation = usual("DGX H100").situation
+    row = next(row for row in situation.machine_rows() if row.parameter == "fragmentation_memory")
+    times = situation.times([{key_of(row): 1e12}])
+    assert all(np.isinf(each).all() for each in times.values())
+    found = situation.numbers({}, times)["rail-only"]
+    assert np.isinf(found["days"]).all() and np.isinf(found["cost_usd"]).all() and np.isfinite(found["power_w"])
+
+
+# What flips the answer
+
+
+@cache
+def close():
+    """A plan whose best network is nearly another one."""
+    return plan(asked("GB200 NVL72", NEAR))
+
+
+def best_with(item, value, monkeypatch, folder):
+    """The best network with another value of a row of the catalog, laid over ours."""
+    texts = ("name", "parameter", "unit", "kind", "source", "as_of", "note", "shape")
+    line = {name: getattr(item, name) for name in texts}
+    numbers = {"value": value, "low": min(value, item.low), "high": max(value, item.high)}
+    line |= {name: repr(float(convert(number, item.unit))) for name, number in numbers.items()}
+    folder.mkdir()
+    (folder / f"{item.family}.csv").write_text(csv_text(catalog.COLUMNS, [line]))
+    with monkeypatch.context() as patch:
+        patch.setenv("RAILCORE_CATALOG", str(folder))
+        return plan(asked("GB200 NVL72", NEAR)).best.name
+
+
+def test_a_flip_makes_the_other_network_the_best_and_a_step_before_does_not(monkeypatch, tmp_path):
+    table, best = close().flips, close().best.name
+    assert len(table) >= 3 and (table["best"] != best).all()
+    for place, row in enumerate(table.head(3).itertuples()):
+        item = catalog.item(row.family, row.name).row(row.parameter)
+        steps = quantile(item, 0.5 + np.sign(row.at - item.value) * np.arange(9) / 16)
+        step = int(np.argmin(np.abs(steps - row.at)))
+        assert steps[step] == pytest.approx(row.at) and row.value == item.value and step > 0
+        assert best_with(item, float(row.at), monkeypatch, tmp_path / f"at{place}") == row.best
+        assert best_with(item, float(steps[step - 1]), monkeypatch, tmp_path / f"before{place}") == best
+
+
+def test_flips_are_in_order_and_only_of_those_that_may_win():
+    table = close().flips
+    ways = []
+    for row in table.itertuples():
+        item = catalog.item(row.family, row.name).row(row.parameter)
+        end, scale = item.high if row.at > row.value else item.low, np.log if item.shape == "log" else float
+        ways.append((scale(row.at) - scale(row.value)) / (scale(end) - scale(row.value)))
+    assert ways == pytest.approx(sorted(ways), abs=1e-9) and ways[0] > 0 and ways[-1] <= 1 + 1e-9
+    assert not usual("DGX H100").flips["best"].isin(["rail-only"]).any()
+    alone = plan(asked("DGX H100", ["rail-only"]))
+    assert alone.flips.empty and "No single price" in str(alone)
+    watts = close().best.numbers["power_w"]
+    limited = plan(asked("GB200 NVL72", ["rail-only", "photonic rails"], limits={"power": f"{watts * 0.99} W"}))
+    assert limited.best.name == "photonic rails" and limited.met and limited.flips.empty and limited.ties == []
+
+
+def test_ties_are_those_that_draws_cannot_tell_from_the_best():
+    found = close()
+    share = {answer.name: found.uncertainty.better(answer.name, "cost_usd") for answer in found.possible}
+    assert share[found.best.name] == 0 and found.ties
+    assert found.ties == [answer.name for answer in found.possible if share[answer.name] >= TIE]
+    assert usual("DGX H100").ties == []
+    states = {each["name"]: each["state"] for each in found.document()["candidates"]}
+    assert states[found.best.name] == "best" and all(states[name] == "tie" for name in found.ties)
+
+
+# Where numbers come from
+
+
+def behind(found, number):
+    return rows_behind(found.case, found.best, number)
+
+
+@BOTH
+def test_a_row_that_moves_a_number_is_behind_it(platform):
+    situation, times = point(platform)
+    found, base = usual(platform), situation.numbers({}, times)
+    for row in situation.cost_rows():
+        end = row.high if row.high != row.value else row.low
+        moved = situation.numbers({key_of(row): end}, times)[found.best.name]
+        for name, value in moved.items():
+            if not np.allclose(value, base[found.best.name][name], rtol=1e-12):
+                assert key_of(row) in map(key_of, behind(found, name)), (name, key_of(row))
+
+
+def test_every_number_has_a_grade_that_is_the_weakest_kind_behind_it():
+    found = usual("DGX H100")
+    for name in found.best.numbers:
+        rows = behind(found, name)
+        kinds = {row.kind for row in rows}
+        assert kinds <= set(GRADES) and found.grades[name] in {*kinds, "derived", "given"}
+        assert all(GRADES.index(kind) <= GRADES.index(found.grades[name]) for kind in kinds)
+        assert name in NUMBERS
+    assert found.grades["switches"] == "derived" and found.grades["cost_usd"] == "assumed"
+    given = {"server": "300 kUSD", "prices": PRICES}
+    whole = plan(asked("DGX H100", ["rail-only"], books=given))
+    assert whole.grades["purchase_usd"] == whole.grades["network_usd"] == "given"
+    assert whole.grades["power_w"] == "assumed"
+
+
+def test_grades_and_sources_of_rows():
+    row = catalog.item("platforms", "DGX H100").row("price")
+    sheet = replace(row, kind="datasheet", source="a datasheet", parameter="power")
+    assert grade_of("power_w", [sheet]) == "datasheet" and grade_of("power_w", [sheet, row]) == "assumed"
+    assert grade_of("switches", []) == "derived" and grade_of("purchase_usd", []) == "given"
+    text = source_text([sheet, row])
+    assert text.startswith("DGX H100 price: assumed, ") and text.endswith("DGX H100 power: datasheet, a datasheet")
+    assert source_text([sheet] * 7).endswith("; and 3 more rows")
+
+
+def test_the_price_of_a_site_is_no_row_of_the_catalog():
+    found = plan(asked("DGX H100", ["rail-only"], site={"near": "Houston"}))
+    assert "electricity_price" not in set(found.sources["parameter"])
+    assert "electricity_price" in set(usual("DGX H100").sources["parameter"])
+
+
+def test_support_of_a_platform_and_a_model():
+    table = support("DGX H100", "Llama-3 8B").set_index("what")
+    assert "137 runs of dense models" in table.loc["iteration time", "evidence"]
+    assert table.loc["published runs of dense models on DGX H100", "grade"] == "measured"
+    assert table.loc["price of DGX H100", "grade"] == "assumed"
+    assert table.loc["tokens of Llama-3 8B", "evidence"] == "none: give job.tokens"
+    rows = catalog.item("platforms", "DGX H100").rows
+    sheets = sum(row.kind == "datasheet" for row in rows)
+    assert table.loc["platform DGX H100", "evidence"].startswith(f"{sheets} datasheet, ")
+    mixture = support("GB200 NVL72", "DeepSeek-V3", "fp8").set_index("what")
+    assert "mixtures" in mixture.loc["iteration time", "evidence"]
+    assert mixture.loc["tokens of DeepSeek-V3", "evidence"] == "1.48e+13"
+    assert set(mixture["grade"]) <= {*GRADES, "none"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "near"),
+    [
+        (("DGX H10", "Llama-3 8B"), "'DGX H100'"),
+        (("DGX H100", "Lama-3 8B"), "'Llama-3 8B'"),
+    ],
+)
+def test_support_refuses_unknown_names(asked, near):
+    with pytest.raises(catalog.UnknownName, match=near):
+        support(*asked)
+    with pytest.raises(ValueError, match="precision is 'int4'"):
+        support("DGX H100", "Llama-3 8B", "int4")
