@@ -34,6 +34,7 @@ class PriceBook:
     rate_Bps: link rate of the parts, one direction [bytes/s], or None.
     source_Bps, copper_source_Bps: link rate that the numbers were scaled from [bytes/s]; None where none were.
     unit: "USD" or "W"; "" where only numbers are given. A book of one unit is not taken for the other.
+    rate_exponent: how the numbers rise with the link rate; None for the catalog's, row rate_exponent of `scaling`.
 
     Raises ValueError for what is below 0.
     """
@@ -51,6 +52,7 @@ class PriceBook:
     source_Bps: Any = field(default=None, kw_only=True)
     copper_source_Bps: Any = field(default=None, kw_only=True)
     unit: str = field(default="", kw_only=True)
+    rate_exponent: Any = field(default=None, kw_only=True)
     made_by = "PriceBook(port=..., transceiver=...), price_book(name) or power_book(name)"
 
     def __post_init__(self) -> None:
@@ -126,9 +128,9 @@ class PriceBook:
     def at_rate(self, rate_Bps: Quantity, exponent: float | None = None) -> "PriceBook":
         """The book for links of another rate: all times (rate / the book's) ** exponent; `label` and `warnings` say so.
 
-        exponent: by default the catalog's, row rate_exponent of `scaling` in prices or powers. Light passes a circuit
-        switch at any rate: its port stays what it is. Raises ValueError for a book without a rate, and for one that
-        says neither USD nor W where the exponent is not given.
+        exponent: by default the book's own, or the catalog's, row rate_exponent of `scaling` in prices or powers. Light
+        passes a circuit switch at any rate: its port stays what it is. Raises ValueError for a book without a rate, and
+        for one that says neither USD nor W where the exponent is not given.
         """
         rate = positive("rate_Bps", si("rate_Bps", rate_Bps, "400 Gbps"), "bytes/s").item()
         if self.rate_Bps is None:
@@ -144,7 +146,9 @@ class PriceBook:
 
     @property
     def _rate_exponent(self) -> float:
-        """How prices or powers rise with the link rate, as the catalog declares it."""
+        """How prices or powers rise with the link rate: the book's own, or as the catalog declares it."""
+        if self.rate_exponent is not None:
+            return self.rate_exponent
         for family, (_, unit) in catalog.BOOKS.items():
             if unit == self.unit:
                 return catalog.item(family, "scaling")["rate_exponent"]
@@ -152,6 +156,14 @@ class PriceBook:
             f"book {self.name!r} is of {_rate_text(self.rate_Bps)} links, and prices scale otherwise than "
             "powers: give its unit, 'USD' or 'W', or the exponent"
         )
+
+    def with_exponent(self, exponent: Any) -> "PriceBook":
+        """The book as another exponent gives it: what was scaled is scaled anew, and `at_rate` takes it."""
+        old, rate = self._rate_exponent, self.rate_Bps
+        steps = {"port": self.source_Bps, "transceiver": self.source_Bps, "typical_port": self.source_Bps}
+        steps["dac"] = self.copper_source_Bps or self.source_Bps
+        factors = {part: (rate / source) ** (exponent - old) for part, source in steps.items() if source and rate}
+        return replace(self.times(factors), rate_exponent=exponent)
 
     def _times(self, factor: float) -> "PriceBook":
         return self.times(dict.fromkeys(_NUMBERS, factor))
@@ -302,7 +314,10 @@ def book_of_links(family: str, book: PriceBook, rate_Bps: Quantity | None = None
 
 
 def rows_of_book(book: PriceBook) -> dict[str, catalog.Value]:
-    """Rows of the catalog that a book's numbers are or are scaled from, by field; none for numbers that were given."""
+    """Rows of the catalog that a book's numbers are or are scaled from, by field; none for numbers that were given.
+
+    rate_exponent is one of them: parts of slower ports are scaled by it.
+    """
     found = {}
     for family, (what, unit) in catalog.BOOKS.items():
         if unit == book.unit:
@@ -311,6 +326,8 @@ def rows_of_book(book: PriceBook) -> dict[str, catalog.Value]:
                 name, known = items.get(part) or book.name, book_names(family)
                 if name in known and f"{part}_{what}" in catalog.item(family, name):
                     found[part] = catalog.item(family, name).row(f"{part}_{what}")
+            if book.rate_exponent is None:
+                found["rate_exponent"] = catalog.item(family, "scaling").row("rate_exponent")
     return found
 
 

@@ -1,6 +1,6 @@
 """Goodput of a job on a fabric: the time that stops take and the time that it runs slower, apart."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -42,6 +42,7 @@ def training_goodput(
     checkpoint_time: Quantity | None = None,
     restart_time: Quantity | None = None,
     runtime: Runtime | str = MODERN,
+    offload: str | Sequence[str] = "none",
 ) -> pd.DataFrame:
     """What failures cost a job: of which part, by stops and by slow time.
 
@@ -65,6 +66,8 @@ def training_goodput(
         "value", "low" or "high" of the catalog's failure rates, repair times, checkpoint and restart.
     checkpoint_time, restart_time
         [s]; by default the catalog's.
+    offload
+        As for `iteration_times`.
 
     Returns
     -------
@@ -88,8 +91,11 @@ def training_goodput(
     )
     parts = reliability.parts_at_risk(fabric, platform)
     stop = parts["gpus_stopped"] > 0
-    of_job = strategy.gpus / fabric.gpus  # of parts that stop GPUs, those of GPUs that are not in use stop nothing
-    parts["count"] = (parts["count"] * of_job).where(stop & (of_job < 1), parts["count"])
+    # Of parts that stop GPUs, those of GPUs and of HB domains that are not in use stop nothing.
+    of_job = strategy.gpus / fabric.gpus
+    of_domains = min(-(-strategy.gpus // machine.hb_domain_size) / fabric.domains, 1.0)
+    used = np.where(parts["part"] == "HB switch", of_domains, of_job)
+    parts["count"] = (parts["count"] * used).where(stop & (used < 1), parts["count"])
     table = reliability.expected_failures(parts, rates)
     table = table[["part", "kind", "count", "events_per_year", "parts_down"]].assign(
         stops=stop, gpus_stopped=parts["gpus_stopped"], tokens_share=0.0, lost=0.0
@@ -97,7 +103,7 @@ def training_goodput(
     table = table[table["count"] > 0].reset_index(drop=True)
 
     def iteration(network: Fabric) -> IterationEstimate:
-        return iteration_times(model, machine, strategy.columns(global_batch), runtime, fabric=network)
+        return iteration_times(model, machine, strategy.columns(global_batch), runtime, offload, fabric=network)
 
     whole = iteration(fabric)
 

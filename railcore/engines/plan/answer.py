@@ -7,12 +7,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from railcore.engines.datacenter.operation import TrainingRun, run_of_time, training_time
+from railcore.engines.datacenter.operation import run_of_time, training_time
 from railcore.engines.degraded.goodput import training_goodput
 from railcore.engines.degraded.job_networks import is_full, limiting_fabric
 from railcore.engines.photonics.circuit_search import best_on_circuits
@@ -21,7 +21,7 @@ from railcore.engines.plan.case import Case, Values
 from railcore.engines.search import SearchResult, search, strategy_label
 from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, Columns, column_numbers, iteration_times
 from railcore.facts import catalog
-from railcore.facts.units import day
+from railcore.facts.units import day, year
 from railcore.network.bill import bill_counts, bill_table
 from railcore.network.cost import total_cost
 from railcore.network.topology import PhotonicRails, RailFabric
@@ -42,6 +42,13 @@ _PARTS_ONLY: dict[str, Any] = {
 _SWITCHES = ("tier-1 switch", "circuit switch")
 
 
+class SitePrices(NamedTuple):
+    """Of energy: price [USD/J] and carbon [kg/J]; None where they are not known."""
+
+    usd_per_J: float | None = None
+    carbon_kg_per_J: float | None = None
+
+
 @dataclass(frozen=True)
 class Design:
     """The best strategies of a job on a fabric.
@@ -50,12 +57,19 @@ class Design:
     rows: the kept strategies, the best first.
     machine: with the GPUs in use of each HB domain, and the fabric.
     added_s: what circuits add to an iteration of the best [s].
+    warnings: what is odd about the search.
     """
 
     result: SearchResult
     rows: Columns
     machine: Machine
     added_s: float = 0.0
+    warnings: tuple[str, ...] = ()
+
+    @cached_property
+    def offload(self) -> str | tuple[str, ...]:
+        """What the host's memory holds of the best."""
+        return self.result.parts[int(self.rows["part"][0])].offload or "none"
 
     @cached_property
     def strategy(self) -> dict[str, Any]:
@@ -89,7 +103,6 @@ class Answer:
     racks: that are bought.
     design: the best strategies; None where none fits.
     sizing: price and power of racks and network.
-    run: of the whole training.
     goodput: table of `training_goodput`.
     numbers: by name, in SI units.
     """
@@ -102,7 +115,6 @@ class Answer:
     racks: int = 0
     design: Design | None = field(default=None, repr=False)
     sizing: Sizing | None = field(default=None, repr=False)
-    run: TrainingRun | None = field(default=None, repr=False)
     goodput: pd.DataFrame | None = field(default=None, repr=False)
     numbers: Mapping[str, float] = field(default_factory=dict, repr=False)
     warnings: tuple[str, ...] = field(default=(), repr=False)
@@ -110,7 +122,10 @@ class Answer:
     @property
     def label(self) -> str:
         """The best strategy in words."""
-        return strategy_label(self.design.strategy) if self.design else ""
+        if self.design is None:
+            return ""
+        away = self.design.offload
+        return strategy_label(self.design.strategy) + (f", offloads {' and '.join(away)}" if away != "none" else "")
 
 
 class Designs:
@@ -157,7 +172,8 @@ class Designs:
         switch = catalog.item("circuit_switches", spec.circuit_switch)
         delay = switch["reconfiguration_time"] if spec.reconfiguration is None else spec.reconfiguration
         job = (case.model, machine, int(first["gpus"]), int(first["global_batch"]))
-        row = best_on_circuits(*job, delay, ports=spec.nic_ports, **self._options).iloc[0]
+        table = best_on_circuits(*job, delay, ports=spec.nic_ports, **self._options)
+        row = table.iloc[0]
         if math.isnan(row["iteration_s"]):
             return None
         limits: dict[str, Any] = {name: row[name] for name in STRATEGY_COLUMNS if name != "global_batch"}
@@ -165,7 +181,7 @@ class Designs:
         added_s = float(row["iteration_s"] - row["electrical_s"])
         same = [np.equal(found.fastest[name], column_numbers(name, [row[name]])) for name in STRATEGY_COLUMNS]
         rows = {name: values[np.all(same, axis=0)] for name, values in found.fastest.items()}
-        return Design(found, rows, machine, added_s)
+        return Design(found, rows, machine, added_s, table.attrs["warnings"])
 
 
 def _kept(found: SearchResult) -> Columns:
@@ -184,7 +200,10 @@ def racks_of(case: Case, candidate: Candidate) -> int:
         return int(racks or 0)
 
     def totals(count: int) -> tuple[float, float]:
-        found = candidate.cost(case, count * case.rack_gpus)
+        try:
+            found = candidate.cost(case, count * case.rack_gpus)
+        except ValueError:  # cannot be built of so many
+            return math.inf, math.inf
         return found["cost_usd"], found["power_w"]
 
     limits: dict[str, Any] = {"budget_usd": asked.budget, "power_w": asked.power, "racks": racks}
@@ -265,60 +284,83 @@ def answer_of(case: Case, candidate: Candidate, designs: Designs, racks: int) ->
 
 
 def _with_times(case: Case, known: Answer, design: Design) -> Answer:
-    """The answer with what the strategy, failures and the training take."""
+    """The answer with what the strategy and failures take."""
     own, strategy = case.spec.operation, design.strategy
     batch, job = int(strategy["global_batch"]), (case.model, design.machine.changed(fabric=None), strategy)
-    terms: dict[str, Any] = {"checkpoint_time": own.checkpoint, "restart_time": own.restart, "runtime": case.runtime}
-    table = training_goodput(known.fabric, *job, batch, platform=case.rack.name, rates=own.failures, **terms)  # type: ignore[arg-type]
-    goodput = float(table["tokens_share"].iloc[-1])
-    batch_tokens = batch * case.model.sequence_length
-    seconds = float(training_time(design.iteration_s, batch_tokens, case.tokens, goodput, own.contingency))
+    terms: dict[str, Any] = {"checkpoint_time": own.checkpoint, "restart_time": own.restart}
+    terms |= {"runtime": case.runtime, "offload": design.offload}
+    assert known.fabric is not None
+    table = training_goodput(known.fabric, *job, batch, platform=case.rack.name, rates=own.failures, **terms)
     flops = float(case.model.training_flops(batch))
     mfu = model_flops_utilization(flops, design.iteration_s, design.gpus, design.machine.rates.bf16_rate)
-    failed = table[table["part"].isin(_SWITCHES)]
+    parts, failed = table.iloc[:-1], table[table["part"].isin(_SWITCHES)]
+    stops = parts["stops"].astype(bool)
     numbers = {
         "gpus_used": design.gpus,
         "batch": batch,
         "iteration_s": design.iteration_s,
         "circuits_s": design.added_s,
         "mfu": float(mfu),
-        "goodput": goodput,
-        "stopped": float(table["lost"][table["stops"]].iloc[:-1].sum()),
-        "slowed": float(table["lost"][~table["stops"]].sum()),
-        "days": seconds / day,
+        "goodput": float(table["tokens_share"].iloc[-1]),
+        "stopped": float(parts["lost"][stops].sum()),
+        "slowed": float(parts["lost"][~stops].sum()),
+        "gpus_down": float((parts["parts_down"] * parts["gpus_stopped"])[stops].sum()),
         "failed_switch_gpus": float(failed["gpus_stopped"].max()) if len(failed) else 0.0,
         "failed_switch_tokens_share": float(failed["tokens_share"].min()) if len(failed) else 1.0,
     }
-    return replace(known, design=design, goodput=table, numbers={**known.numbers, **numbers})
+    warnings = (*known.warnings, *design.warnings)
+    return replace(known, design=design, goodput=table, numbers={**known.numbers, **numbers}, warnings=warnings)
 
 
-def with_energy(case: Case, known: Answer, site_usd_per_J: float | None, carbon_kg_per_J: float | None) -> Answer:
-    """The answer with what time and energy cost, once the price of energy is known.
+def costed(
+    case: Case,
+    sizing: Sizing,
+    values: Values,
+    site: SitePrices,
+    iteration_s: Any,
+    batch: int,
+    goodput: Any,
+) -> dict[str, Any]:
+    """What time and energy cost: the numbers of an answer, or arrays of them for draws.
 
     Parameters
     ----------
-    case, known
-        A case, and one of its answers.
-    site_usd_per_J, carbon_kg_per_J
-        Of energy at the site; None where it is not known.
+    case, sizing
+        A case, and price and power of its racks and network.
+    values
+        Draws of catalog rows.
+    site
+        Price and carbon of energy.
+    iteration_s, batch, goodput
+        Of an iteration [s]; sequences of it; share of the time that advances the job.
 
     Returns
     -------
-    An `Answer`.
+    purchase_usd, power_w, days, energy_J, cost_usd, token_usd and, where the carbon of the power is known, carbon_kg;
+    infinite where the time is.
     """
+    prices = case.operating_prices(values, site.usd_per_J)
+    found = {"purchase_usd": sizing.total_usd, "power_w": sizing.total_w}
+    tokens = batch * case.model.sequence_length
+    seconds = np.asarray(training_time(iteration_s, tokens, case.tokens, goodput, case.spec.operation.contingency))
+    fits = np.isfinite(seconds)
+    run = run_of_time(case.tokens, case.flops, np.where(fits, seconds, 1.0), sizing, prices)
+    of_run = {"energy_J": run.energy_J, "cost_usd": run.total_usd, "token_usd": run.token_usd}
+    of_run |= {} if site.carbon_kg_per_J is None else {"carbon_kg": run.carbon_kg(site.carbon_kg_per_J)}
+    return {**found, "days": seconds / day, **{name: np.where(fits, each, np.inf) for name, each in of_run.items()}}
+
+
+def with_energy(case: Case, known: Answer, site: SitePrices) -> Answer:
+    """The answer with what time and energy cost, once the price of energy is known."""
     if known.sizing is None:
         return known
-    prices, own = case.operating_prices({}, site_usd_per_J), {}
-    years = prices.useful_life / (365 * day)
-    terms = (years, prices.electricity_price, 1.0, prices.mean_load)
-    own["ownership_usd"] = float(total_cost(known.sizing.total_usd, known.sizing.total_w, *terms)["total_usd"])
-    run = None
+    prices, own = case.operating_prices({}, site.usd_per_J), dict[str, Any]()
+    terms = (prices.useful_life / year, prices.electricity_price, 1.0, prices.mean_load)
+    own["ownership_usd"] = total_cost(known.sizing.total_usd, known.sizing.total_w, *terms)["total_usd"]
     if known.design is not None:
-        flops = float(case.model.training_flops(1)) * case.tokens / case.model.sequence_length
-        run = run_of_time(case.tokens, flops, known.numbers["days"] * day, known.sizing, prices)
-        own |= {"energy_J": float(run.energy_J), "cost_usd": float(run.total_usd), "token_usd": float(run.token_usd)}
-        own |= {} if carbon_kg_per_J is None else {"carbon_kg": float(run.carbon_kg(carbon_kg_per_J))}
-    return replace(known, run=run, numbers={**known.numbers, **own})
+        job = (known.numbers["iteration_s"], int(known.numbers["batch"]), known.numbers["goodput"])
+        own |= costed(case, known.sizing, {}, site, *job)
+    return replace(known, numbers={**known.numbers, **{name: float(value) for name, value in own.items()}})
 
 
 def _nothing_fits(case: Case, gpus: int) -> str:
@@ -335,7 +377,7 @@ def _nothing_fits(case: Case, gpus: int) -> str:
 
 def software_band(case: Case, design: Design) -> tuple[float, float]:
     """Least and greatest time of the best strategy under other software, over its own time."""
-    job, offload = (case.model, design.machine, design.strategy), case.spec.job.offload
+    job, offload = (case.model, design.machine, design.strategy), design.offload
     runtimes: list[Runtime | str] = [case.runtime, *dated_runtimes(design.machine)]
     found = [iteration_times(*job, runtime, offload) for runtime in runtimes]
     over = [(each.total_s.item() + design.added_s) / design.iteration_s for each in found if each.feasible.item()]

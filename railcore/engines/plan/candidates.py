@@ -1,7 +1,7 @@
 """Networks that a plan compares: how each is built for a number of GPUs, and what it costs."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -37,8 +37,12 @@ def network_candidates(case: Case) -> list[Candidate]:
 
     @lru_cache(maxsize=256)
     def usual(gpus: int) -> dict[str, RailFabric]:
-        shape = (gpus, box.hb_domain_size, case.radix, spec.oversubscriptions, spec.planes)
-        return cluster_fabrics(*shape, **links)
+        return cluster_fabrics(gpus, box.hb_domain_size, case.radix, spec.oversubscriptions, spec.planes, **links)
+
+    @lru_cache(maxsize=256)
+    def rail_fabric(gpus: int, name: str) -> RailFabric:
+        fabric = usual(gpus)[name]
+        return fabric if fabric.planes == 1 else replace(fabric, radix=case.radix_of_planes(fabric.planes))
 
     @lru_cache(maxsize=256)
     def photonic(gpus: int) -> PhotonicRails:
@@ -49,7 +53,7 @@ def network_candidates(case: Case) -> list[Candidate]:
         return PhotonicRails(*sizes, planes=spec.nic_ports, rails_per_switch=None, **links)
 
     def named(name: str) -> Candidate:
-        return Candidate(name, lambda gpus: usual(gpus)[name])
+        return Candidate(name, lambda gpus: rail_fabric(gpus, name))
 
     found = [named(name) for name in usual(2 * box.hb_domain_size)] + [Candidate(PHOTONIC, photonic)]
     if spec.candidates != "all":
@@ -68,8 +72,10 @@ def network_candidates(case: Case) -> list[Candidate]:
             "Clos": {"rails": 1, "tier_oversubscription": (own.oversubscription,) * (own.oversubscription > 1)},
             "rail-only": {},
         }
-        sizes = (box.hb_domain_size, own.radix or case.radix)
+        radix = own.radix or (case.radix_of_planes(own.planes) if own.planes > 1 else case.radix)
         whole = {"rails_per_switch": None, "planes": own.planes, **links, **shapes[own.layout]}
-        build = lru_cache(maxsize=256)(lambda gpus, sizes=sizes, whole=whole: RailFabric(gpus, *sizes, **whole))
+        build = lru_cache(maxsize=256)(
+            lambda gpus, radix=radix, whole=whole: RailFabric(gpus, box.hb_domain_size, radix, **whole)
+        )
         found.append(Candidate(own.name, build))
     return found

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from typing import Any
@@ -19,6 +19,7 @@ from railcore.engines.search.gpu_counts import gpu_counts, near_batches
 from railcore.engines.search.splits import allowed_values
 from railcore.facts import catalog
 from railcore.facts.checks import whole
+from railcore.facts.units import year
 from railcore.network.price_books import (
     DEFAULT_BOOK,
     PriceBook,
@@ -28,7 +29,7 @@ from railcore.network.price_books import (
     rows_of_book,
 )
 from railcore.network.reliability import host_gpus
-from railcore.network.switches import switch_model, usual_networks
+from railcore.network.switches import SwitchModel, switch_model, usual_networks
 from railcore.training.machine import Machine, catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.runtime import Runtime, as_runtime
@@ -92,7 +93,7 @@ class Case:
         """Prices of time: electricity of the spec, else of the site's state, else of the catalog."""
         own = self.spec.operation
         price = site_usd_per_J if own.electricity is None else own.electricity
-        life = self.number(("operation", "machine", "useful_life"), values, own.years and own.years * 365 * 86400.0)
+        life = self.number(("operation", "machine", "useful_life"), values, own.years and own.years * year)
         return OperatingPrices(
             self.number(("prices", "energy", "electricity_price"), values, price),
             life,
@@ -101,12 +102,19 @@ class Case:
 
     def books(self, values: Values) -> tuple[PriceBook, PriceBook]:
         """Books of prices and powers, with draws of their rows."""
-        return tuple(  # type: ignore[return-value]
-            book.times({part: values[row.family, row.name, row.parameter] / row.value for part, row in rows.items()})
-            if (rows := {part: row for part, row in rows_of_book(book).items() if _key(row) in values})
-            else book
-            for book in (self.prices, self.powers)
-        )
+        return _drawn(self.prices, values), _drawn(self.powers, values)
+
+    def radix_of_planes(self, planes: int) -> int:
+        """Ports of a switch at a plane's share of the NIC, over planes. Raises ValueError for a rate that it lacks."""
+        if self.spec.network.radix is not None:
+            return self.radix
+        switch = _switch(self.spec)
+        return switch.ports * switch.ports_of_interface(self.machine.nic_Bps / planes) // planes
+
+    @property
+    def flops(self) -> float:
+        """FLOPs of the model over the whole training."""
+        return float(self.model.training_flops(1)) * self.tokens / self.model.sequence_length
 
     @cached_property
     def _sides(self) -> dict[int, pd.DataFrame]:
@@ -122,8 +130,7 @@ class Case:
             host = min(host_gpus(self.rack.name), self.rack_gpus)
             cluster = Cluster(nodes=math.ceil(gpus / host), gpus_per_node=int(host))
             own = {"management": matching_books("management2025")}
-            listed = matching_books(self.prices.name if isinstance(self.spec.books.prices, str) else DEFAULT_BOOK)
-            self._sides[gpus] = cluster_network_parts(cluster, *listed, books=own)
+            self._sides[gpus] = cluster_network_parts(cluster, self.prices, self.powers, books=own)
         table = self._sides[gpus]
         return table[table["network"].isin(asked)]
 
@@ -147,8 +154,13 @@ class Case:
         return self._counts[gpus]
 
 
-def _key(row: catalog.Value) -> tuple[str, str, str]:
-    return row.family, row.name, row.parameter
+def _drawn(book: PriceBook, values: Values) -> PriceBook:
+    """A book with draws of its rows."""
+    rows = {part: row for part, row in rows_of_book(book).items() if (row.family, row.name, row.parameter) in values}
+    drawn = {part: values[row.family, row.name, row.parameter] for part, row in rows.items()}
+    exponent = drawn.pop("rate_exponent", None)
+    found = book.times({part: number / rows[part].value for part, number in drawn.items()}) if drawn else book
+    return found if exponent is None else found.with_exponent(exponent)
 
 
 def case_of(spec: Spec) -> Case:
@@ -159,7 +171,13 @@ def case_of(spec: Spec) -> Case:
     with _Blamed("cluster and job.precision"):
         machine = catalog_machine(rack.name, spec.job.precision, spec.cluster.hb_domain_size, spec.cluster.nic)
     with _Blamed("job.search"):
+        if "global_batch" in spec.job.search:
+            raise ValueError("global_batch is given: give job.batch in its place")
         allowed_values(1, dict(spec.job.search))
+    for name, given in (("price", spec.books.server), ("power", spec.books.server_power)):
+        if name not in rack and given is None:
+            key = "server" if name == "price" else "server_power"
+            raise ValueError(f"cluster.platform: the catalog has no {name} of {rack.name}: give books.{key}")
     known = catalog.item("models", model.name) if model.name in catalog.names("models") else {}
     tokens = spec.job.tokens or known.get("training_tokens")
     if tokens is None:
@@ -170,7 +188,10 @@ def case_of(spec: Spec) -> Case:
         prices, powers = _books(spec, machine.nic_Bps)
     runtime = newest_runtime(machine) if spec.job.runtime is None else as_runtime(spec.job.runtime)
     batches = _batches(spec, model, known)
-    own, odd = _own_strategy(spec, model, int(rack["gpus"]), batches[0])
+    own, odd = _own_strategy(spec, model, int(rack["gpus"]), batches)
+    if machine.hb_domain_size > int(rack["gpus"]):
+        larger = f"HB domains of {machine.hb_domain_size:,} GPUs are larger than {rack.name}, of {int(rack['gpus'])}"
+        odd = (*odd, f"{larger}: the price and power of what joins its servers are not counted.")
     return Case(spec, model, machine, runtime, float(tokens), batches, radix, prices, powers, rack, own, odd)
 
 
@@ -196,12 +217,13 @@ def _own_model(sizes: Mapping[str, Any]) -> Transformer:
 
 
 def _own_strategy(
-    spec: Spec, model: Transformer, rack_gpus: int, batch: int
+    spec: Spec, model: Transformer, rack_gpus: int, batches: Sequence[int]
 ) -> tuple[tuple[Strategy, int] | None, tuple[str, ...]]:
     """The strategy of job.mapping or job.launch with its batch [sequences], and what is odd about the line."""
     job, asked_of = spec.job, spec.cluster
+    racks = math.ceil(asked_of.gpus / rack_gpus) if asked_of.gpus else asked_of.racks
     if job.launch is not None:
-        gpus = asked_of.gpus or (asked_of.racks * rack_gpus if asked_of.racks else None)
+        gpus = asked_of.gpus or (racks * rack_gpus if racks else None)
         if gpus is None:
             raise ValueError("job.launch needs a number of GPUs: give cluster.gpus or cluster.racks")
         with _Blamed("job.launch"):
@@ -214,14 +236,22 @@ def _own_strategy(
         return None, ()
     with _Blamed("job.mapping"):
         own = dict(job.mapping)
-        asked = int(whole("global_batch", own.pop("global_batch", batch)))
+        asked = [own.pop("global_batch")] if "global_batch" in own else list(batches)
         strategy = Strategy(**own)
-        strategy.microbatches(asked)
-    return (strategy, asked), ()
+        if racks and strategy.gpus > racks * rack_gpus:
+            raise ValueError(f"it takes {strategy.gpus:,} GPUs of {racks * rack_gpus:,}: give one of fewer")
+        each = strategy.data * strategy.micro_batch
+        batch = next((batch for batch in asked if batch % each == 0), asked[0])
+        strategy.microbatches(int(whole("global_batch", batch)))
+    return (strategy, int(batch)), ()
+
+
+def _switch(spec: Spec) -> SwitchModel:
+    return switch_model(spec.network.switch or usual_networks()["scale-out"]["switch"])
 
 
 def _switch_ports(spec: Spec, nic_Bps: float) -> int:
-    switch = switch_model(spec.network.switch or usual_networks()["scale-out"]["switch"])
+    switch = _switch(spec)
     return switch.ports * switch.ports_of_interface(nic_Bps)
 
 
@@ -240,7 +270,7 @@ def _books(spec: Spec, nic_Bps: float) -> tuple[PriceBook, PriceBook]:
                 for name, part in (("copper", "dac"), ("circuit", "circuit_port"))
                 if getattr(book, part) is None
             }
-            mine = PriceBook(**own, **left, name=book.name, rate_Bps=book.rate, unit=unit)
+            mine = PriceBook(**own, **left, name=f"{book.name} (of the spec)", rate_Bps=book.rate, unit=unit)
             listed[place] = book_of_links(family, mine, nic_Bps)
     if isinstance(spec.books.prices, PriceSpec) and spec.books.powers is None:
         listed[1] = book_of_links("powers", power_book(DEFAULT_BOOK), nic_Bps)

@@ -103,6 +103,11 @@ _PRICES = (
 )
 CHECKS = {
     "llama31_405b.mfu_16384": Check(lambda: _number("llama", "mfu", times=100), "With the published split of ranks."),
+    "deepseek_v3.mfu": Check(
+        lambda: _number("deepseek", "mfu", times=100),
+        "Theirs counts attention for the causal half; high: for the whole matrix, as ours. As the step time.",
+    ),
+    "megascale.mfu": Check(lambda: _number("megascale", "mfu", times=100), "As the iteration time."),
     "llama31_405b.gpu_hours": Check(
         lambda: _gpu_hours("llama"),
         "Ours is one run on 15.6T tokens at full size; theirs hold all stages, restarts and smaller starts.",

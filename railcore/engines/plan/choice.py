@@ -5,21 +5,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from railcore.engines.plan.answer import Answer
+from railcore.engines.plan.goals import FOUND, GOALS, RANKS
 from railcore.engines.plan.shown import shown
-from railcore.engines.plan.spec import GoalsSpec, WishesSpec
+from railcore.engines.plan.spec import GoalsSpec, Spec
+from railcore.facts.units import significant
 from railcore.network.topology import RailFabric
 from railcore.network.topology.collapse import collapse_warning, rail_only_warning
 
-GOALS = {  # keys of limits and wishes: the number that each is about
-    "days": "days",
-    "power": "power_w",
-    "purchase": "purchase_usd",
-    "cost": "cost_usd",
-    "carbon": "carbon_kg",
-    "goodput": "goodput",
-    "gpus": "gpus",
-}
-RANKS = {"cost": "cost_usd", "days": "days", "purchase": "purchase_usd", "power": "power_w"}
 _SAME = 1e-9
 
 
@@ -46,11 +38,19 @@ def missed_text(answer: Answer, goals: GoalsSpec, key: str) -> str:
     )
 
 
-def ranked(answers: Sequence[Answer], limits: GoalsSpec, wishes: WishesSpec) -> list[Answer]:
-    """Answers in order: those that meet more limits, then more wishes, then by the least of `wishes.rank`.
+def rank_number(spec: Spec) -> str:
+    """Number of which the least is best: what is looked for, else what wishes rank by."""
+    found = next((name for key, name in FOUND.items() if spec.find and getattr(spec.find, key)), None)
+    return found or RANKS[spec.wishes.rank]
 
-    Of those that miss limits, the one that is least far off comes first. Those without a strategy are last.
+
+def ranked(answers: Sequence[Answer], spec: Spec) -> list[Answer]:
+    """Answers in order: those that meet all limits, then more wishes, then by the least of `rank_number`.
+
+    Of those that miss limits, the one whose farthest miss is the least comes first. Those without a strategy are last.
+    Equal ones are in the order of cost, purchase and name.
     """
+    limits, wishes, number = spec.limits, spec.wishes, rank_number(spec)
 
     def key(place: int) -> tuple:
         answer = answers[place]
@@ -61,7 +61,7 @@ def ranked(answers: Sequence[Answer], limits: GoalsSpec, wishes: WishesSpec) -> 
             bool(missed),
             far,
             len(missed_limits(answer, wishes)),
-            answer.numbers.get(RANKS[wishes.rank], math.inf),
+            *(significant(answer.numbers.get(name, math.inf), 9) for name in (number, "cost_usd", "purchase_usd")),
             place,
         )
 

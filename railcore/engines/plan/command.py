@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -50,6 +51,7 @@ def run(specs: Sequence[str], written: Mapping[str, str | None], draws: int | No
         raise ValueError(f"--draws is {draws}: give {_LEAST_DRAWS} or more, or 0 for none")
     if not specs:
         raise ValueError("plan needs a spec: give a TOML file; `railcore plan --init` prints one to fill in")
+    _check_targets(written)
     tell, plans = _Progress(), []
     for path in specs:
         spec = read_spec(path)
@@ -57,14 +59,15 @@ def run(specs: Sequence[str], written: Mapping[str, str | None], draws: int | No
             spec = spec.model_copy(update={"uncertainty": UncertaintySpec(draws=draws, seed=spec.uncertainty.seed)})
         plans.append(plan(spec, tell))
     drawn = draws != 0 and (draws is not None or any(written[name] for name in ("html", "json")))
-    documents = [each.document(drawn) for each in plans] if written["html"] or written["json"] else []
+    asked = any(written[name] for name in ("html", "json", "markdown"))
+    documents = [each.document(drawn) for each in plans] if asked else []
     tell.done()
     contents: dict[Path, str] = {}
     if written["html"]:
         contents[Path(written["html"])] = page_html(documents)
     texts = {
         "json": lambda: json.dumps([_plain(whole) for whole in map(_whole, plans, documents)], indent=1) + "\n",
-        "markdown": lambda: report.markdown_text(plans) + "\n",
+        "markdown": lambda: report.markdown_text(plans, documents) + "\n",
     }
     for name, text in texts.items():
         if written[name] == "-":
@@ -81,9 +84,26 @@ def run(specs: Sequence[str], written: Mapping[str, str | None], draws: int | No
     return 0 if all(each.met for each in plans) else NOT_MET
 
 
+def _check_targets(written: Mapping[str, str | None]) -> None:
+    """Refuse files that cannot be written, before anything is computed."""
+    if written["html"] == "-" or written["csv"] == "-":
+        raise ValueError("--html and --csv are files: give a name in place of -")
+    paths = [Path(path) for path in written.values() if path and path != "-"]
+    for path in paths:
+        if paths.count(path) > 1:
+            raise ValueError(f"{path} is given twice: give each form a file of its own")
+        there = next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
+        if not os.access(there, os.W_OK) or (there != path.absolute() and not there.is_dir()):
+            raise ValueError(f"{path} cannot be written: give a place where you may write")
+
+
 def _whole(each: Plan, document: Mapping[str, Any]) -> dict[str, Any]:
     """A plan for JSON: what the page shows, and every table in SI units."""
-    return {**document, "tables": {name: getattr(each, name).to_dict("records") for name in TABLES}}
+    tables = {name: getattr(each, name) for name in (*TABLES, "own_strategy", "rule_of_thumb")}
+    tables |= {} if each.site is None else {"places": each.site.table}
+    if "uncertainty" in vars(each) and each.uncertainty is not None:  # drawn already
+        tables["draws"] = each.uncertainty.table
+    return {**document, "tables": {name: table.to_dict("records") for name, table in tables.items()}}
 
 
 def _csv_files(plans: Sequence[Plan], folder: Path) -> dict[Path, str]:

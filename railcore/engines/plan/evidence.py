@@ -8,11 +8,14 @@ from railcore.engines.plan.answer import Answer
 from railcore.engines.plan.case import Case
 from railcore.facts import catalog, files
 from railcore.facts.tables import read_csv
-from railcore.network.price_books import rows_of_book
+from railcore.network.price_books import PriceBook, rows_of_book
 from railcore.network.reliability import failure_rows
 from railcore.training.expected_error import ExpectedError, expected_error, iteration_errors
 from railcore.training.machine import FORMATS, Machine, catalog_machine
 
+_BOOK_PARTS = {  # of a bill: fields of a book
+    **{"switch": "port", "circuit switch": "circuit_port", "transceiver": "transceiver", "copper cable": "dac"},
+}
 GRADES = ("measured", "datasheet", "paper", "derived", "assumed", "given")  # the surest first; what the user gives
 _TIMES = ("iteration_s", "mfu", "days", "circuits_s")
 _OF_TIME = ("days", "energy_J", "cost_usd", "token_usd", "carbon_kg")
@@ -36,10 +39,13 @@ def rows_behind(case: Case, answer: Answer, number: str, site_price: bool = Fals
     Rows, each once.
     """
     own, box, rows = case.spec, case.rack, list[catalog.Value]()
+    bill = answer.fabric.parts.bill() if answer.fabric is not None else ()
+    priced = {_BOOK_PARTS[line.part] for line in bill}
+    scaled = answer.fabric is not None and answer.fabric.nic_ports > 1
     if number in ("network_usd", "purchase_usd", "ownership_usd", "cost_usd", "token_usd"):
-        rows += rows_of_book(case.prices).values()
+        rows += _rows_used(case.prices, priced, scaled)
     if number in ("network_w", "power_w", "ownership_usd", "energy_J", "cost_usd", "token_usd", "carbon_kg"):
-        rows += rows_of_book(case.powers).values()
+        rows += _rows_used(case.powers, priced, scaled)
     if number in ("purchase_usd", "ownership_usd", "cost_usd", "token_usd") and own.books.server is None:
         rows.append(box.row("price"))
     if number in ("power_w", "ownership_usd", "energy_J", "cost_usd", "token_usd", "carbon_kg"):
@@ -52,16 +58,23 @@ def rows_behind(case: Case, answer: Answer, number: str, site_price: bool = Fals
     if number in ("ownership_usd", "energy_J", "cost_usd", "token_usd", "carbon_kg") and own.operation.load is None:
         rows.append(catalog.item("operation", "machine").row("mean_load"))
     if number in _TIMES + _OF_TIME:
-        rows += _machine_rows(case.machine, box)
+        rows += _machine_rows(case.machine, box, own.cluster.nic is not None)
     if number in ("goodput", "stopped", "slowed", *_OF_TIME) and answer.goodput is not None:
         rows += failure_rows(set(answer.goodput["kind"]) - {""}, own.operation.checkpoint, own.operation.restart)
     return list({(row.family, row.name, row.parameter): row for row in rows}.values())
 
 
-def _machine_rows(machine: Machine, box: catalog.Item) -> list[catalog.Value]:
+def _rows_used(book: PriceBook, priced: set[str], scaled: bool) -> list[catalog.Value]:
+    """Rows of a book that a bill's parts take, and of its scaling where links are of another rate."""
+    wanted = priced | ({"rate_exponent"} if scaled or book.source_Bps not in (None, book.rate_Bps) else set())
+    return [row for part, row in rows_of_book(book).items() if part in wanted]
+
+
+def _machine_rows(machine: Machine, box: catalog.Item, own_nic: bool) -> list[catalog.Value]:
     gpu, shares = catalog.item("gpus", machine.gpu), catalog.item("efficiencies", machine.gpu)
     names = [FORMATS[machine.precision].rate, "bf16_dense_rate", "memory", "memory_bandwidth"]
-    rows = [gpu.row(name) for name in dict.fromkeys(names)] + [box.row("hb_bandwidth"), box.row("nic_bandwidth")]
+    rows = [gpu.row(name) for name in dict.fromkeys(names)] + [box.row("hb_bandwidth")]
+    rows += [] if own_nic else [box.row("nic_bandwidth")]
     return rows + list(shares.rows)
 
 

@@ -48,7 +48,7 @@ def racks_found(case: Case, ask: Asked, size: Asked, find: FindSpec, limits: Goa
         Where no number of racks meets the limits: the nearest, and what it misses.
     """
     growing = {name for name in _GROWING if getattr(limits, name) is not None}
-    most = _largest(lambda racks: not growing & set(missed_limits(size(racks), limits)), size, limits, bool(growing))
+    most = _largest(size, limits, growing)
 
     def meets(racks: int) -> bool:
         answer = ask(racks)
@@ -79,13 +79,21 @@ def useful_racks(case: Case, low: int, high: int) -> pd.DataFrame:
     return found.sort_values("racks")[["racks", "sequence_s"]].reset_index(drop=True)
 
 
-def _largest(fits: Callable[[int], bool], size: Asked, limits: GoalsSpec, bounded: bool) -> int:
-    """The most racks within what only grows; raises ValueError where not even one is."""
-    if not bounded:
+def _largest(size: Asked, limits: GoalsSpec, growing: set[str]) -> int:
+    """The most racks within what only grows; raises ValueError where there are none."""
+    if not growing:
         return _MOST_RACKS
-    if not fits(1):
-        raise ValueError(_nearest(size(1), limits))
-    low, high = 1, 2
+
+    def fits(racks: int) -> bool:
+        answer = size(racks)
+        return bool(answer.numbers) and not growing & set(missed_limits(answer, limits))
+
+    low = 1
+    while not size(low).numbers and low < _MOST_RACKS:  # of photonic rails two HB domains are the least
+        low *= 2
+    if not fits(low):
+        raise ValueError(_nearest(size(low), limits))
+    high = 2 * low
     while high < _MOST_RACKS and fits(high):
         low, high = high, 2 * high
     while high - low > 1:
@@ -103,7 +111,7 @@ def _soon_enough(ask: Asked, limits: GoalsSpec, most: int) -> int:
 
     high = 1
     while not enough(high):
-        if high >= most:
+        if high >= most or (high > 1 and not ask(high).numbers):
             raise ValueError(_nearest(ask(most), limits))
         high = min(2 * high, most)
     low = high // 2

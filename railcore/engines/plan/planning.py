@@ -50,9 +50,9 @@ def plan(spec: Spec | Mapping[str, Any] | str | Path, progress: Progress | None 
 
         say("places for the power")
         site = site_of(read.site, max(powers))
-    usd, carbon = site_prices(read, site)
-    found = merged([with_energy(case, answer, usd, carbon) for answer in answers])
-    return Plan(read, case, tuple(ranked(found, read.limits, read.wishes)), site, built, _TOLD, progress)
+    prices = site_prices(read, site)
+    found = merged([with_energy(case, answer, prices) for answer in answers])
+    return Plan(read, case, tuple(ranked(found, read)), site, built, _TOLD, progress)
 
 
 def _answer(spec: Spec, case: Case, candidate: Candidate, designs: Designs) -> Answer:

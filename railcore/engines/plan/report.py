@@ -1,7 +1,7 @@
 """A plan as people read it: the document that the page and JSON have, and texts for a terminal and Markdown."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -13,11 +13,12 @@ from railcore.engines.plan.shown import FIRST, NUMBERS, interval, shown
 from railcore.engines.plan.spec import GoalsSpec
 from railcore.facts.colours import COLOURS
 from railcore.facts.tables import aligned_table, markdown_table
-from railcore.facts.units import number
+from railcore.facts.units import number, show
 
 _COLOURS = (*COLOURS[:6], "#8C6D31", COLOURS[7])  # brown in place of black, which dark pages do not show
 _MARKERS = ("circle", "square", "triangle", "diamond", "triangle-down", "plus", "cross", "star")
 _SHOWN_FLIPS = 3
+_SURE = 0.95  # of the draws, within which a limit is told as met
 _LEAST_GAP = 5e-4  # of a number, below which two are told as equal
 
 
@@ -39,8 +40,11 @@ def headline(plan: Plan) -> str:
     less = ""
     if second is not None:
         by = 1 - numbers[plan.rank] / second.numbers[plan.rank]
-        gap = f"{number(100 * by, 2)}% less than" if by > _LEAST_GAP else "as much as"
+        gap = (
+            f"{number(100 * abs(by), 2)}% {'less' if by > 0 else 'more'} than" if abs(by) > _LEAST_GAP else "as much as"
+        )
         less = f", {gap} {second.name} by {NUMBERS[plan.rank].label}"
+        less += ", which misses more wishes" if by < -_LEAST_GAP else ""
     under = f", within {limits}" if limits else ""
     return f"{capital(best.name)} {does}{less}{under}. {_flip_sentence(plan)}"
 
@@ -57,7 +61,12 @@ def _flip_sentence(plan: Plan) -> str:
         return "No single price, power or rate flips that within its range."
     row = table.iloc[0]
     now = f"{row_value(row, 'at')} (now {row_value(row, 'value')})"
-    return f"What flips it first: {row_words(row)} of {now}; then {row['best']} is best."
+    return f"What flips it first: {row_words(row)} of {now}; then {_then(row)}."
+
+
+def _then(row: Any) -> str:
+    """What a flip makes the best."""
+    return "none meets the limits" if row["best"] == "none" else f"{row['best']} is best"
 
 
 def _goals_text(goals: GoalsSpec) -> str:
@@ -86,9 +95,14 @@ def verdicts(plan: Plan, draws: bool) -> list[dict[str, str]]:
     if draws and plan.ties:
         tied = " and ".join(plan.ties)
         found.append({"kind": "note", "text": f"{capital(tied)} may be better within what is not known: a tie."})
+    if draws and plan.best is not None and plan.met and plan.uncertainty is not None:
+        held = plan.uncertainty.met(plan.best.name)
+        if held < _SURE:
+            text = f"{capital(plan.best.name)} meets the limits in {number(100 * held, 2)}% of the draws."
+            found.append({"kind": "note", "text": text})
     found += [{"kind": "note", "text": text} for text in _adjusted(plan)]
     for _, row in plan.flips.iloc[1:_SHOWN_FLIPS].iterrows():
-        text = f"With {row_words(row)} of {row_value(row, 'at')}, {row['best']} is best."
+        text = f"With {row_words(row)} of {row_value(row, 'at')}, {_then(row)}."
         found.append({"kind": "note", "text": text})
     return found
 
@@ -197,14 +211,16 @@ def terminal_text(plan: Plan, draws: bool = False) -> str:
     if plan.best is not None:
         texts.append(f"- Best strategy: {plan.best.label}.")
         texts.append(f"- Times are off by {plan.expected_error}.")
+        for row in plan.own_strategy.head(1).itertuples():
+            took = f"{show(row.iteration_s, 's', 4)}, {number(row.over_best, 3)} times the best for each sequence"
+            texts.append(f"- Your own mapping on {row.candidate}: {took} ({row.limit}).")
     return "\n".join([*texts, f"- {boundary(plan)}"])
 
 
-def markdown_text(plans: Sequence[Plan]) -> str:
-    """Plans as Markdown: the answer and table of each, then its sections' tables."""
+def markdown_text(plans: Sequence[Plan], documents: Sequence[Mapping[str, Any]]) -> str:
+    """Plans and their documents as Markdown: the answer and table of each, then its sections' tables."""
     texts = []
-    for plan in plans:
-        told = document(plan, draws=False)
+    for plan, told in zip(plans, documents, strict=True):
         texts += [f"# {told['title']}\n", f"{told['headline']}\n", markdown_table(summary_rows(plan))]
         texts += [*(f"- {each['text']}" for each in told["verdicts"]), ""]
         for section in told["sections"]:

@@ -1,5 +1,6 @@
 """A plan: one cluster and job in, every model's answer out."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -11,6 +12,7 @@ from railcore.engines.degraded.job_networks import network_shares
 from railcore.engines.plan.answer import (
     Answer,
     Designs,
+    SitePrices,
     answer_of,
     parts_table,
     sized_answer,
@@ -19,7 +21,7 @@ from railcore.engines.plan.answer import (
 )
 from railcore.engines.plan.candidates import AnyFabric, Candidate
 from railcore.engines.plan.case import Case
-from railcore.engines.plan.choice import RANKS, missed_limits
+from railcore.engines.plan.choice import missed_limits, rank_number
 from railcore.engines.plan.evidence import error_of, grade_of, rows_behind, source_text
 from railcore.engines.plan.find import racks_found
 from railcore.engines.plan.shown import NUMBERS
@@ -76,13 +78,14 @@ class Plan:
 
     @property
     def met(self) -> bool:
-        """Whether the best candidate meets all limits."""
-        return self.best is not None and not missed_limits(self.best, self.spec.limits)
+        """Whether the best candidate meets all limits, and a site that is asked for is there."""
+        sited = self.site is None or self.site.places is not None
+        return self.best is not None and sited and not missed_limits(self.best, self.spec.limits)
 
     @property
     def rank(self) -> str:
         """Number of which the least is best."""
-        return RANKS[self.spec.wishes.rank]
+        return rank_number(self.spec)
 
     def answer(self, name: str) -> Answer:
         """The answer of a candidate, by any of its names. Raises UnknownName."""
@@ -110,7 +113,7 @@ class Plan:
         job = (case.model, case.machine, design.gpus, int(answer.numbers["batch"]))
         own = {
             "hb_domain_size": design.machine.hb_domain_size,
-            "offload": self.spec.job.offload,
+            "offload": design.offload,
             **self.spec.job.search,
         }
         return search(*job, **{"runtime": case.runtime, "fabric": fabric, **own, **options})
@@ -173,6 +176,7 @@ class Plan:
             return pd.DataFrame()
         design = self.best.design
         terms: dict[str, Any] = {"global_batch": int(self.best.numbers["batch"]), "runtime": self.case.runtime}
+        terms["offload"] = design.offload
         return stage_memory(self.case.model, design.machine, design.strategy, **terms)
 
     @cached_property
@@ -200,10 +204,12 @@ class Plan:
         rows = []
         for answer in self.possible:
             if isinstance(answer.fabric, RailFabric):
-                box, options = answer.design.machine.changed(fabric=None), self.spec.job.offload  # type: ignore
-                found = iteration_times(
-                    self.case.model, box, strategy, self.case.runtime, options, batch, answer.fabric
-                )
+                if strategy.gpus > answer.fabric.gpus:
+                    rows.append((answer.name, math.nan, math.nan, "GPUs"))
+                    continue
+                box = self.case.machine.changed(hb_domain_size=answer.fabric.hb_domain_size)
+                options = (self.case.runtime, answer.design.offload, batch)  # type: ignore[union-attr]
+                found = iteration_times(self.case.model, box, strategy, *options, fabric=answer.fabric)
                 of_sequence = found.total_s.item() / batch * answer.numbers["batch"] / answer.numbers["iteration_s"]
                 rows.append((answer.name, found.total_s.item(), of_sequence, found.limits.item()))
         return pd.DataFrame(rows, columns=["candidate", "iteration_s", "over_best", "limit"])
@@ -240,8 +246,7 @@ class Plan:
     @cached_property
     def situation(self) -> Situation:
         """What draws are of."""
-        usd, carbon = site_prices(self.spec, self.site)
-        return Situation(self.case, self._built, self.answers, usd, carbon)
+        return Situation(self.case, self._built, self.answers, site_prices(self.spec, self.site))
 
     @cached_property
     def uncertainty(self) -> Uncertainty | None:
@@ -249,7 +254,7 @@ class Plan:
         if self.best is None:
             return None
         own = self.spec.uncertainty
-        return uncertainty(self.situation, self.best.name, own.draws, own.seed, self._progress)
+        return uncertainty(self.situation, self.best.name, self.rank, own.draws, own.seed, self._progress)
 
     def with_draws(self, table: pd.DataFrame) -> "Plan":
         """The plan with a stored table of draws (`Uncertainty.table`) in place of new ones."""
@@ -260,21 +265,21 @@ class Plan:
     @cached_property
     def flips(self) -> pd.DataFrame:
         """Rows of prices, powers, failures and time's cost that alone make another candidate the best."""
-        first = [answer.name for answer in self.possible if self._as_good(answer)]
+        first = [answer.name for answer in self.possible if self._as_wished(answer)] if self.met else []
         return flips(self.situation, self.rank, first)
 
-    def _as_good(self, answer: Answer) -> bool:
-        """Whether a candidate misses no more limits and wishes than the best."""
-        best, goals = self.best, (self.spec.limits, self.spec.wishes)
-        return best is not None and all(len(missed_limits(answer, g)) <= len(missed_limits(best, g)) for g in goals)
+    def _as_wished(self, answer: Answer) -> bool:
+        """Whether a candidate misses no more wishes than the best."""
+        best, wishes = self.best, self.spec.wishes
+        return best is not None and len(missed_limits(answer, wishes)) <= len(missed_limits(best, wishes))
 
     @cached_property
     def ties(self) -> list[str]:
-        """Candidates that are better than the best one in 5% of the draws or more."""
+        """Candidates that are better than the best one within the limits in 5% of the draws or more."""
         found = self.uncertainty
-        if found is None or self.best is None:
+        if found is None or not self.met:
             return []
-        allowed = [answer.name for answer in self.possible[1:] if self._as_good(answer)]
+        allowed = [answer.name for answer in self.possible[1:] if self._as_wished(answer)]
         return [name for name in allowed if found.better(name, self.rank) >= TIE]
 
     @cached_property
@@ -289,7 +294,7 @@ class Plan:
             return pd.DataFrame()
         rows = []
         for number in self.best.numbers:
-            for row in rows_behind(self.case, self.best, number, self.situation.site_usd_per_J is not None):
+            for row in rows_behind(self.case, self.best, number, self.situation.site.usd_per_J is not None):
                 told = {name: getattr(row, name) for name in ("family", "name", "parameter", "value", "unit", "kind")}
                 rows.append({"number": number, **told, "low": row.low, "high": row.high, "source": row.source})
         return pd.DataFrame(rows)
@@ -302,7 +307,7 @@ class Plan:
         """Grade of a number of an answer, and its sources in a line."""
         parts = () if answer.goodput is None else tuple(answer.goodput["kind"])
         if (number, parts) not in self._graded:
-            rows = rows_behind(self.case, answer, number, self.situation.site_usd_per_J is not None)
+            rows = rows_behind(self.case, answer, number, self.situation.site.usd_per_J is not None)
             self._graded[number, parts] = grade_of(number, rows), source_text(rows) if rows else ""
         return self._graded[number, parts]
 
@@ -322,6 +327,11 @@ class Plan:
     def warnings(self) -> tuple[str, ...]:
         """What is odd but allowed."""
         texts = [text for answer in self.answers for text in answer.warnings]
+        if self.best is not None and self.best.numbers["gpus_used"] == self.best.numbers["gpus"]:
+            down = f"{self.best.numbers['gpus_down']:.3g} GPUs are out of service on average"
+            texts.append(
+                f"The job uses all GPUs that are bought, and goodput takes a spare for each failed one: {down}."
+            )
         texts += [*self.case.warnings, *self.case.prices.warnings, *self.case.powers.warnings]
         texts += [self.site.note] if self.site and self.site.note else []
         texts += list(self.site.places.warnings) if self.site and self.site.places else []
@@ -359,7 +369,7 @@ def found_answer(spec: Spec, find: FindSpec, case: Case, candidate: Candidate, d
 
     @cache
     def ask(racks: int) -> Answer:
-        return with_energy(case, answer_of(case, candidate, designs, racks), *site_prices(spec, None))
+        return with_energy(case, answer_of(case, candidate, designs, racks), site_prices(spec, None))
 
     def size(racks: int) -> Answer:
         return sized_answer(case, candidate, racks)
@@ -370,10 +380,7 @@ def found_answer(spec: Spec, find: FindSpec, case: Case, candidate: Candidate, d
         return Answer(candidate.name, note=str(error))
 
 
-def site_prices(spec: Spec, site: "FoundSite | None") -> tuple[float | None, float | None]:
-    """Price [USD/J] and carbon [kg/J] of energy: of the spec, else of the site, else unknown."""
-    usd = None if site is None else site.usd_per_J
-    carbon = (
-        spec.operation.carbon if spec.operation.carbon is not None else None if site is None else site.carbon_kg_per_J
-    )
-    return usd, carbon
+def site_prices(spec: Spec, site: "FoundSite | None") -> SitePrices:
+    """Price and carbon of energy: of the spec, else of the site, else unknown."""
+    usd, carbon = (None, None) if site is None else (site.usd_per_J, site.carbon_kg_per_J)
+    return SitePrices(usd, carbon if spec.operation.carbon is None else spec.operation.carbon)

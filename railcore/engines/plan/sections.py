@@ -61,6 +61,8 @@ def capital(text: str) -> str:
 def row_words(row: Mapping[str, Any]) -> str:
     """A row of the catalog in words: "port price of street2025"."""
     what = words(row["parameter"])
+    if row["name"] == "scaling":
+        return f"{what} of {row['family']}"
     return what if row["name"] in ("energy", "machine", "job") else f"{what} of {row['name']}"
 
 
@@ -294,19 +296,21 @@ def _uncertainty(plan: Plan) -> Section:
         row = {"network": answer.name}
         for name in ("days", "cost_usd", "purchase_usd", "power_w", "goodput"):
             row[NUMBERS[name].label] = interval(name, *found.interval(answer.name, name))
-        rows.append(row | {f"better than {best.name}": f"in {_percent(found.better(answer.name, plan.rank))} of draws"})
+        row |= {f"better than {best.name}": f"in {_percent(found.better(answer.name, plan.rank))} of draws"}
+        rows.append(row | {"meets the limits": f"in {_percent(found.met(answer.name))}"})
     flips = [row for _, row in plan.flips.iterrows()]
     columns = {
         "row of the catalog": [row_words(row) for row in flips],
         "value": [row_value(row, "value") for row in flips],
         "flips at about": [row_value(row, "at") for row in flips],
-        "then best": [row["best"] for row in flips],
+        "then best": [row["best"].replace("none", "none meets the limits") for row in flips],
     }
     lead = (
-        f"5 to 95% of {own.draws:,} draws of every assumed row, whose median is its value. All networks see the same "
-        "draws, and the kept strategies of each are timed again."
+        f"5 to 95% of {own.draws:,} draws of the rows that are assumed or vary, whose median is the value. All "
+        "networks see the same draws, and the kept strategies of each are timed again."
     )
     notes = ["What circuits add to an iteration, and a site, stay as they are. The model's own error comes on top."]
+    notes += ["Networks beside the scale-out one are not drawn."] if plan.spec.cluster.include else []
     notes += found.notes
     tables = [_table(pd.DataFrame(rows), "5 to 95%"), _table(columns, "What alone flips the answer", "lrrl")]
     return _section("uncertainty", "Uncertainty", lead, tables, notes)
@@ -346,7 +350,8 @@ def _published() -> Section:
         "remark": table["remark"],
     }
     missed = int(table["miss"].sum())
-    lead = f"{missed} of {len(table)} numbers of published clusters are missed by {100 * MISS:.0f}% or more."
+    lead = f"{missed} of {len(table)} numbers of published clusters are missed by {100 * MISS:.0f}% or more. "
+    lead += "The others of data/measured/cluster_checks.csv are of what no model here has."
     return _section("published", "Held against published clusters", lead, [_table(columns, align="lrrrll")])
 
 

@@ -32,6 +32,7 @@ NUMBERS = {
     "goodput": Number("goodput", "%", "share of the time that advances the job"),
     "stopped": Number("stops", "%", "share of the time that failures which stop the job take"),
     "slowed": Number("slow time", "%", "share of the time lost while parts that only slow it are down"),
+    "gpus_down": Number("GPUs out of service", "", "on average, until they are repaired"),
     "days": Number("training", "days", "wall time of the whole training, failures and contingency included"),
     "energy_J": Number("energy", "Wh", "of the training, at the facility"),
     "cost_usd": Number("training cost", "USD", "wear of the purchase, and energy, over the training"),

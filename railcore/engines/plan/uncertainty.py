@@ -1,8 +1,9 @@
-"""How sure a plan is: draws of all that is assumed, the same for all candidates, and what flips its answer.
+"""How sure a plan is: draws of what is assumed or varies, the same for all candidates, and what flips its answer.
 
-Each assumed row of the catalog, which has a low and a high end, is drawn by its shape (`facts.distributions`). Prices,
-powers, rates of failure and what time costs are drawn once for each draw; what a GPU reaches is drawn for every tenth,
-as the kept designs' times are then computed again. What circuits add to an iteration stays as it is.
+Rows of prices, powers, failures and what time costs that have a low and a high end are drawn by their shape
+(`facts.distributions`), once for each draw. Of what a GPU reaches, assumed rows are drawn for every tenth, as the kept
+designs' times are then computed again; the rest is in the error against published runs. What circuits add to an
+iteration stays as it is.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,16 +14,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from railcore.engines.datacenter.operation import run_of_time, training_time
 from railcore.engines.degraded.goodput import lost_shares
-from railcore.engines.plan.answer import Answer, sizing_of
+from railcore.engines.plan.answer import Answer, SitePrices, costed, sizing_of
 from railcore.engines.plan.candidates import Candidate
 from railcore.engines.plan.case import Case, Values
+from railcore.engines.plan.goals import GOALS
 from railcore.engines.search.answers import machine_changes, uncertain_inputs
 from railcore.facts import catalog
 from railcore.facts.distributions import draws as row_draws
 from railcore.facts.distributions import quantile
-from railcore.facts.units import day
 from railcore.network.price_books import rows_of_book
 from railcore.network.reliability import failure_rows, rate_and_repair
 
@@ -42,18 +42,18 @@ class Situation:
     case: Case
     candidates: Mapping[str, Candidate]
     answers: Sequence[Answer]
-    site_usd_per_J: float | None
-    carbon_kg_per_J: float | None
+    site: SitePrices
 
     def cost_rows(self) -> list[catalog.Value]:
-        """Rows of prices, powers, failures and what time costs that have a range and are not given in the spec."""
+        """Rows of prices, powers, failures and what time costs that have a range, but for what the spec gives."""
         case, own = self.case, self.case.spec
         rows = [*rows_of_book(case.prices).values(), *rows_of_book(case.powers).values()]
+        electricity = self.site.usd_per_J if own.operation.electricity is None else own.operation.electricity
         asked: list[tuple[str, str, str, Any]] = [
             ("platforms", case.rack.name, "price", own.books.server),
             ("platforms", case.rack.name, "power", own.books.server_power),
             ("prices", "energy", "pue", own.operation.pue),
-            ("prices", "energy", "electricity_price", own.operation.electricity or self.site_usd_per_J),
+            ("prices", "energy", "electricity_price", electricity),
             ("operation", "machine", "useful_life", own.operation.years),
             ("operation", "machine", "mean_load", own.operation.load),
         ]
@@ -61,15 +61,16 @@ class Situation:
         if own.operation.failures == "value":
             kinds = {kind for answer in self._possible for kind in answer.goodput["kind"] if kind}
             rows += failure_rows(kinds, own.operation.checkpoint, own.operation.restart)
-        return list({key_of(row): row for row in rows if _is_drawn(row)}.values())
+        return list({key_of(row): row for row in rows if row.shape}.values())
 
     @property
     def _possible(self) -> list[Any]:
         return [answer for answer in self.answers if answer.design is not None]
 
     def machine_rows(self) -> list[catalog.Value]:
-        """Rows of what a GPU reaches that have a range."""
-        return [row for row, _ in uncertain_inputs(self.case.machine) if _is_drawn(row)]
+        """Assumed rows of what a GPU reaches; what measured ones leave open is in the error against published runs."""
+        rows = [row for row, _ in uncertain_inputs(self.case.machine)]
+        return [row for row in rows if row.shape and row.kind == "assumed"]
 
     def times(self, values: Sequence[Values], progress: Callable[[str], Any] | None = None) -> dict[str, np.ndarray]:
         """Iteration time of the best kept design of each candidate, for each set of machine rows [s]."""
@@ -83,27 +84,29 @@ class Situation:
                 found[id(design)] = np.array(each) * design.rows["global_batch"][0] + design.added_s
         return {answer.name: found[id(answer.design)] for answer in self._possible}
 
-    def numbers(self, values: Values, times_s: Mapping[str, Any]) -> dict[str, dict[str, np.ndarray]]:
+    def numbers(self, values: Values, times_s: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         """Numbers of DRAWN of each candidate, arrays over draws. times_s: of an iteration."""
         case, found = self.case, {}
-        prices = case.operating_prices(values, self.site_usd_per_J)
-        flops = float(case.model.training_flops(1)) * case.tokens / case.model.sequence_length
         for answer in self._possible:
             cost = self.candidates[answer.name].cost(case, int(answer.numbers["gpus"]), values)
             sizing = sizing_of(case, answer.racks, cost["cost_usd"], cost["power_w"], values)
             goodput = self._goodput(answer, values)
-            batch_tokens = answer.numbers["batch"] * case.model.sequence_length
-            terms = (case.tokens, goodput, case.spec.operation.contingency)
-            seconds = training_time(times_s[answer.name], batch_tokens, *terms)
-            fits = np.isfinite(seconds)
-            run = run_of_time(case.tokens, flops, np.where(fits, seconds, 1.0), sizing, prices)
-            own = {"network_usd": cost["cost_usd"], "purchase_usd": sizing.total_usd, "power_w": sizing.total_w}
-            of_run = {"energy_J": run.energy_J, "cost_usd": run.total_usd, "token_usd": run.token_usd}
-            if self.carbon_kg_per_J is not None:
-                of_run["carbon_kg"] = run.carbon_kg(self.carbon_kg_per_J)
-            own |= {"days": seconds / day, "goodput": goodput}
-            own |= {name: np.where(fits, value, np.inf) for name, value in of_run.items()}
-            found[answer.name] = own
+            job = (times_s[answer.name], int(answer.numbers["batch"]), goodput)
+            own = {"gpus": answer.numbers["gpus"], "network_usd": cost["cost_usd"], "goodput": goodput}
+            found[answer.name] = own | costed(case, sizing, values, self.site, *job)
+        return found
+
+    def standing(self, numbers: Mapping[str, Mapping[str, Any]], rank: str) -> dict[str, np.ndarray]:
+        """What each candidate is ranked by, infinite where it misses a limit."""
+        limits, found = self.case.spec.limits, {}
+        for name, own in numbers.items():
+            value = np.asarray(own[rank], float)
+            for key, number in GOALS.items():
+                goal = getattr(limits, key)
+                if goal is not None and number in own:
+                    missed = _less(own[number], goal) if key == "goodput" else _less(goal, own[number])
+                    value = np.where(missed, np.inf, value)
+            found[name] = value
         return found
 
     def _goodput(self, answer: Any, values: Values) -> np.ndarray:
@@ -125,11 +128,6 @@ class Situation:
         return 1 - lost_shares(drawn, delta, restart).sum(axis=0)
 
 
-def _is_drawn(row: catalog.Value) -> bool:
-    """Whether a row is drawn: what is assumed, and has a range."""
-    return row.kind == "assumed" and bool(row.shape)
-
-
 def key_of(row: catalog.Value) -> Key:
     """Family, item and parameter of a row."""
     return row.family, row.name, row.parameter
@@ -141,7 +139,8 @@ class Uncertainty:
 
     table: a row for each candidate and number of DRAWN: candidate, number, low (5%), median, high (95%); below, the
         share of the draws below the plan's own number; better, the share in which the candidate is better than the
-        best one by this number; lost, the share in which none of its kept strategies fits.
+        best one by this number, and by the deciding one within the limits; met, the share in which it meets the limits;
+        lost, the share in which none of its kept strategies fits.
     samples: by candidate and number, arrays over draws; empty where the table was stored.
     """
 
@@ -151,6 +150,10 @@ class Uncertainty:
     def interval(self, candidate: str, number: str) -> tuple[float, float]:
         """5 and 95% of a number of a candidate; NaN where it is not drawn."""
         return self._cell(candidate, number, "low"), self._cell(candidate, number, "high")
+
+    def met(self, candidate: str) -> float:
+        """Share of the draws in which a candidate meets the limits."""
+        return self._cell(candidate, "days", "met")
 
     def better(self, candidate: str, number: str) -> float:
         """Share of the draws in which a candidate is better than the best one by a number."""
@@ -173,7 +176,12 @@ class Uncertainty:
 
 
 def uncertainty(
-    situation: Situation, best: str, draws: int, seed: int, progress: Callable[[str], Any] | None = None
+    situation: Situation,
+    best: str,
+    rank: str,
+    draws: int,
+    seed: int,
+    progress: Callable[[str], Any] | None = None,
 ) -> Uncertainty:
     """Draws of all rows at once, common to all candidates.
 
@@ -181,8 +189,8 @@ def uncertainty(
     ----------
     situation
         A case with its answers.
-    best
-        Candidate that the others are compared with.
+    best, rank
+        Candidate that the others are compared with, and the number of DRAWN that decides, of which less is better.
     draws, seed
         How many, and of which random numbers.
     progress
@@ -197,19 +205,20 @@ def uncertainty(
     sets = [{key: values[i] for key, values in of_machine.items()} for i in range(machines)]
     times = {name: np.repeat(each, _EACH)[:draws] for name, each in situation.times(sets, progress).items()}
     samples = situation.numbers(row_draws(situation.cost_rows(), draws, seed), times)
-    rows = []
+    standing, rows = situation.standing(samples, rank), []
     for answer in situation.answers:
         mine = samples.get(answer.name, {})
-        lost = float(np.mean(np.isinf(mine["days"]))) if mine else 0.0
-        for name, values in mine.items():
-            drawn = np.broadcast_to(values, draws)
-            sign = -1 if name == "goodput" else 1
-            better = float(np.mean(_less(sign * drawn, sign * np.asarray(samples[best][name]))))
+        for name in filter(mine.__contains__, DRAWN):
+            drawn, sign = np.broadcast_to(mine[name], draws), -1 if name == "goodput" else 1
+            pair = (standing[answer.name], standing[best]) if name == rank else (mine[name], samples[best][name])
+            better = np.mean(np.broadcast_to(_less(*(sign * np.asarray(each) for each in pair)), draws))
             low, median, high = np.quantile(drawn, (0.05, 0.5, 0.95), method="nearest")
             own = answer.numbers[name]
-            below = 0.5 + 0.5 * float(np.mean(_less(drawn, own)) - np.mean(_less(own, drawn)))
-            rows.append((answer.name, name, low, median, high, below, better, lost))
-    columns = ["candidate", "number", "low", "median", "high", "below", "better", "lost"]
+            below = 0.5 + 0.5 * (np.mean(_less(drawn, own)) - np.mean(_less(own, drawn)))
+            lost = np.mean(np.broadcast_to(np.isinf(mine["days"]), draws))
+            met = np.mean(np.broadcast_to(np.isfinite(standing[answer.name]), draws))
+            rows.append((answer.name, name, low, median, high, *map(float, (below, better, met, lost))))
+    columns = ["candidate", "number", "low", "median", "high", "below", "better", "met", "lost"]
     return Uncertainty(pd.DataFrame(rows, columns=columns), samples)
 
 
@@ -234,7 +243,7 @@ def flips(situation: Situation, rank: str, allowed: Sequence[str]) -> pd.DataFra
     Returns
     -------
     A row for each such row and end: family, name, parameter, value, at (the value nearest to it, of eight steps to its
-    end, that flips), best (the candidate then); the one whose change is least likely last.
+    end, that flips), best (the candidate then, "none" where all miss a limit); the least likely change last.
     """
     columns = ["family", "name", "parameter", "value", "at", "best"]
     point = {answer.name: answer.numbers["iteration_s"] for answer in situation.answers if answer.design is not None}
@@ -249,14 +258,17 @@ def flips(situation: Situation, rank: str, allowed: Sequence[str]) -> pd.DataFra
         values[key_of(row)][place] = tried[place]
     flat = {key: each.ravel() for key, each in values.items()}
     found = situation.numbers(flat, point)
-    table = np.array([np.broadcast_to(found[name][rank], tried.size).reshape(tried.shape) for name in names])
-    beaten, first = _less(table[1:].min(axis=0), table[0]), 1 + table[1:].argmin(axis=0)
+    standing = situation.standing(found, rank)
+    table = np.array([np.broadcast_to(standing[name], tried.size).reshape(tried.shape) for name in names])
+    beaten = _less(table[1:].min(axis=0), table[0]) | np.isinf(table[0])
+    first = np.where(np.isinf(table.min(axis=0)), -1, 1 + table[1:].argmin(axis=0))
     listed = []
     for place, row in enumerate(rows):
         for side in range(2):
             changed = np.flatnonzero(beaten[place, side * _STEPS : (side + 1) * _STEPS])
             if changed.size:
                 at = place, side * _STEPS + changed[0]
-                listed.append((*key_of(row), row.value, float(tried[at]), names[first[at]], int(changed[0])))
+                then = "none" if first[at] < 0 else names[first[at]]
+                listed.append((*key_of(row), row.value, float(tried[at]), then, int(changed[0])))
     whole = pd.DataFrame(listed, columns=[*columns, "step"]).sort_values("step", kind="stable", ignore_index=True)
     return whole[columns]
