@@ -41,7 +41,8 @@ def write(tmp_path):
 def test_exit_status_says_whether_limits_are_met(write, capsys):
     assert main(["plan", write()]) == 0
     out, err = capsys.readouterr()
-    assert out.startswith("Our <first> cluster\nRail-optimized trains Llama-3 8B in 16.35 days for 24.95 k USD")
+    assert out.startswith("Our <first> cluster\nRail-optimized trains Llama-3 8B in 16.35 days (published runs differ")
+    assert " for 24.95 k USD" in out
     assert "rail-optimized *" in out and "Best strategy: DP64" in out and err == ""
     assert main(["plan", write("[limits]\ndays = 20\n")]) == 0
     assert "within 20 days" in capsys.readouterr().out
@@ -132,7 +133,7 @@ def test_all_forms_say_the_same_and_are_written_whole(write, tmp_path, capsys):
 
 def test_nothing_is_written_where_one_of_the_files_cannot_be(write, tmp_path, capsys):
     path, into = write(), tmp_path / "x.json"
-    assert main(["plan", path, "--json", str(into), "--markdown", f"{path}/x.md", "--draws", "0"]) == 1
+    assert main(["plan", path, "--json", str(into), "--markdown", f"{path}/x.md", "--draws", "0"]) == 2
     assert not into.exists() and "a.toml" in capsys.readouterr().err
 
 

@@ -79,9 +79,9 @@ def test_the_fewest_days_are_those_of_all_racks_on_no_more_than_it_takes(keys):
 
 
 def test_a_looser_limit_never_takes_more_gpus():
-    days = [on(racks)["days"] * 1.0001 for racks in (15, 9, 2)]
+    days = [on(racks)["days"] * 1.0001 for racks in (30, 9, 2)]
     gpus = [found_by({"days": limit}, {"gpus": "fewest"}).best.numbers["gpus"] for limit in days]
-    assert gpus == sorted(gpus, reverse=True) and gpus[0] > gpus[1] > gpus[2]
+    assert 128 < gpus[0] <= 240 and gpus[0] > gpus[1] > gpus[2]
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,8 @@ def test_each_network_has_its_own_number_of_racks():
     for answer in found.possible:
         alone = plan({**given, "network": {"candidates": [answer.name]}}).best
         assert alone.numbers == pytest.approx(answer.numbers)
-    assert "GPUs, within" in str(found) and found.gpus_that_would_do == ""
+    assert f"on {found.best.numbers['gpus']:.0f} GPUs" in str(found) and found.gpus_that_would_do == ""
+    assert found.rank == "days" and found.best.numbers["days"] == min(a.numbers["days"] for a in found.possible)
 
 
 @pytest.mark.parametrize("cluster", [{"platform": "GB200 NVL72"}, {"platform": "DGX H100", "hb_domain_size": 64}])

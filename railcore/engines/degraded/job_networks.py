@@ -19,6 +19,7 @@ from railcore.network.price_books import PriceBook, book_of_links
 from railcore.network.topology import PhotonicRails, RailFabric
 from railcore.network.topology.blocks import rail_blocks
 from railcore.network.topology.collapse import collapse_warning
+from railcore.network.topology.photonic import ring_lengths
 from railcore.training.group_shares import Fabric
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy, as_strategy
@@ -123,7 +124,8 @@ def job_networks(
     else:
         delay = switch["reconfiguration_time"] if reconfiguration_s is None else reconfiguration_s
         box = machine.changed(hb_domain_size=used)
-        best = best_on_circuits(model, box, gpus, global_batch, delay, ports=nic_ports, **options)
+        rings = ring_lengths(nic_ports, optical.planes)
+        best = best_on_circuits(model, box, gpus, global_batch, delay, ports=nic_ports, rings=rings, **options)
         texts |= dict.fromkeys((*optical.warnings, *best.attrs["warnings"]))
         circuits |= {**best.iloc[0][["strategy", "iteration_s"]], **fabric_cost(optical, *books)}
     columns = ["network", "cost_usd", "power_w", "strategy", "iteration_s", "days", "slowdown", "note"]

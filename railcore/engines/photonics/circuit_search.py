@@ -15,11 +15,14 @@ from railcore.facts.arguments import checked
 from railcore.facts.checks import Floats, at_least, one_of
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import LEVEL_NAMES, STRATEGY_SWITCHES
+from railcore.training.rank_order import group_levels
 from railcore.training.runtime import MODERN, Runtime, as_runtime, checked_offload
 from railcore.training.transformer import Transformer, as_model
 
 _AT_A_TIME = 1024  # strategies whose changes are computed before one looks whether more can be best
 _SEARCHED = 4096  # the fastest ones, of a search
+_RINGS = ("any", "even", "none")  # of `ring_lengths`
+_RING_KINDS = ("tensor", "context", "replica", "expert_replica")
 TIMES = ("iteration_s", "electrical_s", "changes_s", "detour_s")
 
 
@@ -35,6 +38,7 @@ def best_on_circuits(
     options: StepOptions = DEFAULT_STEP,
     runtime: Runtime | str = MODERN,
     offload: str | Sequence[str] = "none",
+    rings: str = "any",
     **limits: int | str | Sequence,
 ) -> pd.DataFrame:
     """The strategy with the shortest iteration on photonic rails, for each time of a change of circuits.
@@ -50,6 +54,9 @@ def best_on_circuits(
         The values allowed of columns of strategies, as for `search`.
     reconfiguration_s, provisioning, ports, options, runtime, offload
         As for `overhead_estimate`.
+    rings
+        Which close, `ring_lengths` of the fabric: with "even" strategies whose rings join an odd number of HB domains
+        are left out, with "none" those of more than two.
 
     Returns
     -------
@@ -79,6 +86,11 @@ def best_on_circuits(
             if np.any(where):
                 left_out[text] = min(left_out.get(text, np.inf), float(electrical_s[where].min()))
             out |= where
+        open_rings = _open_rings(machine, columns, one_of("rings", rings, _RINGS))
+        if np.any(open_rings):
+            text = "rings of an odd number of HB domains do not close on these circuits"
+            left_out[text] = min(left_out.get(text, np.inf), float(electrical_s[open_rings].min()))
+        out |= open_rings
         changes_s = terms.changes_s(d[:, None], provisioning)
         total_s = np.where(out, np.inf, electrical_s + changes_s + terms.detour_s)
         place, every = np.argmin(total_s, axis=1), np.arange(d.size)
@@ -87,6 +99,14 @@ def best_on_circuits(
         best[better] = np.stack(found, axis=1)[better]
         rows[better] = np.stack([columns[name][place] for name in STRATEGY_COLUMNS], axis=1)[better]
     return _best_table(d, best, rows, fastest_s, left_out)
+
+
+def _open_rings(machine: Machine, columns: Columns, rings: str) -> np.ndarray:
+    """Where a ring of a strategy joins a number of HB domains around which circuits do not close."""
+    groups = group_levels(columns)
+    domains = np.array([groups[kind].in_domains(machine.hb_domain_size)[1] for kind in _RING_KINDS])
+    odd = (domains > 1) & (domains % 2 == 1)
+    return {"any": odd & False, "even": odd, "none": domains > 2}[rings].any(axis=0)
 
 
 def _by_electrical_time(

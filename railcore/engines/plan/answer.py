@@ -4,7 +4,7 @@ Nothing is computed here that a model has: each number is what that model gives 
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ import pandas as pd
 
 from railcore.engines.datacenter.operation import run_of_time, training_time
 from railcore.engines.degraded.goodput import training_goodput
-from railcore.engines.degraded.job_networks import is_full, limiting_fabric
+from railcore.engines.degraded.job_networks import limiting_fabric
 from railcore.engines.photonics.circuit_search import best_on_circuits
 from railcore.engines.plan.candidates import AnyFabric, Candidate
 from railcore.engines.plan.case import Case, Values
@@ -25,6 +25,7 @@ from railcore.facts.units import day, year
 from railcore.network.bill import bill_counts, bill_table
 from railcore.network.cost import total_cost
 from railcore.network.topology import PhotonicRails, RailFabric
+from railcore.network.topology.photonic import ring_lengths
 from railcore.systems.datacenter.rack_network import CountedNetwork, PricedNetwork
 from railcore.systems.datacenter.sizing import Sizing, datacenter_size
 from railcore.training.machine import Machine
@@ -33,6 +34,8 @@ from railcore.training.software import dated_runtimes
 from railcore.training.transformer import model_flops_utilization
 
 KEPT = 8  # designs of a candidate, which draws price again
+_TRIED = 3  # numbers of GPUs and batches
+_CLEARLY = 0.98  # of the time: faster by so much is worth another batch
 _SEARCHED = 64  # strategies, of which these designs are the best
 _PARTS_ONLY: dict[str, Any] = {
     "compute_share": 1.0,
@@ -139,7 +142,7 @@ class Designs:
         """The best strategies on a fabric; None where none fits."""
         if isinstance(fabric, PhotonicRails):
             if (fabric.gpus, "circuits") not in self._found:
-                self._found[fabric.gpus, "circuits"] = self._on_circuits(fabric.gpus)
+                self._found[fabric.gpus, "circuits"] = self._on_circuits(fabric)
             return self._found[fabric.gpus, "circuits"]
         limits = limiting_fabric(fabric, self.case.model)
         if (fabric.gpus, limits) not in self._found:
@@ -152,36 +155,48 @@ class Designs:
         return {"runtime": self.case.runtime, "offload": job.offload, **job.search}
 
     def _on_packets(self, fabric: RailFabric, limits: RailFabric | None) -> Design | None:
-        counts, case, best = self.case.counts(fabric.gpus), self.case, None
-        counts = counts[counts["global_batch"] == counts["global_batch"].head(1).max()]  # one batch for all candidates
-        for row in counts.head(1 if is_full(fabric) else 2).itertuples():
-            gpus, batch = int(row.gpus), int(row.global_batch)
-            used = min(int(row.hb_domain_size), gpus)
-            options: dict[str, Any] = {"fabric": limits, "top": _SEARCHED, "only_best": True, "hb_domain_size": used}
-            found = search(case.model, case.machine, gpus, batch, **options, **self._options)
-            if len(found.best) and (best is None or found.fastest["sequence_s"][0] < best.rows["sequence_s"][0]):
-                best = Design(found, _kept(found), found.machine)
+        best = None
+        for job in self._tried(fabric.gpus):
+            options: dict[str, Any] = {"fabric": limits, "top": _SEARCHED, "only_best": True}
+            found = search(self.case.model, *job, **options, **self._options)
+            if len(found.best):
+                best = _faster(best, Design(found, _kept(found), found.machine))
         return best
 
-    def _on_circuits(self, gpus: int) -> Design | None:
-        counts, case, spec = self.case.counts(gpus), self.case, self.case.spec.network
-        if counts.empty:
-            return None
-        first = counts.iloc[0]
-        machine = case.machine.changed(hb_domain_size=min(int(first["hb_domain_size"]), int(first["gpus"])))
+    def _on_circuits(self, fabric: PhotonicRails) -> Design | None:
+        spec, best = self.case.spec.network, None
         switch = catalog.item("circuit_switches", spec.circuit_switch)
         delay = switch["reconfiguration_time"] if spec.reconfiguration is None else spec.reconfiguration
-        job = (case.model, machine, int(first["gpus"]), int(first["global_batch"]))
-        table = best_on_circuits(*job, delay, ports=spec.nic_ports, **self._options)
-        row = table.iloc[0]
-        if math.isnan(row["iteration_s"]):
-            return None
-        limits: dict[str, Any] = {name: row[name] for name in STRATEGY_COLUMNS if name != "global_batch"}
-        found = search(*job, top=KEPT, **(self._options | limits))
-        added_s = float(row["iteration_s"] - row["electrical_s"])
-        same = [np.equal(found.fastest[name], column_numbers(name, [row[name]])) for name in STRATEGY_COLUMNS]
-        rows = {name: values[np.all(same, axis=0)] for name, values in found.fastest.items()}
-        return Design(found, rows, machine, added_s, table.attrs["warnings"])
+        own: dict[str, Any] = {
+            "ports": spec.nic_ports,
+            "rings": ring_lengths(spec.nic_ports, fabric.planes, fabric.fibres_per_port),
+        }
+        for job in self._tried(fabric.gpus):
+            table = best_on_circuits(self.case.model, *job, delay, **own, **self._options)
+            row = table.iloc[0]
+            if math.isnan(row["iteration_s"]):
+                continue
+            limits: dict[str, Any] = {name: row[name] for name in STRATEGY_COLUMNS if name != "global_batch"}
+            found = search(self.case.model, *job, top=KEPT, **(self._options | limits))
+            same = [np.equal(found.fastest[name], column_numbers(name, [row[name]])) for name in STRATEGY_COLUMNS]
+            rows = {name: values[np.all(same, axis=0)] for name, values in found.fastest.items()}
+            added_s = float(row["iteration_s"] - row["electrical_s"])
+            best = _faster(best, Design(found, rows, found.machine, added_s, table.attrs["warnings"]))
+        return best
+
+    def _tried(self, gpus: int) -> Iterator[tuple[Machine, int, int]]:
+        """A machine with its GPUs in use of each HB domain, GPUs and batch: the first rows of `Case.counts`."""
+        for row in self.case.counts(gpus).head(_TRIED).itertuples():
+            used = min(int(row.hb_domain_size), int(row.gpus))
+            yield self.case.machine.changed(hb_domain_size=used), int(row.gpus), int(row.global_batch)
+
+
+def _faster(one: Design | None, other: Design) -> Design:
+    """The design with less time for a sequence; the first unless the other is clearly faster, as its batch is off."""
+    if one is None:
+        return other
+    each = [design.iteration_s / int(design.rows["global_batch"][0]) for design in (one, other)]
+    return other if each[1] < _CLEARLY * each[0] else one
 
 
 def _kept(found: SearchResult) -> Columns:
@@ -369,7 +384,7 @@ def _nothing_fits(case: Case, gpus: int) -> str:
     options: dict[str, Any] = {"runtime": case.runtime, "offload": case.spec.job.offload, "at_most": not use_all}
     machine = case.machine.changed(hb_domain_size=min(case.machine.hb_domain_size, gpus))
     try:
-        search(case.model, machine, gpus, list(case.batches), **options, **case.spec.job.search).strategy()
+        search(case.model, machine, gpus, case.batches(gpus), **options, **case.spec.job.search).strategy()
     except ValueError as error:
         return str(error)
     return "no strategy was found by the short search: give job.search, or another batch"

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from typing import Any
@@ -14,7 +14,7 @@ from railcore.engines.datacenter.operation import OperatingPrices
 from railcore.engines.deployment.cluster import Cluster
 from railcore.engines.deployment.cluster_cost import cluster_network_parts
 from railcore.engines.launch_lines import megatron_run
-from railcore.engines.plan.spec import PriceSpec, Spec
+from railcore.engines.plan.spec import PriceSpec, SiteSpec, Spec
 from railcore.engines.search.gpu_counts import gpu_counts, near_batches
 from railcore.engines.search.splits import allowed_values
 from railcore.facts import catalog
@@ -37,6 +37,7 @@ from railcore.training.software import newest_runtime
 from railcore.training.transformer import Transformer, as_model
 
 Values = Mapping[tuple[str, str, str], Any]  # draws of catalog rows by family, item and parameter
+_EVEN = 16  # powers of 2 that a batch is wished to have
 _WITHIN = 1.03  # times the fastest: a batch nearer to the asked one is taken
 _BATCH = re.compile(r"\s*(\d+(?:\.\d+)?(?:[eE]\d+)?)\s*([kMG]?)\s*tokens\s*")
 
@@ -48,7 +49,7 @@ class Case:
     spec: as given.
     model, machine, runtime: what is trained, on which GPU (on no fabric), with which software.
     tokens: of the training.
-    batches: sequences of an iteration that are tried, the one asked for first.
+    batch: sequences of an iteration that are asked for; a whole number where it is to be taken as it is.
     radix: ports of a switch at the NIC's rate.
     prices, powers: books for links of the NIC's rate.
     rack: the platform in the catalog.
@@ -61,7 +62,7 @@ class Case:
     machine: Machine
     runtime: Runtime
     tokens: float
-    batches: tuple[int, ...]
+    batch: float | int
     radix: int
     prices: PriceBook
     powers: PriceBook
@@ -134,6 +135,10 @@ class Case:
         table = self._sides[gpus]
         return table[table["network"].isin(asked)]
 
+    def batches(self, gpus: int) -> list[int]:
+        """Batches that are tried on so many GPUs, the nearest to the asked one first."""
+        return [self.batch] if isinstance(self.batch, int) else near_batches(self.batch, gpus)
+
     @cached_property
     def _counts(self) -> dict[int, pd.DataFrame]:
         return {}
@@ -141,16 +146,19 @@ class Case:
     def counts(self, gpus: int) -> pd.DataFrame:
         """Rows of `gpu_counts` of a cluster, the one to take first.
 
-        Of batches within 3% of the fastest the one nearest to the asked one is taken.
+        Of batches within 3% of the fastest those come first that more powers of 2 divide, up to 16, as they leave every
+        network more strategies; of these the nearest to the asked one.
         """
         if gpus not in self._counts:
             given = {"runtime": self.runtime, "offload": self.spec.job.offload, **self.spec.job.search}
             machine = self.machine.changed(hb_domain_size=min(self.machine.hb_domain_size, gpus))
             use_all = self.spec.cluster.use == "all"
-            found = gpu_counts(self.model, machine, gpus, list(self.batches), use_all=use_all, **given)
+            found = gpu_counts(self.model, machine, gpus, self.batches(gpus), use_all=use_all, **given)
             near = found["sequence_s"] <= _WITHIN * found["sequence_s"].min()
-            rank = found["global_batch"].map({batch: i for i, batch in enumerate(self.batches)}).where(near, np.inf)
-            self._counts[gpus] = found.iloc[np.lexsort([found["sequence_s"], rank])].reset_index(drop=True)
+            odd = -np.gcd(found["global_batch"].to_numpy(int), _EVEN)
+            off = (found["global_batch"] - self.batch).abs()
+            order = np.lexsort([found["sequence_s"], off.where(near, np.inf), odd, ~near])
+            self._counts[gpus] = found.iloc[order].reset_index(drop=True)
         return self._counts[gpus]
 
 
@@ -161,6 +169,14 @@ def _drawn(book: PriceBook, values: Values) -> PriceBook:
     exponent = drawn.pop("rate_exponent", None)
     found = book.times({part: number / rows[part].value for part, number in drawn.items()}) if drawn else book
     return found if exponent is None else found.with_exponent(exponent)
+
+
+def checked_area(spec: SiteSpec) -> Any:
+    """Where places may be. Raises ValueError for a place that is not known."""
+    from railcore.engines.siting.areas import Area  # only where a site is asked for: it takes a third of a second
+
+    near_m = None if spec.near is None else spec.within
+    return Area(spec.near, near_m, spec.states, spec.most_people, spec.people_within, spec.authorities)
 
 
 def case_of(spec: Spec) -> Case:
@@ -187,12 +203,15 @@ def case_of(spec: Spec) -> Case:
     with _Blamed("books"):
         prices, powers = _books(spec, machine.nic_Bps)
     runtime = newest_runtime(machine) if spec.job.runtime is None else as_runtime(spec.job.runtime)
-    batches = _batches(spec, model, known)
-    own, odd = _own_strategy(spec, model, int(rack["gpus"]), batches)
+    batch = _batch(spec, model, known)
+    if spec.site is not None:
+        with _Blamed("site"):
+            checked_area(spec.site)
+    own, odd = _own_strategy(spec, model, int(rack["gpus"]), batch)
     if machine.hb_domain_size > int(rack["gpus"]):
         larger = f"HB domains of {machine.hb_domain_size:,} GPUs are larger than {rack.name}, of {int(rack['gpus'])}"
         odd = (*odd, f"{larger}: the price and power of what joins its servers are not counted.")
-    return Case(spec, model, machine, runtime, float(tokens), batches, radix, prices, powers, rack, own, odd)
+    return Case(spec, model, machine, runtime, float(tokens), batch, radix, prices, powers, rack, own, odd)
 
 
 class _Blamed:
@@ -210,6 +229,9 @@ class _Blamed:
 
 
 def _own_model(sizes: Mapping[str, Any]) -> Transformer:
+    known = [each.name for each in fields(Transformer)]
+    if stray := [name for name in sizes if name not in known]:
+        raise ValueError(f"{stray[0]} is no size: the nearest are {catalog.nearest_names(stray[0], known)}")
     needed = [each.name for each in fields(Transformer) if each.default is MISSING and each.default_factory is MISSING]
     if missing := [name for name in needed if name not in ("name", *sizes)]:
         raise ValueError(f"{', '.join(missing)} missing: give these sizes too")
@@ -217,7 +239,7 @@ def _own_model(sizes: Mapping[str, Any]) -> Transformer:
 
 
 def _own_strategy(
-    spec: Spec, model: Transformer, rack_gpus: int, batches: Sequence[int]
+    spec: Spec, model: Transformer, rack_gpus: int, batch: float | int
 ) -> tuple[tuple[Strategy, int] | None, tuple[str, ...]]:
     """The strategy of job.mapping or job.launch with its batch [sequences], and what is odd about the line."""
     job, asked_of = spec.job, spec.cluster
@@ -236,14 +258,16 @@ def _own_strategy(
         return None, ()
     with _Blamed("job.mapping"):
         own = dict(job.mapping)
-        asked = [own.pop("global_batch")] if "global_batch" in own else list(batches)
+        given = "global_batch" in own
+        asked = own.pop("global_batch", batch)
         strategy = Strategy(**own)
         if racks and strategy.gpus > racks * rack_gpus:
             raise ValueError(f"it takes {strategy.gpus:,} GPUs of {racks * rack_gpus:,}: give one of fewer")
         each = strategy.data * strategy.micro_batch
-        batch = next((batch for batch in asked if batch % each == 0), asked[0])
-        strategy.microbatches(int(whole("global_batch", batch)))
-    return (strategy, int(batch)), ()
+        if not given and not isinstance(batch, int):
+            asked = max(round(batch / each), 1) * each  # the nearest that it divides
+        strategy.microbatches(int(whole("global_batch", asked)))
+    return (strategy, int(asked)), ()
 
 
 def _switch(spec: Spec) -> SwitchModel:
@@ -277,17 +301,17 @@ def _books(spec: Spec, nic_Bps: float) -> tuple[PriceBook, PriceBook]:
     return listed[0], listed[1]
 
 
-def _batches(spec: Spec, model: Transformer, known: Mapping[str, Any]) -> tuple[int, ...]:
-    """Sequences of an iteration that are tried, the asked one first."""
+def _batch(spec: Spec, model: Transformer, known: Mapping[str, Any]) -> float | int:
+    """Sequences of an iteration that are asked for; a whole number where they are to be taken as they are."""
     asked = spec.job.batch
     if isinstance(asked, int):
-        return (asked,)
+        return asked
     if asked is None:
         if "batch" not in known:
             raise ValueError(f'job.batch is missing, and the catalog has none of {model.name}: give it, "4M tokens"')
         row = known.row("batch")  # type: ignore[attr-defined]
         if row.unit != "tokens":
-            return (int(row.value),)
+            return int(row.value)
         tokens = row.value
     else:
         found = _BATCH.fullmatch(asked)
@@ -296,11 +320,4 @@ def _batches(spec: Spec, model: Transformer, known: Mapping[str, Any]) -> tuple[
         tokens = float(found[1]) * {"": 1, "k": 1e3, "M": 1e6, "G": 1e9}[found[2]]
         if tokens < model.sequence_length:
             raise ValueError(f"job.batch is {asked!r}: give a sequence of {model.sequence_length:,} tokens or more")
-    return tuple(near_batches(tokens / model.sequence_length, _divided_gpus(spec)))
-
-
-def _divided_gpus(spec: Spec) -> int:
-    """GPUs whose divisors a batch should share: those that are given, else a number with many divisors."""
-    box = int(catalog.item("platforms", spec.cluster.platform)["gpus"])
-    racks = spec.cluster.racks or (math.ceil(spec.cluster.gpus / box) if spec.cluster.gpus else 2**10)
-    return racks * box
+    return float(tokens / model.sequence_length)

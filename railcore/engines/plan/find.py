@@ -111,8 +111,10 @@ def _soon_enough(ask: Asked, limits: GoalsSpec, most: int) -> int:
 
     high = 1
     while not enough(high):
-        if high >= most or (high > 1 and not ask(high).numbers):
-            raise ValueError(_nearest(ask(most), limits))
+        tried = [ask(racks) for racks in (2**i for i in range(high.bit_length())) if "days" in ask(racks).numbers]
+        if high >= most or (high > 2 and not ask(high).numbers):
+            nearest = min(tried, key=lambda answer: answer.numbers["days"], default=ask(high))
+            raise ValueError(_nearest(nearest, limits))
         high = min(2 * high, most)
     low = high // 2
     while high - low > 1:
@@ -145,7 +147,7 @@ def _quickest(case: Case, ask: Asked, meets: Callable[[int], bool], most: int, l
     """The fewest racks of those on which the training takes the fewest days."""
     if most >= _MOST_RACKS:
         raise ValueError("find.days needs limits.power, limits.purchase or limits.gpus: without them it never ends")
-    useful = useful_racks(case, 1, most)
+    useful = useful_racks(case, max(most // 2, 1), most)
     looks = useful.sort_values(["sequence_s", "racks"], kind="stable")["racks"].tolist()[:_TRIED]
     tried = [racks for racks in dict.fromkeys([*looks, most]) if meets(racks)]
     if not tried:

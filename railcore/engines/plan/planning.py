@@ -11,7 +11,7 @@ from railcore.engines.plan.choice import merged, ranked
 from railcore.engines.plan.page import page_html
 from railcore.engines.plan.report import document, terminal_text
 from railcore.engines.plan.result import Plan, Progress, Told, found_answer, site_prices
-from railcore.engines.plan.spec import Spec, read_spec
+from railcore.engines.plan.spec import FindSpec, Spec, read_spec
 
 _TOLD = Told(document, terminal_text, page_html)
 
@@ -43,13 +43,13 @@ def plan(spec: Spec | Mapping[str, Any] | str | Path, progress: Progress | None 
     for candidate in built.values():
         say(f"{candidate.name}")
         answers.append(_answer(read, case, candidate, designs))
-    powers = [answer.numbers["power_w"] for answer in answers if "power_w" in answer.numbers]
+    first = ranked([with_energy(case, answer, site_prices(read, None)) for answer in answers], read)[0]
     site = None
-    if read.site is not None and powers:
+    if read.site is not None and first.numbers:
         from railcore.engines.plan.site import site_of  # only where there is one: it takes a third of a second
 
         say("places for the power")
-        site = site_of(read.site, max(powers))
+        site = site_of(read.site, first.numbers["power_w"])
     prices = site_prices(read, site)
     found = merged([with_energy(case, answer, prices) for answer in answers])
     return Plan(read, case, tuple(ranked(found, read)), site, built, _TOLD, progress)
@@ -57,9 +57,13 @@ def plan(spec: Spec | Mapping[str, Any] | str | Path, progress: Progress | None 
 
 def _answer(spec: Spec, case: Case, candidate: Candidate, designs: Designs) -> Answer:
     """The answer of one candidate, of as many racks as are asked for or found."""
-    if spec.find is None:
-        try:
-            return answer_of(case, candidate, designs, racks_of(case, candidate))
-        except ValueError as error:
-            return Answer(candidate.name, note=str(error))
-    return found_answer(spec, spec.find, case, candidate, designs)
+    asked = spec.cluster
+    if spec.find is not None:
+        return found_answer(spec, spec.find, case, candidate, designs)
+    try:
+        most = racks_of(case, candidate)
+        if (asked.budget is None and asked.power is None) or asked.use == "all":
+            return answer_of(case, candidate, designs, most)
+    except ValueError as error:
+        return Answer(candidate.name, note=str(error))
+    return found_answer(spec, FindSpec(days="fewest"), case, candidate, designs)  # buys no idle racks

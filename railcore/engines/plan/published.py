@@ -11,8 +11,8 @@ MISS = 0.25  # error from which a check is told as a miss
 def checks_table() -> pd.DataFrame:
     """Stored checks (`checks.computed_checks`) beside data/measured/cluster_checks.csv, a row each.
 
-    Columns id, what, subject, published, unit, ours, error (over the published value; 0 where ours lies between the
-    published low and high), miss (whether that is a quarter or more), remark, source.
+    Columns id, what, subject, published, unit, ours, error (over the nearest end of what is published; 0 within it),
+    miss (whether that is a quarter or more), remark, source.
     """
     published = {row["id"]: row for row in read_csv(files.data("measured/cluster_checks.csv"))}
     rows = []
@@ -20,7 +20,7 @@ def checks_table() -> pd.DataFrame:
         row, ours = published[check["id"]], float(check["ours"])
         value = float(row["value"])
         low, high = (float(row[end]) if row[end] else value for end in ("low", "high"))
-        error = 0.0 if low <= ours <= high else ours / value - 1
+        error = ours / min(max(ours, low), high) - 1  # over the nearest published value
         told = {column: row[column] for column in ("what", "subject", "unit", "source")}
         found = {"published": value, "ours": ours, "error": error, "miss": abs(error) >= MISS}
         rows.append({"id": check["id"], **told, **found, "remark": check["remark"]})

@@ -19,6 +19,7 @@ _COLOURS = (*COLOURS[:6], "#8C6D31", COLOURS[7])  # brown in place of black, whi
 _MARKERS = ("circle", "square", "triangle", "diamond", "triangle-down", "plus", "cross", "star")
 _SHOWN_FLIPS = 3
 _SURE = 0.95  # of the draws, within which a limit is told as met
+_CLOSE = 0.01  # of a number, below which two are told as nearly equal
 _LEAST_GAP = 5e-4  # of a number, below which two are told as equal
 
 
@@ -29,7 +30,8 @@ def headline(plan: Plan) -> str:
         return f"No network runs {plan.case.model.name} here. {capital(plan.answers[0].note)}."
     numbers = best.numbers
     days, cost = (shown(name, numbers[name]) for name in ("days", "cost_usd"))
-    does = f"trains {plan.case.model.name} in {days} for {cost}"
+    error = number(100 * plan.expected_error.error, 2)
+    does = f"trains {plan.case.model.name} in {days} (published runs differ by {error}% on average) for {cost}"
     if plan.spec.find is not None:
         does += f" on {shown('gpus', numbers['gpus'])} GPUs"
     if not plan.met:
@@ -45,6 +47,7 @@ def headline(plan: Plan) -> str:
         )
         less = f", {gap} {second.name} by {NUMBERS[plan.rank].label}"
         less += ", which misses more wishes" if by < -_LEAST_GAP else ""
+        less += ": as good as equal" if _LEAST_GAP < by < _CLOSE else ""
     under = f", within {limits}" if limits else ""
     return f"{capital(best.name)} {does}{less}{under}. {_flip_sentence(plan)}"
 
@@ -117,11 +120,13 @@ def _adjusted(plan: Plan) -> list[str]:
         texts.append(f"{asked.gpus:,} GPUs are {shown('gpus', numbers['gpus'])} in whole racks of the platform.")
     if numbers["gpus_used"] < numbers["gpus"]:
         used = f"{shown('gpus', numbers['gpus_used'])} of {shown('gpus', numbers['gpus'])} GPUs"
+        domain = best.design.machine.hb_domain_size if best.design else 0
+        of_each = f", {domain} of each {plan.case.machine.hb_domain_size} in an HB domain"
+        used += of_each if domain < plan.case.machine.hb_domain_size else ""
         texts.append(f"The job uses {used}: this is faster than with all, which divide it worse.")
-    nearest = plan.case.batches[0]
-    if numbers["batch"] != nearest:
+    if numbers["batch"] != plan.case.batch:
         tokens = number(numbers["batch"] * plan.case.model.sequence_length / 1e6, 4)
-        near = f"the nearest to {nearest:,} that divides well"
+        near = f"near the {number(plan.case.batch, 5)} asked for, and divides well"
         texts.append(f"The batch is {shown('batch', numbers['batch'])} ({tokens}M tokens), {near}.")
     return texts
 
@@ -139,8 +144,8 @@ def document(plan: Plan, draws: bool) -> dict[str, Any]:
         "subtitle": ", ".join(said),
         "headline": headline(plan),
         "verdicts": verdicts(plan, draws),
-        "columns": [{"key": name, **NUMBERS[name]._asdict()} for name in FIRST],
-        "candidates": [_candidate(plan, answer, place, draws) for place, answer in enumerate(plan.answers)],
+        "columns": [{"key": name, **NUMBERS[name]._asdict()} for name in first_numbers(plan)],
+        "candidates": [_candidate(plan, answer, draws) for answer in plan.answers],
         "chart": {
             "x": _axis("days", "training time (days)", limits.days, wishes.days),
             "y": _axis("cost_usd", "training cost (M USD)", limits.cost, wishes.cost) | {"scale": 1e6},
@@ -150,11 +155,18 @@ def document(plan: Plan, draws: bool) -> dict[str, Any]:
     }
 
 
+def first_numbers(plan: Plan) -> list[str]:
+    """Numbers of the first screen, at most seven; GPUs are one where networks may have different numbers of them."""
+    asked = plan.spec.cluster
+    sized = plan.spec.find is not None or asked.budget is not None or asked.power is not None
+    return ["gpus", *FIRST[:-1]] if sized else list(FIRST)
+
+
 def _axis(key: str, label: str, limit: float | None, wish: float | None) -> dict[str, Any]:
     return {"key": key, "label": label, "limit": limit, "wish": wish}
 
 
-def _candidate(plan: Plan, answer: Answer, place: int, draws: bool) -> dict[str, Any]:
+def _candidate(plan: Plan, answer: Answer, draws: bool) -> dict[str, Any]:
     possible = answer.design is not None
     missed = list(missed_limits(answer, plan.spec.limits)) if possible else []
     state = "missed" if missed else "other" if possible else "grey"
@@ -167,8 +179,8 @@ def _candidate(plan: Plan, answer: Answer, place: int, draws: bool) -> dict[str,
         "also": list(answer.also),
         "state": state,
         "misses": missed,
-        "colour": _COLOURS[place % len(_COLOURS)],
-        "marker": _MARKERS[place % len(_MARKERS)],
+        "colour": _COLOURS[plan.place_of(answer.name) % len(_COLOURS)],
+        "marker": _MARKERS[plan.place_of(answer.name) % len(_MARKERS)],
         "numbers": {name: _number(plan, answer, name, draws) for name in answer.numbers} if possible else {},
     }
 
@@ -193,7 +205,7 @@ def summary_rows(plan: Plan) -> list[dict[str, str]]:
     for answer in plan.answers:
         names = " = ".join((answer.name, *answer.also))
         row = {"network": f"{names} *" if answer is plan.best and plan.met else names}
-        for name in FIRST:
+        for name in first_numbers(plan):
             there = answer.design is not None and name in answer.numbers
             row[NUMBERS[name].label] = shown(name, answer.numbers[name]) if there else "-"
         missed = ", ".join(missed_limits(answer, plan.spec.limits)) if answer.design else "not there"

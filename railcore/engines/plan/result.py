@@ -25,7 +25,7 @@ from railcore.engines.plan.choice import missed_limits, rank_number
 from railcore.engines.plan.evidence import error_of, grade_of, rows_behind, source_text
 from railcore.engines.plan.find import racks_found
 from railcore.engines.plan.shown import NUMBERS
-from railcore.engines.plan.spec import FindSpec, Spec
+from railcore.engines.plan.spec import FindSpec, GoalsSpec, Spec
 from railcore.engines.plan.uncertainty import TIE, Situation, Uncertainty, flips, uncertainty
 from railcore.engines.search import SearchResult, search
 from railcore.engines.strategies.iteration import iteration_times
@@ -86,6 +86,10 @@ class Plan:
     def rank(self) -> str:
         """Number of which the least is best."""
         return rank_number(self.spec)
+
+    def place_of(self, name: str) -> int:
+        """Place of a candidate among all, whichever is best: it has the same colour in every scenario."""
+        return list(self._built).index(name)
 
     def answer(self, name: str) -> Answer:
         """The answer of a candidate, by any of its names. Raises UnknownName."""
@@ -374,8 +378,12 @@ def found_answer(spec: Spec, find: FindSpec, case: Case, candidate: Candidate, d
     def size(racks: int) -> Answer:
         return sized_answer(case, candidate, racks)
 
+    asked = spec.cluster
+    limits = spec.limits
+    if asked.budget is not None or asked.power is not None:
+        limits = GoalsSpec.model_construct(purchase=asked.budget, power=asked.power)
     try:
-        return ask(racks_found(case, ask, size, find, spec.limits))
+        return ask(racks_found(case, ask, size, find, limits))
     except ValueError as error:
         return Answer(candidate.name, note=str(error))
 

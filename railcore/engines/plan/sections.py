@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
+from pydantic import BaseModel
 
 from railcore.engines.plan.published import MISS, checks_table
 from railcore.engines.plan.result import Plan
@@ -17,7 +18,7 @@ from railcore.facts.units import convert, hour, number, show, words, year
 _SHOWN_SOURCES = 60
 _MOST_STAGES = 32  # of a pipeline, whose memory is listed
 _PART_COLOURS = {f"{kind}_s": colour for kind, colour in TRAFFIC.items()} | {
-    **{"linear_s": PASSES["compute"], "attention_s": PASSES["forward"], "elementwise_s": "#B8A58A"},
+    **{"linear_s": PASSES["compute"], "attention_s": "#B0C4DE", "elementwise_s": "#B8A58A"},
     **{"bubble_s": PASSES["backward"], "circuits_s": "#882255"},
 }
 _PART_COLOURS |= {"optimizer_s": "#5F5F5F", "straggler_s": "#6F4E7C", "once_s": "#3F3F3F", "logits_s": "#A0A0C8"}
@@ -182,7 +183,7 @@ def _memory(plan: Plan) -> Section:
         return _table({})
     counted = ("stage", "layers", "in_flight", "fits")
     columns = {
-        words(str(name)): [str(cell) if name in counted else show(cell, "B", 4) for cell in column]
+        words(str(name)): [number(cell, 3) if name in counted else show(cell, "B", 4) for cell in column]
         for name, column in stages.items()
         if name != "fits"
     }
@@ -206,7 +207,7 @@ def _failures(plan: Plan) -> Section:
                 "lost to stops": _percent(numbers["stopped"]),
                 "lost to slow time": _percent(numbers["slowed"]),
                 "goodput": shown("goodput", numbers["goodput"]),
-                "one failed leaf": f"stops {number(gone, 3)} GPUs" if gone else slower,
+                "one failed leaf": f"stops about {number(round(gone))} GPUs" if gone else slower,
             }
         )
     table = best.goodput.iloc[:-1]
@@ -274,7 +275,8 @@ def _energy(plan: Plan) -> Section:
             "has by the rule": [show(value, "W", 4) for value in found["usable_w"]],
         }
         tables.append(_table(columns, f"Places for {show(site.demand_w, 'W', 4)}", "llrr"))
-        notes.append(f"Searched: {', '.join(site.places.area.words) or 'the whole country'}. The grid is synthetic.")
+        notes.append(f"Searched: {', '.join(site.places.area.words) or 'the whole country'}.")
+        notes.append("The grid is synthetic: right in sums, not plant by plant. Load your own for a real site.")
         notes.append(f"The rule ignores {site.places.ignores}.")
         points = [
             {"label": str(row["name"]), **{axis: float(row[axis]) for axis in ("latitude", "longitude")}}
@@ -318,11 +320,14 @@ def _uncertainty(plan: Plan) -> Section:
 
 def _assumptions(plan: Plan) -> Section:
     case, told = plan.case, plan.defaults
-    rows = [[row.key, _text(row.value), "given" if row.given else "default"] for row in told.itertuples()]
+    rows = [
+        [row.key, _value_text(row.key, row.value), "given" if row.given else "default"] for row in told.itertuples()
+    ]
     known = {row[0] for row in rows}
     resolved = {
         "job.tokens": f"{number(case.tokens / 1e12, 4)} T",
-        "job.batch": f"{case.batches[0]:,} sequences",
+        "job.batch": f"{number(case.batch, 6)} sequences",
+        "operation.electricity": _electricity(plan),
         "job.runtime": case.runtime.name,
         "network.radix": f"{case.radix} ports of {show(case.machine.nic_Bps, 'bps')}",
         "cluster.hb_domain_size": f"{case.machine.hb_domain_size} GPUs",
@@ -333,7 +338,33 @@ def _assumptions(plan: Plan) -> Section:
     return _section("assumptions", "Assumptions and boundary", boundary(plan), [table], plan.warnings)
 
 
+def _electricity(plan: Plan) -> str:
+    price, origin = plan.situation.site.usd_per_J, "of the site's state"
+    if price is None:
+        price, origin = catalog.item("prices", "energy")["electricity_price"], "of the catalog"
+    return f"{number(float(convert(price, 'USD/kWh')), 3)} USD/kWh, {origin}"
+
+
+_UNITS = {  # of keys of the spec that are quantities
+    **dict.fromkeys(("budget", "server", "purchase", "cost"), "USD"),
+    **dict.fromkeys(("power", "server_power"), "W"),
+    **dict.fromkeys(("reconfiguration", "checkpoint", "restart"), "s"),
+    **dict.fromkeys(("within", "people_within", "radius"), "m"),
+    **{"nic": "bps", "electricity": "USD/kWh", "carbon": "kg/kWh"},
+}
+
+
+def _value_text(key: str, value: Any) -> str:
+    """A value of the spec with its unit."""
+    unit = _UNITS.get(key.rpartition(".")[2])
+    if unit is None or not isinstance(value, float):
+        return _text(value)
+    return f"{number(float(convert(value, unit)), 6)} {unit}" if "/" in unit else show(value, unit)
+
+
 def _text(value: Any) -> str:
+    if isinstance(value, BaseModel):
+        return ", ".join(f"{name} {_text(each)}" for name, each in value.model_dump(exclude_none=True).items())
     if isinstance(value, float):
         return number(value, 6)
     return ", ".join(map(_text, value)) if isinstance(value, list | tuple) else str(value)

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from railcore.engines.plan.case import checked_area
 from railcore.engines.plan.spec import SiteSpec
-from railcore.engines.siting.areas import Area
 from railcore.engines.siting.reasons import carbon_and_cost
 from railcore.engines.siting.split import FoundPlaces, find_places
 from railcore.facts.units import kWh
@@ -34,16 +34,15 @@ class FoundSite:
 
 def site_of(spec: SiteSpec, demand_w: float) -> FoundSite:
     """The best places for a demand [W]; where there is none, a note says why."""
-    near_m = None if spec.near is None else spec.within
     try:
-        area = Area(spec.near, near_m, spec.states, spec.most_people, spec.people_within, spec.authorities)
-        found = find_places(load_grid(), demand_w, spec.radius, spec.rule or AFTER_LOAD, spec.places, area)
+        terms = (spec.radius, spec.rule or AFTER_LOAD, spec.places, checked_area(spec))
+        found = find_places(load_grid(), demand_w, *terms)
     except ValueError as error:
         return FoundSite(demand_w, note=f"site: {error}")
     usable = found.split
     power = pd.Series(0.0, index=range(len(found.candidates)))
     power.iloc[usable.places.tolist()] = usable.usable_w
-    terms = {"site": usable.places.tolist()}
-    year = carbon_and_cost(found.candidates, terms, power.to_numpy(), demand_w).iloc[0]
+    chosen = {"site": usable.places.tolist()}
+    year = carbon_and_cost(found.candidates, chosen, power.to_numpy(), demand_w).iloc[0]
     known = [None if pd.isna(year[name]) else float(year[name]) / kWh for name in ("usd_per_kWh", "kg_per_kWh")]
     return FoundSite(demand_w, found, "", *known)

@@ -2,6 +2,7 @@
 """The spec of a plan: what a TOML file or a dictionary may say, its defaults, and one message with all its faults."""
 
 import difflib
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from railcore.network.price_books import DEFAULT_BOOK, book_names
 from railcore.training.machine import PRECISIONS
 from railcore.training.runtime import OFFLOADS
 
+_COUNTED = re.compile(r"\s*(\d+(?:\.\d+)?(?:[eE]\d+)?)\s*([kMGBT]?)\s*(?:tokens)?\s*")
 SIDE_NETWORKS = ("frontend", "storage", "management")
 LAYOUTS = ("rail-optimized", "Clos", "rail-only", "photonic rails")
 
@@ -55,6 +57,14 @@ def _book(family: str) -> Any:
     return Annotated[str, AfterValidator(known), WithJsonSchema({"type": "string", "description": f"of {family}"})]
 
 
+def _tokens(value: Any) -> Any:
+    """A number of tokens; as a text with k, M, G or T."""
+    found = _COUNTED.fullmatch(value) if isinstance(value, str) else None
+    if isinstance(value, str) and found is None:
+        raise ValueError('give a number such as 15e12, or a text such as "15T"')
+    return float(found[1]) * {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}[found[2]] if found else value
+
+
 def _rule(name: str) -> str:
     from railcore.systems.siting.supply import RULES  # only where it is given: it takes a third of a second
 
@@ -71,6 +81,7 @@ Time = _quantity("5 s", above_0=True)
 Platform, Switch, CircuitSwitch, RuntimeName, ModelName = map(
     _named, ("platforms", "switches", "circuit_switches", "runtimes", "models")
 )
+Tokens = Annotated[float, BeforeValidator(_tokens), Field(gt=0, allow_inf_nan=False)]
 Rule = Annotated[str, AfterValidator(_rule)]
 PriceName, PowerName = map(_book, ("prices", "powers"))
 Count = Annotated[int, Field(gt=0, strict=True)]
@@ -104,7 +115,7 @@ class JobSpec(_Section):
     model: ModelName | dict[str, Any] = Field(
         description='of the catalog, such as "Llama-3 405B"; or [job.model] with sizes'
     )
-    tokens: Positive | None = Field(None, description="of the training; by default the model's own")
+    tokens: Tokens | None = Field(None, description='of the training, 15e12 or "15T"; by default the model\'s own')
     batch: Count | str | None = Field(
         None, description='sequences, or "16M tokens": the nearest that divides; by default the model\'s own'
     )
@@ -330,7 +341,8 @@ def _fault(key: str, error: Any) -> str:
         allowed = [word.strip("' ") for word in error["ctx"]["expected"].replace(" or ", ", ").split(",")]
         return f"{key} is {value!r}: {_nearest(str(value), allowed)}"
     text = error["msg"].removeprefix("Value error, ").replace("Input should be", "give", 1)
-    text = text.partition(". Rows to add")[0].replace(f"{value!r} does not exist", "there is none such")
+    text = text.partition(". Rows to add")[0].rpartition("does not exist: ")[2]
+    text = text.replace(", unable to parse string as a number", ", without a unit").replace("a valid ", "a ")
     return f"{key} is {value!r}: {text}"
 
 
@@ -404,6 +416,29 @@ def _contradictions(values: Mapping[str, Any]) -> Iterator[str]:
                 yield f"network.candidate {each.get('name')!r}: {each['layout']} takes no {key}: leave it out"
 
 
+_PARTS = {  # of sections, tables of one's own
+    "job": (
+        "# [job.model]  # Sizes of a model of your own, as of railcore.Transformer.",
+        "# layers = 64; write each on a line: hidden, heads, kv_heads, ffn_hidden, vocabulary, sequence_length, ...",
+        "",
+    ),
+    "network": (
+        "# [[network.candidate]]  # A network of your own; as many as you like.",
+        '# name = "Clos, leaves 3:1"',
+        f'# layout = "Clos"                          # {", ".join(LAYOUTS)}',
+        "# oversubscription = 3",
+        "",
+    ),
+    "books": (
+        "# [books.prices]  # Your own; [books.powers] likewise, in W.",
+        '# port = "600 USD"',
+        '# transceiver = "400 USD"                  # one end of an optical link',
+        '# rate = "400 Gbps"                        # of these links, one direction',
+        "",
+    ),
+}
+
+
 def spec_schema() -> dict[str, Any]:
     """JSON schema of a spec."""
     return Spec.model_json_schema()
@@ -424,7 +459,7 @@ def spec_template() -> str:
             value = given.get(f"{name}.{key}")
             shown = f"{key} = {value}" if value else f"# {key} = {_toml(item.default, item.annotation)}"
             lines.append(f"{shown:<44}# {item.description}".rstrip())
-        lines.append("")
+        lines += ["", *_PARTS.get(name, ())]
     return "\n".join(lines)
 
 
