@@ -177,7 +177,7 @@ class Designs:
             if math.isnan(row["iteration_s"]):
                 continue
             limits: dict[str, Any] = {name: row[name] for name in STRATEGY_COLUMNS if name != "global_batch"}
-            found = search(self.case.model, *job, top=KEPT, **(self._options | limits))
+            found = search(self.case.model, *job, **{"top": KEPT, **self._options, **limits})
             same = [np.equal(found.fastest[name], column_numbers(name, [row[name]])) for name in STRATEGY_COLUMNS]
             rows = {name: values[np.all(same, axis=0)] for name, values in found.fastest.items()}
             added_s = float(row["iteration_s"] - row["electrical_s"])

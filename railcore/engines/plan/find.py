@@ -20,7 +20,7 @@ _MOST_RACKS = 2**17
 _GROWING = ("power", "purchase", "gpus")  # limits that more racks only break
 _WIDE = 16  # times the fewest racks, up to which the cheapest are looked for
 _LADDER = 1.3  # steps at which useful racks are asked for
-_TRIED = 40  # of them, those that look cheapest or quickest
+_TRIED, _QUICK = 16, 4  # of them, those that look cheapest, and quickest
 _AS_QUICK = 1.001  # times the days
 
 Asked = Callable[[int], Answer]  # the answer for a number of racks
@@ -148,7 +148,7 @@ def _quickest(case: Case, ask: Asked, meets: Callable[[int], bool], most: int, l
     if most >= _MOST_RACKS:
         raise ValueError("find.days needs limits.power, limits.purchase or limits.gpus: without them it never ends")
     useful = useful_racks(case, max(most // 2, 1), most)
-    looks = useful.sort_values(["sequence_s", "racks"], kind="stable")["racks"].tolist()[:_TRIED]
+    looks = useful.sort_values(["sequence_s", "racks"], kind="stable")["racks"].tolist()[:_QUICK]
     tried = [racks for racks in dict.fromkeys([*looks, most]) if meets(racks)]
     if not tried:
         raise ValueError(_nearest(ask(most), limits))
