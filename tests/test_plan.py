@@ -369,13 +369,13 @@ def test_a_budget_and_a_power_buy_the_most_racks_within_them():
         return plan(spec(gpus=None, candidates=["rail-only"], job={"batch": 360}, cluster=cluster)).best
 
     limits = {"budget": 4e6, "power": 180e3}
-    for given in (["budget"], ["power"], ["budget", "power"]):
-        texts = {key: f"{limits[key]} {'USD' if key == 'budget' else 'W'}" for key in given}
+    for keys in (["budget"], ["power"], ["budget", "power"]):
+        texts = {key: f"{limits[key]} {'USD' if key == 'budget' else 'W'}" for key in keys}
         every, few = bought(**texts, use="all"), bought(**texts)
         more = bought(racks=every.racks + 1).numbers
-        assert any(more[{"budget": "purchase_usd", "power": "power_w"}[key]] > limits[key] for key in given)
+        assert any(more[{"budget": "purchase_usd", "power": "power_w"}[key]] > limits[key] for key in keys)
         for key, name in (("budget", "purchase_usd"), ("power", "power_w")):
-            assert key not in given or few.numbers[name] <= every.numbers[name] <= limits[key]
+            assert key not in keys or few.numbers[name] <= every.numbers[name] <= limits[key]
         assert few.numbers["gpus"] - few.numbers["gpus_used"] < 8  # no idle servers
         assert few.numbers["days"] <= 1.002 * bought(racks=every.racks).numbers["days"]
     assert bought(gpus=16, budget="9 MUSD").racks == 2

@@ -156,9 +156,9 @@ class Designs:
 
     def _on_packets(self, fabric: RailFabric, limits: RailFabric | None) -> Design | None:
         best = None
-        for job in self._tried(fabric.gpus):
+        for machine, gpus, batch in self._tried(fabric.gpus):
             options: dict[str, Any] = {"fabric": limits, "top": _SEARCHED, "only_best": True}
-            found = search(self.case.model, *job, **options, **self._options)
+            found = search(self.case.model, machine, gpus, batch, **options, **self._options)
             if len(found.best):
                 best = _faster(best, Design(found, _kept(found), found.machine))
         return best
@@ -167,17 +167,15 @@ class Designs:
         spec, best = self.case.spec.network, None
         switch = catalog.item("circuit_switches", spec.circuit_switch)
         delay = switch["reconfiguration_time"] if spec.reconfiguration is None else spec.reconfiguration
-        own: dict[str, Any] = {
-            "ports": spec.nic_ports,
-            "rings": ring_lengths(spec.nic_ports, fabric.planes, fabric.fibres_per_port),
-        }
-        for job in self._tried(fabric.gpus):
-            table = best_on_circuits(self.case.model, *job, delay, **own, **self._options)
+        rings = ring_lengths(spec.nic_ports, fabric.planes, fabric.fibres_per_port)
+        own: dict[str, Any] = {"ports": spec.nic_ports, "rings": rings, **self._options}
+        for machine, gpus, batch in self._tried(fabric.gpus):
+            table = best_on_circuits(self.case.model, machine, gpus, batch, delay, **own)
             row = table.iloc[0]
             if math.isnan(row["iteration_s"]):
                 continue
             limits: dict[str, Any] = {name: row[name] for name in STRATEGY_COLUMNS if name != "global_batch"}
-            found = search(self.case.model, *job, **{"top": KEPT, **self._options, **limits})
+            found = search(self.case.model, machine, gpus, batch, **{"top": KEPT, **self._options, **limits})
             same = [np.equal(found.fastest[name], column_numbers(name, [row[name]])) for name in STRATEGY_COLUMNS]
             rows = {name: values[np.all(same, axis=0)] for name, values in found.fastest.items()}
             added_s = float(row["iteration_s"] - row["electrical_s"])

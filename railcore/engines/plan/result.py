@@ -381,7 +381,8 @@ def found_answer(spec: Spec, find: FindSpec, case: Case, candidate: Candidate, d
     asked = spec.cluster
     limits = spec.limits
     if asked.budget is not None or asked.power is not None:
-        limits = GoalsSpec.model_construct(purchase=asked.budget, power=asked.power)
+        gpus = asked.racks * case.rack_gpus if asked.racks else asked.gpus
+        limits = GoalsSpec.model_construct(purchase=asked.budget, power=asked.power, gpus=gpus)
     try:
         return ask(racks_found(case, ask, size, find, limits))
     except ValueError as error:
