@@ -126,7 +126,7 @@ def _adjusted(plan: Plan) -> list[str]:
         texts.append(f"The job uses {used}: this is faster than with all, which divide it worse.")
     if numbers["batch"] != plan.case.batch:
         tokens = number(numbers["batch"] * plan.case.model.sequence_length / 1e6, 4)
-        near = f"near the {number(plan.case.batch, 5)} asked for, and divides well"
+        near = f"near the {number(plan.case.batch, 4)} asked for, and divides well"
         texts.append(f"The batch is {shown('batch', numbers['batch'])} ({tokens}M tokens), {near}.")
     return texts
 
