@@ -6,6 +6,7 @@ from functools import cache
 from itertools import pairwise
 from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -23,14 +24,18 @@ from railcore.engines.plan.goals import GOALS, RANKS
 from railcore.engines.plan.shown import NUMBERS
 from railcore.engines.plan.spec import GoalsSpec, Spec, WishesSpec
 from railcore.engines.search import search
+from railcore.engines.siting.areas import Area
+from railcore.engines.siting.reasons import carbon_and_cost
+from railcore.engines.siting.split import find_places
 from railcore.engines.strategies.iteration import iteration_times
 from railcore.facts import catalog
-from railcore.facts.units import day, year
+from railcore.facts.units import day, kWh, year
 from railcore.network.bill import bill_total
 from railcore.network.cost import cluster_fabrics, fabric_cost, total_cost
 from railcore.network.price_books import PriceBook, matching_books
 from railcore.network.topology import PhotonicRails, RailFabric
 from railcore.systems.datacenter.sizing import datacenter_size
+from railcore.systems.siting.grid import load_grid
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.software import newest_runtime
@@ -563,7 +568,12 @@ def test_a_missed_number_of_days_is_told_with_the_gpus_that_would_do():
 def test_a_site_gives_the_price_and_carbon_of_energy():
     found = plan(spec(candidates=["rail-only"], site={"near": "Houston"}))
     n, site = found.best.numbers, found.site
-    assert site.demand_w == n["power_w"] and site.note == "" and len(site.table) == 1
+    alone = find_places(load_grid(), n["power_w"], 7.5e4, "headroom after load", 1, Area("Houston", 3e5))
+    assert site.demand_w == n["power_w"] and site.note == "" and site.table.equals(alone.places)
+    whole = np.zeros(len(alone.candidates))
+    whole[alone.split.places] = alone.split.usable_w
+    (there,) = carbon_and_cost(alone.candidates, {"site": alone.split.places}, whole, n["power_w"]).itertuples()
+    assert [site.usd_per_J, site.carbon_kg_per_J] == pytest.approx([there.usd_per_kWh / kWh, there.kg_per_kWh / kWh])
     assert n["carbon_kg"] == pytest.approx(n["energy_J"] * site.carbon_kg_per_J)
     wear = n["purchase_usd"] * n["days"] * day / (5 * year)
     assert n["cost_usd"] == pytest.approx(n["energy_J"] * site.usd_per_J + wear)
