@@ -43,13 +43,7 @@ def found_by(limits, find):
     return plan(asked(told, find))
 
 
-LIMITS = [
-    (8, ("days",)),
-    (9, ("days", "cost")),
-    (12, ("days", "purchase")),
-    (15, ("days", "power")),
-    (11, ("cost", "power")),
-]
+LIMITS = [(8, ("days",)), (9, ("days", "cost")), (15, ("days", "power")), (11, ("cost", "purchase"))]
 
 
 @pytest.mark.parametrize(("racks", "keys"), LIMITS)
@@ -79,7 +73,7 @@ def test_the_fewest_days_are_those_of_all_racks_on_no_more_than_it_takes(keys):
 
 
 def test_a_looser_limit_never_takes_more_gpus():
-    days = [on(racks)["days"] * 1.0001 for racks in (30, 9, 2)]
+    days = [on(racks)["days"] * 1.0001 for racks in (20, 9, 2)]
     gpus = [found_by({"days": limit}, {"gpus": "fewest"}).best.numbers["gpus"] for limit in days]
     assert 128 < gpus[0] <= 240 and gpus[0] > gpus[1] > gpus[2]
 
@@ -110,7 +104,7 @@ def test_a_job_that_needs_many_racks():
 
 
 def test_each_network_has_its_own_number_of_racks():
-    given = asked({"power": f"{on(9)['power_w']} W"}, {"days": "fewest"})
+    given = asked({"power": f"{on(5)['power_w']} W"}, {"days": "fewest"})
     given["network"]["candidates"] = ["Clos", "photonic rails"]
     found = plan(given)
     for answer in found.possible:
@@ -123,7 +117,7 @@ def test_each_network_has_its_own_number_of_racks():
 @pytest.mark.parametrize("cluster", [{"platform": "GB200 NVL72"}, {"platform": "DGX H100", "hb_domain_size": 64}])
 def test_racks_of_72_and_domains_of_several_servers(cluster):
     given = spec(gpus=None, candidates=["rail-only"], job={"batch": 96, "search": QUICK}, cluster=cluster)
-    sized = [plan({**given, "cluster": {**given["cluster"], "racks": racks}}).best.numbers for racks in range(1, 8)]
+    sized = [plan({**given, "cluster": {**given["cluster"], "racks": racks}}).best.numbers for racks in range(1, 6)]
     gpus = int(sized[-1]["gpus"])
     for number, find in (("days", {"days": "fewest"}), ("cost_usd", {"cost": "least"})):
         found = plan({**given, "limits": {"gpus": gpus, "days": 1e3}, "find": find}).best.numbers

@@ -8,7 +8,6 @@ import tomllib
 from functools import cache
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from pydantic import BaseModel
 from test_plan import spec
@@ -17,6 +16,8 @@ from railcore.engines import plan as package
 from railcore.engines.plan import plan, read_spec
 from railcore.engines.plan.candidates import network_candidates
 from railcore.engines.plan.case import case_of
+from railcore.engines.plan.choice import missed_limits
+from railcore.engines.plan.site import site_of
 from railcore.engines.plan.spec import Spec, spec_schema, spec_template
 from railcore.facts import catalog
 from railcore.training.transformer import Transformer
@@ -426,7 +427,7 @@ EFFECTS = {  # a value of each key that changes what a plan says
     **{"job.precision": "fp8", "job.runtime": "megatron2022", "job.offload": "optimizer", "job.search": {"tensor": 4}},
     **{"job.mapping": {"tensor": 8, "data": 8}, "job.launch": LINE},
     **{"network.candidates": ["rail-only"], "network.candidate": [OWN], "network.switch": "N9510-64D"},
-    **{"network.radix": 16, "network.oversubscriptions": [3.0], "network.planes": 4, "network.nic_ports": 4},
+    **{"network.radix": 16, "network.oversubscriptions": [3.0], "network.planes": 1, "network.nic_ports": 4},
     **{"network.circuit_switch": "Polatis 6000N", "network.reconfiguration": "10 s"},
     **{"network.candidate.name": "x", "network.candidate.layout": "rail-optimized", "network.candidate.planes": 2},
     **{"network.candidate.oversubscription": 4, "network.candidate.radix": 16},
@@ -457,27 +458,40 @@ ELSEWHERE = {  # keys whose effect another test has, and why others have none
 QUICK = {"micro_batch": 1, "context": 1, "pipeline": 1, "placement": "tensor first"}
 BOTH = {"candidates": ["Clos", "photonic rails"], "job": {"search": QUICK}}
 BASES = {  # in which keys have an effect, by how they begin
-    "network.candidate.": {"gpus": 136, "network": {"candidate": [OWN], "candidates": []}, "job": {"search": QUICK}},
-    "network.": {"gpus": 136, "job": {"search": {**QUICK, "tensor": 8, "pipeline": 2}}},
+    "network.candidate.": {"gpus": 136, "network": {"candidate": [OWN], "candidates": []}},
+    "network.reconfiguration": {"candidates": ["photonic rails"], "job": {"search": {**QUICK, "pipeline": 2}}},
+    "network.": {"gpus": 136},
     "books.prices.": {**BOTH, "books": {"prices": PRICES, "powers": POWERS}},
     "books.powers.": {**BOTH, "books": {"prices": PRICES, "powers": POWERS}},
-    "site.": {"candidates": ["Clos"], "site": {"near": "Houston"}, "job": {"search": QUICK}},
+    "site.": {"site": {"near": "Houston"}},
     "wishes.rank": BOTH,
     "": {"candidates": ["Clos"], "job": {"search": QUICK}},
 }
 
 
-def says(given):
-    """What a plan says of its candidates, its books and its site."""
-    found = plan(given)
-    told = [found.candidates, found.own_strategy, pd.DataFrame() if found.site is None else found.site.table]
+def says(place, given):
+    """What a plan says of what keys of a place are about: networks, sites, limits, or all candidates and books."""
+    read = read_spec(given)
+    if place in ("network.", "network.candidate."):
+        case = case_of(read)
+        return repr([(each.name, each.build(136), each.cost(case, 136)) for each in network_candidates(case)])
+    if place == "site.":
+        site = site_of(read.site, 1e6)
+        return repr((site.table.to_dict("records"), site.note))
+    found = plan(read)
     names = [found.case.prices.name, found.case.powers.name, found.case.radix]
-    return repr([*names, *(table.to_dict("records") for table in told), found.site and found.site.note])
+    return repr([*names, *(table.to_dict("records") for table in (found.candidates, found.own_strategy))])
+
+
+@cache
+def base():
+    """An answer that limits and wishes are held against."""
+    return plan(spec(**BASES[""])).best
 
 
 @cache
 def before(place):
-    return says(spec(**BASES[place]))
+    return says(place, spec(**BASES[place]))
 
 
 def test_every_key_has_an_effect_or_a_place_where_it_is_tested():
@@ -494,7 +508,10 @@ def test_no_key_is_dead(key):
         inner = inner.setdefault(name, {})
         inner = inner[0] if isinstance(inner, list) else inner
     inner[last] = EFFECTS[key]
-    assert says(given) != before(place)
+    if around[0] in ("limits", "wishes") and last != "rank":
+        assert list(missed_limits(base(), getattr(read_spec(given), around[0]))) == [last]
+    else:
+        assert says(place, given) != before(place)
 
 
 def test_every_key_is_read_in_the_package():

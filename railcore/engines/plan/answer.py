@@ -34,6 +34,7 @@ from railcore.training.software import dated_runtimes
 from railcore.training.transformer import model_flops_utilization
 
 KEPT = 8  # designs of a candidate, which draws price again
+_TRIED = 2  # numbers of GPUs and batches that a network is searched with
 _CLEARLY = 0.98  # of the time: faster by so much is worth another batch
 _SEARCHED = 64  # strategies, of which these designs are the best
 _PARTS_ONLY: dict[str, Any] = {
@@ -183,7 +184,7 @@ class Designs:
 
     def _tried(self, gpus: int) -> Iterator[tuple[Machine, int, int]]:
         """A machine with its GPUs in use of each HB domain, GPUs and batch: the rows of `Case.tried`."""
-        for row in self.case.tried(gpus).itertuples():
+        for row in self.case.tried(gpus).head(_TRIED).itertuples():
             used = min(int(row.hb_domain_size), int(row.gpus))
             yield self.case.machine.changed(hb_domain_size=used), int(row.gpus), int(row.global_batch)
 

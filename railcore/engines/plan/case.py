@@ -37,7 +37,6 @@ from railcore.training.software import newest_runtime
 from railcore.training.transformer import Transformer, as_model
 
 Values = Mapping[tuple[str, str, str], Any]  # draws of catalog rows by family, item and parameter
-_TRIED = 3  # numbers of GPUs and batches
 _EVEN = 16  # powers of 2 that a batch is wished to have
 _WITHIN = 1.03  # times the fastest: a batch nearer to the asked one is taken
 _BATCH = re.compile(r"\s*(\d+(?:\.\d+)?(?:[eE]\d+)?)\s*([kMG]?)\s*tokens\s*")
@@ -137,10 +136,10 @@ class Case:
         return table[table["network"].isin(asked)]
 
     def tried(self, gpus: int) -> pd.DataFrame:
-        """Rows of `counts` that are searched, three at most: the first, and others where they may be better.
+        """Rows of `counts` that are searched: the first, then others that may be better.
 
         These are rows that are faster by the short search; and where few powers of 2 divide the first one's batch, the
-        next ones, for networks on which it leaves few strategies.
+        others, for networks on which it leaves few strategies.
         """
         found = self.counts(gpus)
         if len(found) < 2:
@@ -148,7 +147,7 @@ class Case:
         first, rest = found.iloc[:1], found.iloc[1:]
         even = math.gcd(int(first["global_batch"].iloc[0]), _EVEN) == _EVEN
         others = rest[rest["sequence_s"] < first["sequence_s"].iloc[0]] if even else rest
-        return pd.concat([first, others.head(_TRIED - 1)])
+        return pd.concat([first, others])
 
     def batches(self, gpus: int) -> list[int]:
         """Batches that are tried on so many GPUs, the nearest to the asked one first."""
