@@ -198,6 +198,8 @@ def test_a_typo_in_any_key_names_the_key_that_is_near(place, section):
         ("job.batch", -5, "-5: give "),
         ("job.runtime", "megatron2", ".*'megatron20"),
         ("job.offload", "optimiser", "'optimiser': give .*'optimizer'"),
+        ("network.candidate", 5, "5: give a .*list"),
+        ("network.candidate", [{"name": "a", "layout": ["Clos"]}], "layout is \\['Clos'\\]: give|\\['Clos'\\]: give"),
         ("network.switch", "SN560", "'SN560': .*'SN5600'"),
         ("network.circuit_switch", "Piezo", ".*'Piezo .Polatis.'"),
         ("network.nic_ports", 1, "1: give .*greater than or equal to 2"),
@@ -342,6 +344,14 @@ def test_batch_and_tokens_are_the_models_by_default():
     for key in ("tokens", "batch"):
         with pytest.raises(ValueError, match=rf"job\.{key} is missing, and the catalog has none of Llama-3 8B"):
             case_of(read_spec(spec(job={key: None})))
+
+
+@pytest.mark.parametrize("size", [{"gpus": 64}, {"racks": 8}])
+def test_a_launch_line_takes_the_clusters_gpus_and_is_of_its_model(size):
+    strategy, batch = case_of(read_spec(spec(gpus=None, cluster=size, job={"launch": LINE}))).own_strategy
+    assert (strategy.tensor, strategy.data, batch) == (8, 8, 512)
+    with pytest.raises(ValueError, match=r"job\.launch: the line's model has layers 16, job\.model 32"):
+        case_of(read_spec(spec(gpus=None, cluster=size, job={"launch": LINE.replace("layers 32", "layers 16")})))
 
 
 def test_a_model_of_ones_own():

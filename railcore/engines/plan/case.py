@@ -19,7 +19,7 @@ from railcore.engines.search.gpu_counts import gpu_counts, near_batches
 from railcore.engines.search.splits import allowed_values
 from railcore.facts import catalog
 from railcore.facts.checks import whole
-from railcore.facts.units import year
+from railcore.facts.units import show, year
 from railcore.network.price_books import (
     DEFAULT_BOOK,
     PriceBook,
@@ -37,6 +37,7 @@ from railcore.training.software import newest_runtime
 from railcore.training.transformer import Transformer, as_model
 
 Values = Mapping[tuple[str, str, str], Any]  # draws of catalog rows by family, item and parameter
+_FARTHEST = 16  # times a book's link rate, beyond which it is not scaled
 _EVEN = 16  # powers of 2 that a batch is wished to have
 _WITHIN = 1.03  # times the fastest: a batch nearer to the asked one is taken
 _BATCH = re.compile(r"\s*(\d+(?:\.\d+)?(?:[eE]\d+)?)\s*([kMG]?)\s*tokens\s*")
@@ -216,6 +217,10 @@ def case_of(spec: Spec) -> Case:
         radix = int(whole("radix", spec.network.radix or _switch_ports(spec, machine.nic_Bps), 2))
     with _Blamed("books"):
         prices, powers = _books(spec, machine.nic_Bps)
+        for book in (prices, powers):
+            if book.source_Bps and not 1 / _FARTHEST <= machine.nic_Bps / book.source_Bps <= _FARTHEST:
+                rates = [show(rate, "bps") for rate in (book.source_Bps, machine.nic_Bps)]
+                raise ValueError(f"{book.name} is of {rates[0]} links, NICs have {rates[1]}: give a nearer book")
     runtime = newest_runtime(machine) if spec.job.runtime is None else as_runtime(spec.job.runtime)
     batch = _batch(spec, model, known)
     if spec.site is not None:
