@@ -31,6 +31,7 @@ from railcore.network.topology import rail_only, rail_optimized
 from railcore.network.topology.bill_line import SCOPES, BillLine
 from railcore.network.topology.photonic import circuit_parts
 from railcore.systems import datacenter
+from railcore.systems.datacenter import rack_network
 
 NUMBER = st.floats(0, 1e4)
 NIC = 400 * Gbps
@@ -58,7 +59,7 @@ def entry_points(prices, powers):
     cluster = Cluster(GPUS // DOMAIN, DOMAIN, oversubscription=1.0, nic_Bps=NIC)
     row = cluster_cost.cluster_network_parts(cluster, prices, powers).set_index("network").loc["scale-out"]
     found["cluster_network_parts"] = row.cost_usd, row.power_w
-    network = datacenter.sizing.RackNetwork(DOMAIN, RADIX, prices, powers)
+    network = rack_network.RackNetwork(DOMAIN, RADIX, prices, powers)
     sized = datacenter.datacenter_size(gpus=GPUS, platform="DGX H100", network=network)
     found["size"] = sized.network_usd, sized.network_w
     demand = SegmentDemand(GPUS, switch_model("SN5600"), rails_apart=False)

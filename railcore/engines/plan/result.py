@@ -309,11 +309,10 @@ class Plan:
 
     def grade_and_source(self, answer: Answer, number: str) -> tuple[str, str]:
         """Grade of a number of an answer, and its sources in a line."""
-        parts = () if answer.goodput is None else tuple(answer.goodput["kind"])
-        if (number, parts) not in self._graded:
+        if (answer.name, number) not in self._graded:
             rows = rows_behind(self.case, answer, number, self.situation.site.usd_per_J is not None)
-            self._graded[number, parts] = grade_of(number, rows), source_text(rows) if rows else ""
-        return self._graded[number, parts]
+            self._graded[answer.name, number] = grade_of(number, rows), source_text(rows) if rows else ""
+        return self._graded[answer.name, number]
 
     @cached_property
     def grades(self) -> dict[str, str]:

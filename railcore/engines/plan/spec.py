@@ -421,7 +421,7 @@ def _contradictions(values: Mapping[str, Any]) -> Iterator[str]:
 _PARTS = {  # of sections, tables of one's own
     "job": (
         "# [job.model]  # Sizes of a model of your own, as of railcore.Transformer.",
-        "# layers = 64; write each on a line: hidden, heads, kv_heads, ffn_hidden, vocabulary, sequence_length, ...",
+        "# layers = 64                              # likewise hidden, heads, kv_heads, ffn_hidden, vocabulary, ...",
         "",
     ),
     "network": (
