@@ -91,6 +91,7 @@ def test_limits_that_nothing_meets_are_a_note_that_says_the_nearest(limits, find
     found = found_by(limits, find)
     (answer,) = found.answers
     assert not found.met and found.best is None and not answer.numbers
+    assert [*found.parts] == [*found.failures] == ["candidate"] and found.parts.empty
     assert answer.note.startswith("no number of GPUs meets the limits: the nearest, ") and told in answer.note
     assert answer.note[:1].upper() + answer.note[1:] in str(found)
 

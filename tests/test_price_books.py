@@ -195,6 +195,16 @@ def test_a_book_that_cannot_be_scaled_is_refused():
         assert price_books.book_of_links(family, of_no_unit, 1e11).port == port
 
 
+def test_a_book_of_split_nics_is_that_of_their_ports():
+    prices = STREET[0]
+    assert prices.of_ports(1) is prices
+    assert prices.of_ports(4) == prices.at_rate(prices.rate_Bps / 4) != prices
+    plain = price_books.PriceBook(2, 4, name="mine")
+    assert plain.of_ports(1) is plain
+    with pytest.raises(ValueError, match="book 'mine' has no rate_Bps, and NICs are split into 2 ports: give"):
+        plain.of_ports(2)
+
+
 def test_a_scaled_book_says_so():
     book = price_books.PriceBook(2, 4, name="mine", rate_Bps=5e10, unit="USD")
     faster = book.at_rate(1e11)

@@ -184,8 +184,8 @@ def fabric_cost(fabric: RailFabric | PhotonicRails, prices: PriceBook, powers: P
     """
     bill, found, ports = fabric.parts.bill(), {}, fabric.nic_ports
     for name, book in (("cost_usd", prices), ("power_w", powers)):
-        slower = book if ports == 1 else book.at_rate(book.rate_Bps / ports) if book.rate_Bps else None
-        found[name] = bill_total(bill, slower)[()] if slower else np.nan
+        known = ports == 1 or book.rate_Bps is not None
+        found[name] = bill_total(bill, book.of_ports(ports))[()] if known else np.nan
     return found
 
 

@@ -12,6 +12,7 @@ from railcore.facts.checks import at_least, one_of, positive
 from railcore.network.topology.bill_line import BillLine
 
 DEFAULT_BOOK = "street2025"  # of the catalog: gives what a book of one's own leaves out, powers or copper
+FARTHEST_RATE = 16  # times a book's link rate, or a part of it, beyond which users of books do not scale it
 
 
 _NUMBERS = ("port", "transceiver", "dac", "circuit_port", "typical_port")
@@ -143,6 +144,15 @@ class PriceBook:
         scaled = self._times((rate / self.rate_Bps) ** (self._rate_exponent if exponent is None else exponent))
         sources: dict[str, Any] = {"source_Bps": self.source_Bps or self.rate_Bps, "circuit_port": self.circuit_port}
         return replace(scaled, rate_Bps=rate, copper_source_Bps=self.copper_source_Bps or self.rate_Bps, **sources)
+
+    def of_ports(self, ports: int) -> "PriceBook":
+        """The book for NICs of its rate that are split into so many ports; raises ValueError where it has no rate."""
+        if ports == 1:
+            return self
+        if self.rate_Bps is None:
+            text = "give it the link rate of its parts, one direction"
+            raise ValueError(f"book {self.name!r} has no rate_Bps, and NICs are split into {ports} ports: {text}")
+        return self.at_rate(self.rate_Bps / ports)
 
     @property
     def _rate_exponent(self) -> float:

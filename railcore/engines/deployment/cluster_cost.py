@@ -9,9 +9,7 @@ from railcore.engines.deployment.cluster import Cluster
 from railcore.facts import units
 from railcore.facts.arguments import checked
 from railcore.network.bill import NETWORK, bill_counts, bill_totals, include_text
-from railcore.network.price_books import PriceBook, book_of_links
-
-_LEAST_SHARE = 1 / 16  # of a book's link rate, below which it is not scaled
+from railcore.network.price_books import FARTHEST_RATE, PriceBook, book_of_links
 
 
 @checked
@@ -38,8 +36,8 @@ def cluster_network_parts(
     Returns
     -------
     Columns network, switch, tiers, switches, ports, links, transceivers, cables, cost_usd, share (of the cost of all),
-    power_w, typical_power_w where the books have it, price_book, power_book, includes. A network whose links are slower
-    than a sixteenth of its book's has no price and no power, and attrs["warnings"] says so.
+    power_w, typical_power_w where the books have it, price_book, power_book, includes. A network whose links are more
+    than FARTHEST_RATE times slower than its book's has no price and no power, and attrs["warnings"] says so.
 
     Raises
     ------
@@ -55,7 +53,7 @@ def cluster_network_parts(
         pieces = {column: int(count) for column, count in bill_counts(network.bill, own[0], include).items()}
         row = {"network": name, "switch": network.switch.name, **counts}
         row |= {"transceivers": pieces["transceivers"], "cables": pieces["cables"], "cost_usd": math.nan}
-        slow = [book for book in own if book.rate_Bps and network.port_Bps < _LEAST_SHARE * book.rate_Bps]
+        slow = [book for book in own if book.rate_Bps and FARTHEST_RATE * network.port_Bps < book.rate_Bps]
         if slow:
             links, rate = units.show(network.port_Bps, "bps"), units.show(slow[0].rate_Bps or 0.0, "bps")
             warnings.append(

@@ -400,6 +400,5 @@ def software_band(case: Case, design: Design) -> tuple[float, float]:
 def parts_table(case: Case, known: Answer) -> pd.DataFrame:
     """Bill of a candidate's network, line by line; ports of NICs that are split are of the slower rate."""
     assert known.fabric is not None
-    books, ports = case.books({}), known.fabric.nic_ports
-    prices, powers = (book if ports == 1 else book.at_rate(book.rate_Bps / ports) for book in books)  # type: ignore
+    prices, powers = (book.of_ports(known.fabric.nic_ports) for book in case.books({}))
     return bill_table(known.fabric.parts.bill(), prices, powers).assign(network=known.name)

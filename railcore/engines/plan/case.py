@@ -22,6 +22,7 @@ from railcore.facts.checks import whole
 from railcore.facts.units import show, year
 from railcore.network.price_books import (
     DEFAULT_BOOK,
+    FARTHEST_RATE,
     PriceBook,
     book_of_links,
     matching_books,
@@ -37,7 +38,6 @@ from railcore.training.software import newest_runtime
 from railcore.training.transformer import Transformer, as_model
 
 Values = Mapping[tuple[str, str, str], Any]  # draws of catalog rows by family, item and parameter
-_FARTHEST = 16  # times a book's link rate, beyond which it is not scaled
 _EVEN = 16  # powers of 2 that a batch is wished to have
 _WITHIN = 1.03  # times the fastest: a batch nearer to the asked one is taken
 _BATCH = re.compile(r"\s*(\d+(?:\.\d+)?(?:[eE]\d+)?)\s*([kMG]?)\s*tokens\s*")
@@ -55,7 +55,7 @@ class Case:
     prices, powers: books for links of the NIC's rate.
     rack: the platform in the catalog.
     own_strategy: of job.mapping or job.launch, with its batch; None where the spec has neither.
-    warnings: what is odd about the launch line.
+    warnings: what is odd about the launch line, and HB domains that are larger than the platform.
     """
 
     spec: Spec
@@ -218,7 +218,7 @@ def case_of(spec: Spec) -> Case:
     with _Blamed("books"):
         prices, powers = _books(spec, machine.nic_Bps)
         for book in (prices, powers):
-            if book.source_Bps and not 1 / _FARTHEST <= machine.nic_Bps / book.source_Bps <= _FARTHEST:
+            if book.source_Bps and not 1 / FARTHEST_RATE <= machine.nic_Bps / book.source_Bps <= FARTHEST_RATE:
                 rates = [show(rate, "bps") for rate in (book.source_Bps, machine.nic_Bps)]
                 raise ValueError(f"{book.name} is of {rates[0]} links, NICs have {rates[1]}: give a nearer book")
     runtime = newest_runtime(machine) if spec.job.runtime is None else as_runtime(spec.job.runtime)

@@ -2,7 +2,7 @@
 
 Days fall as racks are added while a job may leave GPUs idle; price and power rise. What a training costs has teeth:
 racks beyond those that the job fills only cost. Racks are therefore tried at which a number of GPUs that divides the
-job just fits (`useful_racks`), and whole numbers between two of them where it matters.
+job just fits (`useful_racks`), and the fewest that limits allow.
 """
 
 import math

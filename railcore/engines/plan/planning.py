@@ -41,7 +41,7 @@ def plan(spec: Spec | Mapping[str, Any] | str | Path, progress: Progress | None 
     designs, answers = Designs(case), []
     say = progress or (lambda text: None)
     for candidate in built.values():
-        say(f"{candidate.name}")
+        say(candidate.name)
         answers.append(_answer(read, case, candidate, designs))
     first = ranked([with_energy(case, answer, site_prices(read, None)) for answer in answers], read)[0]
     site = None

@@ -1,7 +1,7 @@
 """A plan: one cluster and job in, every model's answer out."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -144,8 +144,7 @@ class Plan:
         for answer in self.possible:
             table = answer.design.result.table(answer.design.rows)  # type: ignore[union-attr]
             tables.append(table.assign(candidate=answer.name, rank=range(1, len(table) + 1)))
-        whole = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=["candidate", "rank"])
-        return whole[["candidate", "rank", *whole.columns.difference(["candidate", "rank"], sort=False)]]
+        return _stacked(tables, ["candidate", "rank"])
 
     @cached_property
     def times(self) -> pd.DataFrame:
@@ -185,18 +184,15 @@ class Plan:
 
     @cached_property
     def parts(self) -> pd.DataFrame:
-        """Bill of each candidate's network, line by line, and of the networks of cluster.include."""
+        """Bill of each candidate's network, line by line."""
         built = [answer for answer in self.answers if answer.fabric is not None]
-        tables = [parts_table(self.case, answer).assign(candidate=answer.name) for answer in built]
-        whole = pd.concat(tables, ignore_index=True)
-        return whole[["candidate", *whole.columns.drop("candidate")]]
+        return _stacked([parts_table(self.case, answer).assign(candidate=answer.name) for answer in built])
 
     @cached_property
     def failures(self) -> pd.DataFrame:
         """Failures of each candidate by part: rows of `training_goodput`."""
         tables = [answer.goodput.assign(candidate=answer.name) for answer in self.possible]  # type: ignore[union-attr]
-        whole = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=["candidate"])
-        return whole[["candidate", *whole.columns.drop("candidate")]]
+        return _stacked(tables)
 
     @cached_property
     def own_strategy(self) -> pd.DataFrame:
@@ -353,6 +349,12 @@ class Plan:
 
     def __repr__(self) -> str:
         return str(self)
+
+
+def _stacked(tables: Sequence[pd.DataFrame], first: Sequence[str] = ("candidate",)) -> pd.DataFrame:
+    """Tables one below the other with the columns `first` in front; empty where there are none."""
+    whole = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(first))
+    return whole[[*first, *whole.columns.difference(first, sort=False)]]
 
 
 def found_answer(spec: Spec, find: FindSpec, case: Case, candidate: Candidate, designs: Designs) -> Answer:
