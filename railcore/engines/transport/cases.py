@@ -48,6 +48,7 @@ class TransportCase:
     rails: so many separate fabrics of such switches, a permutation in each; 0 for none.
     degraded: share of the cables over the leaves that are slow.
     degraded_rate: their speed as a share; 0 is dead.
+    slow_spines: spines all of whose cables are slow, too.
     converged: 1 where routing has withdrawn dead paths, 0 where it has not yet.
     loss: probability that a packet is lost on a link.
     payload_bytes, header_bytes: of a packet [bytes]; 64 is the smallest Ethernet frame.
@@ -75,6 +76,7 @@ class TransportCase:
     rails: int = 0
     degraded: float = 0.0
     degraded_rate: float = 0.0
+    slow_spines: int = 0
     converged: int = 1
     loss: float = 0.0
     payload_bytes: Quantity = 4096
@@ -140,7 +142,8 @@ class TransportCase:
         else:
             shape = (self.hosts, self.hosts_per_leaf, self.link_Bps, self.oversubscription)
             built = leaf_spine(*shape, planes=self.planes, **options)
-        return built.degraded(self.degraded, self.seed, self.degraded_rate) if self.degraded else built
+        slow = self.degraded or self.slow_spines
+        return built.degraded(self.degraded, self.seed, self.degraded_rate, self.slow_spines) if slow else built
 
     def flows(self) -> Flows:
         """Who sends how much to whom, and when; transfers that are split are whole."""
@@ -218,8 +221,6 @@ def run_case(case: TransportCase, simulate: Callable[..., Any] | None = None) ->
     packet model's.
     """
     fabric, flows = case.fabric(), case.flows()
-    if case.pattern == "incast" and not case.degraded and case.tiers == 2:
-        fabric, flows = without_idle_hosts(fabric, flows)
     sent = split_flows(flows, case.subflows)
     run = (simulate or simulate_packets)(
         fabric, sent, case.preset, case.framing, case.seed, case.loss, bool(case.converged)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from railcore.engines.transport import delay
 from railcore.facts import catalog
 from railcore.facts.arguments import Quantity, checked
-from railcore.facts.checks import Floats, Ints, at_least, positive, share, whole
+from railcore.facts.checks import Floats, Ints, at_least, positive, seed_of, share, whole
 from railcore.network.topology.rails import RailFabric
 from railcore.network.topology.wiring import whole_wiring
 
@@ -120,6 +120,14 @@ class PathFabric:
         return 3 if self.cores else 2 if self.uplinks else 1
 
     @property
+    def oversubscribed(self) -> bool:
+        """Whether some leaf has more hosts than uplinks, or aggregation switches more links to leaves than to cores."""
+        if not self.uplinks:
+            return False
+        leaves = int(np.bincount(self.pod).max())  # of a pod, each with a link to every aggregation switch
+        return bool(np.bincount(self.leaf).max() > self.uplinks) or 0 < self.cores < leaves
+
+    @property
     def paths_per_plane(self) -> int:
         """Paths between two hosts that are as far apart as can be, in one plane."""
         return max(1, self.uplinks) * max(1, self.cores)
@@ -220,13 +228,15 @@ class PathFabric:
             pairs.append(np.stack([first + (plane * pods + at) * paths + k, last + (plane * paths + k) * pods + at], 1))
         return np.concatenate(pairs)
 
-    def degraded(self, fraction: float, seed: int = 0, rate: float = 0.0) -> "PathFabric":
-        """The fabric with a share of the cables over its leaves at another rate, both directions of each.
+    def degraded(self, fraction: float, seed: int = 0, rate: float = 0.0, spines: int = 0) -> "PathFabric":
+        """The fabric with some of the cables over its leaves at another rate, both directions of each.
 
         Parameters
         ----------
         fraction
             Share of the cables, drawn without bias; rounded to whole cables.
+        spines
+            So many of the switches that join leaves besides, drawn without bias, with all their cables to leaves.
         seed
             Of the draw.
         rate
@@ -238,13 +248,26 @@ class PathFabric:
         """
         share("fraction", fraction)
         share("rate", rate)
-        if fraction and not len(self.cables):
-            raise ValueError(f"fraction is {fraction:g}: one tier has no cables over its leaves; give 0")
-        count = round(fraction * len(self.cables))
-        chosen = np.random.default_rng(seed).permutation(len(self.cables))[:count]
+        count, top = round(fraction * len(self.cables)), self._top_cables
+        if (fraction or spines) and not len(self.cables):
+            raise ValueError(f"fraction is {fraction:g}, spines {spines}: one tier has no cables over its leaves; give 0")
+        whole("spines", spines, 0, len(top))
+        draw = np.random.default_rng(seed_of(seed))
+        chosen = self.cables[draw.permutation(len(self.cables))[:count]]
         rates = self.rates.copy()
-        rates[self.cables[chosen]] = rate
+        rates[chosen] = rate
+        rates[top[draw.permutation(len(top))[:spines]]] = rate
         return replace(self, rates=rates)
+
+    @property
+    def _top_cables(self) -> Ints:
+        """Cables of each spine, or of each core where there are three tiers, as pairs of ports."""
+        below = int(self.pod.max()) + 1 if self.cores else self.leaves
+        count = self.planes * below * self.paths_per_plane if len(self.cables) else 0
+        shape = self.planes, below, self.paths_per_plane, 2
+        return self.cables[len(self.cables) - count :].reshape(shape if count else (0, 0, 0, 2)).swapaxes(1, 2).reshape(
+            -1, below, 2
+        )
 
 
 @checked

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.facts.arguments import Quantity, checked
-from railcore.facts.checks import Floats, Ints, at_least, positive, share, whole
+from railcore.facts.checks import Floats, Ints, at_least, positive, seed_of, share, whole
 
 
 @checked
@@ -81,7 +81,7 @@ def permutation(hosts: int, size_bytes: Quantity, load: float = 1.0, seed: int =
     count = round(float(share("load", load, above_0=True)) * int(whole("hosts", hosts, 2)))
     if count < 2:
         raise ValueError(f"load is {load:g}: {count} of {hosts:,} hosts would be active; give {2 / hosts:g} or more")
-    draw = np.random.default_rng(seed)
+    draw = np.random.default_rng(seed_of(seed))
     active = np.sort(draw.permutation(hosts)[:count])
     while True:  # e tries on average
         partner = draw.permutation(count)
@@ -95,7 +95,7 @@ def permutation_in_groups(group: ArrayLike, size_bytes: Quantity, seed: int = 0)
 
     group: of every host, two hosts or more in each. size_bytes: of each flow [bytes]. seed: of the draw of partners.
     """
-    draw, groups = np.random.default_rng(seed), whole("group", group, 0)
+    draw, groups = np.random.default_rng(seed_of(seed)), whole("group", group, 0)
     destination = np.empty(len(groups), np.int64)
     for each in np.unique(groups):
         hosts = draw.permutation(np.flatnonzero(groups == each))
@@ -135,7 +135,7 @@ def incast(senders: int, receiver: int, size_bytes: Quantity, hosts: int, spread
     """
     others = np.delete(np.arange(int(whole("hosts", hosts, 2))), int(whole("receiver", receiver, 0, hosts - 1)))
     count = int(whole("senders", senders, 1, len(others)))
-    draw = np.random.default_rng(seed)
+    draw = np.random.default_rng(seed_of(seed))
     source = draw.permutation(others)[:count]
     starts = draw.uniform(0, float(at_least("spread_s", spread_s)), count)
     return Flows(source, np.full(count, receiver), size_bytes, starts)

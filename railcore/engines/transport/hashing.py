@@ -8,7 +8,7 @@ from scipy import special
 from railcore.engines.transport.fabric import SKIPPED, PathFabric
 from railcore.engines.transport.flows import Flows
 from railcore.facts.arguments import checked
-from railcore.facts.checks import Floats, Ints, positive, share, whole
+from railcore.facts.checks import Floats, Ints, positive, seed_of, share, whole
 
 _AT_ONCE = 2**15  # hashes that are held together: they fit a core's cache
 _STEP = 0x9E3779B97F4A7C15  # of splitmix64: 2^64 over the golden ratio
@@ -80,7 +80,7 @@ def entropy_paths(fabric: PathFabric, flows: Flows, entropies: int, seed: int = 
     ValueError
         For a flow that has no live path.
     """
-    draw = whole("seed", seed, 0).astype(np.uint64)
+    draw = np.atleast_1d(np.uint64(seed_of(seed)))
     count = int(whole("entropies", entropies))
     keys = _keys(flows, count)
     if not converged or np.all(fabric.rates > 0):
@@ -167,7 +167,7 @@ def most_loaded_links(
     if np.any(fabric.rates == 0):
         raise ValueError("rates has dead ports: draw paths with entropy_paths and count them with flows_per_link")
     base, offset = fabric.tables(flows.source, flows.destination)
-    keys, first = _keys(flows, int(whole("entropies", entropies))).ravel(), int(whole("seed", seed, 0))
+    keys, first = _keys(flows, int(whole("entropies", entropies))).ravel(), seed_of(seed)
     names, starts = _stage_names(fabric), fabric.stage_start
     most = np.zeros((int(whole("draws", draws)), fabric.stages))
     worst = np.zeros_like(most)

@@ -13,9 +13,9 @@ from railcore.engines.transport.flows import Flows, FlowTimes
 from railcore.engines.transport.hashing import ecmp_paths, entropy_paths, hash64, live_paths
 from railcore.engines.transport.kernel import layout, slots
 from railcore.engines.transport.optimum import Framing, single_flow_s
-from railcore.engines.transport.transports import BALANCINGS, CONTROLS, OVERFLOWS, RECOVERIES, Transport
+from railcore.engines.transport.transports import BALANCINGS, CONTROLS, OVERFLOWS, PACINGS, RECOVERIES, Transport
 from railcore.facts.arguments import Quantity, checked
-from railcore.facts.checks import Ints, share
+from railcore.facts.checks import Ints, positive, seed_of, share
 
 ACKNOWLEDGED = Framing(acknowledged=True)
 TOLD_EVERY_S = 2.0
@@ -112,6 +112,8 @@ def simulate_packets(
         Where flows are not complete after `most_s`.
     """
     share("loss", loss, below_1=True)
+    positive("most_s", most_s, "s")
+    seed = seed_of(seed)
     slot_s = framing.packet_bytes / float(fabric.link_Bps)
     room = 1.0
     while True:
@@ -127,7 +129,7 @@ def simulate_packets(
             f"for dead links on their paths"
         )
     completion = np.empty(len(flows))
-    completion[order] = (state.finish - state.begins) * slot_s + base_s
+    completion[order] = state.finish * slot_s - flows.start_s[order] + base_s
     packets = np.empty(len(flows), np.int64)
     packets[order] = state.need
     tallies = {name: int(state.tally[place]) for name, place in _TALLIES.items()}
@@ -201,7 +203,7 @@ def _prepare(fabric, flows, transport, framing, seed, loss, converged, room):
     rate[:, [layout.RATE, layout.ALPHA]] = 1.0
     rate[:, layout.NOTIFIED_AT] = long_ago
     first = np.searchsorted(flows.source[order], np.arange(hosts + 1))
-    begins = np.round(flows.start_s[order] / slot_s).astype(np.int64)
+    begins = _slots(flows.start_s[order], slot_s)
     flying = min(hosts * planes * rtt.max() * 2.0, need.sum() * 2.0)
     waiting = fabric.ports * (
         options.pause_at + options.pause_delay + 2.0 if transport.overflow == "pause" else options.queue
@@ -228,6 +230,8 @@ def _prepare(fabric, flows, transport, framing, seed, loss, converged, room):
         loop=1 + loop,
         need=need,
         first=first,
+        senders=np.unique(flows.source),
+        receivers=np.unique(flows.destination),
         begins=begins,
         order=np.argsort(begins, kind="stable"),
         queue=np.zeros((fabric.ports, 4), np.int32),
@@ -246,7 +250,7 @@ def _prepare(fabric, flows, transport, framing, seed, loss, converged, room):
         again=np.full((count, 2), layout.END, np.int64),
         flying=np.zeros(count, np.int64),
         window=window,
-        credit=np.full(count, options.window),
+        credit=np.minimum(options.window, need) if transport.control == "pulls" else np.full(count, options.window),
         heard=np.zeros(count, np.int8),
         cycle=np.tile(np.array([entropies, 0, 1], np.int64), (sub, 1)),
         penalty=np.zeros((sub if skips else 1, entropies), np.int8),
@@ -261,7 +265,7 @@ def _prepare(fabric, flows, transport, framing, seed, loss, converged, room):
         asked=np.zeros(count),
         wants=np.full((hosts, 2), layout.END, np.int64),
         wants_next=np.full(count, layout.END, np.int64),
-        pace=np.tile([1.0, 0.0, 0.0, transport.pace_step, 1.5 * rtt.max()], (hosts, 1)),
+        pace=np.tile([1.0, 0, 0, 0, 0, options.pace_step, options.pace_period], (hosts, 1)),
         credit_at=np.zeros(hosts),
         passed=np.zeros(fabric.ports, np.int64),
         rate=rate,
@@ -294,12 +298,14 @@ def _options(fabric, transport, framing, loss, entropies, latency_s, loop_s):
     """What the loops need of a transport. latency_s, loop_s: of the farthest flow; of its way and back."""
     slot_s = framing.packet_bytes / float(fabric.link_Bps)
     rtt = _slots(loop_s, slot_s)
-    target = transport.target_delay_s / slot_s
+    round_trip_s = loop_s + 2 * fabric.tiers * float(framing.header_bytes) / float(fabric.link_Bps)
+    target_s = transport.target_round_trips * round_trip_s
+    target = target_s / slot_s
     # NSCC's parameters hold for a product of bandwidth and delay, and for a target
     planes = 1 if transport.balancing in ("single path", "flowlets") else fabric.planes  # that a flow uses at once
     reference_bytes = transport.reference_Bps * transport.reference_rtt_s
     of_product = 2 * latency_s * planes * float(fabric.link_Bps) / reference_bytes
-    of_target = transport.target_delay_s / transport.reference_rtt_s
+    of_target = target_s / transport.reference_rtt_s
     unloaded = 2 * latency_s / slot_s  # of the latency alone, which a sender knows
     most_window = planes * max(transport.window_products * unloaded, rtt)  # slow links take their time to send, too
     queue, low, high = transport.queue_packets, transport.mark_low_packets, transport.mark_high_packets
@@ -308,10 +314,10 @@ def _options(fabric, transport, framing, loss, entropies, latency_s, loop_s):
         low, high = (math.ceil(part * queue) for part in (transport.mark_low_share, transport.mark_high_share))
     pause_delay = math.ceil((2 * fabric.link_latency_s + fabric.switch_latency_s) / slot_s) + 1
     pauses, needed = transport.overflow == "pause", transport.pause_packets + pause_delay + 1
-    if pauses and needed > transport.buffer_packets:
+    if pauses and needed * framing.packet_bytes > transport.buffer_bytes:
         raise ValueError(
-            f"buffer_packets is {transport.buffer_packets:,}: a link of this length sends on until {needed:,} wait; "
-            f"give that many, or lower pause_packets"
+            f"buffer_bytes is {transport.buffer_bytes:,.0f}: a link of this length sends on until {needed:,} packets "
+            f"wait; give {needed * framing.packet_bytes:,.0f}, or lower pause_packets"
         )
     if transport.marking and not pauses and high > queue:
         raise ValueError(f"mark_high_packets is {high:g}: the queue has room for {queue}; give at most that")
@@ -324,7 +330,7 @@ def _options(fabric, transport, framing, loss, entropies, latency_s, loop_s):
         )
     else:
         gain, fast = transport.proportional * of_product * of_target / target, transport.fast * of_product
-        smoothing, period_s, bytes_a_step = transport.smoothing, transport.period_s, transport.adjust_bytes
+        smoothing, period_s, bytes_a_step = transport.smoothing, transport.period_s, transport.adjust_bytes * of_target
     options = layout.Options(
         control=CONTROLS.index(transport.control),
         balancing=BALANCINGS.index(transport.balancing),
@@ -342,7 +348,7 @@ def _options(fabric, transport, framing, loss, entropies, latency_s, loop_s):
         pause_at=transport.pause_packets,
         resume_at=transport.resume_packets,
         pause_delay=pause_delay,
-        sack=transport.sack_packets,
+        sack=max(1, math.ceil(transport.sack_bytes / framing.packet_bytes)),
         flowlet_gap=round(transport.flowlet_gap_s / slot_s),
         timeout=max(1, round(transport.timeout_s / slot_s)),
         loss=loss,
@@ -364,8 +370,12 @@ def _options(fabric, transport, framing, loss, entropies, latency_s, loop_s):
         adjust=max(1, round(bytes_a_step / framing.mtu_bytes)),
         quick_delay=transport.quick_targets * target,
         credit_gap=1.0 / (transport.credit_rate * fabric.planes),
-        pace_period=1.5 * rtt if transport.paced else 0.0,
+        pacing=PACINGS.index(transport.pacing) if fabric.oversubscribed and transport.control == "credits" else 0,
+        pace_period=transport.pace_period_s / slot_s,
         pace_step=transport.pace_step,
+        pace_growth=transport.pace_growth,
+        pace_cut=transport.pace_cut,
+        pace_marks=transport.pace_marks,
         least_rate=transport.dcqcn_least_share,
         notice_gap=round(transport.dcqcn_notice_s / slot_s),
     )

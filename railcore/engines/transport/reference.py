@@ -26,7 +26,7 @@ NAMES = {  # of the files, and ours
     "spraying": "spraying",
     "ndp": "NDP",
     "nscc": "UEC NSCC",
-    "rccc": "UEC RCCC",
+    "rccc": "UEC RCCC of July 2024",
 }
 SINGLE_SEEDS = 6  # times as many where one seed is published: it is held against our range
 SEEDS = 10  # of ours, for each row of the first file; the second takes one
@@ -80,9 +80,7 @@ def _options(row: Any) -> str:
     every = {"balancing": row.balancing, "entropies": row.paths, "queue_packets": row.queue_packets,
              "mark_low_packets": row.mark_low_packets, "mark_high_packets": row.mark_high_packets,
              "start_packets": row.start_packets,
-             "sack_packets": max(1, round(row.sack_bytes / (PAYLOAD_BYTES + HEADER_BYTES)))}  # fmt: skip
-    if row.control == "rccc" and row.oversubscription > 1 and row.pattern == "permutation":
-        every["paced"] = 1  # what these runs send again is that of receivers that slow their credits; incasts show none
+             "sack_bytes": row.sack_bytes}  # fmt: skip
     return " ".join(f"{name}={value}" for name, value in every.items())
 
 
@@ -125,6 +123,7 @@ def uec_cases() -> tuple[TransportCase, ...]:
             row.pattern,
             members=row.senders if row.pattern == "incast" else 0,
             start_spread_s=row.start_spread_s,
+            tiers=row.tiers,
             oversubscription=row.oversubscription,
             payload_bytes=PAYLOAD_BYTES,
             header_bytes=HEADER_BYTES,

@@ -22,10 +22,11 @@ SMALL = {"hosts": 1024, "hosts_per_leaf": 32, "link_Bps": 100 * Gbps, "flow_byte
 SINGLE_PATH = ("RoCEv2", "RoCEv2 with DCQCN", "single path")  # a flow keeps its path, whatever becomes of it
 EVERY = ("spraying", "NDP", "UEC NSCC", "UEC RCCC", "flowlets", *SINGLE_PATH)
 LINKS = {  # share of the cables over the leaves, their speed as a share, whether routing knows
-    "all links up": (0.0, 0.0, 1),
-    "a tenth at half speed": (0.1, 0.5, 1),
-    "a tenth dead, withdrawn": (0.1, 0.0, 1),
-    "a tenth dead, not yet withdrawn": (0.1, 0.0, 0),
+    "all links up": (0.0, 0, 0.0, 1),
+    "a tenth at half speed": (0.1, 0, 0.5, 1),
+    "one spine at half speed": (0.0, 1, 0.5, 1),
+    "a tenth dead, withdrawn": (0.1, 0, 0.0, 1),
+    "a tenth dead, not yet withdrawn": (0.1, 0, 0.0, 0),
 }
 MOST_SHARED = 4  # flows of a transfer up to which fair sharing is computed: its time grows with their square
 
@@ -50,13 +51,14 @@ def failure_cases() -> list[TransportCase]:
     ways[3:3] = [("UEC NSCC", f"balancing={each}") for each in ("oblivious", "bitmap", "reps")]
     return [
         case
-        for degraded, rate, knows in LINKS.values()
+        for degraded, spines, rate, knows in LINKS.values()
         for name, options in ways
         if knows or name not in SINGLE_PATH
         for case in _small_grid(
             transport=name,
             options=options,
             degraded=degraded,
+            slow_spines=spines,
             degraded_rate=rate,
             converged=knows,
             seed=range(5),
@@ -70,8 +72,8 @@ def recovery_slowdowns(runs: pd.DataFrame) -> pd.DataFrame:
     Those of `SINGLE_PATH` have an infinite one where routing does not know: a row for each.
     """
     names = {conditions: name for name, conditions in LINKS.items()}
-    ideal_s = float(runs.loc[runs["degraded"] == 0, "optimum_s"].min())
-    links = [names[key] for key in runs[["degraded", "degraded_rate", "converged"]].itertuples(index=False, name=None)]
+    ideal_s = float(runs.loc[(runs["degraded"] == 0) & (runs["slow_spines"] == 0), "optimum_s"].min())
+    links = [names[key] for key in runs[["degraded", "slow_spines", "degraded_rate", "converged"]].itertuples(index=False, name=None)]
     option = runs["options"].str.removeprefix("balancing=").str.replace("reps", "REPS")
     way = runs["transport"] + (", " + option).where(option != "", "")
     found = runs.assign(links=links, slowdown=runs["last_s"] / ideal_s, way=way)

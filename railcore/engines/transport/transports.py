@@ -11,7 +11,8 @@ CONTROLS = ("line rate", "window", "credits", "pulls", "dcqcn")
 BALANCINGS = ("single path", "flowlets", "oblivious", "bitmap", "reps", "mixed")
 OVERFLOWS = ("trim", "drop", "pause")
 RECOVERIES = ("selective", "go-back-n")
-CHOICES = {"control": CONTROLS, "balancing": BALANCINGS, "overflow": OVERFLOWS, "recovery": RECOVERIES}
+PACINGS = ("steady", "marks", "trims")
+CHOICES = {"control": CONTROLS, "balancing": BALANCINGS, "overflow": OVERFLOWS, "recovery": RECOVERIES, "pacing": PACINGS}
 
 
 @checked
@@ -59,16 +60,20 @@ class Transport:
     mark_probability: float
     pause_packets: int
     resume_packets: int
-    buffer_packets: int
+    buffer_bytes: Quantity
     start_packets: int
     window_products: float
-    sack_packets: int
+    sack_bytes: Quantity
     flowlet_gap_s: Quantity
     timeout_s: Quantity
     credit_rate: float
-    paced: bool
+    pacing: str
     pace_step: float
-    target_delay_s: Quantity
+    pace_growth: float
+    pace_cut: float
+    pace_marks: float
+    pace_period_s: Quantity
+    target_round_trips: float
     fast_delay_s: Quantity
     quick_targets: float
     cut: float
@@ -93,24 +98,23 @@ class Transport:
         for name, names in CHOICES.items():
             if getattr(self, name) not in names:
                 raise catalog.UnknownName(name, getattr(self, name), set(names))
-        for name in ("pause_packets", "sack_packets", "buffer_packets"):
+        for name in ("pause_packets",):
             whole(name, getattr(self, name))
         for name in ("entropies", "queue_packets", "resume_packets", "start_packets"):
             whole(name, getattr(self, name), 0)
         for name in ("mark_low_packets", "flowlet_gap_s", "timeout_s", "fast_delay_s", "proportional", "fair", "fast",
-                     "creep", "dcqcn_notice_s", "dcqcn_step_Bps", "dcqcn_fast_step_Bps"):  # fmt: skip
+                     "creep", "pace_marks", "sack_bytes", "dcqcn_notice_s", "dcqcn_step_Bps", "dcqcn_fast_step_Bps"):  # fmt: skip
             at_least(name, getattr(self, name))
-        for name in ("target_delay_s", "period_s", "reference_Bps", "reference_rtt_s", "adjust_bytes", "quick_targets",
+        for name in ("target_round_trips", "buffer_bytes", "pace_growth", "pace_period_s", "period_s", "reference_Bps", "reference_rtt_s", "adjust_bytes", "quick_targets",
                      "window_products", "dcqcn_timer_s", "dcqcn_counter_bytes"):  # fmt: skip
             positive(name, getattr(self, name))
-        for name in ("cut", "smoothing", "credit_rate", "pace_step", "mark_low_share", "mark_high_share",
+        for name in ("cut", "smoothing", "credit_rate", "pace_step", "pace_cut", "mark_low_share", "mark_high_share",
                      "mark_probability", "dcqcn_smoothing", "dcqcn_least_share"):  # fmt: skip
             share(name, getattr(self, name), above_0=True)
         self._in_order("mark_high_packets", "mark_low_packets")
         self._in_order("mark_high_share", "mark_low_share")
         if self.overflow == "pause":
             self._in_order("pause_packets", "resume_packets", 1)
-            self._in_order("buffer_packets", "pause_packets")
             if self.marking:
                 positive("mark_high_packets", self.mark_high_packets, "packets")
         elif self.marking and self.queue_packets:
@@ -149,6 +153,6 @@ def transport(name: str, **changes: Any) -> Transport:
         if each not in types:
             raise catalog.UnknownName(f"field of transport {name!r}", each, types)
     own = catalog.item("transports", name)
-    rows = {**catalog.item("transports", SHARED), **own} | {choice: own[choice] for choice in CHOICES}
+    rows = {**catalog.item("transports", SHARED), **own} | {choice: own[choice] for choice in CHOICES if choice in own}
     stored = {key: types[key](value) if types[key] in (int, bool) else value for key, value in rows.items()}
     return Transport(**stored | changes)

@@ -11,6 +11,7 @@ LINE_RATE, WINDOW, CREDITS, PULLS, DCQCN = range(5)  # control
 SINGLE, FLOWLET, OBLIVIOUS, BITMAP, REPS, MIXED = range(6)  # balancing
 TRIM, DROP, PAUSE = range(3)  # overflow
 SELECTIVE, GO_BACK_N = range(2)  # recovery
+STEADY, BY_MARKS, BY_TRIMS = range(3)  # pacing
 
 ACK, NACK, CREDIT, NOTICE = range(4)  # what comes back to a sender; a notice is of a loss without a trace
 DONE, TOO_LONG, NO_ROOM = range(3)  # how a run ends
@@ -31,15 +32,16 @@ MARK = TO  # until it is looked up
 TOLD_TO_PAUSE, PAUSED = range(2)  # stopped
 IN_ORDER, GAP_TOLD, WENT_BACK = range(3)  # expected
 PLACE, START, STRIDE = range(3)  # cycle
-SHARE, CAME, TRIMMED_BEFORE, STEP, PACED_AT = range(5)  # pace
+SHARE, CAME, TRIMMED_BEFORE, MARKED_OF_CAME, MEAN_MARKED, STEP, PACED_AT, PACE_COLUMNS = range(8)  # pace
 (WINDOW_NOW, MEAN_DELAY, INCREASE, UNADJUSTED, ADJUSTED_AT, CALM, CUT_AT, CAME_THROUGH, PERIOD_END) = range(9)  # window
 (IGNORE, IGNORED, LOSS_SEEN, CREPT_AT, WINDOW_COLUMNS) = range(9, 14)
 (RATE, GOAL, ALPHA, NEXT_AT, TIMED_AT, TIMER_STEPS, COUNTED, COUNTER_STEPS, NOTIFIED_AT, RATE_COLUMNS) = range(
     10
 )  # rate
 
-FLOW_BITS, SEQ_BITS, EV_BITS, PATH_BITS = 19, 22, 11, 11  # of a packet's first word
-NEXT_BITS = 25  # of a packet's second word; above: whether marked, sent again, to be answered at once; slot of sending
+FLOW_BITS, SEQ_BITS, EV_BITS, PATH_BITS = 20, 19, 12, 12  # of a packet's first word
+NEXT_BITS = 26  # of a packet's second word; above: whether marked, sent again, to be answered at once; slot of sending
+SLOT_BITS = 34  # of it: a slot is stored without what is above
 MARK_SHIFT, AGAIN_SHIFT, AT_ONCE_SHIFT, SLOT_SHIFT = range(NEXT_BITS, NEXT_BITS + 4)
 KIND_BITS = 2  # of a word that goes back; above: flow, then what it tells
 
@@ -85,8 +87,12 @@ class Options(NamedTuple):
     adjust: int
     quick_delay: float
     credit_gap: float  # slots between two credits of a receiver
-    pace_period: float  # between two changes of a receiver's pace, 0 for a pace that stays
-    pace_step: float  # that it grows by, more each time
+    pacing: int  # of receivers, where the fabric is oversubscribed
+    pace_period: float  # slots between two changes of a receiver's pace
+    pace_step: float  # that it grows by
+    pace_growth: float  # of the step, from one change to the next
+    pace_cut: float  # of it, where more than pace_marks of the packets are marked
+    pace_marks: float
     least_rate: float
     notice_gap: int  # slots between two notifications of congestion
 
@@ -106,6 +112,8 @@ class State(NamedTuple):
     loop: np.ndarray  # [flows] ring of what comes back to it: one ring for each length of the loop
     need: np.ndarray  # [flows] packets
     first: np.ndarray  # [hosts + 1] flows of a host
+    senders: np.ndarray  # hosts with flows
+    receivers: np.ndarray
     begins: np.ndarray  # [flows] slot of the start
     order: np.ndarray  # flows by their start
     queue: np.ndarray  # [ports, 4] head, tail, length, bytes of headers that go before them
@@ -139,7 +147,8 @@ class State(NamedTuple):
     asked: np.ndarray  # [flows] credits that the receiver still owes
     wants: np.ndarray  # [hosts, 2] first and last flow that waits for credits
     wants_next: np.ndarray  # [flows]
-    pace: np.ndarray  # [hosts, 5] share of the credits, packets, trims before the last switch, next step, slot of it
+    pace: np.ndarray  # [hosts, PACE_COLUMNS] share of the credits; packets, trims before the last switch, marks since it
+    #   changed; mean share of marks; next step; slot of it
     credit_at: np.ndarray  # [hosts] slot of the next credit
     passed: np.ndarray  # [ports] packets sent
     rate: np.ndarray  # [flows, RATE_COLUMNS] of DCQCN

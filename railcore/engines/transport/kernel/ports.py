@@ -91,7 +91,7 @@ def _enqueue(s, o, port, came_over, node):
     length = s.queue[port, LENGTH]
     if o.dead and s.rates[port] == 0.0:
         _end_early(s, o, node, np.int64(DEAD))
-    elif length >= o.queue:
+    elif length >= (o.queue if o.even else max(1.0, o.queue * s.rates[port])):
         if o.overflow == TRIM:
             _forward_header(s, o, port, s.pool[node, 0])
         _end_early(s, o, node, np.int64(HEADER if o.overflow == TRIM else GONE))
@@ -188,8 +188,13 @@ def had_time(s, port):
 
 
 @inlined
-def _is_marked(s, o, length):
-    """Whether a packet is marked that leaves so many in the queue: perhaps above mark_low, always above mark_high."""
+def _is_marked(s, o, port, length):
+    """Whether a packet is marked that leaves so many in the queue: perhaps above mark_low, always above mark_high.
+
+    Both go with the port's speed, as the room of a queue does.
+    """
+    if not o.even:
+        length /= s.rates[port]
     if length <= o.mark_low:
         return False
     if length > o.mark_high:
@@ -231,7 +236,7 @@ def take_packets(s, o, stage):
         node = s.queue[port, HEAD]
         prefetch(s.pool, node, 0)
         s.taken[count, NODE], s.taken[count, PORT] = node, port
-        s.taken[count, MARK] = marks and _is_marked(s, o, length)
+        s.taken[count, MARK] = marks and _is_marked(s, o, port, length)
         count += 1
     s.tally[QUEUED] -= count
     for each in range(count):

@@ -6,6 +6,8 @@ from railcore.engines.transport.kernel.feedback import path_report, send_back
 from railcore.engines.transport.kernel.layout import (
     ACK,
     AT_ONCE_SHIFT,
+    BY_MARKS,
+    BY_TRIMS,
     CAME,
     CREDIT,
     DCQCN,
@@ -18,13 +20,17 @@ from railcore.engines.transport.kernel.layout import (
     LINE_RATE,
     MARK_SHIFT,
     MARKED,
+    MARKED_OF_CAME,
+    MEAN_MARKED,
     NACK,
     NOTIFIED_AT,
     NOW,
     PACED_AT,
     PULLS,
     SHARE,
+    SLOT_BITS,
     SLOT_SHIFT,
+    STEADY,
     STEP,
     TRIMMED_BEFORE,
     UNFINISHED,
@@ -71,6 +77,12 @@ def owe_credits(s, o, f, packets):
 
 
 @inlined
+def covered(s, o, f):
+    """Packets that a flow sends without credits: those of its first window that a round trip has time for."""
+    return min(o.window, s.rtt[f], s.need[f])
+
+
+@inlined
 def awaits_acknowledgement(s, f):
     """Whether a sender waits for packets that came and were not acknowledged yet, and for nothing else."""
     return not s.able[f] and 0 < s.flying[f] == s.unacked[f]
@@ -106,9 +118,10 @@ def receive_packet(s, o, node):
     release_node(s, node)
     f, seq, ev, now = flow_of(word), seq_of(word), entropy_of(word), s.tally[NOW]
     marked, at_once = (second >> MARK_SHIFT) & 1, (second >> AT_ONCE_SHIFT) & 1
-    delay = now - (second >> SLOT_SHIFT)
-    if o.pace_period > 0.0:
+    delay = (now - (second >> SLOT_SHIFT)) & ((np.int64(1) << SLOT_BITS) - 1)
+    if o.pacing != STEADY:
         s.pace[s.base[f, o.stages - 1], CAME] += 1.0
+        s.pace[s.base[f, o.stages - 1], MARKED_OF_CAME] += marked
     if o.control == PULLS and s.sent[f] + s.asked[f] + s.credit[f] < s.need[f]:
         owe_credits(s, o, f, 1.0)
     if o.recovery == GO_BACK_N:
@@ -146,19 +159,26 @@ def receive_packet(s, o, node):
 
 @njit
 def _set_pace(s, o, host):
-    """A receiver slows its credits by the share trimmed before the last switch; without trims they grow faster.
+    """A receiver slows its credits by marks, and by the share trimmed before the last switch; else they grow.
 
-    Growth, least share and the spread of its times are those of GitHub ultraethernet/uet-htsim, oversubscribed_cc.cpp.
+    Least share, weight of the newest marks and spread of the times: GitHub ultraethernet/uet-htsim,
+    oversubscribed_cc.cpp.
     """
     p = s.pace[host]
-    if p[TRIMMED_BEFORE] > 0.0:
-        p[SHARE] *= p[CAME] / (p[CAME] + p[TRIMMED_BEFORE])
+    p[MEAN_MARKED] = (p[MEAN_MARKED] + p[MARKED_OF_CAME] / max(p[CAME], 1.0)) / 2.0
+    slows = p[MEAN_MARKED] > o.pace_marks
+    if o.pacing == BY_TRIMS and p[TRIMMED_BEFORE] > 0.0:
+        p[SHARE] -= p[TRIMMED_BEFORE] / (p[CAME] + p[TRIMMED_BEFORE])
+        slows = True
+    if p[MEAN_MARKED] > o.pace_marks:
+        p[SHARE] *= 1.0 - (p[MEAN_MARKED] - o.pace_marks) * o.pace_cut
+    if slows:
         p[STEP] = o.pace_step
     else:
-        p[SHARE] += p[STEP]
-        p[STEP] *= 1.1
+        p[SHARE] += p[STEP] if p[MARKED_OF_CAME] == 0.0 or o.pacing == BY_MARKS else o.pace_step
+        p[STEP] *= o.pace_growth
     p[SHARE] = min(max(p[SHARE], 0.01), 1.0)
-    p[CAME], p[TRIMMED_BEFORE] = 0.0, 0.0
+    p[CAME], p[TRIMMED_BEFORE], p[MARKED_OF_CAME] = 0.0, 0.0, 0.0
     p[PACED_AT] = s.tally[NOW] + (0.75 + 0.5 * uniform(s)) * o.pace_period  # receivers do not move in step
 
 
@@ -166,8 +186,8 @@ def _set_pace(s, o, host):
 def give_credits(s, o):
     """Every receiver sends the next credit that it owes, its flows in turn."""
     now = s.tally[NOW]
-    for host in range(len(s.wants)):
-        if o.pace_period > 0.0 and s.pace[host, PACED_AT] <= now:
+    for host in s.receivers:
+        if o.pacing != STEADY and s.pace[host, PACED_AT] <= now:
             _set_pace(s, o, host)
         while s.wants[host, 0] >= 0 and s.credit_at[host] < now + 1.0 - 1e-9:
             f = s.wants[host, 0]

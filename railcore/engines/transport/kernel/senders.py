@@ -41,6 +41,7 @@ from railcore.engines.transport.kernel.layout import (
     SENT,
     SEQ_BITS,
     SINGLE,
+    SLOT_BITS,
     SLOT_SHIFT,
     START,
     STRIDE,
@@ -53,7 +54,7 @@ from railcore.engines.transport.kernel.layout import (
     first_turn,
 )
 from railcore.engines.transport.kernel.ports import had_time, is_held_up
-from railcore.engines.transport.kernel.receivers import acknowledge, awaits_acknowledgement, owe_credits
+from railcore.engines.transport.kernel.receivers import acknowledge, awaits_acknowledgement, covered, owe_credits
 from railcore.facts.compiled import inlined, njit, prefetch
 
 # turns of a path that are left out, as GitHub ultraethernet/uet-htsim, htsim/sim/uec_mp.cpp
@@ -177,7 +178,8 @@ def _send_packet(s, o, host, plane, count):
             count_packet(s, o, f)
         update_able(s, o, f)
         at_once = np.int64(again or not s.able[f])  # nothing more is sent before the answer comes
-        s.pool[node, 1] = (now << SLOT_SHIFT) | (at_once << AT_ONCE_SHIFT) | (again << AGAIN_SHIFT)
+        slot = now & ((np.int64(1) << SLOT_BITS) - 1)
+        s.pool[node, 1] = (slot << SLOT_SHIFT) | (at_once << AT_ONCE_SHIFT) | (again << AGAIN_SHIFT)
         s.taken[count, NODE], s.taken[count, PORT] = node, port
         return count + 1
     return count
@@ -186,11 +188,10 @@ def _send_packet(s, o, host, plane, count):
 @njit
 def send_packets(s, o):
     """Every host that may sends a packet on each of its planes. Returns how many there are."""
-    hosts, count = len(s.ables), 0
+    hosts, count = len(s.senders), 0
     first = first_turn(s, hosts)
-    for host in range(first, first + hosts):
-        if host >= hosts:
-            host -= hosts
+    for place in range(first, first + hosts):
+        host = s.senders[place if place < hosts else place - hosts]
         if s.ables[host] > 0:
             for plane in range(o.planes):
                 count = _send_packet(s, o, host, plane, count)
@@ -243,7 +244,7 @@ def _hear(s, o, word, second):
     ev = report & ((1 << EV_BITS) - 1)
     if o.control == CREDITS and s.heard[f] == 0:  # the first answer: what is left of the first window is void
         s.heard[f] = 1
-        owe_credits(s, o, f, s.credit[f])
+        owe_credits(s, o, f, max(0.0, covered(s, o, f) - s.sent[f]))
         s.credit[f] = 0.0
     if kind == ACK:
         marked, packets = (report >> EV_BITS) & 1, report >> (EV_BITS + 1)

@@ -22,7 +22,7 @@ from railcore.engines.transport.kernel.layout import (
     UNFINISHED,
 )
 from railcore.engines.transport.kernel.ports import hops_to_loss, pass_on, take_packets
-from railcore.engines.transport.kernel.receivers import give_credits, owe_credits
+from railcore.engines.transport.kernel.receivers import covered, give_credits, owe_credits
 from railcore.engines.transport.kernel.senders import hear_all, send_packets, update_able
 from railcore.facts.compiled import njit
 
@@ -46,7 +46,7 @@ def run_slots(s, o, until):
             f = s.order[s.tally[BEGUN]]
             update_able(s, o, f)
             if o.control == CREDITS:
-                owe_credits(s, o, f, max(0.0, s.need[f] - s.credit[f]))
+                owe_credits(s, o, f, s.need[f] - covered(s, o, f))
             s.tally[BEGUN] += 1
         hear_all(s, o)
         if s.tally[ABLE] > 0:
