@@ -27,26 +27,26 @@ from railcore.engines.transport import (
 from railcore.engines.transport.hashing import live_paths
 from railcore.engines.transport.kernel import congestion, layout, slots
 from railcore.engines.transport.packets import ACKNOWLEDGED
-from railcore.engines.transport.transports import transport_names
+from railcore.engines.transport.transports import LineRate, Rccc, transport_names
 from railcore.facts.units import Gbps
 
 LINK = 100 * Gbps
 PACKET = float(ACKNOWLEDGED.mtu_bytes)
+SMALLEST = leaf_spine(8, 4, LINK), permutation(8, 1e5), transport("NDP")
 PRESETS = {name: transport(name) for name in transport_names()}
 NAMES = sorted(PRESETS)
 SPRAYED = [name for name in NAMES if PRESETS[name].balancing not in ("single path", "flowlets")]
 PLAIN = transport("UEC NSCC", balancing="oblivious", entropies=0, start_packets=0)
-WINDOWED = replace(PLAIN, balancing="single path", recovery="go-back-n", overflow="drop", timeout_s=20e-6)
+WINDOWED = PLAIN.changed(balancing="single path", recovery="go-back-n", overflow="drop", timeout_s=20e-6)
+CREDITS = PRESETS["UEC RCCC"].control
 MIXES = {
     **PRESETS,
-    "drops": replace(PLAIN, overflow="drop", queue_packets=6, mark_low_packets=2, mark_high_packets=5, timeout_s=20e-6),
+    "drops": PLAIN.changed(overflow="drop", queue_packets=6, mark_low_packets=2, mark_high_packets=5, timeout_s=20e-6),
     "recycled": replace(PLAIN, balancing="reps", entropies=8),
     "both": replace(PLAIN, balancing="mixed", entropies=8, sack_bytes=0),
     "window, go-back-n": WINDOWED,
-    "credits, single path": replace(
-        PLAIN, control="credits", balancing="single path", overflow="drop", queue_packets=20
-    ),
-    "pulls, single path": replace(PRESETS["NDP"], balancing="single path", overflow="drop", timeout_s=20e-6),
+    "credits, single path": PLAIN.changed(control=CREDITS, balancing="single path", overflow="drop", queue_packets=20),
+    "pulls, single path": PRESETS["NDP"].changed(balancing="single path", overflow="drop", timeout_s=20e-6),
 }
 
 
@@ -64,17 +64,17 @@ class Audit:
         self.slots.append(int(s.tally[layout.NOW]))
         if len(self.slots) % 5:
             return
-        lengths = s.queue[:, layout.LENGTH]
+        lengths = s.queue["length"]
         assert lengths.min() >= 0 and lengths.sum() == s.tally[layout.QUEUED]
-        assert lengths.max() <= o.queue
+        assert np.all(lengths <= np.maximum(1, np.ceil(o.port.room * np.where(s.rates > 0, s.rates, 1))))
         for port in np.flatnonzero(lengths):
-            node, count = s.queue[port, layout.HEAD], 1
-            while node != s.queue[port, layout.TAIL]:
+            node, count = s.queue[port]["head"], 1
+            while node != s.queue[port]["tail"]:
                 node, count = s.pool[node, 1] & ((1 << layout.NEXT_BITS) - 1), count + 1
             assert count == lengths[port]
         if o.overflow == layout.PAUSE:
             assert s.held.min() >= 0 and s.held.sum() == lengths.sum()
-            assert s.held.max() <= o.pause_at + o.pause_delay + 1
+            assert s.held.max() <= o.port.pause_at + o.port.pause_delay + 1
         assert s.flying.min() >= 0 and s.ables.min() >= 0 and s.able.sum() == s.ables.sum() == s.tally[layout.ABLE]
         for f in range(len(s.got)):
             assert sum(int(word).bit_count() for word in s.seen[f]) == s.got[f] <= s.need[f]
@@ -113,7 +113,7 @@ def test_every_slot_of_a_run_obeys_the_laws(case):
     assert np.array_equal(run.packets, ACKNOWLEDGED.packets(flows.size_bytes))
     assert np.all(run.completion_s >= run.alone_s - 1e-12)
     assert run.port_packets[: fabric.planes * fabric.hosts].sum() == run.tallies["sent"] >= run.packets.sum()
-    if MIXES[name].overflow == "pause" and not loss:
+    if MIXES[name].lossless and not loss:
         assert run.tallies["lost"] == 0 and run.tallies["sent"] == run.packets.sum()
     compiled = simulate_packets(fabric, flows, MIXES[name], loss=loss, seed=3)
     np.testing.assert_array_equal(compiled.completion_s, run.completion_s)
@@ -123,7 +123,9 @@ def test_every_slot_of_a_run_obeys_the_laws(case):
 
 @pytest.mark.parametrize("name", sorted(MIXES))
 def test_a_flow_alone_takes_what_links_and_bytes_ask_for(name):
-    unpaid = 300 * (1 / MIXES[name].credit_rate - 1) if MIXES[name].control == "credits" else 0  # slots without credit
+    unpaid = (
+        300 * (1 / MIXES[name].control.credit_rate - 1) if isinstance(MIXES[name].control, Rccc) else 0
+    )  # slots without credit
     for fabric in (
         leaf_spine(8, 4, LINK),
         three_tier(16, 4, LINK),
@@ -191,7 +193,7 @@ def test_every_transport_makes_good_random_loss(name):
     fabric, flows = leaf_spine(16, 4, LINK), permutation(16, 1e6, seed=1)
     run = simulate_packets(fabric, flows, MIXES[name], loss=0.01)
     hops = run.port_packets.sum()
-    assert abs(run.tallies["lost"] - 0.01 * hops) < 5 * np.sqrt(0.01 * hops) or MIXES[name].overflow == "drop"
+    assert abs(run.tallies["lost"] - 0.01 * hops) < 5 * np.sqrt(0.01 * hops) or MIXES[name].queues.overflow == "drop"
     assert run.tallies["retransmitted"] >= run.tallies["lost"] * (MIXES[name].recovery == "selective")
     assert run.completion_s.max() > simulate_packets(fabric, flows, MIXES[name]).completion_s.max()
 
@@ -289,16 +291,16 @@ def test_a_dcqcn_sender_backs_off_and_comes_back():
 
 def test_half_of_a_notification_halves_the_rate_and_five_steps_restore_it():
     """DCQCN's arithmetic: alpha 1 halves the rate; fast recovery closes half of the gap each step."""
-    rate = np.zeros((1, layout.RATE_COLUMNS))
-    rate[0, [layout.RATE, layout.ALPHA]] = 1.0
+    rate = np.zeros(1, layout.RATE)
+    rate["rate"] = rate["alpha"] = 1.0
     state = _only(rate=rate, tally=np.zeros(layout.COUNTS, np.int64))
-    options = _only(smoothing=1 / 256, least_rate=1e-4, gain=0.01, fast=0.1)
+    options = _only(dcqcn=_only(smoothing=1 / 256, least=1e-4, step=0.01, fast_step=0.1))
     congestion.cut_rate.plain(state, options, 0)
-    assert rate[0, layout.RATE] == 0.5 and rate[0, layout.GOAL] == 1.0 and rate[0, layout.ALPHA] == 1.0
+    assert rate["rate"] == 0.5 and rate["goal"] == 1.0 and rate["alpha"] == 1.0
     for step in range(1, 6):
-        rate[0, layout.TIMER_STEPS] = step
+        rate["timer_steps"] = step
         congestion.raise_rate.plain(options, rate[0])
-        assert rate[0, layout.RATE] == 1 - 0.5 ** (step + 1) and rate[0, layout.GOAL] == 1.0
+        assert rate["rate"] == 1 - 0.5 ** (step + 1) and rate["goal"] == 1.0
 
 
 def _only(**fields):
@@ -311,7 +313,7 @@ def _only(**fields):
         ({"queue_packets": 30, "mark_high_packets": 37}, "queue_packets is 30: give at least 37, or at most 30"),
         ({"overflow": "pause"}, "mark_high_packets is 0"),
         ({"overflow": "pause", "marking": False, "buffer_bytes": 0}, "buffer_bytes is 0"),
-        ({"control": "none of these"}, "control"),
+        ({"balancing": "none of these"}, "balancing"),
         ({"fair": math.nan}, "fair is nan"),
         ({"mark_low_packets": 4, "mark_high_packets": 3}, r"mark_high_packets is 3: give at least"),
         (
@@ -319,14 +321,14 @@ def _only(**fields):
             r"pause_packets is 15: give at least 16, or at most 14 for res",
         ),
         ({"recovery": "go-back-n"}, r"balancing is 'oblivious': go-back-n needs"),
-        ({"recovery": "go-back-n", "balancing": "single path", "control": "pulls"}, r"control is 'pulls': go-back-n"),
+        ({"recovery": "go-back-n", "balancing": "single path", "control": CREDITS}, r"control is Rccc.*: go-back-n"),
         ({"mark_probability": 1.5}, "mark_probability"),
         ({"sack_bytes": -1}, "sack_bytes"),
     ],
 )
 def test_a_transport_that_cannot_be_is_refused(change, message):
     with pytest.raises(ValueError, match=message):
-        replace(PLAIN, **change)
+        PLAIN.changed(**change)
 
 
 @pytest.mark.parametrize("rtt_s", [60e-3, 8e-6])
@@ -335,7 +337,7 @@ def test_wide_area_losses_cost_rounds_or_windows(rtt_s):
     fabric, flow = leaf_spine(2, 1, 400 * Gbps, link_latency_s=rtt_s / 8), Flows([0], [1], 4e6)
     slowdown, again = {}, {}
     for way in ("selective", "go-back-n"):
-        control = replace(WINDOWED, control="line rate", recovery=way, timeout_s=1e-3)
+        control = WINDOWED.changed(control=LineRate(), recovery=way, timeout_s=1e-3)
         assert simulate_packets(fabric, flow, control).slowdown[0] < 1.0001
         runs = [
             simulate_packets(fabric, flow, control, loss=1e-3 / 4, seed=seed) for seed in range(40)
@@ -388,21 +390,26 @@ def test_numbers_of_a_transport_become_slots_and_packets():
     fabric = leaf_spine(8, 4, LINK, link_latency_s=1e-6, switch_latency_s=0.5e-6)
     slot_s, latency_s = ACKNOWLEDGED.packet_bytes / LINK, fabric.latency_s([0], [7])[0]
     usual = options_of(fabric)
-    assert options_of(fabric, window_products=10).most_window == pytest.approx(20 * latency_s / slot_s)
+    assert options_of(fabric, window_products=10).nscc.most == pytest.approx(20 * latency_s / slot_s)
     slow = options_of(leaf_spine(8, 4, "1 Gbps"))
-    assert slow.most_window == slow.long_rtt == slow.queue  # sending takes longer than the latency
+    assert slow.nscc.most == slow.nscc.long_rtt == slow.port.room  # sending takes longer than the latency
     short = options_of(fabric, queue_packets=30)
-    assert (short.queue, short.mark_low, short.mark_high) == (30, 6, 24)
-    assert options_of(fabric, "RoCEv2").pause_delay == np.ceil(2.5e-6 / slot_s) + 1
-    assert options_of(fabric, quick_targets=2).quick_delay == pytest.approx(usual.quick_delay / 2)
-    assert options_of(fabric, reference_Bps=50 * Gbps).fair == pytest.approx(2 * usual.fair)
-    assert options_of(fabric, reference_rtt_s=6e-6).gain == pytest.approx(4 * usual.gain)
-    assert options_of(fabric, dcqcn_least_share=0.01).least_rate == 0.01
+    assert (short.port.room, short.port.mark_low, short.port.mark_high) == (30, 6, 24)
+    assert options_of(fabric, "RoCEv2").port.pause_delay == np.ceil(2.5e-6 / slot_s) + 1
+    assert options_of(fabric, quick_targets=2).nscc.quick_delay == pytest.approx(usual.nscc.quick_delay / 2)
+    assert options_of(fabric, reference_Bps=50 * Gbps).nscc.fair == pytest.approx(2 * usual.nscc.fair)
+    assert options_of(fabric, reference_rtt_s=6e-6).nscc.gain == pytest.approx(2 * usual.nscc.gain * 2)
+    assert options_of(fabric, "RoCEv2 with DCQCN", dcqcn_least_share=0.01).dcqcn.least == 0.01
+    round_trip_s = 2 * latency_s + 4 * slot_s + 4 * ACKNOWLEDGED.header_bytes / LINK
+    assert usual.nscc.target == pytest.approx(0.75 * round_trip_s / slot_s)
+    assert [options_of(fabric, sack_bytes=each).sack for each in (0, 4160, 4161, 16384)] == [1, 1, 2, 4]
 
 
 def test_what_a_fabric_has_no_room_or_path_for_is_refused():
     far, near, flows = leaf_spine(8, 4, LINK, link_latency_s=7.5e-3), leaf_spine(8, 4, LINK), permutation(8, 1e5)
-    with pytest.raises(ValueError, match=r"buffer_bytes is 2,500,000: a link of this length sends on until 45,\d+ packets wait"):
+    with pytest.raises(
+        ValueError, match=r"buffer_bytes is 2,500,000: a link of this length sends on until 45,\d+ packets wait"
+    ):
         simulate_packets(far, flows, transport("RoCEv2"))
     with pytest.raises(ValueError, match="mark_high_packets is 500: the queue has room for 29"):
         simulate_packets(near, flows, transport("UEC NSCC", mark_high_packets=500))
@@ -420,3 +427,62 @@ def test_a_flowlet_is_on_one_plane_at_a_time():
     rates[:16] = 0  # the first plane's ports of hosts
     run = simulate_packets(replace(fabric, rates=rates), flows, transport("flowlets"), converged=False)
     assert run.port_packets[:16].sum() == 0
+
+
+@pytest.mark.parametrize("name", ["UEC NSCC", "UEC RCCC", "NDP", "spraying"])
+def test_a_slow_spine_takes_what_it_can_and_no_more(name):
+    """Queues of slow ports hold and mark what their speed has time for: the last flow stays near the optimum."""
+    fabric, flows = leaf_spine(64, 8, LINK).degraded(spines=1, rate=0.25), permutation(64, 4e6, seed=1)
+    run = simulate_packets(fabric, flows, transport(name))
+    assert 1 <= run.completion_s.max() / optimum_s(fabric, flows, ACKNOWLEDGED) < 1.25
+
+
+@pytest.mark.parametrize("packets_sent", [1, 20, 40, 60, 200])
+def test_a_lone_flow_with_credits_never_idles(packets_sent):
+    fabric, flow = leaf_spine(8, 4, LINK), Flows([0], [7], packets_sent * PACKET)
+    run = simulate_packets(fabric, flow, MIXES["UEC RCCC"])
+    assert run.slowdown[0] <= 1 + 1.0 / 99 + run.slot_s / run.alone_s[0]
+
+
+def test_ndp_sends_again_on_a_pull_alone():
+    """63 senders of four packets: nobody sends a packet again before its receiver has room for it."""
+    fabric, flows = leaf_spine(128, 16, LINK), incast(63, 0, 4 * PACKET, 128)
+    run = simulate_packets(fabric, flows, MIXES["NDP"])
+    assert run.retransmitted_share < 1.2
+    assert run.completion_s.max() < 1.15 * optimum_s(fabric, flows, ACKNOWLEDGED)
+
+
+def test_a_start_is_never_early():
+    fabric, slot_s = leaf_spine(8, 4, LINK), ACKNOWLEDGED.packet_bytes / LINK
+    for start_s in (0.0, 0.49 * slot_s, 0.51 * slot_s, 7 * slot_s):
+        run = simulate_packets(fabric, Flows([0], [7], 1e5, start_s), MIXES["NDP"])
+        assert -1e-12 <= run.completion_s[0] - run.alone_s[0] < slot_s
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: permutation(8, 1e5, seed=-1), "seed is -1"),
+        (lambda: simulate_packets(*SMALLEST, seed=2**64), "seed is 18446744073709551616"),
+        (lambda: ecmp_paths(*SMALLEST[:2], 1.5), "seed is 1.5"),
+        (lambda: leaf_spine(8, 4, LINK).degraded(0.5, [1, 2]), r"seed .*\[1, 2\]|seed has shape"),
+        (lambda: simulate_packets(*SMALLEST, most_s=math.nan), "most_s is nan"),
+        (lambda: simulate_packets(*SMALLEST, most_s=math.inf), "most_s is inf"),
+        (lambda: simulate_packets(*SMALLEST, most_s=0), "most_s is 0"),
+        (lambda: leaf_spine(10**9, 64, LINK), "4,000,000,000 ports, and there is room for"),
+        (lambda: three_tier(64, 10**6, LINK), "ports, and there is room for"),
+        (lambda: Framing(0.5), "mtu_bytes is 0.5"),
+        (lambda: leaf_spine(64, 8, LINK).port_table([0] * 63, range(1, 64), [9] * 63), "path is 9 at place 0: give"),
+    ],
+)
+def test_bad_input_is_named_before_anything_runs(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_small_packets_and_large_switches_are_simulated():
+    fast = leaf_spine(8, 4, 800 * Gbps)
+    assert simulate_packets(fast, permutation(8, 1e5), MIXES["RoCEv2"], Framing(256.0)).slowdown.min() >= 1
+    wide = three_tier(96, 128, LINK)
+    assert wide.paths == 4096
+    assert simulate_packets(wide, permutation(96, 1e5), MIXES["NDP"]).slowdown.min() >= 1

@@ -1,43 +1,50 @@
 """Cases of transport_runs.csv: runs of the packet model, small ones first."""
 
 from functools import cache
+from typing import Any
 
 import pandas as pd
 
-from railcore.documents.flops2024 import transport_cases
-from railcore.engines.transport import reference, studies
-from railcore.engines.transport.cases import TransportCase, run_case
-from railcore.engines.transport.transports import Transport
+from railcore.documents import transport_accuracy
+from railcore.documents.flops2024 import transport_cases, transport_studies
+from railcore.engines.transport.runs import case_hash, packet_hops, run_case
 
 CODE = ("railcore/facts", "railcore/network", "railcore/engines/transport")
 ROWS = 1  # of a case
+COLUMNS = ("transport", "hosts", "hosts_per_leaf", "link_Bps", "flow_bytes")  # first; then what cases name besides
 
 
 @cache
-def cases() -> list[TransportCase]:
+def cases() -> list[dict[str, Any]]:
     """All that is simulated: each case once, in the order of their packet hops."""
-    asked = [case for study in studies.STUDIES.values() for case in study()]
-    every = [*reference.reference_cases(), *reference.uec_cases(), *transport_cases.document_runs(), *asked]
-    return sorted(dict.fromkeys(every), key=lambda case: (size(case), repr(case)))
+    asked = [case for study in transport_studies.STUDIES.values() for case in study()]
+    published = [*transport_accuracy.reference_cases(), *transport_accuracy.uec_cases()]
+    every = {case_hash(case): case for case in (*published, *transport_cases.document_runs(), *asked)}
+    names = dict.fromkeys([*COLUMNS, *(name for case in every.values() for name in case)])
+    sized = sorted(every, key=lambda each: (packet_hops(every[each]), each))
+    return [{name: every[each].get(name) for name in names} for each in sized]
 
 
-@cache
-def size(case: TransportCase) -> int:
+def _given(case: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in case.items() if value is not None}
+
+
+def size(case: dict[str, Any]) -> int:
     """Hops of all packets."""
-    return case.packet_hops
+    return packet_hops(_given(case))
 
 
-def key(case: TransportCase) -> tuple[TransportCase, Transport]:
+def key(case: dict[str, Any]) -> str:
     """What a row is computed from, but the code: the case, and what the catalog says of its transport."""
-    return case, case.preset
+    return case_hash(_given(case))
 
 
-def run(case: TransportCase) -> pd.DataFrame:
+def run(case: dict[str, Any]) -> pd.DataFrame:
     """The row of a case."""
-    return pd.DataFrame([run_case(case)])
+    return pd.DataFrame([case | run_case(_given(case))])
 
 
-def named(case: TransportCase) -> str:
+def named(case: dict[str, Any]) -> str:
     """A case in a line."""
-    told = [case.transport, case.options, f"{case.hosts:,} hosts", case.pattern, f"{case.flow_bytes / 1e6:g} MB"]
-    return ", ".join(filter(None, [*told, f"seed {case.seed}"]))
+    own = {name: value for name, value in _given(case).items() if name not in COLUMNS}
+    return f"{case['transport']}, {case['hosts']:,} hosts, {case['flow_bytes'] / 1e6:g} MB, {own}"

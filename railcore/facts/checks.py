@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+_MOST_SHOWN = 16  # numbers of an array that is refused
 
 
 def _array(name: str, value: ArrayLike, wanted: str) -> NDArray[Any]:
@@ -23,6 +24,14 @@ def _array(name: str, value: ArrayLike, wanted: str) -> NDArray[Any]:
     return array
 
 
+def _shown(name: str, value: ArrayLike, good: Any) -> str:
+    """A value that is refused, or of a long one the first number that is."""
+    if np.size(value) <= _MOST_SHOWN:
+        return f"{name} is {value!r}"
+    at = tuple(int(each[0]) for each in np.nonzero(~good))
+    return f"{name} is {np.asarray(value)[at]!s} at place {at[0] if len(at) == 1 else at}"
+
+
 def numbers(name: str, value: ArrayLike, wanted: str = "a number") -> Floats:
     """Floats, infinite ones and NaN too. Refuses texts, None and what else is no number."""
     return _array(name, value, wanted).astype(float, copy=False)
@@ -30,8 +39,9 @@ def numbers(name: str, value: ArrayLike, wanted: str = "a number") -> Floats:
 
 def _floats(name: str, value: ArrayLike, fits: Callable[[Floats], Any], wanted: str) -> Floats:
     array = numbers(name, value, wanted)
-    if not np.all(np.isfinite(array) & fits(array)):
-        raise ValueError(f"{name} is {value!r}: give {wanted}")
+    good = np.isfinite(array) & fits(array)
+    if not np.all(good):
+        raise ValueError(f"{_shown(name, value, good)}: give {wanted}")
     return array
 
 
@@ -82,9 +92,11 @@ def whole(name: str, value: ArrayLike, least: int = 1, most: int | None = None) 
     """
     wanted = f"whole numbers of at least {least}" if most is None else f"whole numbers from {least} to {most}"
     array = _array(name, value, wanted)
-    is_whole = array.dtype.kind in "iu" or bool(np.all(array == np.floor(array)))
-    if not is_whole or not np.all((array >= least) & (array <= (2.0**52 - 1 if most is None else most))):
-        raise ValueError(f"{name} is {value!r}: give {wanted}")
+    good = (array >= least) & (array <= (2.0**52 - 1 if most is None else most))
+    if array.dtype.kind not in "iu":
+        good &= array == np.floor(array)
+    if not np.all(good):
+        raise ValueError(f"{_shown(name, value, good)}: give {wanted}")
     return array.astype(np.int64)
 
 

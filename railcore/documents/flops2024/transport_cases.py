@@ -1,29 +1,29 @@
 """The network and the flows of flops2024's Fig. 5 and 6, as cases of the packet model."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
 from railcore.documents.flops2024.specification import DOCUMENT, document_site, document_size
 from railcore.engines.datacenter.training_case import TrainingCase
-from railcore.engines.transport.cases import TransportCase, with_options
 from railcore.engines.transport.fabric import hop_latencies
-from railcore.engines.transport.studies import case_grid
+from railcore.engines.transport.runs import case_grid
 from railcore.facts import catalog
 from railcore.systems.datacenter.layouts import catalog_precision
 from railcore.training import transformer
 
 DRAWN = ("single path", "RoCEv2")  # whose last flow is a draw of the hash
 FEW_SEEDS = 3  # of large flows, where it is none, or where other settings have the same draws
-SPRAYED = {  # packets over many paths: transport and options. Details of spraying that the document does not name
-    "spraying, all paths": ("spraying", "entropies=0"),  # every path in turn
-    "spraying, hashed": ("spraying", ""),  # as many header values as a public simulator has, each a path by the hash
-    "NDP, queues of 32": ("NDP", "queue_packets=32"),
-    "NDP": ("NDP", ""),  # with the short queues of its paper
-    "UEC NSCC": ("UEC NSCC", ""),
-    "UEC RCCC": ("UEC RCCC", ""),
+SPRAYED: dict[str, dict[str, Any]] = {  # packets over many paths. The document names no detail of spraying
+    "spraying, all paths": {"transport": "spraying", "entropies": 0},  # every path in turn
+    "spraying, hashed": {"transport": "spraying"},  # as many header values as a public simulator has, each by the hash
+    "NDP, queues of 32": {"transport": "NDP", "queue_packets": 32},
+    "NDP": {"transport": "NDP"},  # with the short queues of its paper
+    "UEC NSCC": {"transport": "UEC NSCC"},
+    "UEC RCCC": {"transport": "UEC RCCC"},
 }
-HASHED = {name: (name, "") for name in ("flowlets", "single path", "RoCEv2 with DCQCN", "RoCEv2")}
+HASHED = {name: {"transport": name} for name in ("flowlets", "single path", "RoCEv2 with DCQCN", "RoCEv2")}
 FIG5_WAYS = SPRAYED | HASHED
 FIG6_WAYS = {name: FIG5_WAYS[name] for name in ("spraying, all paths", "NDP", "single path", "RoCEv2")}
 RATE, RECOMPUTED = "fp4_sparse_rate", 3.0  # as notebook 10, calibrated: data/calibrations.csv
@@ -44,7 +44,7 @@ def document_cases() -> dict[str, TrainingCase]:
 
 
 def document_network(small: bool = False) -> dict[str, float]:
-    """Fields of a `TransportCase` for Fig. 5; small: for Fig. 6. The send is the mixture's; latencies are ours."""
+    """Columns of a case for Fig. 5; small: for Fig. 6. The send is the mixture's; latencies are ours."""
     site = catalog.item("sites", DOCUMENT)
     link, size = (site["small_link"], site["small_flow"]) if small else (site["simulated_link"], 0.0)
     return {
@@ -56,54 +56,51 @@ def document_network(small: bool = False) -> dict[str, float]:
     }
 
 
-def fig5_cases(network: Mapping[str, float], seeds: int = 10) -> list[TransportCase]:
+def fig5_cases(network: Mapping[str, float], seeds: int = 10) -> list[dict[str, Any]]:
     """Every transport on a permutation of large flows: many seeds for those whose tail is a draw, else `FEW_SEEDS`.
 
     network: of `document_network`.
     """
+    counts = {name: seeds if name in DRAWN else min(seeds, FEW_SEEDS) for name in FIG5_WAYS}
+    return [case for name, way in FIG5_WAYS.items() for case in case_grid(**way, **network, seed=range(counts[name]))]
+
+
+def fig6_cases(network: Mapping[str, float], loads: Sequence[float] = LOADS, seeds: int = 5) -> list[dict[str, Any]]:
+    """Small flows where a share of the hosts send. network: of `document_network`."""
+    shape = {**network, "load": list(loads), "seed": range(seeds)}
+    return [case for way in FIG6_WAYS.values() for case in case_grid(**way, **shape)]
+
+
+def named_runs(runs: pd.DataFrame, cases: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Runs of `fig5_cases` or `fig6_cases` with the names of `FIG5_WAYS` as their transports."""
+    fields = {field for way in FIG5_WAYS.values() for field in way}
+    names = {frozenset(way.items()): name for name, way in FIG5_WAYS.items()}
+    ways = [frozenset((field, case[field]) for field in fields & case.keys()) for case in cases]
+    return runs.assign(transport=[names[way] for way in ways])
+
+
+def pause_cases(network: Mapping[str, float], seeds: int = FEW_SEEDS) -> list[dict[str, Any]]:
+    """RoCEv2 with other pause thresholds, at most `FEW_SEEDS` of each. network: of `document_network`."""
     return [
         case
-        for name, (transport, options) in FIG5_WAYS.items()
+        for pause, resume in PAUSES
         for case in case_grid(
-            transport=transport,
+            transport="RoCEv2",
             **network,
-            options=options,
-            seed=range(seeds if name in DRAWN else min(seeds, FEW_SEEDS)),
+            pause_packets=pause,
+            resume_packets=resume,
+            seed=range(min(seeds, FEW_SEEDS)),
         )
     ]
 
 
-def fig6_cases(network: Mapping[str, float], loads: Sequence[float] = LOADS, seeds: int = 5) -> list[TransportCase]:
-    """Small flows where a share of the hosts send. network: of `document_network`."""
-    ways = FIG6_WAYS.values()
-    return [
-        case
-        for transport, options in ways
-        for case in case_grid(transport=transport, **network, options=options, load=loads, seed=range(seeds))
-    ]
-
-
-def named_runs(runs: pd.DataFrame) -> pd.DataFrame:
-    """Runs with the names of `FIG5_WAYS` as their transports."""
-    names = {way: name for name, way in FIG5_WAYS.items()}
-    return runs.assign(transport=[names[way] for way in zip(runs["transport"], runs["options"], strict=True)])
-
-
-def pause_cases(network: Mapping[str, float], seeds: int = FEW_SEEDS) -> list[TransportCase]:
-    """RoCEv2 with other pause thresholds, at most `FEW_SEEDS` of each. network: of `document_network`."""
-    preset = with_options("RoCEv2", "")
-    usual = (preset.pause_packets, preset.resume_packets)
-    options = ["" if each == usual else "pause_packets={} resume_packets={}".format(*each) for each in PAUSES]
-    return case_grid(transport="RoCEv2", **network, options=options, seed=range(min(seeds, FEW_SEEDS)))
-
-
 def pause_settings(runs: pd.DataFrame) -> pd.DataFrame:
     """Runs of `pause_cases` with a column setting, "15 / 12": packets at which a link pauses, and goes on."""
-    presets = [with_options("RoCEv2", text) for text in runs["options"]]
-    return runs.assign(setting=[f"{each.pause_packets} / {each.resume_packets}" for each in presets])
+    pairs = zip(runs["pause_packets"], runs["resume_packets"], strict=True)
+    return runs.assign(setting=[f"{pause:g} / {resume:g}" for pause, resume in pairs])
 
 
-def document_runs() -> list[TransportCase]:
+def document_runs() -> list[dict[str, Any]]:
     """All cases that the document's claims and figures need, for data/derived."""
     large, small = document_network(), document_network(small=True)
     return [*fig5_cases(large), *fig6_cases(small), *pause_cases(large)]

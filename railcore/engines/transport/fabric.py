@@ -15,6 +15,7 @@ from railcore.network.topology.rails import RailFabric
 from railcore.network.topology.wiring import whole_wiring
 
 LATENCIES = ("link_latency_s", "switch_latency_s", "nic_latency_s")
+MOST_PORTS = 2**25  # of a fabric: a quarter of a gigabyte for their rates alone
 SKIPPED = -1  # a stage that a pair does not pass: both ends are under one switch or in one pod
 
 
@@ -41,6 +42,14 @@ def hop_latencies(
     length = fibre["hall_length"] if cable_m is None else float(at_least("cable_m", cable_m))
     link_s = length * fibre["delay"] + float(delay.correction_delay(link_Bps)[0])
     return dict(zip(LATENCIES, (link_s, *(float(delay.latency(name)[0]) for name in (switch, nic))), strict=True))
+
+
+def _fits(ports: int) -> None:
+    if ports > MOST_PORTS:
+        raise ValueError(
+            f"the fabric would have {ports:,} ports, and there is room for {MOST_PORTS:,}: give fewer hosts, or a "
+            f"smaller radix"
+        )
 
 
 @checked
@@ -97,6 +106,7 @@ class PathFabric:
             put(self, name, given)
         if self.cores and not self.uplinks:
             raise ValueError("uplinks is 0: a fabric of three tiers needs uplinks of its leaves")
+        _fits(self.ports)
         rates = np.asarray(self.rates, float)
         if rates.size:
             share("rates", rates)
@@ -228,7 +238,7 @@ class PathFabric:
             pairs.append(np.stack([first + (plane * pods + at) * paths + k, last + (plane * paths + k) * pods + at], 1))
         return np.concatenate(pairs)
 
-    def degraded(self, fraction: float, seed: int = 0, rate: float = 0.0, spines: int = 0) -> "PathFabric":
+    def degraded(self, fraction: float = 0.0, seed: int = 0, rate: float = 0.0, spines: int = 0) -> "PathFabric":
         """The fabric with some of the cables over its leaves at another rate, both directions of each.
 
         Parameters
@@ -250,7 +260,9 @@ class PathFabric:
         share("rate", rate)
         count, top = round(fraction * len(self.cables)), self._top_cables
         if (fraction or spines) and not len(self.cables):
-            raise ValueError(f"fraction is {fraction:g}, spines {spines}: one tier has no cables over its leaves; give 0")
+            raise ValueError(
+                f"fraction is {fraction:g}, spines {spines}: one tier has no cables over its leaves; give 0"
+            )
         whole("spines", spines, 0, len(top))
         draw = np.random.default_rng(seed_of(seed))
         chosen = self.cables[draw.permutation(len(self.cables))[:count]]
@@ -263,11 +275,8 @@ class PathFabric:
     def _top_cables(self) -> Ints:
         """Cables of each spine, or of each core where there are three tiers, as pairs of ports."""
         below = int(self.pod.max()) + 1 if self.cores else self.leaves
-        count = self.planes * below * self.paths_per_plane if len(self.cables) else 0
-        shape = self.planes, below, self.paths_per_plane, 2
-        return self.cables[len(self.cables) - count :].reshape(shape if count else (0, 0, 0, 2)).swapaxes(1, 2).reshape(
-            -1, below, 2
-        )
+        top = self.cables[-self.planes * below * self.paths_per_plane :] if len(self.cables) else self.cables
+        return top.reshape(self.planes, below, -1, 2).swapaxes(1, 2).reshape(-1, below, 2)
 
 
 @checked
@@ -295,6 +304,7 @@ def leaf_spine(hosts: int, hosts_per_leaf: int, link_Bps: Quantity, oversubscrip
         Where the uplinks are no whole number.
     """
     hosts, per_leaf = int(whole("hosts", hosts, 2)), int(whole("hosts_per_leaf", hosts_per_leaf))
+    _fits(4 * hosts)
     at_least("oversubscription", oversubscription, 1.0)
     uplinks = per_leaf / oversubscription
     if abs(uplinks - round(uplinks)) > 1e-9:
@@ -332,6 +342,7 @@ def three_tier(hosts: int, radix: int, link_Bps: Quantity, oversubscription: flo
         For an odd radix, more hosts than fit, or uplinks that are no whole number.
     """
     hosts, half = int(whole("hosts", hosts, 2)), int(whole("radix", radix, 2)) // 2
+    _fits(6 * hosts)
     at_least("oversubscription", oversubscription, 1.0)
     if radix % 2:
         raise ValueError(f"radix is {radix}: give an even number of ports")

@@ -29,7 +29,7 @@ class Framing:
     acknowledged: bool = False
 
     def __post_init__(self) -> None:
-        positive("mtu_bytes", self.mtu_bytes, "bytes")
+        at_least("mtu_bytes", self.mtu_bytes, 1.0)
         at_least("header_bytes", self.header_bytes)
 
     @property

@@ -1,104 +1,184 @@
-"""Runs of cases: stored ones are looked up, others simulated now; and the same cases by fair sharing."""
+"""Runs of the packet model as rows of a plain table: a case by name in, times and counts out, found by its hash.
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields
+A case is a dictionary: `transport`, the columns of `CASE`, and any field of a transport that differs from the preset.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from functools import cache, partial
+from itertools import product
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from railcore.engines.transport.cases import PERCENTILES, TransportCase, run_case
-from railcore.engines.transport.fabric import PathFabric
-from railcore.engines.transport.flows import Flows
-from railcore.engines.transport.hashing import ecmp_paths
-from railcore.engines.transport.optimum import Framing, optimum_s, single_flow_s
+from railcore.engines.transport.fabric import LATENCIES, PathFabric, leaf_spine, three_tier
+from railcore.engines.transport.flows import Flows, incast, permutation
+from railcore.engines.transport.optimum import Framing, optimum_s
 from railcore.engines.transport.packets import simulate_packets
-from railcore.engines.transport.sharing import fair_sharing, ideal_spraying
-from railcore.engines.transport.transports import Transport
+from railcore.engines.transport.transports import Transport, transport
 from railcore.facts import files
-from railcore.facts.checks import Floats
+from railcore.facts.checks import one_of
 
 STORED = "derived/transport_runs.csv"
 LONG_RUN = 1e7  # packet hops, about half a second
-_COLUMNS = [*(field.name for field in fields(TransportCase)), "settings"]
+CASE: dict[str, Any] = {  # columns of a case, and what one has that does not name them; None: it must
+    "hosts": None,
+    "hosts_per_leaf": None,
+    "link_Bps": None,
+    "flow_bytes": None,
+    "pattern": "permutation",  # or incast
+    "senders": 0,  # of an incast
+    "start_spread_s": 0.0,  # of an incast
+    "load": 1.0,  # of a permutation
+    "tiers": 2,  # or 3
+    "oversubscription": 1.0,
+    "degraded": 0.0,  # share of the cables over the leaves that are slow
+    "slow_spines": 0,  # spines all of whose cables are
+    "degraded_rate": 0.0,  # their speed
+    "converged": True,
+    "mtu_bytes": 4096.0,
+    "header_bytes": 64.0,
+    "link_latency_s": 1e-6,  # the default latencies are those of the published runs in data/measured
+    "switch_latency_s": 0.0,
+    "nic_latency_s": 0.0,
+    "seed": 0,
+}
+_BETWEEN = (1, 5, 10, 25, 40, 50, 60, 75, 90, 95, 99, 99.9)
+PERCENTILES = {  # columns with completion times of a run: percent of the flows that are complete
+    "first_s": 0.0,
+    **{f"p{percent:g}_s".replace(".", ""): percent for percent in _BETWEEN},
+    "last_s": 100.0,
+}
 
 
-def _key(values: Iterable[Any]) -> tuple:
-    """What a run is found by: numbers as a file has them, with ten digits."""
-    return tuple(float(f"{value:.10g}") if isinstance(value, float) else value for value in values)
+def case_grid(**values: Any) -> list[dict[str, Any]]:
+    """Every combination of a case's values, each given once or in a list; the last named changes fastest."""
+    lists = [value if isinstance(value, list | tuple | range) else [value] for value in values.values()]
+    return [dict(zip(values, each, strict=True)) for each in product(*lists)]
 
 
-def _case_key(case: TransportCase) -> tuple:
-    return _key((*vars(case).values(), case.settings))
+def _split(case: Mapping[str, Any]) -> tuple[dict[str, Any], Transport]:
+    """All columns of a case, and its transport. Raises ValueError naming a column that it lacks or that is none."""
+    columns = {name: case.get(name, usual) for name, usual in CASE.items()}
+    missing = [name for name, value in {"transport": case.get("transport"), **columns}.items() if value is None]
+    if missing:
+        raise ValueError(f"a case has no {', '.join(missing)}: give {'each' if len(missing) > 1 else 'it'}")
+    changes = {name: value for name, value in case.items() if name not in {"transport", *CASE}}
+    return columns, transport(case["transport"], **changes)
 
 
-def _places(runs: pd.DataFrame) -> dict[tuple, int]:
-    """Row of each run."""
-    return {_key(row): place for place, row in enumerate(runs[_COLUMNS].to_numpy(object).tolist())}
+def case_inputs(case: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of `simulate_packets`: fabric, flows, transport, framing, seed, converged."""
+    columns, preset = _split(case)
+    value = columns.__getitem__
+    pattern = one_of("pattern", value("pattern"), ("permutation", "incast"))
+    tiers = one_of("tiers", value("tiers"), (2, 3))
+    build, switch = (leaf_spine, 1) if tiers == 2 else (three_tier, 2)
+    shape = value("hosts"), switch * value("hosts_per_leaf"), value("link_Bps"), value("oversubscription")
+    fabric: PathFabric = build(*shape, **{name: value(name) for name in LATENCIES})
+    if value("degraded") or value("slow_spines"):
+        fabric = fabric.degraded(value("degraded"), value("seed"), value("degraded_rate"), value("slow_spines"))
+    if pattern == "incast":
+        spread_s = value("start_spread_s")
+        flows = incast(value("senders"), 0, value("flow_bytes"), value("hosts"), spread_s, value("seed"))
+    else:
+        flows = permutation(value("hosts"), value("flow_bytes"), value("load"), value("seed"))
+    framing = Framing(value("mtu_bytes"), value("header_bytes"), acknowledged=True)
+    return {"fabric": fabric, "flows": flows, "transport": preset, "framing": framing, "seed": value("seed"),
+            "converged": bool(value("converged"))}  # fmt: skip
 
 
-def _as_made(runs: pd.DataFrame) -> pd.DataFrame:
-    """Runs with their options as texts, where a file has no value. Raises ValueError for tables of something else."""
-    if missing := set(_COLUMNS) - set(runs.columns):
-        raise ValueError(f"runs have no column {', '.join(sorted(missing))}: give rows of `run_case`")
-    return runs.assign(options=runs["options"].astype(object).fillna(""))
+def _plain(value: Any) -> str:
+    """A value as a hash has it: numbers with ten digits."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {_plain(value[name])}" for name in sorted(value))
+    return value if isinstance(value, str) else f"{float(value):.10g}"
+
+
+def case_hash(case: Mapping[str, Any]) -> str:
+    """A hash of all that a run is computed from: columns of the case, and all numbers of its transport."""
+    columns, preset = _split(case)
+    told = f"{_plain(columns)}; {type(preset.control).__name__}: {_plain(asdict(preset))}"
+    return f"h{hashlib.sha256(told.encode()).hexdigest()[:12]}"  # no number, whatever its digits
+
+
+def packet_hops(case: Mapping[str, Any]) -> int:
+    """Packets of a case over ports, none sent twice; the time of a run goes with it."""
+    given = case_inputs(case)
+    passed = given["fabric"].tables(given["flows"].source, given["flows"].destination)[0] >= 0
+    return int(passed.sum() * given["framing"].packets(given["flows"].size_bytes[:1])[0])
+
+
+def run_case(case: Mapping[str, Any], simulate: Callable[..., Any] | None = None) -> dict[str, Any]:
+    """The columns of a case, its hash, then what its run gives.
+
+    first_s, mean_s, p1_s and other percentiles, last_s: when the last acknowledgements of flows are back, from the
+    start of the first on [s]; flows and packets; the tallies of a `PacketRun`. simulate: in place of the packet model.
+    """
+    given = case_inputs(case)
+    run = (simulate or simulate_packets)(**given)
+    flows: Flows = given["flows"]
+    ends = flows.start_s - flows.start_s.min() + run.completion_s
+    times = np.percentile(ends, list(PERCENTILES.values())).tolist()
+    return {
+        **case,
+        "hash": case_hash(case),
+        "mean_s": float(ends.mean()),
+        **dict(zip(PERCENTILES, times, strict=True)),
+        "flows": len(flows),
+        "packets": int(given["framing"].packets(flows.size_bytes).sum()),
+        **getattr(run, "tallies", {}),
+    }
 
 
 @cache
-def _stored(path: Path) -> tuple[pd.DataFrame, dict[tuple, int]]:
-    runs = _as_made(pd.read_csv(path))
-    return runs, _places(runs)
+def _stored(path: Path) -> pd.DataFrame:
+    return pd.read_csv(path).set_index("hash")
 
 
-def runs_of_cases(cases: Iterable[TransportCase], runs: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Rows of a table of `run_case` that belong to the cases, in their order.
+def runs_of_cases(cases: Iterable[Mapping[str, Any]], runs: pd.DataFrame | None = None) -> pd.DataFrame:
+    """The cases with what their runs gave, in their order.
 
-    runs: the table; by default what data/derived has. Raises ValueError where a case was not run.
+    runs: a table of `run_case`; by default what data/derived has. Raises ValueError where a case was not run.
     """
-    wanted, given = list(cases), None if runs is None else _as_made(runs)
-    table, places = _stored(files.data(STORED)) if given is None else (given, _places(given))
-    found = [places.get(_case_key(case)) for case in wanted]
-    if None in found:
-        first = wanted[found.index(None)]
-        raise ValueError(
-            f"{found.count(None)} cases were not run, the first with transport {first.transport}, hosts "
-            f"{first.hosts}, seed {first.seed}: run data/derived/rebuild.py"
-        )
-    return table.iloc[found].reset_index(drop=True)
+    wanted = list(cases)
+    table = _stored(files.data(STORED)) if runs is None else runs.set_index("hash")
+    table = table[~table.index.duplicated()]
+    hashes = [case_hash(case) for case in wanted]
+    missing = [case for case, each in zip(wanted, hashes, strict=True) if each not in table.index]
+    if missing:
+        raise ValueError(f"{len(missing)} cases were not run, the first {missing[0]}: run data/derived/rebuild.py")
+    results = table.loc[hashes, table.columns[table.columns.get_loc("mean_s") :]].reset_index()
+    return pd.concat([pd.DataFrame([CASE | dict(case) for case in wanted]), results], axis=1)
 
 
-def case_optimum_s(case: TransportCase) -> float:
-    """When the last flow of a case can be complete at best, from links and sizes alone [s]."""
-    return optimum_s(case.fabric(), case.flows(), case.framing)
-
-
-def study_runs(cases: Sequence[TransportCase], progress: Callable[[str], Any] | None = print) -> pd.DataFrame:
+def study_runs(cases: Sequence[Mapping[str, Any]], progress: Callable[[str], Any] | None = print) -> pd.DataFrame:
     """Runs of cases with their optimum: stored ones as they are, others simulated now, also where your catalog differs.
 
     progress: told before every case of over `LONG_RUN` and each twentieth, and how far a run is. Columns of `run_case`;
-    optimum_s, and slowdown: last_s over it.
+    optimum_s: when the last flow can be complete at best, from links and sizes alone [s]; slowdown: last_s over it.
     """
-    stored, known = _stored(files.data(STORED))
-    new = [case for case in dict.fromkeys(cases) if _case_key(case) not in known]
+    stored, new = _stored(files.data(STORED)), {}
+    for case in cases:
+        if (key := case_hash(case)) not in stored.index:
+            new[key] = case
     rows = []
-    for place, case in enumerate(new, start=1):
-        if progress and (case.packet_hops > LONG_RUN or place % 20 == 1):
-            progress(f"{place} of {len(new)}: {case.transport}, {case.hosts:,} hosts, seed {case.seed}")
+    for place, case in enumerate(new.values(), start=1):
+        if progress and (packet_hops(case) > LONG_RUN or place % 20 == 1):
+            progress(f"{place} of {len(new)}: {case['transport']}, {case['hosts']:,} hosts, seed {case.get('seed', 0)}")
         rows.append(run_case(case, partial(simulate_packets, progress=progress)))
-    runs = runs_of_cases(cases, pd.concat([stored, pd.DataFrame(rows)], ignore_index=True) if rows else None)
-    optimum = _optima_s(cases)
+    runs = runs_of_cases(cases, pd.concat([stored.reset_index(), pd.DataFrame(rows)]) if rows else None)
+    best = {}
+    for case in cases:
+        shape = tuple(case.get(name, usual) for name, usual in CASE.items())
+        if shape not in best:
+            given = case_inputs(case)
+            best[shape] = optimum_s(given["fabric"], given["flows"], given["framing"])
+    optimum = np.array([best[tuple(case.get(name, usual) for name, usual in CASE.items())] for case in cases])
     return runs.assign(optimum_s=optimum, slowdown=runs["last_s"] / optimum)
-
-
-def _optima_s(cases: Sequence[TransportCase]) -> Floats:
-    """`case_optimum_s` of each, computed once for all transports."""
-    own = ("transport", "options", "subflows")
-    shared = [tuple(value for name, value in vars(case).items() if name not in own) for case in cases]
-    best = {key: case_optimum_s(case) for key, case in dict(zip(shared, cases, strict=True)).items()}
-    return np.array([best[key] for key in shared])
 
 
 def completed_shares(runs: pd.DataFrame) -> pd.DataFrame:
@@ -107,61 +187,3 @@ def completed_shares(runs: pd.DataFrame) -> pd.DataFrame:
     return long.assign(share=long["share"].map(PERCENTILES) / 100).sort_values(
         ["transport", "seed", "share"], kind="stable"
     )
-
-
-def flow_level(
-    fabric: PathFabric,
-    flows: Flows,
-    transport: Transport,
-    framing: Framing,
-    seed: int,
-    loss: float = 0.0,
-    converged: bool = True,
-) -> SimpleNamespace:
-    """What `simulate_packets` gives, by fair sharing: on single paths (flowlets too), or ideal spraying.
-
-    Parameters
-    ----------
-    fabric, flows
-        Where the flows run.
-    transport
-        Its balancing alone counts.
-    framing, seed, loss, converged
-        As there; there are no losses.
-
-    Returns
-    -------
-    completion_s [flows], and no tallies.
-    """
-    if transport.balancing in ("single path", "flowlets"):
-        run = fair_sharing(fabric, flows, ecmp_paths(fabric, flows, seed, converged), framing)
-    else:
-        run = ideal_spraying(fabric, flows, framing=framing)
-    return SimpleNamespace(completion_s=run.completion_s, tallies={})
-
-
-def flow_level_runs(cases: Sequence[TransportCase]) -> pd.DataFrame:
-    """Rows of `run_case` from the flow-level model."""
-    return pd.DataFrame([run_case(case, flow_level) for case in cases])
-
-
-def explored_flow_times(case: TransportCase, progress: Callable[[str], Any] | None = None) -> pd.DataFrame:
-    """Completion times of a case's flows by model: columns model, share (of the flows that are complete), time_s.
-
-    The optimum, the flow-level model's single path and spraying; and the packet model's, where `progress` is given.
-    """
-    fabric, flows, framing = case.fabric(), case.flows(), case.framing
-    path = ecmp_paths(fabric, flows, case.seed)
-    times = {
-        "optimum of each flow": single_flow_s(fabric, flows, framing),
-        "all paths, fair sharing": ideal_spraying(fabric, flows, framing=framing).completion_s,
-        "one path a flow, fair sharing": fair_sharing(fabric, flows, path, framing).completion_s,
-    }
-    if progress:
-        hops = case.packet_hops / 1e6
-        progress(f"{case.transport}: {hops:,.0f} million packet hops; a second of one core does about 20 million")
-        run = simulate_packets(fabric, flows, case.preset, framing, case.seed, progress=progress)
-        times[f"{case.transport}, packets"] = run.completion_s
-    share = np.arange(1, len(flows) + 1) / len(flows)
-    parts = [pd.DataFrame({"model": name, "share": share, "time_s": np.sort(each)}) for name, each in times.items()]
-    return pd.concat(parts, ignore_index=True)

@@ -1,78 +1,61 @@
 """What a transport does: when it sends, on which path, what full queues do, and how it makes good a loss."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from railcore.facts import catalog
 from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import at_least, positive, share, whole
 
-CONTROLS = ("line rate", "window", "credits", "pulls", "dcqcn")
 BALANCINGS = ("single path", "flowlets", "oblivious", "bitmap", "reps", "mixed")
 OVERFLOWS = ("trim", "drop", "pause")
 RECOVERIES = ("selective", "go-back-n")
 PACINGS = ("steady", "marks", "trims")
-CHOICES = {"control": CONTROLS, "balancing": BALANCINGS, "overflow": OVERFLOWS, "recovery": RECOVERIES, "pacing": PACINGS}
+
+
+def _one_of(field: str, value: str, names: tuple[str, ...]) -> None:
+    if value not in names:
+        raise catalog.UnknownName(field, value, names)
+
+
+class Control:
+    """When a sender may send: one of the classes below, with the numbers of that control alone."""
+
+
+@dataclass(frozen=True)
+class LineRate(Control):
+    """Sends whenever it can."""
 
 
 @checked
 @dataclass(frozen=True, kw_only=True)
-class Transport:
-    """One transport: four choices and their numbers. Queues are those of the switches' output ports [packets].
+class Pulls(Control):
+    """NDP: after the first window, the receiver gives a credit for each packet or header that comes in.
 
-    control: `line rate` sends whenever it can; `window` is Ultra Ethernet's NSCC (driven by marks and delay);
-    `credits` is its RCCC (the receiver paces credits, as much as it is asked for); `pulls` is NDP (a credit for each
-    packet or header that comes in); `dcqcn` sets a rate by marks.
-    balancing: `single path` and `flowlets` keep to a path (until a gap of `flowlet_gap_s`); the others spray over
-    `entropies` paths (0: over all): `oblivious` in turn, `bitmap` leaving out what was bad, `reps` reusing what was
-    good, `mixed` both.
-    overflow: a full queue trims packets to headers, drops them, or pauses the links that fill it.
-    recovery: `selective` sends again what is missing, `go-back-n` all from there on.
-
-    queue_packets: room of a queue that does not pause; 0 for one bandwidth-delay product of a link. marking: whether
-    queues mark packets: from mark_low_packets on, with a probability that grows to mark_probability at
-    mark_high_packets; above, all; 0 for both: mark_low_share and mark_high_share of the room.
-    pause_packets, resume_packets: of one incoming link, waiting in a switch; buffer_packets: room that it must have for
-    them, so that nothing is ever dropped: a run with less is refused.
-    window_products: most of a window, in bandwidth-delay products, at least a round trip with the time of sending;
-    start_packets: first window, not held to that; 0 for the most.
-    sack_packets: received for one acknowledgement; what is marked is acknowledged at once. timeout_s: after a round
-    trip, where nothing else tells of a loss.
-    credit_rate: of the receiver, as a share of its link. paced: receivers slow their credits where packets are trimmed
-    before the last switch, and grow them again by pace_step and more, as for oversubscribed networks.
-    target_delay_s, fast_delay_s, quick_targets, cut, smoothing, proportional, fair, fast, creep, adjust_bytes,
-    period_s, reference_Bps, reference_rtt_s: of NSCC. dcqcn_*: of DCQCN.
-
-    Raises ValueError naming what is out of range.
+    credit_rate: of the receiver, as a share of its link.
     """
 
-    control: str
-    balancing: str
-    overflow: str
-    recovery: str
-    entropies: int
-    queue_packets: int
-    marking: bool
-    mark_low_packets: float
-    mark_high_packets: float
-    mark_low_share: float
-    mark_high_share: float
-    mark_probability: float
-    pause_packets: int
-    resume_packets: int
-    buffer_bytes: Quantity
-    start_packets: int
-    window_products: float
-    sack_bytes: Quantity
-    flowlet_gap_s: Quantity
-    timeout_s: Quantity
     credit_rate: float
-    pacing: str
-    pace_step: float
-    pace_growth: float
-    pace_cut: float
-    pace_marks: float
-    pace_period_s: Quantity
+
+    def __post_init__(self) -> None:
+        share("credit_rate", self.credit_rate, above_0=True)
+
+
+@checked
+@dataclass(frozen=True, kw_only=True)
+class Nscc(Control):
+    """Ultra Ethernet's control by the sender: a window, driven by marks and delay.
+
+    target_round_trips: delay in queues that a window aims at, in round trips of the longest path without queues, with
+    the time of sending a packet and its acknowledgement.
+    fast_delay_s: below it a window grows fast [s]. quick_targets: mean delay above which it falls at once [targets].
+    cut: share of a multiplicative decrease. smoothing: weight of the newest delay.
+    proportional, fair, fast, creep: gains of increases, on a network of reference_Bps [bytes/s] and reference_rtt_s
+    [s]; they grow with the product of rate and round trip.
+    adjust_bytes: acknowledged before a window is adjusted, times the target over reference_rtt_s [bytes].
+    period_s: longest time between two adjustments [s].
+    """
+
     target_round_trips: float
     fast_delay_s: Quantity
     quick_targets: float
@@ -86,6 +69,57 @@ class Transport:
     period_s: Quantity
     reference_Bps: Quantity
     reference_rtt_s: Quantity
+
+    def __post_init__(self) -> None:
+        for name in ("fast_delay_s", "proportional", "fair", "fast", "creep"):
+            at_least(name, getattr(self, name))
+        for name in ("target_round_trips", "quick_targets", "adjust_bytes", "period_s", "reference_Bps",
+                     "reference_rtt_s"):  # fmt: skip
+            positive(name, getattr(self, name))
+        for name in ("cut", "smoothing"):
+            share(name, getattr(self, name), above_0=True)
+
+
+@checked
+@dataclass(frozen=True, kw_only=True)
+class Rccc(Control):
+    """Ultra Ethernet's control by the receiver: after a first round trip, it paces credits, as many as it is asked for.
+
+    credit_rate: of the receiver, as a share of its link.
+    pacing: how receivers change that rate where the fabric is oversubscribed: not (`steady`), by `marks`, or by marks
+    and by `trims` before the last switch.
+    pace_period_s: mean time between two changes [s]. pace_step: share that a rate grows by without congestion.
+    pace_growth: of the step, each time while nothing is marked.
+    pace_marks: mean share of marks above which a rate falls. pace_cut: share that it loses of what is above.
+    """
+
+    credit_rate: float
+    pacing: str
+    pace_period_s: Quantity
+    pace_step: float
+    pace_growth: float
+    pace_marks: float
+    pace_cut: float
+
+    def __post_init__(self) -> None:
+        _one_of("pacing", self.pacing, PACINGS)
+        for name in ("pace_period_s", "pace_growth"):
+            positive(name, getattr(self, name))
+        for name in ("credit_rate", "pace_step", "pace_cut", "pace_marks"):
+            share(name, getattr(self, name), above_0=True)
+
+
+@checked
+@dataclass(frozen=True, kw_only=True)
+class Dcqcn(Control):
+    """A rate for each flow, cut by notices of marks.
+
+    dcqcn_smoothing: weight of the newest notice. dcqcn_timer_s: between two increases [s]. dcqcn_counter_bytes: sent
+    between two increases [bytes]. dcqcn_notice_s: least time between two notices to a flow [s].
+    dcqcn_step_Bps, dcqcn_fast_step_Bps: additive and hyper increase [bytes/s]. dcqcn_least_share: least rate, of the
+    link's.
+    """
+
     dcqcn_smoothing: float
     dcqcn_timer_s: Quantity
     dcqcn_notice_s: Quantity
@@ -95,21 +129,50 @@ class Transport:
     dcqcn_least_share: float
 
     def __post_init__(self) -> None:
-        for name, names in CHOICES.items():
-            if getattr(self, name) not in names:
-                raise catalog.UnknownName(name, getattr(self, name), set(names))
-        for name in ("pause_packets",):
-            whole(name, getattr(self, name))
-        for name in ("entropies", "queue_packets", "resume_packets", "start_packets"):
-            whole(name, getattr(self, name), 0)
-        for name in ("mark_low_packets", "flowlet_gap_s", "timeout_s", "fast_delay_s", "proportional", "fair", "fast",
-                     "creep", "pace_marks", "sack_bytes", "dcqcn_notice_s", "dcqcn_step_Bps", "dcqcn_fast_step_Bps"):  # fmt: skip
+        for name in ("dcqcn_notice_s", "dcqcn_step_Bps", "dcqcn_fast_step_Bps"):
             at_least(name, getattr(self, name))
-        for name in ("target_round_trips", "buffer_bytes", "pace_growth", "pace_period_s", "period_s", "reference_Bps", "reference_rtt_s", "adjust_bytes", "quick_targets",
-                     "window_products", "dcqcn_timer_s", "dcqcn_counter_bytes"):  # fmt: skip
+        for name in ("dcqcn_timer_s", "dcqcn_counter_bytes"):
             positive(name, getattr(self, name))
-        for name in ("cut", "smoothing", "credit_rate", "pace_step", "pace_cut", "mark_low_share", "mark_high_share",
-                     "mark_probability", "dcqcn_smoothing", "dcqcn_least_share"):  # fmt: skip
+        for name in ("dcqcn_smoothing", "dcqcn_least_share"):
+            share(name, getattr(self, name), above_0=True)
+
+
+CONTROLS = {"line rate": LineRate, "NSCC": Nscc, "RCCC": Rccc, "pulls": Pulls, "DCQCN": Dcqcn}  # as the kernel has them
+
+
+@checked
+@dataclass(frozen=True, kw_only=True)
+class Queues:
+    """Output ports of switches at full speed; room and marks of a slower port go with its speed.
+
+    overflow: a full queue trims packets to headers, drops them, or pauses the links that fill it.
+    queue_packets: room of a queue that does not pause; 0 for one bandwidth-delay product of a link.
+    marking: whether queues mark packets: from mark_low_packets on, with a probability that grows to mark_probability at
+    mark_high_packets; above, all; 0 for both: mark_low_share and mark_high_share of the room.
+    pause_packets, resume_packets: of one incoming link, waiting in a switch. buffer_bytes: room that it must have for
+    them, so that nothing is ever dropped: a run with less is refused [bytes].
+    """
+
+    overflow: str
+    queue_packets: int
+    marking: bool
+    mark_low_packets: float
+    mark_high_packets: float
+    mark_low_share: float
+    mark_high_share: float
+    mark_probability: float
+    pause_packets: int
+    resume_packets: int
+    buffer_bytes: Quantity
+
+    def __post_init__(self) -> None:
+        _one_of("overflow", self.overflow, OVERFLOWS)
+        whole("pause_packets", self.pause_packets)
+        for name in ("queue_packets", "resume_packets"):
+            whole(name, getattr(self, name), 0)
+        at_least("mark_low_packets", self.mark_low_packets)
+        positive("buffer_bytes", self.buffer_bytes)
+        for name in ("mark_low_share", "mark_high_share", "mark_probability"):
             share(name, getattr(self, name), above_0=True)
         self._in_order("mark_high_packets", "mark_low_packets")
         self._in_order("mark_high_share", "mark_low_share")
@@ -119,10 +182,6 @@ class Transport:
                 positive("mark_high_packets", self.mark_high_packets, "packets")
         elif self.marking and self.queue_packets:
             self._in_order("queue_packets", "mark_high_packets")
-        if self.recovery == "go-back-n" and self.balancing != "single path":
-            raise ValueError(f"balancing is {self.balancing!r}: go-back-n needs packets in order; choose 'single path'")
-        if self.recovery == "go-back-n" and self.control in ("credits", "pulls"):
-            raise ValueError(f"control is {self.control!r}: go-back-n discards what was credited; choose 'window'")
 
     def _in_order(self, larger: str, smaller: str, above: float = 0) -> None:
         """Raise ValueError where one field is not larger than another, or, with above 0, equal."""
@@ -132,6 +191,66 @@ class Transport:
             raise ValueError(f"{larger} is {high:g}: {remedy}")
 
 
+@checked
+@dataclass(frozen=True, kw_only=True)
+class Transport:
+    """One transport: when it sends, what queues do, and four choices more.
+
+    control: one of `CONTROLS`, with its numbers. queues: of the switches' output ports.
+    balancing: `single path` and `flowlets` keep to a path (until a gap of `flowlet_gap_s`); the others spray over
+    `entropies` paths (0: over all): `oblivious` in turn, `bitmap` leaving out what was bad, `reps` reusing what was
+    good, `mixed` both.
+    recovery: `selective` sends again what is missing, `go-back-n` all from there on.
+    window_products: most of a window, in bandwidth-delay products, at least a round trip with the time of sending.
+    start_packets: first window, not held to that; 0 for the most.
+    sack_bytes: received, headers included, for one acknowledgement; what is marked is acknowledged at once [bytes].
+    timeout_s: after a round trip, where nothing else tells of a loss [s].
+
+    Raises ValueError naming what is out of range.
+    """
+
+    control: Control
+    queues: Queues
+    balancing: str
+    recovery: str
+    entropies: int
+    flowlet_gap_s: Quantity
+    window_products: float
+    start_packets: int
+    sack_bytes: Quantity
+    timeout_s: Quantity
+
+    def __post_init__(self) -> None:
+        _one_of("balancing", self.balancing, BALANCINGS)
+        _one_of("recovery", self.recovery, RECOVERIES)
+        for name in ("entropies", "start_packets"):
+            whole(name, getattr(self, name), 0)
+        for name in ("flowlet_gap_s", "timeout_s", "sack_bytes"):
+            at_least(name, getattr(self, name))
+        positive("window_products", self.window_products)
+        if self.recovery == "go-back-n" and self.balancing != "single path":
+            raise ValueError(f"balancing is {self.balancing!r}: go-back-n needs packets in order; choose 'single path'")
+        if self.recovery == "go-back-n" and isinstance(self.control, Rccc | Pulls):
+            raise ValueError(f"control is {self.control!r}: go-back-n discards what was credited; choose Nscc")
+
+    @property
+    def lossless(self) -> bool:
+        """Whether full queues pause links and drop nothing."""
+        return self.queues.overflow == "pause"
+
+    def changed(self, **changes: Any) -> "Transport":
+        """With other values for some fields, of the control and of the queues too. Raises UnknownName for others."""
+        parts = {"control": changes.pop("control", self.control), "queues": self.queues}
+        for name, part in parts.items():
+            own = {each.name for each in fields(part)} & changes.keys()
+            parts[name] = replace(part, **{each: changes.pop(each) for each in sorted(own)})
+        known = {each.name for part in (self, *parts.values()) for each in fields(part)}
+        for each in changes.keys() - known:
+            raise catalog.UnknownName("field of a transport", each, known)
+        return replace(self, **parts | changes)
+
+
+CHOICES = ("control", "balancing", "overflow", "recovery")  # that every transport of the catalog makes
 SHARED = "default"  # of the catalog: values of every transport that has none of its own
 
 
@@ -148,11 +267,14 @@ def transport(name: str, **changes: Any) -> Transport:
     """
     if name not in (names := transport_names()):
         raise catalog.UnknownName("transport", name, names)
-    types: dict[str, Any] = {field.name: field.type for field in fields(Transport)}
-    for each in changes:
-        if each not in types:
-            raise catalog.UnknownName(f"field of transport {name!r}", each, types)
     own = catalog.item("transports", name)
-    rows = {**catalog.item("transports", SHARED), **own} | {choice: own[choice] for choice in CHOICES if choice in own}
-    stored = {key: types[key](value) if types[key] in (int, bool) else value for key, value in rows.items()}
-    return Transport(**stored | changes)
+    rows = {**catalog.item("transports", SHARED), **own} | {choice: own[choice] for choice in CHOICES}
+    _one_of("control", rows["control"], tuple(CONTROLS))
+
+    def part(kind: type, **more: Any) -> Any:
+        kinds: dict[str, Any] = {each.name: each.type for each in fields(kind) if each.name in rows}
+        found = {key: each(rows[key]) if each in (int, bool) else rows[key] for key, each in kinds.items()}
+        return kind(**found | more)
+
+    made = part(Transport, control=part(CONTROLS[rows["control"]]), queues=part(Queues))
+    return made.changed(**changes) if changes else made

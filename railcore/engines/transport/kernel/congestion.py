@@ -1,28 +1,7 @@
 """How senders answer to congestion: the windows of NSCC (Ultra Ethernet), and the rates of DCQCN."""
 
 from railcore.engines.transport.kernel.layout import (
-    ADJUSTED_AT,
-    ALPHA,
-    CALM,
-    CAME_THROUGH,
-    COUNTED,
-    COUNTER_STEPS,
-    CREPT_AT,
-    CUT_AT,
-    GOAL,
-    IGNORE,
-    IGNORED,
-    INCREASE,
-    LOSS_SEEN,
-    MEAN_DELAY,
-    NEXT_AT,
     NOW,
-    PERIOD_END,
-    RATE,
-    TIMED_AT,
-    TIMER_STEPS,
-    UNADJUSTED,
-    WINDOW_NOW,
 )
 from railcore.facts.compiled import inlined, njit
 
@@ -56,41 +35,41 @@ def update_window(s, o, f, marked, delay, packets):
     Nothing; `State.window` has changed.
     """
     w, now = s.window[f], s.tally[NOW]
-    w[CAME_THROUGH] += packets
-    w[UNADJUSTED] += packets
-    w[IGNORED] += packets
-    if s.rtt[f] >= o.long_rtt:
-        delay += o.behind
-    w[MEAN_DELAY] = o.smoothing * delay + (1.0 - o.smoothing) * w[MEAN_DELAY]
-    if (w[IGNORED] < w[IGNORE] and marked) or _adapt_quickly(s, o, f, False):
+    w["came_through"] += packets
+    w["unadjusted"] += packets
+    w["ignored"] += packets
+    if s.rtt[f] >= o.nscc.long_rtt:
+        delay += o.nscc.behind
+    w["mean_delay"] = o.nscc.smoothing * delay + (1.0 - o.nscc.smoothing) * w["mean_delay"]
+    if (w["ignored"] < w["ignore"] and marked) or _adapt_quickly(s, o, f, False):
         return
     if not marked:
         fast = False
-        if delay >= o.target:
-            w[INCREASE] += o.fair * packets
+        if delay >= o.nscc.target:
+            w["increase"] += o.nscc.fair * packets
         else:
-            if delay >= o.fast_delay:
-                w[CALM] = 0.0
-            elif w[CALM] == FAST_GROWTH or w[CALM] + packets > w[WINDOW_NOW]:
-                w[CALM], fast = FAST_GROWTH, True
-                w[WINDOW_NOW] += packets * o.fast
+            if delay >= o.nscc.fast_delay:
+                w["calm"] = 0.0
+            elif w["calm"] == FAST_GROWTH or w["calm"] + packets > w["now"]:
+                w["calm"], fast = FAST_GROWTH, True
+                w["now"] += packets * o.nscc.fast
             else:
-                w[CALM] += packets
+                w["calm"] += packets
             if not fast:
-                w[INCREASE] += o.gain * packets * (o.target - delay)
-                w[INCREASE] += o.fair * packets
-    elif delay >= o.target:
-        w[CALM] = 0.0
-        if w[MEAN_DELAY] > o.target and now - w[CUT_AT] > s.rtt[f]:
-            w[WINDOW_NOW] *= max(1.0 - o.cut * (w[MEAN_DELAY] - o.target) / w[MEAN_DELAY], 0.5)
-            w[CUT_AT] = now
-    if w[UNADJUSTED] > o.adjust or now - w[ADJUSTED_AT] > o.period:
-        w[WINDOW_NOW] += w[INCREASE] / w[WINDOW_NOW]
-        w[INCREASE], w[UNADJUSTED], w[ADJUSTED_AT] = 0.0, 0.0, now
-    if now - w[CREPT_AT] > o.period:
-        w[WINDOW_NOW] += o.creep
-        w[CREPT_AT] = now
-    w[WINDOW_NOW] = min(max(w[WINDOW_NOW], 1.0), o.most_window)
+                w["increase"] += o.nscc.gain * packets * (o.nscc.target - delay)
+                w["increase"] += o.nscc.fair * packets
+    elif delay >= o.nscc.target:
+        w["calm"] = 0.0
+        if w["mean_delay"] > o.nscc.target and now - w["cut_at"] > s.rtt[f]:
+            w["now"] *= max(1.0 - o.nscc.cut * (w["mean_delay"] - o.nscc.target) / w["mean_delay"], 0.5)
+            w["cut_at"] = now
+    if w["unadjusted"] > o.nscc.adjust or now - w["adjusted_at"] > o.nscc.period:
+        w["now"] += w["increase"] / w["now"]
+        w["increase"], w["unadjusted"], w["adjusted_at"] = 0.0, 0.0, now
+    if now - w["crept_at"] > o.nscc.period:
+        w["now"] += o.nscc.creep
+        w["crept_at"] = now
+    w["now"] = min(max(w["now"], 1.0), o.nscc.most)
 
 
 @inlined
@@ -100,15 +79,15 @@ def _adapt_quickly(s, o, f, lost):
     lost: whether a loss asks for it now. Returns whether the window fell.
     """
     w, now = s.window[f], s.tally[NOW]
-    if now <= w[PERIOD_END]:
+    if now <= w["period_end"]:
         return False
-    asked = lost or w[LOSS_SEEN] > 0.0 or w[MEAN_DELAY] > o.quick_delay
-    if w[PERIOD_END] > 0.0 and asked and w[WINDOW_NOW] >= w[CAME_THROUGH]:
-        w[WINDOW_NOW] = max(w[CAME_THROUGH], 1.0)
-        w[IGNORE], w[IGNORED], w[LOSS_SEEN] = s.flying[f], 0.0, 0.0
+    asked = lost or w["loss_seen"] > 0.0 or w["mean_delay"] > o.nscc.quick_delay
+    if w["period_end"] > 0.0 and asked and w["now"] >= w["came_through"]:
+        w["now"] = max(w["came_through"], 1.0)
+        w["ignore"], w["ignored"], w["loss_seen"] = s.flying[f], 0.0, 0.0
         return True
-    w[CAME_THROUGH] = 0.0
-    w[PERIOD_END] = now + s.rtt[f] + o.target
+    w["came_through"] = 0.0
+    w["period_end"] = now + s.rtt[f] + o.nscc.target
     return False
 
 
@@ -116,9 +95,9 @@ def _adapt_quickly(s, o, f, lost):
 def shrink_window(s, o, f):
     """NSCC on a loss."""
     w = s.window[f]
-    w[WINDOW_NOW] = max(1.0, w[WINDOW_NOW] - 1.0)
-    w[LOSS_SEEN] = 1.0
-    if w[IGNORED] >= w[IGNORE]:
+    w["now"] = max(1.0, w["now"] - 1.0)
+    w["loss_seen"] = 1.0
+    if w["ignored"] >= w["ignore"]:
         _adapt_quickly(s, o, f, True)
 
 
@@ -131,29 +110,31 @@ def cut_rate(s, o, f):
     slot in which the receiver notified last.
     """
     r = s.rate[f]
-    r[GOAL] = r[RATE]
-    r[RATE] = max(r[RATE] * (1.0 - r[ALPHA] / 2.0), o.least_rate)
-    r[ALPHA] = (1.0 - o.smoothing) * r[ALPHA] + o.smoothing
-    r[TIMED_AT], r[TIMER_STEPS], r[COUNTED], r[COUNTER_STEPS] = s.tally[NOW], 0.0, 0.0, 0.0
+    r["goal"] = r["rate"]
+    r["rate"] = max(r["rate"] * (1.0 - r["alpha"] / 2.0), o.dcqcn.least)
+    r["alpha"] = (1.0 - o.dcqcn.smoothing) * r["alpha"] + o.dcqcn.smoothing
+    r["timed_at"], r["timer_steps"], r["counted"], r["counter_steps"] = s.tally[NOW], 0.0, 0.0, 0.0
 
 
 @inlined
 def raise_rate(o, r):
     """One step up: fast recovery for the first five (F of DCQCN's paper), then additive, then by a larger amount."""
-    if max(r[TIMER_STEPS], r[COUNTER_STEPS]) > 5.0:
-        r[GOAL] = min(1.0, r[GOAL] + (o.fast if min(r[TIMER_STEPS], r[COUNTER_STEPS]) > 5.0 else o.gain))
-    r[RATE] = (r[RATE] + r[GOAL]) / 2.0
+    if max(r["timer_steps"], r["counter_steps"]) > 5.0:
+        r["goal"] = min(
+            1.0, r["goal"] + (o.dcqcn.fast_step if min(r["timer_steps"], r["counter_steps"]) > 5.0 else o.dcqcn.step)
+        )
+    r["rate"] = (r["rate"] + r["goal"]) / 2.0
 
 
 @inlined
 def count_packet(s, o, f):
     """DCQCN sends a packet: when the next may go, and a step of the byte counter."""
     r = s.rate[f]
-    r[NEXT_AT] = max(r[NEXT_AT], s.tally[NOW] - 1.0) + 1.0 / r[RATE]
-    r[COUNTED] += 1.0
-    if r[COUNTED] >= o.adjust and r[GOAL] > 0.0:
-        r[COUNTED] = 0.0
-        r[COUNTER_STEPS] += 1.0
+    r["next_at"] = max(r["next_at"], s.tally[NOW] - 1.0) + 1.0 / r["rate"]
+    r["counted"] += 1.0
+    if r["counted"] >= o.dcqcn.counter and r["goal"] > 0.0:
+        r["counted"] = 0.0
+        r["counter_steps"] += 1.0
         raise_rate(o, r)
 
 
@@ -162,9 +143,9 @@ def raise_rates(s, o):
     """DCQCN's timer, for the flows that were cut and may send: alpha decays, and the rate makes a step up."""
     for f in range(len(s.rate)):
         r = s.rate[f]
-        if r[GOAL] == 0.0 or s.able[f] == 0 or s.tally[NOW] - r[TIMED_AT] < o.period:
+        if r["goal"] == 0.0 or s.able[f] == 0 or s.tally[NOW] - r["timed_at"] < o.dcqcn.timer:
             continue
-        r[ALPHA] *= 1.0 - o.smoothing
-        r[TIMED_AT] += o.period
-        r[TIMER_STEPS] += 1.0
+        r["alpha"] *= 1.0 - o.dcqcn.smoothing
+        r["timed_at"] += o.dcqcn.timer
+        r["timer_steps"] += 1.0
         raise_rate(o, r)

@@ -3,24 +3,15 @@
 import numpy as np
 
 from railcore.engines.transport.kernel.layout import (
-    DUE,
     EV_BITS,
     FLOW_BITS,
     FREE,
     FULL,
-    HEADER_BYTES,
-    IN,
     KIND_BITS,
-    LENGTH,
-    MASK,
     NEVER,
     NOTICE,
     NOW,
-    OUT,
-    ROW,
-    SECOND,
     TOLD,
-    WORD,
     draw,
     entropy_of,
     flow_of,
@@ -33,12 +24,12 @@ TOLD_TOGETHER = 8  # headers going back that links are charged for at once: one 
 
 @njit
 def _append(rings, ring_of, tally, ring, due, first, second):
-    if ring_of[ring, IN] - ring_of[ring, OUT] > ring_of[ring, MASK]:
+    if ring_of[ring]["in"] - ring_of[ring]["out"] > ring_of[ring]["mask"]:
         tally[FREE] = FULL
         return
-    row = ring_of[ring, ROW] + (ring_of[ring, IN] & ring_of[ring, MASK])
-    rings[row, DUE], rings[row, WORD], rings[row, SECOND] = due, first, second
-    ring_of[ring, IN] += 1
+    row = ring_of[ring]["row"] + (ring_of[ring]["in"] & ring_of[ring]["mask"])
+    rings[row]["due"], rings[row]["word"], rings[row]["second"] = due, first, second
+    ring_of[ring]["in"] += 1
 
 
 @inlined
@@ -68,16 +59,16 @@ def push_words(s, ring, delay, first, second):
 @inlined
 def first_due(s, ring):
     """Slot of the first word of a ring."""
-    if s.ring_of[ring, OUT] == s.ring_of[ring, IN]:
+    if s.ring_of[ring]["out"] == s.ring_of[ring]["in"]:
         return np.int64(NEVER)
-    return s.rings[s.ring_of[ring, ROW] + (s.ring_of[ring, OUT] & s.ring_of[ring, MASK]), DUE]
+    return s.rings[s.ring_of[ring]["row"] + (s.ring_of[ring]["out"] & s.ring_of[ring]["mask"])]["due"]
 
 
 @inlined
 def queue_header(queue, port, header):
     """A header of some bytes goes before the packets that wait at a port; where none wait it takes no time."""
-    if queue[port, LENGTH] > 0:
-        queue[port, HEADER_BYTES] += header
+    if queue[port]["length"] > 0:
+        queue[port]["header_bytes"] += header
 
 
 @njit
@@ -88,7 +79,7 @@ def _queue_headers_back(queue, back, offset, random, f, header, busy):
         if back[f, stage] >= 0:
             port = back[f, stage] + offset[path, stage]
             if stage == 0 and busy:  # packets of a host wait in no queue
-                queue[port, HEADER_BYTES] += header
+                queue[port]["header_bytes"] += header
             else:
                 queue_header(queue, port, header)
 

@@ -7,7 +7,7 @@ import numpy as np
 from railcore.facts.compiled import inlined
 
 # choices, in the order of `transports`
-LINE_RATE, WINDOW, CREDITS, PULLS, DCQCN = range(5)  # control
+LINE_RATE, NSCC, RCCC, PULLS, DCQCN = range(5)  # control
 SINGLE, FLOWLET, OBLIVIOUS, BITMAP, REPS, MIXED = range(6)  # balancing
 TRIM, DROP, PAUSE = range(3)  # overflow
 SELECTIVE, GO_BACK_N = range(2)  # recovery
@@ -23,21 +23,22 @@ AHEAD = 8  # packets between asking for memory and needing it
 (NOW, FREE, FRESH, ABLE, QUEUED, UNFINISHED, LOSS_IN, DEMAND) = range(8)
 (SENT, AGAIN, TRIMMED, LOST, MARKED, PAUSES, DISCARDED, DEEPEST, TOLD, BEGUN, COUNTS) = range(8, 19)
 
-# columns of arrays of State
-HEAD, TAIL, LENGTH, HEADER_BYTES = range(4)  # queue
-OUT, IN, ROW, MASK = range(4)  # ring_of
-DUE, WORD, SECOND = range(3)  # rings
-NODE, PORT, TO, CAME_OVER = range(4)  # taken
-MARK = TO  # until it is looked up
-TOLD_TO_PAUSE, PAUSED = range(2)  # stopped
-IN_ORDER, GAP_TOLD, WENT_BACK = range(3)  # expected
-PLACE, START, STRIDE = range(3)  # cycle
-SHARE, CAME, TRIMMED_BEFORE, MARKED_OF_CAME, MEAN_MARKED, STEP, PACED_AT, PACE_COLUMNS = range(8)  # pace
-(WINDOW_NOW, MEAN_DELAY, INCREASE, UNADJUSTED, ADJUSTED_AT, CALM, CUT_AT, CAME_THROUGH, PERIOD_END) = range(9)  # window
-(IGNORE, IGNORED, LOSS_SEEN, CREPT_AT, WINDOW_COLUMNS) = range(9, 14)
-(RATE, GOAL, ALPHA, NEXT_AT, TIMED_AT, TIMER_STEPS, COUNTED, COUNTER_STEPS, NOTIFIED_AT, RATE_COLUMNS) = range(
-    10
-)  # rate
+# rows of arrays of State
+QUEUE = np.dtype([(name, np.int32) for name in ("head", "tail", "length", "header_bytes")])
+RING = np.dtype([(name, np.int64) for name in ("out", "in", "row", "mask")])
+BACK = np.dtype([(name, np.int64) for name in ("due", "word", "second")])
+TAKEN = np.dtype([(name, np.int32) for name in ("node", "port", "to", "came_over", "mark")])
+STOPPED = np.dtype([(name, np.int8) for name in ("told_to_pause", "paused")])
+EXPECTED = np.dtype([(name, np.int64) for name in ("next", "gap_told", "went_back")])
+CYCLE = np.dtype([(name, np.int64) for name in ("place", "start", "stride")])
+PACE = np.dtype([(name, np.float64) for name in (
+    "share", "came", "trimmed_before", "marked", "mean_marked", "step", "paced_at")])  # fmt: skip
+WINDOW = np.dtype([(name, np.float64) for name in (
+    "now", "mean_delay", "increase", "unadjusted", "adjusted_at", "calm", "cut_at", "came_through", "period_end",
+    "ignore", "ignored", "loss_seen", "crept_at")])  # fmt: skip
+RATE = np.dtype([(name, np.float64) for name in (
+    "rate", "goal", "alpha", "next_at", "timed_at", "timer_steps", "counted", "counter_steps",
+    "notified_at")])  # fmt: skip
 
 FLOW_BITS, SEQ_BITS, EV_BITS, PATH_BITS = 20, 19, 12, 12  # of a packet's first word
 NEXT_BITS = 26  # of a packet's second word; above: whether marked, sent again, to be answered at once; slot of sending
@@ -46,8 +47,63 @@ MARK_SHIFT, AGAIN_SHIFT, AT_ONCE_SHIFT, SLOT_SHIFT = range(NEXT_BITS, NEXT_BITS 
 KIND_BITS = 2  # of a word that goes back; above: flow, then what it tells
 
 
+class PortNumbers(NamedTuple):
+    """Queues of output ports, at full speed [packets, slots]."""
+
+    room: int
+    mark_low: float
+    mark_high: float
+    mark_most: float  # probability at mark_high
+    pause_at: int
+    resume_at: int
+    pause_delay: int
+
+
+class WindowNumbers(NamedTuple):
+    """Of NSCC [slots, packets]."""
+
+    most: float
+    target: float  # delay over the latency alone that a window aims at
+    long_rtt: int  # of two hosts that are as far apart as can be
+    behind: float  # of it, what sending takes
+    fast_delay: float  # below it a window grows fast
+    quick_delay: float
+    gain: float  # of the proportional increase
+    fair: float
+    fast: float
+    creep: float  # that a window grows by each period
+    cut: float
+    smoothing: float
+    period: int
+    adjust: int
+
+
+class CreditNumbers(NamedTuple):
+    """Of receivers: RCCC and pulls [slots]."""
+
+    gap: float  # between two credits of a receiver
+    pacing: int
+    period: float  # between two changes of a receiver's pace
+    step: float
+    growth: float
+    cut: float
+    marks: float
+
+
+class RateNumbers(NamedTuple):
+    """Of DCQCN [packets a slot, slots, packets]."""
+
+    smoothing: float
+    step: float
+    fast_step: float
+    timer: int
+    counter: int
+    least: float
+    notice_gap: int
+
+
 class Options(NamedTuple):
-    """Numbers of a run that do not change; times in slots, sizes in packets."""
+    """Numbers of a run that do not change; times in slots, sizes in packets. A control that is not used has zeros."""
 
     control: int
     balancing: int
@@ -56,45 +112,19 @@ class Options(NamedTuple):
     stages: int
     planes: int
     entropies: int  # of a plane
-    queue: int
     wire: int  # bytes of a packet on a link
     header: int  # bytes of what has no payload
-    mark_low: float
-    mark_high: float
-    mark_most: float  # probability at mark_high
-    pause_at: int
-    resume_at: int
-    pause_delay: int
+    window: float  # first one
     sack: int
     flowlet_gap: int
     timeout: int
     loss: float  # of a packet on a link
     even: bool  # all ports are at full speed, or dead
     dead: bool  # some ports are dead
-    window: float  # first one
-    most_window: float
-    target: float  # delay over the latency alone that a window aims at
-    long_rtt: int  # of two hosts that are as far apart as can be
-    behind: float  # of it, what sending takes
-    fast_delay: float  # below it a window grows fast
-    gain: float  # of the proportional increase
-    fair: float
-    fast: float
-    creep: float  # that a window grows by each adjustment period
-    cut: float
-    smoothing: float
-    period: int
-    adjust: int
-    quick_delay: float
-    credit_gap: float  # slots between two credits of a receiver
-    pacing: int  # of receivers, where the fabric is oversubscribed
-    pace_period: float  # slots between two changes of a receiver's pace
-    pace_step: float  # that it grows by
-    pace_growth: float  # of the step, from one change to the next
-    pace_cut: float  # of it, where more than pace_marks of the packets are marked
-    pace_marks: float
-    least_rate: float
-    notice_gap: int  # slots between two notifications of congestion
+    port: PortNumbers
+    nscc: WindowNumbers
+    credits: CreditNumbers
+    dcqcn: RateNumbers
 
 
 class State(NamedTuple):
@@ -116,42 +146,41 @@ class State(NamedTuple):
     receivers: np.ndarray
     begins: np.ndarray  # [flows] slot of the start
     order: np.ndarray  # flows by their start
-    queue: np.ndarray  # [ports, 4] head, tail, length, bytes of headers that go before them
+    queue: np.ndarray  # [ports] QUEUE: nodes, packets, and bytes of headers that go before them
     waiting: np.ndarray  # [words] bits of the ports that have packets, 32 a word
     pool: np.ndarray  # [nodes, 2]
     free: np.ndarray  # [nodes] int32; those that can be used again
-    taken: np.ndarray  # [ports of the largest stage, 4] node, port, next port (before: whether marked), port before
+    taken: np.ndarray  # [ports of the largest stage] TAKEN: node, port, next port, port before, whether marked
     held: np.ndarray  # [ports] packets that came over this link and wait at the next switch
-    stopped: np.ndarray  # [ports, 2] told to pause; paused
-    rings: np.ndarray  # [room of all, 3] due, words: of pauses (port, state), of others `back_word` and a number
-    ring_of: np.ndarray  # [rings, 4] words taken out, words put in, first row, room - 1
+    stopped: np.ndarray  # [ports] STOPPED
+    rings: np.ndarray  # [room of all] BACK: due, words: of pauses (port, state), of others `back_word` and a number
+    ring_of: np.ndarray  # [rings] RING: words taken out, words put in, first row, room - 1
     turn: np.ndarray  # [hosts] next flow of the host to look at
     able: np.ndarray  # [flows] 1 where the flow may send
     ables: np.ndarray  # [hosts]
     sent: np.ndarray  # [flows] next new packet
     again: np.ndarray  # [flows, 2] first and last node of what is sent again
     flying: np.ndarray  # [flows] packets sent that nothing has come back of
-    window: np.ndarray  # [flows, WINDOW_COLUMNS] of NSCC
+    window: np.ndarray  # [flows] WINDOW, of NSCC
     credit: np.ndarray  # [flows] packets that may be sent
     heard: np.ndarray  # [flows] 1 where something has come back
-    cycle: np.ndarray  # [flows * planes, 3] place, start, stride
+    cycle: np.ndarray  # [flows * planes] CYCLE
     penalty: np.ndarray  # [flows * planes, entropies] turns of a path that are left out
     recycled: np.ndarray  # [flows * planes, room] recycled entropies
     recycled_at: np.ndarray  # [flows * planes, 2] entropies taken out, put in
     last: np.ndarray  # [flows] slot of the last sending
     got: np.ndarray  # [flows] packets received
     seen: np.ndarray  # [flows, words] bits of packets received
-    expected: np.ndarray  # [flows, 3] next in order; 1 where a gap is told; slot in which the sender went back last
+    expected: np.ndarray  # [flows] EXPECTED: next in order; 1 where a gap is told; when the sender went back last
     unacked: np.ndarray  # [flows] packets received and not acknowledged
     finish: np.ndarray  # [flows] slot of the last packet's arrival, -1 before
     asked: np.ndarray  # [flows] credits that the receiver still owes
     wants: np.ndarray  # [hosts, 2] first and last flow that waits for credits
     wants_next: np.ndarray  # [flows]
-    pace: np.ndarray  # [hosts, PACE_COLUMNS] share of the credits; packets, trims before the last switch, marks since it
-    #   changed; mean share of marks; next step; slot of it
+    pace: np.ndarray  # [hosts] PACE: share of the credits; packets, trims and marks since it changed; next step, when
     credit_at: np.ndarray  # [hosts] slot of the next credit
     passed: np.ndarray  # [ports] packets sent
-    rate: np.ndarray  # [flows, RATE_COLUMNS] of DCQCN
+    rate: np.ndarray  # [flows] RATE, of DCQCN
     random: np.ndarray  # [1] uint64
     tally: np.ndarray  # [COUNTS]
 

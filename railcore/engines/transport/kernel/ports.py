@@ -6,35 +6,22 @@ from railcore.engines.transport.kernel.feedback import notice_later, push_words,
 from railcore.engines.transport.kernel.layout import (
     AGAIN_SHIFT,
     AHEAD,
-    CAME,
-    CAME_OVER,
-    CREDITS,
     DEEPEST,
     FLOWLET,
-    HEAD,
-    HEADER_BYTES,
-    LENGTH,
     LOSS_IN,
     LOST,
-    MARK,
     MARK_SHIFT,
     NACK,
     NEXT_BITS,
-    NODE,
     NOW,
     PAUSE,
-    PAUSED,
     PAUSES,
-    PORT,
     PULLS,
     QUEUED,
+    RCCC,
     SELECTIVE,
-    TAIL,
-    TO,
-    TOLD_TO_PAUSE,
     TRIM,
     TRIMMED,
-    TRIMMED_BEFORE,
     entropy_of,
     first_turn,
     flow_of,
@@ -82,32 +69,36 @@ def _forward_header(s, o, port, word):
             if passed:
                 queue_header(s.queue, later, o.header)
     before_last = port_at(s, word, o.stages - 1) != port
-    s.pace[s.base[f, o.stages - 1], TRIMMED_BEFORE if before_last else CAME] += 1.0
+    pace = s.pace[s.base[f, o.stages - 1]]
+    if before_last:
+        pace["trimmed_before"] += 1.0
+    else:
+        pace["came"] += 1.0
 
 
 @inlined
 def _enqueue(s, o, port, came_over, node):
     """A packet comes to an output port: it waits, or is trimmed, dropped, or stops the link that it came over."""
-    length = s.queue[port, LENGTH]
+    length = s.queue[port]["length"]
     if o.dead and s.rates[port] == 0.0:
         _end_early(s, o, node, np.int64(DEAD))
-    elif length >= (o.queue if o.even else max(1.0, o.queue * s.rates[port])):
+    elif length >= (o.port.room if o.even else max(1.0, o.port.room * s.rates[port])):
         if o.overflow == TRIM:
             _forward_header(s, o, port, s.pool[node, 0])
         _end_early(s, o, node, np.int64(HEADER if o.overflow == TRIM else GONE))
     else:
         if length == 0:
-            s.queue[port, HEAD] = node
+            s.queue[port]["head"] = node
             s.waiting[port >> 5] |= 1 << (port & 31)
         else:
-            s.pool[s.queue[port, TAIL], 1] += node  # its lowest bits are 0: it was the last
-        s.queue[port, TAIL] = node
-        s.queue[port, LENGTH] = length + 1
+            s.pool[s.queue[port]["tail"], 1] += node  # its lowest bits are 0: it was the last
+        s.queue[port]["tail"] = node
+        s.queue[port]["length"] = length + 1
         s.tally[QUEUED] += 1
         s.tally[DEEPEST] = max(s.tally[DEEPEST], length + 1)
         if o.overflow == PAUSE:
             s.held[came_over] += 1
-            if s.held[came_over] >= o.pause_at and s.stopped[came_over, TOLD_TO_PAUSE] == 0:
+            if s.held[came_over] >= o.port.pause_at and s.stopped[came_over]["told_to_pause"] == 0:
                 s.tally[PAUSES] += 1
                 _tell_link(s, o, came_over, 1)
 
@@ -115,15 +106,15 @@ def _enqueue(s, o, port, came_over, node):
 @inlined
 def _tell_link(s, o, port, pause):
     """Tell the port at the other end of a link to pause, or to resume."""
-    s.stopped[port, TOLD_TO_PAUSE] = pause
-    push_words(s, 0, o.pause_delay, port, pause)
+    s.stopped[port]["told_to_pause"] = pause
+    push_words(s, 0, o.port.pause_delay, port, pause)
 
 
 @inlined
 def _leave_buffer(s, o, came_over):
     """A packet leaves the buffer of the link that it came over, which may resume."""
     s.held[came_over] -= 1
-    if s.held[came_over] <= o.resume_at and s.stopped[came_over, TOLD_TO_PAUSE] == 1:
+    if s.held[came_over] <= o.port.resume_at and s.stopped[came_over]["told_to_pause"] == 1:
         _tell_link(s, o, came_over, 0)
 
 
@@ -165,10 +156,10 @@ def _next_port(s, word, stage):
 @inlined
 def is_held_up(s, o, port):
     """Whether a port sends no packet in this slot because it is paused, or because of headers."""
-    if o.overflow == PAUSE and s.stopped[port, PAUSED]:
+    if o.overflow == PAUSE and s.stopped[port]["paused"]:
         return True
-    if s.queue[port, HEADER_BYTES] >= o.wire:
-        s.queue[port, HEADER_BYTES] -= o.wire
+    if s.queue[port]["header_bytes"] >= o.wire:
+        s.queue[port]["header_bytes"] -= o.wire
         return True
     return False
 
@@ -195,11 +186,11 @@ def _is_marked(s, o, port, length):
     """
     if not o.even:
         length /= s.rates[port]
-    if length <= o.mark_low:
+    if length <= o.port.mark_low:
         return False
-    if length > o.mark_high:
+    if length > o.port.mark_high:
         return True
-    return uniform(s) * (o.mark_high - o.mark_low) < o.mark_most * (length - o.mark_low)
+    return uniform(s) * (o.port.mark_high - o.port.mark_low) < o.port.mark_most * (length - o.port.mark_low)
 
 
 @inlined
@@ -211,7 +202,7 @@ def _list_waiting(s, low, high, count):
             port = (word << 5) + BIT[(bits & -bits) % 37]
             bits &= bits - 1
             if low <= port < high:
-                s.taken[count, PORT] = port
+                s.taken[count]["port"] = port
                 count += 1
     return count
 
@@ -224,41 +215,41 @@ def take_packets(s, o, stage):
     """
     high, count = s.start[stage + 1], 0
     first = s.start[stage] + first_turn(s, high - s.start[stage])
-    marks = o.control != CREDITS or stage < o.stages - 1  # credits rule the receiver's own link
+    marks = o.control != RCCC or stage < o.stages - 1  # credits rule the receiver's own link
     waiting = _list_waiting(s, s.start[stage], first, _list_waiting(s, first, high, 0))
     for each in range(waiting):
-        port = np.int64(s.taken[each, PORT])
-        length = s.queue[port, LENGTH] - 1
+        port = np.int64(s.taken[each]["port"])
+        length = s.queue[port]["length"] - 1
         if is_held_up(s, o, port) or not (o.even or had_time(s, port)):
             continue
-        s.queue[port, LENGTH] = length
+        s.queue[port]["length"] = length
         s.waiting[port >> 5] ^= np.int64(length == 0) << (port & 31)
-        node = s.queue[port, HEAD]
+        node = s.queue[port]["head"]
         prefetch(s.pool, node, 0)
-        s.taken[count, NODE], s.taken[count, PORT] = node, port
-        s.taken[count, MARK] = marks and _is_marked(s, o, port, length)
+        s.taken[count]["node"], s.taken[count]["port"] = node, port
+        s.taken[count]["mark"] = marks and _is_marked(s, o, port, length)
         count += 1
     s.tally[QUEUED] -= count
     for each in range(count):
-        node, port = np.int64(s.taken[each, NODE]), np.int64(s.taken[each, PORT])
+        node, port = np.int64(s.taken[each]["node"]), np.int64(s.taken[each]["port"])
         second = s.pool[node, 1]
-        s.queue[port, HEAD] = second & ((1 << NEXT_BITS) - 1)
+        s.queue[port]["head"] = second & ((1 << NEXT_BITS) - 1)
         second &= ~((np.int64(1) << NEXT_BITS) - 1)
-        s.pool[node, 1] = second | (np.int64(s.taken[each, MARK]) << MARK_SHIFT)
+        s.pool[node, 1] = second | (np.int64(s.taken[each]["mark"]) << MARK_SHIFT)
     return count
 
 
 @inlined
 def _look_ahead(s, stage, each, last, buffered):
     """Find the ports where a packet goes and came from, and ask for what it needs there."""
-    word = s.pool[s.taken[each, NODE], 0]
+    word = s.pool[s.taken[each]["node"], 0]
     if buffered:
-        s.taken[each, CAME_OVER] = came_over = _port_before(s, word, stage)
+        s.taken[each]["came_over"] = came_over = _port_before(s, word, stage)
         prefetch(s.held, came_over, 0)
     if last:
         prefetch(s.seen, flow_of(word), seq_of(word) >> 5)
     else:
-        s.taken[each, TO] = to = _next_port(s, word, stage)
+        s.taken[each]["to"] = to = _next_port(s, word, stage)
         prefetch(s.queue, to, 0)
 
 
@@ -286,17 +277,17 @@ def pass_on(s, o, stage, count):
         if step < count:
             _look_ahead(s, stage, step, last, buffered)
         if not last and AHEAD <= step < count + AHEAD:
-            prefetch(s.pool, s.queue[s.taken[step - AHEAD, TO], TAIL], 0)
+            prefetch(s.pool, s.queue[s.taken[step - AHEAD]["to"]]["tail"], 0)
         if step < 2 * AHEAD:
             continue
         each = step - 2 * AHEAD
-        node, port = np.int64(s.taken[each, NODE]), np.int64(s.taken[each, PORT])
+        node, port = np.int64(s.taken[each]["node"]), np.int64(s.taken[each]["port"])
         s.passed[port] += 1
         if buffered:
-            _leave_buffer(s, o, np.int64(s.taken[each, CAME_OVER]))
+            _leave_buffer(s, o, np.int64(s.taken[each]["came_over"]))
         if o.loss > 0.0 and _is_lost(s, o, node):
             continue
         if last:
             receive_packet(s, o, node)
         else:
-            _enqueue(s, o, np.int64(s.taken[each, TO]), port, node)
+            _enqueue(s, o, np.int64(s.taken[each]["to"]), port, node)

@@ -8,31 +8,21 @@ from railcore.engines.transport.kernel.layout import (
     AT_ONCE_SHIFT,
     BY_MARKS,
     BY_TRIMS,
-    CAME,
     CREDIT,
     DCQCN,
     DEMAND,
     DISCARDED,
     END,
-    GAP_TOLD,
     GO_BACK_N,
-    IN_ORDER,
     LINE_RATE,
     MARK_SHIFT,
     MARKED,
-    MARKED_OF_CAME,
-    MEAN_MARKED,
     NACK,
-    NOTIFIED_AT,
     NOW,
-    PACED_AT,
     PULLS,
-    SHARE,
     SLOT_BITS,
     SLOT_SHIFT,
     STEADY,
-    STEP,
-    TRIMMED_BEFORE,
     UNFINISHED,
     entropy_of,
     flow_of,
@@ -119,20 +109,20 @@ def receive_packet(s, o, node):
     f, seq, ev, now = flow_of(word), seq_of(word), entropy_of(word), s.tally[NOW]
     marked, at_once = (second >> MARK_SHIFT) & 1, (second >> AT_ONCE_SHIFT) & 1
     delay = (now - (second >> SLOT_SHIFT)) & ((np.int64(1) << SLOT_BITS) - 1)
-    if o.pacing != STEADY:
-        s.pace[s.base[f, o.stages - 1], CAME] += 1.0
-        s.pace[s.base[f, o.stages - 1], MARKED_OF_CAME] += marked
+    if o.credits.pacing != STEADY:
+        s.pace[s.base[f, o.stages - 1]]["came"] += 1.0
+        s.pace[s.base[f, o.stages - 1]]["marked"] += marked
     if o.control == PULLS and s.sent[f] + s.asked[f] + s.credit[f] < s.need[f]:
         owe_credits(s, o, f, 1.0)
     if o.recovery == GO_BACK_N:
-        if seq != s.expected[f, IN_ORDER]:
+        if seq != s.expected[f]["next"]:
             s.tally[DISCARDED] += 1
-            if seq > s.expected[f, IN_ORDER] and s.expected[f, GAP_TOLD] == 0:
-                s.expected[f, GAP_TOLD] = 1
-                send_back(s, o, f, NACK, ev, s.expected[f, IN_ORDER])
+            if seq > s.expected[f]["next"] and s.expected[f]["gap_told"] == 0:
+                s.expected[f]["gap_told"] = 1
+                send_back(s, o, f, NACK, ev, s.expected[f]["next"])
             return
-        s.expected[f, IN_ORDER] += 1
-        s.expected[f, GAP_TOLD] = 0
+        s.expected[f]["next"] += 1
+        s.expected[f]["gap_told"] = 0
     bit = np.int64(1) << (seq & 31)
     if s.seen[f, seq >> 5] & bit:
         s.tally[DISCARDED] += 1
@@ -147,8 +137,8 @@ def receive_packet(s, o, node):
     if o.control == LINE_RATE:
         return
     if o.control == DCQCN:
-        if marked and now - s.rate[f, NOTIFIED_AT] >= o.notice_gap:
-            s.rate[f, NOTIFIED_AT] = now
+        if marked and now - s.rate[f]["notified_at"] >= o.dcqcn.notice_gap:
+            s.rate[f]["notified_at"] = now
             send_back(s, o, f, ACK, path_report(ev, marked, 0), delay)
         return
     s.unacked[f] += 1
@@ -165,21 +155,21 @@ def _set_pace(s, o, host):
     oversubscribed_cc.cpp.
     """
     p = s.pace[host]
-    p[MEAN_MARKED] = (p[MEAN_MARKED] + p[MARKED_OF_CAME] / max(p[CAME], 1.0)) / 2.0
-    slows = p[MEAN_MARKED] > o.pace_marks
-    if o.pacing == BY_TRIMS and p[TRIMMED_BEFORE] > 0.0:
-        p[SHARE] -= p[TRIMMED_BEFORE] / (p[CAME] + p[TRIMMED_BEFORE])
+    p["mean_marked"] = (p["mean_marked"] + p["marked"] / max(p["came"], 1.0)) / 2.0
+    slows = p["mean_marked"] > o.credits.marks
+    if o.credits.pacing == BY_TRIMS and p["trimmed_before"] > 0.0:
+        p["share"] -= p["trimmed_before"] / (p["came"] + p["trimmed_before"])
         slows = True
-    if p[MEAN_MARKED] > o.pace_marks:
-        p[SHARE] *= 1.0 - (p[MEAN_MARKED] - o.pace_marks) * o.pace_cut
+    if p["mean_marked"] > o.credits.marks:
+        p["share"] *= 1.0 - (p["mean_marked"] - o.credits.marks) * o.credits.cut
     if slows:
-        p[STEP] = o.pace_step
+        p["step"] = o.credits.step
     else:
-        p[SHARE] += p[STEP] if p[MARKED_OF_CAME] == 0.0 or o.pacing == BY_MARKS else o.pace_step
-        p[STEP] *= o.pace_growth
-    p[SHARE] = min(max(p[SHARE], 0.01), 1.0)
-    p[CAME], p[TRIMMED_BEFORE], p[MARKED_OF_CAME] = 0.0, 0.0, 0.0
-    p[PACED_AT] = s.tally[NOW] + (0.75 + 0.5 * uniform(s)) * o.pace_period  # receivers do not move in step
+        p["share"] += p["step"] if p["marked"] == 0.0 or o.credits.pacing == BY_MARKS else o.credits.step
+        p["step"] *= o.credits.growth
+    p["share"] = min(max(p["share"], 0.01), 1.0)
+    p["came"], p["trimmed_before"], p["marked"] = 0.0, 0.0, 0.0
+    p["paced_at"] = s.tally[NOW] + (0.75 + 0.5 * uniform(s)) * o.credits.period  # receivers do not move in step
 
 
 @njit
@@ -187,11 +177,11 @@ def give_credits(s, o):
     """Every receiver sends the next credit that it owes, its flows in turn."""
     now = s.tally[NOW]
     for host in s.receivers:
-        if o.pacing != STEADY and s.pace[host, PACED_AT] <= now:
+        if o.credits.pacing != STEADY and s.pace[host]["paced_at"] <= now:
             _set_pace(s, o, host)
         while s.wants[host, 0] >= 0 and s.credit_at[host] < now + 1.0 - 1e-9:
             f = s.wants[host, 0]
-            s.credit_at[host] = max(s.credit_at[host], now) + o.credit_gap / s.pace[host, SHARE]
+            s.credit_at[host] = max(s.credit_at[host], now) + o.credits.gap / s.pace[host]["share"]
             s.asked[f] -= 1.0
             s.wants[host, 0] = s.wants_next[f]
             if s.wants[host, 0] < 0:

@@ -13,42 +13,27 @@ from railcore.engines.transport.kernel.layout import (
     AT_ONCE_SHIFT,
     BITMAP,
     CREDIT,
-    CREDITS,
     DCQCN,
     END,
     EV_BITS,
     FLOW_BITS,
     FLOWLET,
     GO_BACK_N,
-    IN_ORDER,
     KIND_BITS,
-    MASK,
     MIXED,
     NACK,
-    NEXT_AT,
-    NODE,
     NOTICE,
     NOW,
-    OUT,
+    NSCC,
     PATH_BITS,
-    PAUSED,
-    PLACE,
-    PORT,
     PULLS,
+    RCCC,
     REPS,
-    ROW,
-    SECOND,
     SENT,
     SEQ_BITS,
     SINGLE,
     SLOT_BITS,
     SLOT_SHIFT,
-    START,
-    STRIDE,
-    WENT_BACK,
-    WINDOW,
-    WINDOW_NOW,
-    WORD,
     allocate_node,
     draw,
     first_turn,
@@ -66,9 +51,9 @@ def update_able(s, o, f):
     """Write down whether the flow may send now."""
     ready = 0
     if s.again[f, 0] >= 0 or s.sent[f] < s.need[f]:
-        if o.control == WINDOW:
-            ready = 1 if s.flying[f] < s.window[f, WINDOW_NOW] else 0
-        elif o.control == CREDITS or o.control == PULLS:
+        if o.control == NSCC:
+            ready = 1 if s.flying[f] < s.window[f]["now"] else 0
+        elif o.control == RCCC or o.control == PULLS:
             ready = 1 if s.credit[f] >= 1.0 else 0
         else:
             ready = 1
@@ -95,21 +80,21 @@ def _next_entropy(s, o, f, plane):
     if o.balancing == SINGLE:
         return 0
     if o.balancing == FLOWLET:
-        return s.cycle[f * o.planes, START]
+        return s.cycle[f * o.planes]["start"]
     if _recycles(o) and s.recycled_at[at, 1] > s.recycled_at[at, 0]:
         ev = s.recycled[at, s.recycled_at[at, 0] & (s.recycled.shape[1] - 1)]
         s.recycled_at[at, 0] += 1
         return ev
-    if o.balancing == REPS and s.sent[f] > min(s.window[f, WINDOW_NOW], n):
+    if o.balancing == REPS and s.sent[f] > min(s.window[f]["now"], n):
         return plane * n + draw(s.random, n)
     tries = 2 * n if _leaves_out(o) else 1
     ev = 0
     for _ in range(tries):
-        if s.cycle[at, PLACE] >= n:  # each round in another order
-            s.cycle[at, PLACE] = 0
-            s.cycle[at, START], s.cycle[at, STRIDE] = draw(s.random, n), s.strides[draw(s.random, len(s.strides))]
-        ev = (s.cycle[at, START] + s.cycle[at, PLACE] * s.cycle[at, STRIDE]) % n
-        s.cycle[at, PLACE] += 1
+        if s.cycle[at]["place"] >= n:  # each round in another order
+            s.cycle[at]["place"] = 0
+            s.cycle[at]["start"], s.cycle[at]["stride"] = draw(s.random, n), s.strides[draw(s.random, len(s.strides))]
+        ev = (s.cycle[at]["start"] + s.cycle[at]["place"] * s.cycle[at]["stride"]) % n
+        s.cycle[at]["place"] += 1
         if tries == 1 or s.penalty[at, ev] == 0:
             break
         s.penalty[at, ev] -= 1
@@ -156,14 +141,14 @@ def _send_packet(s, o, host, plane, count):
     low, many = s.first[host], s.first[host + 1] - s.first[host]
     for step in range(many):
         f = low + (s.turn[host] + step) % many
-        if not s.able[f] or (o.control == DCQCN and s.rate[f, NEXT_AT] > now):
+        if not s.able[f] or (o.control == DCQCN and s.rate[f]["next_at"] > now):
             continue
         if o.balancing == SINGLE and s.ev_path[f, 0] // (len(s.offset) // o.planes) != plane:
             continue
         if o.balancing == FLOWLET:  # plane and path are drawn together, once a slot where the first plane's port works
             if (plane == 0 or s.rates[s.start[0] + host] == 0.0) and now - s.last[f] > o.flowlet_gap:
-                s.cycle[f * o.planes, START] = draw(s.random, o.planes * o.entropies)
-            if s.cycle[f * o.planes, START] // o.entropies != plane:
+                s.cycle[f * o.planes]["start"] = draw(s.random, o.planes * o.entropies)
+            if s.cycle[f * o.planes]["start"] // o.entropies != plane:
                 continue
         if not o.even and not had_time(s, port):
             return count
@@ -172,7 +157,7 @@ def _send_packet(s, o, host, plane, count):
         s.tally[SENT] += 1
         s.last[f] = now
         s.flying[f] += 1
-        if o.control == CREDITS or o.control == PULLS:
+        if o.control == RCCC or o.control == PULLS:
             s.credit[f] -= 1.0
         elif o.control == DCQCN:
             count_packet(s, o, f)
@@ -180,7 +165,7 @@ def _send_packet(s, o, host, plane, count):
         at_once = np.int64(again or not s.able[f])  # nothing more is sent before the answer comes
         slot = now & ((np.int64(1) << SLOT_BITS) - 1)
         s.pool[node, 1] = (slot << SLOT_SHIFT) | (at_once << AT_ONCE_SHIFT) | (again << AGAIN_SHIFT)
-        s.taken[count, NODE], s.taken[count, PORT] = node, port
+        s.taken[count]["node"], s.taken[count]["port"] = node, port
         return count + 1
     return count
 
@@ -213,13 +198,13 @@ def _send_again(s, f, seq):
 @inlined
 def _go_back(s, f, kind, seq):
     """Go-back-n: send again from the receiver's next packet on; a notice counts if no round trip has passed since."""
-    now, wanted = s.tally[NOW], s.expected[f, IN_ORDER]
-    if kind == NACK or (seq >= wanted and now - s.expected[f, WENT_BACK] >= s.rtt[f]):
+    now, wanted = s.tally[NOW], s.expected[f]["next"]
+    if kind == NACK or (seq >= wanted and now - s.expected[f]["went_back"] >= s.rtt[f]):
         again = max(0, s.sent[f] - (seq if kind == NACK else wanted))
         s.tally[AGAIN] += again
         s.flying[f] -= again
         s.sent[f] -= again
-        s.expected[f, WENT_BACK] = now
+        s.expected[f]["went_back"] = now
 
 
 @inlined
@@ -228,9 +213,9 @@ def _recover(s, o, f, kind, ev, seq):
     s.flying[f] -= 1
     _remember_path(s, o, f, ev, LOST_PENALTY)
     _send_again(s, f, seq)
-    if o.control == WINDOW:
+    if o.control == NSCC:
         shrink_window(s, o, f)
-    elif o.control == CREDITS:
+    elif o.control == RCCC:
         owe_credits(s, o, f, 1.0)
     elif o.control == PULLS and kind == NOTICE:  # no header came that would have given a credit
         s.credit[f] += 1.0
@@ -242,7 +227,7 @@ def _hear(s, o, word, second):
     kind, f = word & ((1 << KIND_BITS) - 1), (word >> KIND_BITS) & ((1 << FLOW_BITS) - 1)
     report = word >> (KIND_BITS + FLOW_BITS)
     ev = report & ((1 << EV_BITS) - 1)
-    if o.control == CREDITS and s.heard[f] == 0:  # the first answer: what is left of the first window is void
+    if o.control == RCCC and s.heard[f] == 0:  # the first answer: what is left of the first window is void
         s.heard[f] = 1
         owe_credits(s, o, f, max(0.0, covered(s, o, f) - s.sent[f]))
         s.credit[f] = 0.0
@@ -250,7 +235,7 @@ def _hear(s, o, word, second):
         marked, packets = (report >> EV_BITS) & 1, report >> (EV_BITS + 1)
         s.flying[f] -= packets
         _remember_path(s, o, f, ev, marked * MARKED_PENALTY)
-        if o.control == WINDOW:
+        if o.control == NSCC:
             update_window(s, o, f, marked, second, packets)
         elif o.control == DCQCN:
             cut_rate(s, o, f)
@@ -261,7 +246,7 @@ def _hear(s, o, word, second):
     else:
         _recover(s, o, f, kind, ev, second)
     update_able(s, o, f)
-    if o.control == WINDOW and awaits_acknowledgement(s, f):  # it asks for the acknowledgement
+    if o.control == NSCC and awaits_acknowledgement(s, f):  # it asks for the acknowledgement
         acknowledge(s, o, f, ev, 0)
 
 
@@ -270,12 +255,12 @@ def hear_all(s, o):
     """Ports hear pauses, and senders what comes back to them, as far as it is due."""
     for ring in range(len(s.ring_of)):
         while first_due(s, ring) <= s.tally[NOW]:
-            row = s.ring_of[ring, ROW] + (s.ring_of[ring, OUT] & s.ring_of[ring, MASK])
-            if o.control == WINDOW:
-                later = s.ring_of[ring, ROW] + ((s.ring_of[ring, OUT] + AHEAD) & s.ring_of[ring, MASK])
-                prefetch(s.window, (s.rings[later, WORD] >> KIND_BITS) & ((1 << FLOW_BITS) - 1), 0)
-            s.ring_of[ring, OUT] += 1
+            row = s.ring_of[ring]["row"] + (s.ring_of[ring]["out"] & s.ring_of[ring]["mask"])
+            if o.control == NSCC:
+                later = s.ring_of[ring]["row"] + ((s.ring_of[ring]["out"] + AHEAD) & s.ring_of[ring]["mask"])
+                prefetch(s.window, (s.rings[later]["word"] >> KIND_BITS) & ((1 << FLOW_BITS) - 1), 0)
+            s.ring_of[ring]["out"] += 1
             if ring == 0:
-                s.stopped[s.rings[row, WORD], PAUSED] = s.rings[row, SECOND]
+                s.stopped[s.rings[row]["word"]]["paused"] = s.rings[row]["second"]
             else:
-                _hear(s, o, s.rings[row, WORD], s.rings[row, SECOND])
+                _hear(s, o, s.rings[row]["word"], s.rings[row]["second"])

@@ -7,7 +7,6 @@ from railcore.engines.transport.kernel.feedback import first_due
 from railcore.engines.transport.kernel.layout import (
     ABLE,
     BEGUN,
-    CREDITS,
     DCQCN,
     DEMAND,
     DONE,
@@ -18,6 +17,7 @@ from railcore.engines.transport.kernel.layout import (
     NO_ROOM,
     NOW,
     QUEUED,
+    RCCC,
     TOO_LONG,
     UNFINISHED,
 )
@@ -45,7 +45,7 @@ def run_slots(s, o, until):
         while s.tally[BEGUN] < flows and s.begins[s.order[s.tally[BEGUN]]] <= now:
             f = s.order[s.tally[BEGUN]]
             update_able(s, o, f)
-            if o.control == CREDITS:
+            if o.control == RCCC:
                 owe_credits(s, o, f, s.need[f] - covered(s, o, f))
             s.tally[BEGUN] += 1
         hear_all(s, o)
@@ -56,7 +56,7 @@ def run_slots(s, o, until):
                 pass_on(s, o, stage, take_packets(s, o, stage))
         if s.tally[DEMAND] > 0:
             give_credits(s, o)
-        if o.control == DCQCN and now % max(1, o.period // 8) == 0:
+        if o.control == DCQCN and now % max(1, o.dcqcn.timer // 8) == 0:
             raise_rates(s, o)
         s.tally[NOW] = now + 1
         if s.tally[ABLE] + s.tally[QUEUED] + s.tally[DEMAND] == 0 and s.tally[UNFINISHED] > 0:

@@ -3,17 +3,18 @@
 They are asked on a small network, two tiers with full bisection: slowdowns hardly change with its size.
 """
 
-from collections.abc import Callable, Sequence
-from itertools import product
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from railcore.engines.transport.cases import TransportCase
 from railcore.engines.transport.fabric import PathFabric, hop_latencies
 from railcore.engines.transport.flows import Flows, split_flows
 from railcore.engines.transport.hashing import ecmp_paths, most_loaded_links
+from railcore.engines.transport.optimum import single_flow_s
+from railcore.engines.transport.packets import simulate_packets
+from railcore.engines.transport.runs import case_grid, case_inputs, packet_hops
 from railcore.engines.transport.sharing import fair_sharing, ideal_spraying
 from railcore.facts.checks import Floats
 from railcore.facts.units import MB, Gbps, significant
@@ -21,48 +22,36 @@ from railcore.facts.units import MB, Gbps, significant
 SMALL = {"hosts": 1024, "hosts_per_leaf": 32, "link_Bps": 100 * Gbps, "flow_bytes": 2 * MB}
 SINGLE_PATH = ("RoCEv2", "RoCEv2 with DCQCN", "single path")  # a flow keeps its path, whatever becomes of it
 EVERY = ("spraying", "NDP", "UEC NSCC", "UEC RCCC", "flowlets", *SINGLE_PATH)
-LINKS = {  # share of the cables over the leaves, their speed as a share, whether routing knows
-    "all links up": (0.0, 0, 0.0, 1),
-    "a tenth at half speed": (0.1, 0, 0.5, 1),
-    "one spine at half speed": (0.0, 1, 0.5, 1),
-    "a tenth dead, withdrawn": (0.1, 0, 0.0, 1),
-    "a tenth dead, not yet withdrawn": (0.1, 0, 0.0, 0),
+SPRAYS = ("oblivious", "bitmap", "reps")  # ways of NSCC, beside the preset's
+FULL = {"degraded": 0.0, "slow_spines": 0, "degraded_rate": 0.0, "converged": True}
+LINKS: dict[str, dict[str, Any]] = {  # what differs from `FULL`
+    "all links up": {},
+    "a tenth at half speed": {"degraded": 0.1, "degraded_rate": 0.5},
+    "one spine at half speed": {"slow_spines": 1, "degraded_rate": 0.5},
+    "a tenth dead, withdrawn": {"degraded": 0.1},
+    "a tenth dead, not yet withdrawn": {"degraded": 0.1, "converged": False},
 }
 MOST_SHARED = 4  # flows of a transfer up to which fair sharing is computed: its time grows with their square
 
 
-def case_grid(**values: Any) -> list[TransportCase]:
-    """Every combination of values of a case's fields, each given once or in a list; the last named changes fastest."""
-    lists = [value if isinstance(value, list | tuple | range) else [value] for value in values.values()]
-    return [TransportCase(**dict(zip(values, each, strict=True))) for each in product(*lists)]
-
-
-def _small_grid(**values: Any) -> list[TransportCase]:
+def _small_grid(**values: Any) -> list[dict[str, Any]]:
     """`case_grid` on the small network."""
     return case_grid(**SMALL | hop_latencies(SMALL["link_Bps"]) | values)
 
 
-def failure_cases() -> list[TransportCase]:
-    """A tenth of the cables over the leaves slow, dead, and dead without routing that knows: `LINKS`.
+def failure_cases() -> list[dict[str, Any]]:
+    """Cables over the leaves slow, dead, and dead without routing that knows: `LINKS`; and all of one spine slow.
 
-    Where it does not know, those of `SINGLE_PATH` are not simulated: a single path over a dead link stays dead.
+    Where routing does not know, those of `SINGLE_PATH` are not simulated: a single path over a dead link stays dead.
     """
-    ways = [(name, "") for name in EVERY]
-    ways[3:3] = [("UEC NSCC", f"balancing={each}") for each in ("oblivious", "bitmap", "reps")]
+    ways: list[dict[str, Any]] = [{"transport": name} for name in EVERY]
+    ways[3:3] = [{"transport": "UEC NSCC", "balancing": each} for each in SPRAYS]
     return [
         case
-        for degraded, spines, rate, knows in LINKS.values()
-        for name, options in ways
-        if knows or name not in SINGLE_PATH
-        for case in _small_grid(
-            transport=name,
-            options=options,
-            degraded=degraded,
-            slow_spines=spines,
-            degraded_rate=rate,
-            converged=knows,
-            seed=range(5),
-        )
+        for links in LINKS.values()
+        for way in ways
+        if links.get("converged", True) or way["transport"] not in SINGLE_PATH
+        for case in _small_grid(**way, **links, seed=range(5))
     ]
 
 
@@ -71,32 +60,31 @@ def recovery_slowdowns(runs: pd.DataFrame) -> pd.DataFrame:
 
     Those of `SINGLE_PATH` have an infinite one where routing does not know: a row for each.
     """
-    names = {conditions: name for name, conditions in LINKS.items()}
-    ideal_s = float(runs.loc[(runs["degraded"] == 0) & (runs["slow_spines"] == 0), "optimum_s"].min())
-    links = [names[key] for key in runs[["degraded", "slow_spines", "degraded_rate", "converged"]].itertuples(index=False, name=None)]
-    option = runs["options"].str.removeprefix("balancing=").str.replace("reps", "REPS")
-    way = runs["transport"] + (", " + option).where(option != "", "")
+    columns = list(FULL)
+    names = {tuple({**FULL, **each}.values()): name for name, each in LINKS.items()}
+    links = [names[key] for key in runs[columns].itertuples(index=False, name=None)]
+    ideal_s = float(runs.loc[[name == next(iter(LINKS)) for name in links], "optimum_s"].min())
+    way = runs["transport"] + (", " + runs["balancing"].replace("reps", "REPS")).fillna("")
     found = runs.assign(links=links, slowdown=runs["last_s"] / ideal_s, way=way)
     stuck = pd.DataFrame({"way": SINGLE_PATH, "transport": SINGLE_PATH, "links": list(LINKS)[-1], "slowdown": np.inf})
     return pd.concat([found, stuck], ignore_index=True)
 
 
-def path_cases() -> list[TransportCase]:
+def path_cases() -> list[dict[str, Any]]:
     """Ultra Ethernet's window over 1 to 256 entropies, taken in turn, without bad ones, and recycled."""
     counts = [2**power for power in range(9)]
-    ways = [f"balancing={way} entropies={count}" for way in ("oblivious", "bitmap", "reps") for count in counts]
-    return _small_grid(transport="UEC NSCC", options=ways, seed=range(3))
+    return _small_grid(transport="UEC NSCC", balancing=SPRAYS, entropies=counts, seed=range(3))
 
 
 def load_map_cases(
     loads: Sequence[float] = (0.1, 0.25, 0.5, 0.75, 1.0), ratios: Sequence[float] = (1, 2, 4, 8)
-) -> list[TransportCase]:
+) -> list[dict[str, Any]]:
     """Single path and spraying over the share of hosts that send and the leaves' oversubscription."""
-    shape = {"oversubscription": ratios, "load": loads, "seed": range(3)}
+    shape = {"oversubscription": list(ratios), "load": list(loads), "seed": range(3)}
     return _small_grid(transport=["single path", "UEC NSCC"], **shape)
 
 
-STUDIES: dict[str, Callable[[], list[TransportCase]]] = {
+STUDIES: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "failures": failure_cases,
     "paths": path_cases,
     "load map": load_map_cases,
@@ -141,7 +129,7 @@ def subflow_slowdowns(fabric: PathFabric, flows: Sequence[Flows], subflows: Sequ
     return pd.DataFrame(rows, columns=["model", "subflows", "seed", "slowdown"])
 
 
-def explored_case(transport: str, hosts: int, load: float, flow_bytes: float, link_Bps: float) -> TransportCase:
+def explored_case(transport: str, hosts: int, load: float, flow_bytes: float, link_Bps: float) -> dict[str, Any]:
     """A permutation on two tiers at full bisection, with leaves of the square root of half of the hosts, or near it.
 
     Parameters
@@ -157,5 +145,27 @@ def explored_case(transport: str, hosts: int, load: float, flow_bytes: float, li
     -------
     The case.
     """
-    per_leaf = 2 ** round(significant(np.log2(hosts / 2) / 2))
-    return TransportCase(transport, hosts, per_leaf, link_Bps, flow_bytes, load=load, **hop_latencies(link_Bps))
+    shape = {"hosts": hosts, "hosts_per_leaf": 2 ** round(significant(np.log2(hosts / 2) / 2)), "link_Bps": link_Bps}
+    return {"transport": transport, **shape, "flow_bytes": flow_bytes, "load": load, **hop_latencies(link_Bps)}
+
+
+def explored_flow_times(case: Mapping[str, Any], progress: Callable[[str], Any] | None = None) -> pd.DataFrame:
+    """Completion times of a case's flows by model: columns model, share (of the flows that are complete), time_s.
+
+    The optimum, the flow-level model's single path and spraying; and the packet model's, where `progress` is given.
+    """
+    given = case_inputs(case)
+    fabric, flows, framing = given["fabric"], given["flows"], given["framing"]
+    path = ecmp_paths(fabric, flows, given["seed"])
+    times = {
+        "optimum of each flow": single_flow_s(fabric, flows, framing),
+        "all paths, fair sharing": ideal_spraying(fabric, flows, framing).completion_s,
+        "one path a flow, fair sharing": fair_sharing(fabric, flows, path, framing).completion_s,
+    }
+    if progress:
+        hops = packet_hops(case) / 1e6
+        progress(f"{case['transport']}: {hops:,.0f} million packet hops; a second of one core does about 20 million")
+        times[f"{case['transport']}, packets"] = simulate_packets(**given, progress=progress).completion_s
+    share = np.arange(1, len(flows) + 1) / len(flows)
+    parts = [pd.DataFrame({"model": name, "share": share, "time_s": np.sort(each)}) for name, each in times.items()]
+    return pd.concat(parts, ignore_index=True)

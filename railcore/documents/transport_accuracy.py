@@ -5,7 +5,6 @@ alone; data/measured/transport_uec.csv has Ultra Ethernet's two congestion contr
 Draws differ: only distributions and sizes of effects can agree. Left out: what each file does not print of a run.
 """
 
-from dataclasses import replace
 from functools import cache
 from itertools import combinations
 from typing import Any
@@ -13,9 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from railcore.engines.transport.cases import TransportCase
 from railcore.engines.transport.optimum import Framing
-from railcore.engines.transport.runs import runs_of_cases
+from railcore.engines.transport.runs import case_grid, runs_of_cases
 from railcore.facts import files
 from railcore.facts.checks import whole
 from railcore.facts.units import Gbps, number
@@ -40,12 +38,14 @@ STANDARD_ERRORS = 2  # of the reference's own spread, where that is wider
 RANGE = (0.05, 0.95)  # of our seeds, for a row that has no others
 ROUNDING = 1e-9
 ORDER_DIFFERENCE = 0.05  # rows of the reference that differ by more must come in the same order
-PAYLOAD_BYTES, HEADER_BYTES = 4086, 64  # of the second file: 4,150 bytes on the wire
+MTU_BYTES, HEADER_BYTES = 4086, 64  # of the second file: 4,150 bytes on the wire
 ROUND_TRIP_S = 8e-6  # of the second file: four cables of 1 us and back
+LONG_PRODUCTS = 40  # of link rate and round trip, from which on a flow is long
 UEC_RULES = {  # tolerance of the last flow's time, and the share of the rows that must meet it
     "nscc, full bisection": (0.25, 0.80),
     "rccc, full bisection": (0.10, 0.80),
-    "oversubscribed, from 8 MB": (0.10, 1.0),
+    "nscc, oversubscribed, long flows": (0.10, 1.0),
+    "rccc, oversubscribed, long flows": (0.10, 1.0),
     "incast, below 8 senders": (0.05, 1.0),
     "incast, from 8 senders": (0.03, 1.0),
 }
@@ -72,64 +72,43 @@ def uec_rows() -> pd.DataFrame:
         rows[f"{name}_s"] = rows.pop(f"{name}_us") / 1e6
     rows["link_Bps"] = rows.pop("link_gbps") * Gbps
     shared = np.where(rows["pattern"] == "incast", rows["senders"], rows["oversubscription"])
-    wire_s = Framing(PAYLOAD_BYTES, HEADER_BYTES).wire_bytes(rows["flow_bytes"]) / rows["link_Bps"]
+    wire_s = Framing(MTU_BYTES, HEADER_BYTES).wire_bytes(rows["flow_bytes"]) / rows["link_Bps"]
     return rows.assign(optimum_s=wire_s * shared + ROUND_TRIP_S)
 
 
-def _options(row: Any) -> str:
-    every = {"balancing": row.balancing, "entropies": row.paths, "queue_packets": row.queue_packets,
-             "mark_low_packets": row.mark_low_packets, "mark_high_packets": row.mark_high_packets,
-             "start_packets": row.start_packets,
-             "sack_bytes": row.sack_bytes}  # fmt: skip
-    return " ".join(f"{name}={value}" for name, value in every.items())
-
-
-def reference_cases(seeds: int = SEEDS) -> tuple[TransportCase, ...]:
-    """Each transport and size of `reference_rows` with so many seeds of ours, and more where one seed is published."""
-    return _reference_cases(int(whole("seeds", seeds)))
-
-
 @cache
-def _reference_cases(seeds: int) -> tuple[TransportCase, ...]:
+def reference_cases(seeds: int = SEEDS) -> tuple[dict[str, Any], ...]:
+    """Each transport and size of `reference_rows` with so many seeds of ours, and more where one seed is published."""
     found = []
     for _, group in reference_rows().groupby(["transport", "hosts"], sort=False):
-        row = next(group.itertuples())
-        case = TransportCase(
-            NAMES[row.transport],
-            row.hosts,
-            row.hosts_per_leaf,
-            row.link_gbps * Gbps,
-            row.flow_bytes,
-            payload_bytes=row.payload_bytes,
+        row: Any = next(group.itertuples())
+        found += case_grid(
+            transport=NAMES[row.transport],
+            hosts=row.hosts,
+            hosts_per_leaf=row.hosts_per_leaf,
+            link_Bps=row.link_gbps * Gbps,
+            flow_bytes=row.flow_bytes,
+            mtu_bytes=row.payload_bytes,
             header_bytes=row.header_bytes,
             link_latency_s=row.link_latency_us / 1e6,
+            seed=range(int(whole("seeds", seeds)) * (SINGLE_SEEDS if len(group) == 1 else 1)),
         )
-        count = seeds * (SINGLE_SEEDS if len(group) == 1 else 1)
-        found += [replace(case, seed=seed) for seed in range(count)]
     return tuple(found)
 
 
 @cache
-def uec_cases() -> tuple[TransportCase, ...]:
+def uec_cases() -> tuple[dict[str, Any], ...]:
     """A case for every row of `uec_rows`, in their order."""
-    return tuple(
-        TransportCase(
-            NAMES[row.control],
-            row.hosts,
-            row.hosts_per_leaf,
-            row.link_Bps,
-            row.flow_bytes,
-            _options(row),
-            row.pattern,
-            members=row.senders if row.pattern == "incast" else 0,
-            start_spread_s=row.start_spread_s,
-            tiers=row.tiers,
-            oversubscription=row.oversubscription,
-            payload_bytes=PAYLOAD_BYTES,
-            header_bytes=HEADER_BYTES,
-        )
-        for row in uec_rows().itertuples()
-    )
+    same = ("hosts", "hosts_per_leaf", "tiers", "link_Bps", "flow_bytes", "pattern", "start_spread_s",
+            "oversubscription", "entropies", "balancing", "queue_packets", "mark_low_packets", "mark_high_packets",
+            "start_packets", "sack_bytes")  # fmt: skip
+    rows = uec_rows().rename(columns={"paths": "entropies"})
+    cases = rows[list(same)].to_dict("records")
+    for case, row in zip(cases, rows.itertuples(), strict=True):
+        senders = row.senders if row.pattern == "incast" else 0
+        case |= {"transport": NAMES[str(row.control)], "senders": senders}
+        case |= {"mtu_bytes": MTU_BYTES, "header_bytes": HEADER_BYTES}
+    return tuple(cases)
 
 
 def compare_with_reference(runs: pd.DataFrame | None = None, seeds: int = SEEDS) -> pd.DataFrame:
@@ -228,22 +207,17 @@ def compare_with_uec(runs: pd.DataFrame | None = None) -> pd.DataFrame:
 
 def _rules(rows: pd.DataFrame) -> Any:
     incast, small = rows["pattern"] == "incast", rows["hosts"] < rows["hosts"].max()
-    oversubscribed, late = rows["oversubscription"] > 1, rows["flow_bytes"] >= 8e6
-    conditions = [
-        incast & (rows["senders"] >= 8),
-        incast,
-        small | (oversubscribed & ~late),
-        oversubscribed,
-        rows["control"] == "nscc",
-    ]
-    names = [
-        "incast, from 8 senders",
-        "incast, below 8 senders",
-        "",
-        "oversubscribed, from 8 MB",
-        "nscc, full bisection",
-    ]
-    return np.select(conditions, names, "rccc, full bisection")
+    product = rows["link_Bps"] * ROUND_TRIP_S
+    oversubscribed, late = rows["oversubscription"] > 1, rows["flow_bytes"] >= (1 - ROUNDING) * LONG_PRODUCTS * product
+    rules = {
+        "incast, from 8 senders": incast & (rows["senders"] >= 8),
+        "incast, below 8 senders": incast,
+        "": small | (oversubscribed & ~late),
+        "nscc, oversubscribed, long flows": oversubscribed & (rows["control"] == "nscc"),
+        "rccc, oversubscribed, long flows": oversubscribed,
+        "nscc, full bisection": rows["control"] == "nscc",
+    }
+    return np.select(list(rules.values()), list(rules), "rccc, full bisection")
 
 
 def pairs_in_order(compared: pd.DataFrame) -> pd.DataFrame:
