@@ -148,7 +148,7 @@ def test_explored_cases_have_full_bisection():
         case = studies.explored_case("NDP", hosts, 1.0, 1e6, LINK)
         fabric = case_inputs(case)["fabric"]
         assert fabric.tiers == 2 and fabric.uplinks == case["hosts_per_leaf"]
-    times = studies.explored_flow_times(studies.explored_case("NDP", 128, 0.5, 1e6, LINK))
+    times = studies.explored_flow_times(transport="NDP", hosts=128, load=0.5, flow_bytes=1e6, link_Bps=LINK)
     last = times.groupby("model", sort=False)["time_s"].max().to_numpy()  # optimum, spraying, one path a flow
     assert last[0] <= last[1] * (1 + 1e-9) and last[1] < last[2]
 

@@ -3,7 +3,7 @@
 They are asked on a small network, two tiers with full bisection: slowdowns hardly change with its size.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -149,11 +149,12 @@ def explored_case(transport: str, hosts: int, load: float, flow_bytes: float, li
     return {"transport": transport, **shape, "flow_bytes": flow_bytes, "load": load, **hop_latencies(link_Bps)}
 
 
-def explored_flow_times(case: Mapping[str, Any], progress: Callable[[str], Any] | None = None) -> pd.DataFrame:
-    """Completion times of a case's flows by model: columns model, share (of the flows that are complete), time_s.
+def explored_flow_times(progress: Callable[[str], Any] | None = None, **chosen: Any) -> pd.DataFrame:
+    """Completion times of an `explored_case`'s flows by model: columns model, share (of the flows), time_s.
 
     The optimum, the flow-level model's single path and spraying; and the packet model's, where `progress` is given.
     """
+    case = explored_case(**chosen)
     given = case_inputs(case)
     fabric, flows, framing = given["fabric"], given["flows"], given["framing"]
     path = ecmp_paths(fabric, flows, given["seed"])

@@ -130,12 +130,13 @@ class PathFabric:
         return 3 if self.cores else 2 if self.uplinks else 1
 
     @property
-    def oversubscribed(self) -> bool:
-        """Whether some leaf has more hosts than uplinks, or aggregation switches more links to leaves than to cores."""
+    def oversubscription(self) -> float:
+        """Hosts over uplinks of the fullest leaf, or links to leaves over links to cores of an aggregation switch."""
         if not self.uplinks:
-            return False
+            return 1.0
         leaves = int(np.bincount(self.pod).max())  # of a pod, each with a link to every aggregation switch
-        return bool(np.bincount(self.leaf).max() > self.uplinks) or 0 < self.cores < leaves
+        over = [np.bincount(self.leaf).max() / self.uplinks, leaves / self.cores if self.cores else 1.0]
+        return float(max(1.0, *over))
 
     @property
     def paths_per_plane(self) -> int:

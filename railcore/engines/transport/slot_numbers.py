@@ -85,15 +85,14 @@ def slot_numbers(
 
 
 def _typed(numbers: Any) -> Any:
-    """Each number as annotated, or Numba compiles anew where one is whole."""
-    kinds = type(numbers).__annotations__.values()
-    made = (
-        _typed(value) if isinstance(value, tuple) else kind(value) for kind, value in zip(kinds, numbers, strict=True)
-    )
-    return type(numbers)(*made)
+    """Each number as annotated, and floats where none is, or Numba compiles anew where one is whole."""
+    kinds = getattr(type(numbers), "__annotations__", {})
+    named = numbers._asdict().items()
+    made = {name: _typed(each) if isinstance(each, tuple) else kinds.get(name, float)(each) for name, each in named}
+    return type(numbers)(**made)
 
 
-def _port(queues: Queues, fabric: PathFabric, framing: Framing, rtt: int) -> layout.PortNumbers:
+def _port(queues: Queues, fabric: PathFabric, framing: Framing, rtt: int) -> Any:
     slot_s = framing.packet_bytes / float(fabric.link_Bps)
     room, low, high = queues.queue_packets or rtt, queues.mark_low_packets, queues.mark_high_packets
     if not high:
@@ -118,13 +117,13 @@ def _port(queues: Queues, fabric: PathFabric, framing: Framing, rtt: int) -> lay
     )
 
 
-def _unused(kind: type) -> Any:
-    return kind(*[0] * len(kind._fields))  # type: ignore[attr-defined]
+def _unused(kind: Any) -> Any:
+    return kind(*[0] * len(kind._fields))
 
 
 def _window(
     nscc: Control, fabric: PathFabric, framing: Framing, planes: int, latency_s: float, loop_s: float, most: float
-) -> layout.WindowNumbers:
+) -> Any:
     """NSCC's gains hold for a product of bandwidth and delay, and for a target: here they are those of the fabric."""
     if not isinstance(nscc, Nscc):
         return _unused(layout.WindowNumbers)
@@ -152,23 +151,25 @@ def _window(
     )
 
 
-def _credits(control: Control, fabric: PathFabric, slot_s: float) -> layout.CreditNumbers:
+def _credits(control: Control, fabric: PathFabric, slot_s: float) -> Any:
     if not isinstance(control, Rccc | Pulls):
         return _unused(layout.CreditNumbers)
     steady = _unused(layout.CreditNumbers)._replace(gap=1.0 / (control.credit_rate * fabric.planes))
-    if isinstance(control, Pulls) or not fabric.oversubscribed:
+    ratio = fabric.oversubscription
+    if isinstance(control, Pulls) or ratio == 1:
         return steady
     return steady._replace(
         pacing=PACINGS.index(control.pacing),
         period=control.pace_period_s / slot_s,
-        step=control.pace_step,
+        step=control.pace_step / (ratio if control.pacing == "trims" else 1),
         growth=control.pace_growth,
         cut=control.pace_cut,
         marks=control.pace_marks,
+        least=control.pace_least / ratio,
     )
 
 
-def _rates(dcqcn: Control, fabric: PathFabric, framing: Framing) -> layout.RateNumbers:
+def _rates(dcqcn: Control, fabric: PathFabric, framing: Framing) -> Any:
     if not isinstance(dcqcn, Dcqcn):
         return _unused(layout.RateNumbers)
     slot_s = framing.packet_bytes / float(fabric.link_Bps)

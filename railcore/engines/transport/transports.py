@@ -88,7 +88,8 @@ class Rccc(Control):
     credit_rate: of the receiver, as a share of its link.
     pacing: how receivers change that rate where the fabric is oversubscribed: not (`steady`), by `marks`, or by marks
     and by `trims` before the last switch.
-    pace_period_s: mean time between two changes [s]. pace_step: share that a rate grows by without congestion.
+    pace_period_s: mean time between two changes [s]. pace_step: that a rate grows by without congestion, as a
+    share of the link; with `trims` of what the oversubscription leaves of it. pace_least: least rate, of that.
     pace_growth: of the step, each time while nothing is marked.
     pace_marks: mean share of marks above which a rate falls. pace_cut: share that it loses of what is above.
     """
@@ -100,12 +101,13 @@ class Rccc(Control):
     pace_growth: float
     pace_marks: float
     pace_cut: float
+    pace_least: float
 
     def __post_init__(self) -> None:
         _one_of("pacing", self.pacing, PACINGS)
         for name in ("pace_period_s", "pace_growth"):
             positive(name, getattr(self, name))
-        for name in ("credit_rate", "pace_step", "pace_cut", "pace_marks"):
+        for name in ("credit_rate", "pace_step", "pace_cut", "pace_marks", "pace_least"):
             share(name, getattr(self, name), above_0=True)
 
 

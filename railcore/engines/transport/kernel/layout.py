@@ -1,6 +1,7 @@
 """What a run of packets holds: options, arrays and their columns, words of packets, the pool, random numbers."""
 
-from typing import NamedTuple
+from collections import namedtuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -47,59 +48,14 @@ MARK_SHIFT, AGAIN_SHIFT, AT_ONCE_SHIFT, SLOT_SHIFT = range(NEXT_BITS, NEXT_BITS 
 KIND_BITS = 2  # of a word that goes back; above: flow, then what it tells
 
 
-class PortNumbers(NamedTuple):
-    """Queues of output ports, at full speed [packets, slots]."""
-
-    room: int
-    mark_low: float
-    mark_high: float
-    mark_most: float  # probability at mark_high
-    pause_at: int
-    resume_at: int
-    pause_delay: int
-
-
-class WindowNumbers(NamedTuple):
-    """Of NSCC [slots, packets]."""
-
-    most: float
-    target: float  # delay over the latency alone that a window aims at
-    long_rtt: int  # of two hosts that are as far apart as can be
-    behind: float  # of it, what sending takes
-    fast_delay: float  # below it a window grows fast
-    quick_delay: float
-    gain: float  # of the proportional increase
-    fair: float
-    fast: float
-    creep: float  # that a window grows by each period
-    cut: float
-    smoothing: float
-    period: int
-    adjust: int
-
-
-class CreditNumbers(NamedTuple):
-    """Of receivers: RCCC and pulls [slots]."""
-
-    gap: float  # between two credits of a receiver
-    pacing: int
-    period: float  # between two changes of a receiver's pace
-    step: float
-    growth: float
-    cut: float
-    marks: float
-
-
-class RateNumbers(NamedTuple):
-    """Of DCQCN [packets a slot, slots, packets]."""
-
-    smoothing: float
-    step: float
-    fast_step: float
-    timer: int
-    counter: int
-    least: float
-    notice_gap: int
+# numbers of queues and controls, in slots and packets; `slot_numbers` makes them
+PortNumbers = namedtuple("PortNumbers", "room mark_low mark_high mark_most pause_at resume_at pause_delay")
+WindowNumbers = namedtuple(  # NSCC
+    "WindowNumbers",
+    "most target long_rtt behind fast_delay quick_delay gain fair fast creep cut smoothing period adjust",
+)
+CreditNumbers = namedtuple("CreditNumbers", "gap pacing period step growth cut marks least")  # RCCC and pulls
+RateNumbers = namedtuple("RateNumbers", "smoothing step fast_step timer counter least notice_gap")  # DCQCN
 
 
 class Options(NamedTuple):
@@ -121,10 +77,10 @@ class Options(NamedTuple):
     loss: float  # of a packet on a link
     even: bool  # all ports are at full speed, or dead
     dead: bool  # some ports are dead
-    port: PortNumbers
-    nscc: WindowNumbers
-    credits: CreditNumbers
-    dcqcn: RateNumbers
+    port: Any  # PortNumbers, and so on
+    nscc: Any
+    credits: Any
+    dcqcn: Any
 
 
 class State(NamedTuple):

@@ -151,8 +151,7 @@ def receive_packet(s, o, node):
 def _set_pace(s, o, host):
     """A receiver slows its credits by marks, and by the share trimmed before the last switch; else they grow.
 
-    Least share, weight of the newest marks and spread of the times: GitHub ultraethernet/uet-htsim,
-    oversubscribed_cc.cpp.
+    Weight of the newest marks and spread of the times: GitHub ultraethernet/uet-htsim, oversubscribed_cc.cpp.
     """
     p = s.pace[host]
     p["mean_marked"] = (p["mean_marked"] + p["marked"] / max(p["came"], 1.0)) / 2.0
@@ -167,7 +166,7 @@ def _set_pace(s, o, host):
     else:
         p["share"] += p["step"] if p["marked"] == 0.0 or o.credits.pacing == BY_MARKS else o.credits.step
         p["step"] *= o.credits.growth
-    p["share"] = min(max(p["share"], 0.01), 1.0)
+    p["share"] = min(max(p["share"], o.credits.least), 1.0)
     p["came"], p["trimmed_before"], p["marked"] = 0.0, 0.0, 0.0
     p["paced_at"] = s.tally[NOW] + (0.75 + 0.5 * uniform(s)) * o.credits.period  # receivers do not move in step
 

@@ -56,7 +56,7 @@ def run_slots(s, o, until):
                 pass_on(s, o, stage, take_packets(s, o, stage))
         if s.tally[DEMAND] > 0:
             give_credits(s, o)
-        if o.control == DCQCN and now % max(1, o.dcqcn.timer // 8) == 0:
+        if o.control == DCQCN and now % max(1, np.int64(o.dcqcn.timer) // 8) == 0:
             raise_rates(s, o)
         s.tally[NOW] = now + 1
         if s.tally[ABLE] + s.tally[QUEUED] + s.tally[DEMAND] == 0 and s.tally[UNFINISHED] > 0:
