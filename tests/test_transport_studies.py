@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-from railcore.engines.transport.levels import flow_level_times
 
 from railcore.documents.flops2024 import transport_cases, transport_claims
 from railcore.documents.flops2024 import transport_studies as studies
@@ -12,6 +11,7 @@ from railcore.engines.transport import delay, transports
 from railcore.engines.transport import runs as transport_runs
 from railcore.engines.transport.fabric import LATENCIES, hop_latencies, leaf_spine, rail_paths
 from railcore.engines.transport.flows import permutation, permutation_in_groups
+from railcore.engines.transport.levels import flow_level_times
 from railcore.engines.transport.optimum import optimum_s
 from railcore.engines.transport.runs import CASE, case_grid, case_hash, case_inputs, run_case
 from railcore.facts import catalog, claims

@@ -10,6 +10,7 @@ from railcore.engines.transport.hashing import (
     most_loaded_links,
     subflows_needed,
 )
+from railcore.engines.transport.levels import LeveledTimes, completion_times, flow_level_times
 from railcore.engines.transport.optimum import Framing, optimum_bounds_s, optimum_s, single_flow_s
 from railcore.engines.transport.packets import PacketRun, simulate_packets
 from railcore.engines.transport.sharing import FairRun, SharedLinks, fair_sharing, ideal_spraying

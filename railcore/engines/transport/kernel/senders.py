@@ -178,8 +178,9 @@ def send_packets(s, o):
     for place in range(first, first + hosts):
         host = s.senders[place if place < hosts else place - hosts]
         if s.ables[host] > 0:
-            for plane in range(o.planes):
-                count = _send_packet(s, o, host, plane, count)
+            turn = draw(s.random, o.planes) if o.planes > 1 and o.balancing != FLOWLET else 0  # no plane is preferred
+            for plane in range(turn, turn + o.planes):
+                count = _send_packet(s, o, host, plane % o.planes, count)
     return count
 
 

@@ -1,0 +1,192 @@
+"""The choice between the flow level and packets: what it promises, and what it never gives to the flow level."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from railcore.engines.transport import (
+    Flows,
+    all_to_all,
+    completion_times,
+    incast,
+    leaf_spine,
+    permutation,
+    simulate_packets,
+    three_tier,
+    transport,
+)
+from railcore.engines.transport.levels import LIMITS, flow_level_times
+from railcore.engines.transport.transports import transport_names
+from railcore.facts.units import Gbps
+
+LINK = 100 * Gbps
+FAST = 800 * Gbps
+LARGE = 8e6  # bytes: 68 products of 100 Gbps and 9.4 us, the round trip of two tiers
+
+
+def drawn_case(draw):
+    """A fabric of 64 to 256 hosts, flows that make a run of a second at most, and a transport of the catalog."""
+    fast = draw.random() < 0.35
+    speed = FAST if fast else draw.choice([LINK, 4 * LINK])
+    hosts = 64 if fast else int(draw.choice([128, 256]))
+    over = 1.0 if fast else float(draw.choice([1, 1, 2]))
+    three = not fast and draw.random() < 0.3
+    fabric = three_tier(128, 8, speed, over) if three else leaf_spine(hosts, hosts // 8, speed, over)
+    products = float(draw.choice([110, 130]) if fast else draw.choice([5, 25, 65, 80]))
+    size = products * float(speed) * (12.4e-6 if three else 9.4e-6)
+    seed = int(draw.integers(1000))
+    pattern = draw.choice(["permutation", "incast", "all to all"], p=[0.55, 0.35, 0.1])
+    if pattern == "permutation":
+        flows = permutation(fabric.hosts, size, float(draw.choice([0.5, 1, 1])), seed)
+    elif pattern == "incast":
+        flows = incast(int(draw.choice([8, 31])), 0, min(size, 30 * float(speed) * 9.4e-6), fabric.hosts, 2e-5, seed)
+    else:
+        flows = all_to_all(draw.permutation(32).reshape(-1, 8), size)
+    return fabric, flows, str(draw.choice(transport_names())), seed
+
+
+def last_s(flows, run):
+    return float((flows.start_s + run.completion_s).max() - flows.start_s.min())
+
+
+SEED = 1  # the first that draws enough cases of every kind
+
+
+def test_the_last_flow_is_within_the_error_that_is_stated():
+    draw, chosen, kinds, errors = np.random.default_rng(SEED), [], set(), {}
+    for _ in range(30):
+        fabric, flows, name, seed = drawn_case(draw)
+        found = completion_times(fabric, flows, transport(name), seed=seed, within=0.3)
+        chosen.append(found.level)
+        if found.level == "packets":
+            assert found.error == 0
+            continue
+        packets = simulate_packets(fabric, flows, transport(name), seed=seed)
+        kinds.add(found.reason.partition(":")[0])
+        errors[found.reason, name, seed] = abs(last_s(flows, found) / last_s(flows, packets) - 1) / found.error
+    assert {key: error for key, error in errors.items() if error > 1} == {}
+    assert chosen.count("flows") >= 10 and chosen.count("packets") >= 10
+    assert kinds == {*LIMITS}
+
+
+CLOSE = [
+    ("single path", leaf_spine(256, 16, LINK), permutation(256, LARGE, seed=4), "one path"),
+    ("spraying", leaf_spine(64, 8, FAST), permutation(64, 96e6), "sprayed by marks"),
+    ("NDP", leaf_spine(64, 8, FAST), permutation(64, 96e6), "sprayed in turn"),
+    ("UEC NSCC", leaf_spine(64, 8, LINK), incast(16, 0, LARGE, 64), "incast"),
+    ("NDP", leaf_spine(64, 8, LINK, 2), incast(16, 0, LARGE, 64), "incast"),
+]
+
+
+@pytest.mark.parametrize(("name", "fabric", "flows", "kind"), CLOSE)
+def test_where_the_flow_level_is_close_no_packet_is_simulated(name, fabric, flows, kind, monkeypatch):
+    monkeypatch.setattr("railcore.engines.transport.levels.simulate_packets", None)
+    found = completion_times(fabric, flows, transport(name), seed=1, within=0.3)
+    assert found.level == "flows" and 0 < found.error < 0.35 and found.reason.startswith(kind)
+    assert np.array_equal(found.completion_s, flow_level_times(fabric, flows, transport(name), seed=1).completion_s)
+
+
+class Packets(Exception):
+    """Raised where a run of packets would begin."""
+
+
+@pytest.fixture
+def refused(monkeypatch):
+    def begin(*_, **__):
+        raise Packets
+
+    monkeypatch.setattr("railcore.engines.transport.levels.simulate_packets", begin)
+
+
+@pytest.mark.parametrize("name", ["RoCEv2", "RoCEv2 with DCQCN", "flowlets"])
+@pytest.mark.parametrize("case", range(len(CLOSE)))
+def test_transports_with_tails_are_packets(name, case, refused):
+    with pytest.raises(Packets):
+        completion_times(*CLOSE[case][1:3], transport(name), seed=1, within=1.0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"flows": lambda flows: replace(flows, size_bytes=1e5)},
+        {"flows": lambda flows: Flows(flows.source[:2], flows.source[2:4], flows.size_bytes[:2])},
+        {"fabric": lambda fabric: fabric.degraded(0.1, rate=0.5)},
+        {"fabric": lambda fabric: fabric.degraded(0.1)},
+        {"transport": lambda transport: transport.changed(overflow="drop")},
+        {"loss": 1e-6},
+        {"converged": False},
+    ],
+    ids=["short", "two flows", "slow cables", "dead cables", "drops", "loss", "not converged"],
+)
+@pytest.mark.parametrize("case", [0, 3, 4])
+def test_what_was_not_measured_is_packets(case, change, refused):
+    given = {"transport": transport(CLOSE[case][0]), "fabric": CLOSE[case][1], "flows": CLOSE[case][2], "seed": 1}
+    new = {name: value(given[name]) if callable(value) else value for name, value in change.items()}
+    with pytest.raises(Packets):
+        completion_times(**given | new, within=1.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "options"),
+    [
+        ({"entropies": 8}, {}),
+        ({"balancing": "reps"}, {}),
+        ({"marking": False}, {}),
+        ({}, {"oversubscription": 2.0}),
+        ({}, {"link_latency_s": 1e-7}),
+    ],
+)
+def test_uneven_sprays_are_packets(changes, options, refused):
+    fabric = leaf_spine(64, 8, FAST, **options)
+    with pytest.raises(Packets):
+        completion_times(fabric, permutation(64, 96e6), transport("spraying", **changes), within=1.0)
+
+
+@pytest.mark.parametrize("case", range(len(CLOSE)))
+def test_several_planes_are_packets(case, refused):
+    name, fabric, flows, _ = CLOSE[case]
+    with pytest.raises(Packets):
+        completion_times(
+            replace(fabric, planes=2, rates=np.ones(2 * fabric.ports)),
+            replace(flows, size_bytes=2e8),
+            transport(name),
+            seed=1,
+        )
+
+
+def test_few_flows_on_the_busiest_link_are_packets(refused):
+    fabric = leaf_spine(64, 8, LINK)
+    for flows in (permutation(64, LARGE, 0.25), incast(2, 0, LARGE, 64)):
+        with pytest.raises(Packets):
+            completion_times(fabric, flows, transport("single path"))
+
+
+@pytest.mark.parametrize("name", ["RoCEv2", "single path", "spraying"])
+def test_a_level_that_is_asked_for_is_obeyed(name):
+    fabric, flows, given = leaf_spine(16, 4, LINK), permutation(16, 65_536, seed=2), transport(name)
+    packets = completion_times(fabric, flows, given, "packets", seed=3, loss=0.001)
+    run = simulate_packets(fabric, flows, given, seed=3, loss=0.001)
+    assert packets.level == "packets" and packets.error == 0
+    assert np.array_equal(packets.completion_s, run.completion_s) and np.array_equal(packets.alone_s, run.alone_s)
+    asked = completion_times(fabric, flows, given, "flows", seed=3)
+    assert asked.level == "flows" and asked.error == np.inf
+    assert np.array_equal(asked.completion_s, flow_level_times(fabric, flows, given, seed=3).completion_s)
+    assert np.all(asked.slowdown >= 1)
+
+
+def test_another_level_is_refused():
+    fabric, flows = leaf_spine(16, 4, LINK), permutation(16, 65_536)
+    with pytest.raises(ValueError, match="level is 'fluid': give one of auto, flows, packets"):
+        completion_times(fabric, flows, transport("NDP"), "fluid")
+    with pytest.raises(ValueError, match="loss is 1"):
+        completion_times(fabric, flows, transport("NDP"), "flows", loss=1.0)
+
+
+def test_what_is_not_near_enough_is_packets(refused):
+    name, fabric, flows, kind = CLOSE[1]
+    assert LIMITS[kind].error > 0.15
+    with pytest.raises(Packets):
+        completion_times(fabric, flows, transport(name), seed=1)
+    with pytest.raises(ValueError, match="within is -1"):
+        completion_times(fabric, flows, transport(name), within=-1)
