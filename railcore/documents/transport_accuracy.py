@@ -39,7 +39,7 @@ RANGE = (0.05, 0.95)  # of our seeds, for a row that has no others
 ROUNDING = 1e-9
 ORDER_DIFFERENCE = 0.05  # rows of the reference that differ by more must come in the same order
 MTU_BYTES, HEADER_BYTES = 4086, 64  # of the second file: 4,150 bytes on the wire
-ROUND_TRIP_S = 8e-6  # of the second file: four cables of 1 us and back
+ROUND_TRIP_S = 4e-6  # of the second file, for each tier: two cables of 1 us and back
 LONG_PRODUCTS = 40  # of link rate and round trip, from which on a flow is long
 UEC_RULES = {  # tolerance of the last flow's time, and the share of the rows that must meet it
     "nscc, full bisection": (0.25, 0.80),
@@ -73,7 +73,7 @@ def uec_rows() -> pd.DataFrame:
     rows["link_Bps"] = rows.pop("link_gbps") * Gbps
     shared = np.where(rows["pattern"] == "incast", rows["senders"], rows["oversubscription"])
     wire_s = Framing(MTU_BYTES, HEADER_BYTES).wire_bytes(rows["flow_bytes"]) / rows["link_Bps"]
-    return rows.assign(optimum_s=wire_s * shared + ROUND_TRIP_S)
+    return rows.assign(optimum_s=wire_s * shared + ROUND_TRIP_S * rows["tiers"])
 
 
 @cache
@@ -207,7 +207,7 @@ def compare_with_uec(runs: pd.DataFrame | None = None) -> pd.DataFrame:
 
 def _rules(rows: pd.DataFrame) -> Any:
     incast, small = rows["pattern"] == "incast", rows["hosts"] < rows["hosts"].max()
-    product = rows["link_Bps"] * ROUND_TRIP_S
+    product = rows["link_Bps"] * ROUND_TRIP_S * rows["tiers"]
     oversubscribed, late = rows["oversubscription"] > 1, rows["flow_bytes"] >= (1 - ROUNDING) * LONG_PRODUCTS * product
     rules = {
         "incast, from 8 senders": incast & (rows["senders"] >= 8),

@@ -23,7 +23,7 @@ SKIPPED = -1  # a stage that a pair does not pass: both ends are under one switc
 def hop_latencies(
     link_Bps: Quantity, cable_m: float | None = None, switch: str = "SN5600", nic: str = "ConnectX-7"
 ) -> dict[str, Any]:
-    """The latencies of a `PathFabric` or a `TransportCase` from the catalog, one of `LATENCIES` each [s].
+    """The latencies of a `PathFabric`, or of a case of `runs`, from the catalog, one of `LATENCIES` each [s].
 
     Parameters
     ----------

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from railcore.engines.transport.fabric import PathFabric
 from railcore.engines.transport.flows import Flows, FlowTimes
@@ -45,9 +46,23 @@ LIMITS = {
     "sprayed in turn": Limits(100, 0, 60, 0.15),
     "sprayed by marks": Limits(100, 0, 60, 0.30),
 }
+COLUMNS = {
+    "products": "smallest flow from [bandwidth-delay products]",
+    "slowdown": "slowdown of the last flow from",
+    "packets": "round trip from [packets]",
+    "error": "error of the last flow up to [%]",
+}
 UNKNOWN = "the flow level is not known to be close for this transport on this fabric"
 LEFT_OUT = "the flow level leaves out losses, slow and dead links, and routing that is not done"
 LEAST_ENTROPIES = 64  # of what sprays over hashed paths: fewer do not even out the load
+
+
+def limits_table() -> pd.DataFrame:
+    """`LIMITS` in words, a row for each kind of case."""
+    table = pd.DataFrame([vars(each) for each in LIMITS.values()]).rename(columns=COLUMNS)
+    table[COLUMNS["error"]] *= 100
+    table.insert(0, "kind of case", list(LIMITS))
+    return table
 
 
 @dataclass(frozen=True)

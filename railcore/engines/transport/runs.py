@@ -60,9 +60,13 @@ def case_grid(**values: Any) -> list[dict[str, Any]]:
     return [dict(zip(values, each, strict=True)) for each in product(*lists)]
 
 
+def _columns(case: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: case.get(name, usual) for name, usual in CASE.items()}
+
+
 def _split(case: Mapping[str, Any]) -> tuple[dict[str, Any], Transport]:
     """All columns of a case, and its transport. Raises ValueError naming a column that it lacks or that is none."""
-    columns = {name: case.get(name, usual) for name, usual in CASE.items()}
+    columns = _columns(case)
     missing = [name for name, value in {"transport": case.get("transport"), **columns}.items() if value is None]
     if missing:
         raise ValueError(f"a case has no {', '.join(missing)}: give {'each' if len(missing) > 1 else 'it'}")
@@ -171,13 +175,12 @@ def study_runs(cases: Sequence[Mapping[str, Any]], progress: Callable[[str], Any
             progress(f"{place} of {len(new)}: {case['transport']}, {case['hosts']:,} hosts, seed {case.get('seed', 0)}")
         rows.append(run_case(case, partial(simulate_packets, progress=progress)))
     runs = runs_of_cases(cases, pd.concat([stored.reset_index(), pd.DataFrame(rows)]) if rows else None)
-    best = {}
-    for case in cases:
-        shape = tuple(case.get(name, usual) for name, usual in CASE.items())
+    shapes, best = [tuple(_columns(case).values()) for case in cases], {}
+    for case, shape in zip(cases, shapes, strict=True):
         if shape not in best:
             given = case_inputs(case)
             best[shape] = optimum_s(given["fabric"], given["flows"], given["framing"])
-    optimum = np.array([best[tuple(case.get(name, usual) for name, usual in CASE.items())] for case in cases])
+    optimum = np.array([best[shape] for shape in shapes])
     return runs.assign(optimum_s=optimum, slowdown=runs["last_s"] / optimum)
 
 
