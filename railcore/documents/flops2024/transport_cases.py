@@ -16,7 +16,7 @@ from railcore.training import transformer
 DRAWN = ("single path", "RoCEv2")  # whose last flow is a draw of the hash
 FEW_SEEDS = 3  # of large flows, where it is none, or where other settings have the same draws
 SPRAYED: dict[str, dict[str, Any]] = {  # packets over many paths. The document names no detail of spraying
-    "spraying, all paths": {"transport": "spraying", "entropies": 0},  # every path in turn
+    "spraying, all paths": {"transport": "spraying", "entropies": 0},  # over every path of the fabric
     "spraying, hashed": {"transport": "spraying"},  # as many header values as a public simulator has, each by the hash
     "NDP, queues of 32": {"transport": "NDP", "queue_packets": 32},
     "NDP": {"transport": "NDP"},  # with the short queues of its paper

@@ -331,7 +331,7 @@ def slowdown_bars(data: pd.DataFrame, way: str, by: str) -> plt.Figure:
     ax.set_xticks(range(len(names)), [name.replace(" with ", "\nwith ").replace(", ", ",\n") for name in names])
     ax.tick_params(axis="x", labelsize=8.5)
     ax.grid(axis="x", visible=False)
-    legend_below(figure, ax)
+    legend_below(figure, ax, 3)
     return figure
 
 
