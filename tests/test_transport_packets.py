@@ -437,9 +437,10 @@ def test_a_slow_spine_takes_what_it_can_and_no_more(name):
     assert 1 <= run.completion_s.max() / optimum_s(fabric, flows, ACKNOWLEDGED) < 1.25
 
 
-@pytest.mark.parametrize("packets_sent", [1, 20, 40, 60, 200])
-def test_a_lone_flow_with_credits_never_idles(packets_sent):
-    fabric, flow = leaf_spine(8, 4, LINK), Flows([0], [7], packets_sent * PACKET)
+@pytest.mark.parametrize("planes", [1, 2])
+@pytest.mark.parametrize("packets_sent", [2, 20, 40, 60, 80, 200])
+def test_a_lone_flow_with_credits_never_idles(packets_sent, planes):
+    fabric, flow = leaf_spine(8, 4, LINK, planes=planes), Flows([0], [7], packets_sent * PACKET)
     run = simulate_packets(fabric, flow, MIXES["UEC RCCC"])
     assert run.slowdown[0] <= 1 + 1.0 / 99 + run.slot_s / run.alone_s[0]
 

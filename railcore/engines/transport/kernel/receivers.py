@@ -13,6 +13,7 @@ from railcore.engines.transport.kernel.layout import (
     DEMAND,
     DISCARDED,
     END,
+    FLOWLET,
     GO_BACK_N,
     LINE_RATE,
     MARK_SHIFT,
@@ -69,7 +70,8 @@ def owe_credits(s, o, f, packets):
 @inlined
 def covered(s, o, f):
     """Packets that a flow sends without credits: those of its first window that a round trip has time for."""
-    return min(o.window, s.rtt[f], s.need[f])
+    planes = o.planes if o.balancing > FLOWLET else 1  # that a flow uses at once
+    return min(o.window, s.rtt[f] * planes, s.need[f])
 
 
 @inlined
