@@ -152,7 +152,15 @@ def test_several_planes_are_packets(case, refused):
             replace(flows, size_bytes=2e8),
             transport(name),
             seed=1,
+            within=1.0,
         )
+
+
+@pytest.mark.parametrize("changes", [{"credit_rate": 0.5}, {"queue_packets": 9}, {"start_packets": 1}])
+def test_numbers_of_your_own_are_packets(changes, refused):
+    _, fabric, flows, _ = CLOSE[4]
+    with pytest.raises(Packets):
+        completion_times(fabric, flows, transport("NDP", **changes), within=1.0)
 
 
 def test_few_flows_on_the_busiest_link_are_packets(refused):

@@ -314,6 +314,8 @@ def _only(**fields):
         ({"overflow": "pause"}, "mark_high_packets is 0"),
         ({"overflow": "pause", "marking": False, "buffer_bytes": 0}, "buffer_bytes is 0"),
         ({"balancing": "none of these"}, "balancing"),
+        ({"control": "RCCC"}, "control is 'RCCC': give numbers of a control, one of LineRate, Nscc"),
+        ({"queues": PLAIN.queues, "overflow": "none of these"}, "overflow"),
         ({"fair": math.nan}, "fair is nan"),
         ({"mark_low_packets": 4, "mark_high_packets": 3}, r"mark_high_packets is 3: give at least"),
         (
@@ -321,7 +323,7 @@ def _only(**fields):
             r"pause_packets is 15: give at least 16, or at most 14 for res",
         ),
         ({"recovery": "go-back-n"}, r"balancing is 'oblivious': go-back-n needs"),
-        ({"recovery": "go-back-n", "balancing": "single path", "control": CREDITS}, r"control is Rccc.*: go-back-n"),
+        ({"recovery": "go-back-n", "balancing": "single path", "control": CREDITS}, r"control is Rccc: go-back-n"),
         ({"mark_probability": 1.5}, "mark_probability"),
         ({"sack_bytes": -1}, "sack_bytes"),
     ],

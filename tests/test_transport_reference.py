@@ -68,6 +68,13 @@ def test_a_hash_is_of_all_that_a_run_is_computed_from():
     assert len({case_hash(SMALL | each) for each in [{}, *other]}) == len(other) + 1
 
 
+def test_runs_with_a_field_that_stored_ones_lack_have_each_column_once():
+    stored, own = run_case(SMALL, stand_in), SMALL | {"cut": 0.7}
+    table = pd.concat([pd.DataFrame([stored]), pd.DataFrame([run_case(own, stand_in)])])
+    found = runs_of_cases([own], table)
+    assert found.columns.is_unique and found["cut"].item() == 0.7
+
+
 def test_patterns_have_their_flows():
     assert len(case_inputs(SMALL | {"pattern": "incast", "senders": 5})["flows"]) == 5
     assert len(case_inputs(SMALL | {"load": 0.5})["flows"]) == 8

@@ -26,6 +26,7 @@ import pandas as pd
 sys.path.insert(0, str(Path(__file__).parent))
 
 import iteration_errors
+import level_errors
 import mechanism_effects
 import photonic_runs
 import plan_checks
@@ -36,6 +37,7 @@ from railcore.facts import files
 
 TABLES: dict[str, ModuleType] = {
     "iteration_errors": iteration_errors,
+    "level_errors": level_errors,
     "mechanism_effects": mechanism_effects,
     "photonic_runs": photonic_runs,
     "plan_checks": plan_checks,

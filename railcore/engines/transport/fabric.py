@@ -225,6 +225,13 @@ class PathFabric:
         cables_s, switches_s = links * float(self.link_latency_s), (links - 1) * float(self.switch_latency_s)
         return cables_s + switches_s + 2 * float(self.nic_latency_s)
 
+    @property
+    def longest_latency_s(self) -> float:
+        """`latency_s` of two hosts that are as far apart as tiers let them be [s]."""
+        links = 2 * self.tiers
+        cables_s, switches_s = links * float(self.link_latency_s), (links - 1) * float(self.switch_latency_s)
+        return cables_s + switches_s + 2 * float(self.nic_latency_s)
+
     @cached_property
     def cables(self) -> Ints:
         """Cables over the leaves as pairs of ports, up and down, shape [cables, 2]; those of the cores come last."""
@@ -247,7 +254,7 @@ class PathFabric:
         fraction
             Share of the cables, drawn without bias; rounded to whole cables.
         spines
-            So many of the switches that join leaves besides, drawn without bias, with all their cables to leaves.
+            So many spines besides, drawn without bias, with all their cables; of three tiers, so many cores.
         seed
             Of the draw.
         rate
@@ -260,10 +267,8 @@ class PathFabric:
         share("fraction", fraction)
         share("rate", rate)
         count, top = round(fraction * len(self.cables)), self._top_cables
-        if (fraction or spines) and not len(self.cables):
-            raise ValueError(
-                f"fraction is {fraction:g}, spines {spines}: one tier has no cables over its leaves; give 0"
-            )
+        if fraction and not len(self.cables):
+            raise ValueError(f"fraction is {fraction:g}: one tier has no cables over its leaves; give 0")
         whole("spines", spines, 0, len(top))
         draw = np.random.default_rng(seed_of(seed))
         chosen = self.cables[draw.permutation(len(self.cables))[:count]]

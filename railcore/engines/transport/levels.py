@@ -13,8 +13,9 @@ from railcore.engines.transport.hashing import ecmp_paths
 from railcore.engines.transport.optimum import Framing, path_delay_s
 from railcore.engines.transport.packets import ACKNOWLEDGED, simulate_packets
 from railcore.engines.transport.sharing import FairRun, fair_sharing, ideal_spraying
-from railcore.engines.transport.transports import Nscc, Pulls, Rccc, Transport
-from railcore.facts.arguments import checked
+from railcore.engines.transport.transports import Nscc, Pulls, Rccc, Transport, transport_names
+from railcore.engines.transport.transports import transport as catalog_transport
+from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import at_least, one_of, share
 
 LEVELS = ("auto", "flows", "packets")
@@ -108,11 +109,17 @@ def flow_level_times(
     return ideal_spraying(fabric, flows, framing)
 
 
+def _has_usual_numbers(given: Transport) -> bool:
+    """Whether a transport of the catalog is this one but for balancing: errors were measured with such numbers."""
+    usual = map(catalog_transport, transport_names())
+    return any(replace(given, balancing=each.balancing, entropies=each.entropies) == each for each in usual)
+
+
 def _kind(fabric: PathFabric, flows: Flows, transport: Transport) -> str:
     """Which of `LIMITS` may hold; none where the flow level has no place for what the transport does."""
     balancing, paced = transport.balancing, isinstance(transport.control, Nscc | Rccc | Pulls)
     repaired = transport.queues.overflow == "trim" and transport.recovery == "selective"  # no loss waits for a timeout
-    if not (paced and repaired) or balancing == "flowlets" or fabric.planes > 1:
+    if not (paced and repaired) or balancing == "flowlets" or fabric.planes > 1 or not _has_usual_numbers(transport):
         return ""
     if np.all(flows.destination == flows.destination[0]):
         return "incast"
@@ -151,11 +158,12 @@ def completion_times(
     loss: float = 0.0,
     converged: bool = True,
     within: float = 0.15,
+    most_s: Quantity = 60.0,
     progress: Callable[[str], Any] | None = None,
 ) -> LeveledTimes:
     """Completion times of flows by the flow level where its error is known and small, else packet by packet.
 
-    The error was measured with the catalog's numbers of transports; with your own numbers it may be larger.
+    Errors were measured with the catalog's numbers of transports: with your own, packets are simulated.
 
     Parameters
     ----------
@@ -163,7 +171,7 @@ def completion_times(
         Where, what, and how.
     level
         One of `LEVELS`: "flows" or "packets" for this one in any case; "auto" chooses.
-    framing, seed, loss, converged, progress
+    framing, seed, loss, converged, most_s, progress
         As in `simulate_packets`.
     within
         Error of the last flow's time that is small enough, as a share.
@@ -194,6 +202,6 @@ def completion_times(
             return LeveledTimes(run.completion_s, run.alone_s, "flows", reason, error)
         if np.isfinite(error):
             reason = f"{kind}: the flow level is within {error:.0%} of packets, and within is {within:.0%}"
-    packets = simulate_packets(fabric, flows, transport, framing, seed, loss, converged, progress=progress)
+    packets = simulate_packets(fabric, flows, transport, framing, seed, loss, converged, most_s, progress)
     reason = "packets were asked for" if level == "packets" else reason
     return LeveledTimes(packets.completion_s, packets.alone_s, "packets", reason, 0.0)

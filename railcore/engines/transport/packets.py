@@ -20,7 +20,7 @@ from railcore.facts.checks import Ints, positive, seed_of, share
 
 ACKNOWLEDGED = Framing(acknowledged=True)
 TOLD_EVERY_S = 2.0
-_TALLIES = {  # column of a run: place in the kernel's counts
+TALLIES = {  # column of a run: place in the kernel's counts
     "sent": layout.SENT,
     "retransmitted": layout.AGAIN,
     "trimmed": layout.TRIMMED,
@@ -129,7 +129,7 @@ def simulate_packets(
     completion[order] = state.finish * slot_s - flows.start_s[order] + base_s
     packets = np.empty(len(flows), np.int64)
     packets[order] = state.need
-    tallies = {name: int(state.tally[place]) for name, place in _TALLIES.items()}
+    tallies = {name: int(state.tally[place]) for name, place in TALLIES.items()}
     result = PacketRun(
         completion,
         single_flow_s(fabric, flows, framing),
@@ -192,7 +192,7 @@ def _prepare(fabric, flows, transport, framing, seed, loss, converged, room):
     if not converged and np.any(fabric.rates == 0):
         _never_complete(live_paths(fabric, flows)[order], ev_path)
     entropies = ev_path.shape[1] // planes if transport.balancing != "single path" else 1
-    options = slot_numbers(fabric, transport, framing, loss, entropies, latency.max(), base_s.max())
+    options = slot_numbers(fabric, transport, framing, loss, entropies)
     long_ago = -layout.NEVER
     window = np.zeros(count, layout.WINDOW)
     window["now"] = options.window

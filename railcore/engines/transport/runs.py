@@ -17,7 +17,7 @@ import pandas as pd
 from railcore.engines.transport.fabric import LATENCIES, PathFabric, leaf_spine, three_tier
 from railcore.engines.transport.flows import Flows, incast, permutation
 from railcore.engines.transport.optimum import Framing, optimum_s
-from railcore.engines.transport.packets import simulate_packets
+from railcore.engines.transport.packets import TALLIES, simulate_packets
 from railcore.engines.transport.transports import Transport, transport
 from railcore.facts import files
 from railcore.facts.checks import one_of
@@ -52,6 +52,7 @@ PERCENTILES = {  # columns with completion times of a run: percent of the flows 
     **{f"p{percent:g}_s".replace(".", ""): percent for percent in _BETWEEN},
     "last_s": 100.0,
 }
+RESULTS = ("mean_s", *PERCENTILES, "flows", "packets", *TALLIES)  # of a run; the flow level has no tallies
 
 
 def case_grid(**values: Any) -> list[dict[str, Any]]:
@@ -155,7 +156,7 @@ def runs_of_cases(cases: Iterable[Mapping[str, Any]], runs: pd.DataFrame | None 
     missing = [case for case, each in zip(wanted, hashes, strict=True) if each not in table.index]
     if missing:
         raise ValueError(f"{len(missing)} cases were not run, the first {missing[0]}: run data/derived/rebuild.py")
-    results = table.loc[hashes, table.columns[table.columns.get_loc("mean_s") :]].reset_index()
+    results = table.loc[hashes, [name for name in RESULTS if name in table]].reset_index()
     return pd.concat([pd.DataFrame([CASE | dict(case) for case in wanted]), results], axis=1)
 
 

@@ -35,8 +35,6 @@ def slot_numbers(
     framing: Framing,
     loss: float,
     entropies: int,
-    latency_s: float,
-    loop_s: float,
 ) -> layout.Options:
     """What the loops need of a transport.
 
@@ -46,14 +44,14 @@ def slot_numbers(
         Of the run.
     entropies
         Of a plane.
-    latency_s, loop_s
-        Of the farthest flow: of its way, and there and back with the time of sending [s].
 
     Returns
     -------
     `layout.Options`. Raises ValueError for queues that the fabric's links would overrun.
     """
     slot_s = framing.packet_bytes / float(fabric.link_Bps)
+    latency_s = fabric.longest_latency_s
+    loop_s = 2 * fabric.tiers * slot_s + latency_s + latency_s  # there, sent on every link, and back
     rtt, unloaded = int(slots_for(loop_s, slot_s)), 2 * latency_s / slot_s  # of the latency alone: a sender knows it
     planes = 1 if transport.balancing in ("single path", "flowlets") else fabric.planes  # that a flow uses at once
     most_window = planes * max(transport.window_products * unloaded, rtt)  # slow links take their time to send, too

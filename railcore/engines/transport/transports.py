@@ -88,10 +88,12 @@ class Rccc(Control):
     credit_rate: of the receiver, as a share of its link.
     pacing: how receivers change that rate where the fabric is oversubscribed: not (`steady`), by `marks`, or by marks
     and by `trims` before the last switch.
-    pace_period_s: mean time between two changes [s]. pace_step: that a rate grows by without congestion, as a
-    share of the link; with `trims` of what the oversubscription leaves of it. pace_least: least rate, of that.
-    pace_growth: of the step, each time while nothing is marked.
-    pace_marks: mean share of marks above which a rate falls. pace_cut: share that it loses of what is above.
+    pace_period_s: mean time between two changes [s].
+    pace_step: that a rate grows by without congestion, as a share of the link; with `trims` of the link over the
+    oversubscription. pace_growth: times that the step grows each time that the rate does not fall; marks undo it once.
+    pace_least: least rate, as a share of the link over the oversubscription.
+    pace_marks, pace_cut: where the mean share of marks is above the first, the rate is multiplied by
+    1 - pace_cut (mean share - pace_marks).
     """
 
     credit_rate: float
@@ -196,7 +198,7 @@ class Queues:
 @checked
 @dataclass(frozen=True, kw_only=True)
 class Transport:
-    """One transport: when it sends, what queues do, and four choices more.
+    """One transport: when it sends, what queues do, how it chooses paths and makes good a loss.
 
     control: one of `CONTROLS`, with its numbers. queues: of the switches' output ports.
     balancing: `single path` and `flowlets` keep to a path (until a gap of `flowlet_gap_s`); the others spray over
@@ -205,7 +207,7 @@ class Transport:
     recovery: `selective` sends again what is missing, `go-back-n` all from there on.
     window_products: most of a window, in bandwidth-delay products, at least a round trip with the time of sending.
     start_packets: first window, not held to that; 0 for the most.
-    sack_bytes: received, headers included, for one acknowledgement; what is marked is acknowledged at once [bytes].
+    sack_bytes: received from this on, headers included, for one acknowledgement [bytes]; a mark is answered at once.
     timeout_s: after a round trip, where nothing else tells of a loss [s].
 
     Raises ValueError naming what is out of range.
@@ -233,7 +235,8 @@ class Transport:
         if self.recovery == "go-back-n" and self.balancing != "single path":
             raise ValueError(f"balancing is {self.balancing!r}: go-back-n needs packets in order; choose 'single path'")
         if self.recovery == "go-back-n" and isinstance(self.control, Rccc | Pulls):
-            raise ValueError(f"control is {self.control!r}: go-back-n discards what was credited; choose Nscc")
+            name = type(self.control).__name__
+            raise ValueError(f"control is {name}: go-back-n discards what was credited; choose Nscc, or selective")
 
     @property
     def lossless(self) -> bool:
@@ -242,7 +245,10 @@ class Transport:
 
     def changed(self, **changes: Any) -> "Transport":
         """With other values for some fields, of the control and of the queues too. Raises UnknownName for others."""
-        parts = {"control": changes.pop("control", self.control), "queues": self.queues}
+        parts = {name: changes.pop(name, getattr(self, name)) for name in ("control", "queues")}
+        if not isinstance(parts["control"], Control):
+            names = ", ".join(each.__name__ for each in CONTROLS.values())
+            raise ValueError(f"control is {parts['control']!r}: give numbers of a control, one of {names}")
         for name, part in parts.items():
             own = {each.name for each in fields(part)} & changes.keys()
             parts[name] = replace(part, **{each: changes.pop(each) for each in sorted(own)})

@@ -33,7 +33,7 @@ STOPPED = np.dtype([(name, np.int8) for name in ("told_to_pause", "paused")])
 EXPECTED = np.dtype([(name, np.int64) for name in ("next", "gap_told", "went_back")])
 CYCLE = np.dtype([(name, np.int64) for name in ("place", "start", "stride")])
 PACE = np.dtype([(name, np.float64) for name in (
-    "share", "came", "trimmed_before", "marked", "mean_marked", "step", "paced_at")])  # fmt: skip
+    "share", "came", "trimmed_last", "trimmed_before", "marked", "mean_marked", "step", "paced_at")])  # fmt: skip
 WINDOW = np.dtype([(name, np.float64) for name in (
     "now", "mean_delay", "increase", "unadjusted", "adjusted_at", "calm", "cut_at", "came_through", "period_end",
     "ignore", "ignored", "loss_seen", "crept_at")])  # fmt: skip

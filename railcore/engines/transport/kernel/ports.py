@@ -73,7 +73,7 @@ def _forward_header(s, o, port, word):
     if before_last:
         pace["trimmed_before"] += 1.0
     else:
-        pace["came"] += 1.0
+        pace["trimmed_last"] += 1.0
 
 
 @inlined

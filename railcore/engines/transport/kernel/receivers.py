@@ -159,7 +159,7 @@ def _set_pace(s, o, host):
     p["mean_marked"] = (p["mean_marked"] + p["marked"] / max(p["came"], 1.0)) / 2.0
     slows = p["mean_marked"] > o.credits.marks
     if o.credits.pacing == BY_TRIMS and p["trimmed_before"] > 0.0:
-        p["share"] -= p["trimmed_before"] / (p["came"] + p["trimmed_before"])
+        p["share"] -= p["trimmed_before"] / (p["came"] + p["trimmed_last"] + p["trimmed_before"])
         slows = True
     if p["mean_marked"] > o.credits.marks:
         p["share"] *= 1.0 - (p["mean_marked"] - o.credits.marks) * o.credits.cut
@@ -169,7 +169,7 @@ def _set_pace(s, o, host):
         p["share"] += p["step"] if p["marked"] == 0.0 or o.credits.pacing == BY_MARKS else o.credits.step
         p["step"] *= o.credits.growth
     p["share"] = min(max(p["share"], o.credits.least), 1.0)
-    p["came"], p["trimmed_before"], p["marked"] = 0.0, 0.0, 0.0
+    p["came"], p["trimmed_last"], p["trimmed_before"], p["marked"] = 0.0, 0.0, 0.0, 0.0
     p["paced_at"] = s.tally[NOW] + (0.75 + 0.5 * uniform(s)) * o.credits.period  # receivers do not move in step
 
 

@@ -1,0 +1,65 @@
+"""Cases of level_errors.csv: the last flow by the flow level beside packets, where `completion_times` may choose it."""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from railcore.engines.transport.levels import completion_times
+from railcore.engines.transport.runs import case_grid, case_hash, case_inputs, packet_hops
+from railcore.facts.units import Gbps
+
+CODE = ("railcore/facts", "railcore/network", "railcore/engines/transport")
+ROWS = 1  # of a case
+ROUND_TRIP_S = 9.4e-6  # of two tiers with links of 1 us, and a little more: sizes are in its products with the rate
+SPRAYS = ["spraying", "UEC NSCC", "UEC RCCC", "NDP"]
+
+
+def _sized(products: list[int], gbps: list[int], **values: Any) -> list[dict[str, Any]]:
+    return [
+        {**case, "link_Bps": rate * Gbps, "flow_bytes": round(product * rate * Gbps * ROUND_TRIP_S)}
+        for product in products
+        for rate in gbps
+        for case in case_grid(link_Bps=0.0, flow_bytes=0.0, **values)
+    ]
+
+
+@cache
+def cases() -> list[dict[str, Any]]:
+    """Incasts, single paths and sprays, of sizes from the limits on."""
+    incast = {"pattern": "incast", "senders": [8, 16, 32], "start_spread_s": 2e-5, "load": 1.0, "seed": range(2)}
+    spread = {"pattern": "permutation", "senders": 0, "start_spread_s": 0.0}
+    small = {"hosts": 64, "hosts_per_leaf": 8}
+    return [
+        *_sized([25, 60], [100], transport=[*SPRAYS, "single path"], **small, **incast),
+        *_sized([65, 120], [100, 400], transport="single path", hosts=[128, 256], hosts_per_leaf=16, **spread, load=1.0,
+                seed=range(4)),  # fmt: skip
+        *_sized([110, 160], [400, 800], transport=SPRAYS, **small, **spread, load=[0.5, 1.0], seed=range(2)),
+    ]
+
+
+def size(case: dict[str, Any]) -> int:
+    """Hops of all packets."""
+    return packet_hops(case)
+
+
+def key(case: dict[str, Any]) -> str:
+    """What a row is computed from, but the code."""
+    return case_hash(case)
+
+
+def run(case: dict[str, Any]) -> pd.DataFrame:
+    """The row of a case: what it is, kind and stated error of the flow level (blank: none is stated), and its error."""
+    given = case_inputs(case)
+    start_s = given["flows"].start_s
+    flows, packets = (completion_times(**given, level=level) for level in ("flows", "packets"))
+    last = [float((start_s + each.completion_s).max() - start_s.min()) for each in (flows, packets)]
+    stated = flows.error if np.isfinite(flows.error) else np.nan
+    kind = flows.reason.partition(":")[0]
+    return pd.DataFrame([{**case, "kind": kind, "stated": stated, "error": last[0] / last[1] - 1}])
+
+
+def named(case: dict[str, Any]) -> str:
+    """A case in a line."""
+    return f"{case['transport']}, {case['pattern']}, {case['flow_bytes'] / 1e6:g} MB, seed {case['seed']}"
