@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from railcore.documents.transport_accuracy import level_table
 from railcore.engines.transport import (
     Flows,
     all_to_all,
@@ -68,6 +69,12 @@ def test_the_last_flow_is_within_the_error_that_is_stated():
     assert {key: error for key, error in errors.items() if error > 1} == {}
     assert chosen.count("flows") >= 10 and chosen.count("packets") >= 10
     assert kinds == {*LIMITS}
+
+
+def test_stored_runs_are_within_the_errors_that_are_stated():
+    table = level_table().set_index("kind of case")
+    assert (table["largest error of these [%]"] < table["error of the last flow up to [%]"]).all()
+    assert set(table.index) == set(LIMITS) and (table["stored runs"] >= 10).all()
 
 
 CLOSE = [

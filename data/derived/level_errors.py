@@ -30,11 +30,10 @@ def cases() -> list[dict[str, Any]]:
     """Incasts, single paths and sprays, of sizes from the limits on."""
     incast = {"pattern": "incast", "senders": [8, 16, 32], "start_spread_s": 2e-5, "load": 1.0, "seed": range(2)}
     spread = {"pattern": "permutation", "senders": 0, "start_spread_s": 0.0}
-    small = {"hosts": 64, "hosts_per_leaf": 8}
+    small, middle = {"hosts": 64, "hosts_per_leaf": 8}, {"hosts": [128, 256], "hosts_per_leaf": 16}
     return [
         *_sized([25, 60], [100], transport=[*SPRAYS, "single path"], **small, **incast),
-        *_sized([65, 120], [100, 400], transport="single path", hosts=[128, 256], hosts_per_leaf=16, **spread, load=1.0,
-                seed=range(4)),  # fmt: skip
+        *_sized([65, 120], [100, 400], transport="single path", **middle, **spread, load=1.0, seed=range(4)),
         *_sized([110, 160], [400, 800], transport=SPRAYS, **small, **spread, load=[0.5, 1.0], seed=range(2)),
     ]
 

@@ -2,7 +2,7 @@
 
 Two files: data/measured/transport_reference.csv has permutations with several transports, their slowdown over one flow
 alone; data/measured/transport_uec.csv has Ultra Ethernet's two congestion controls, first and last flow of each run.
-Draws differ: only distributions and sizes of effects can agree. Left out: what each file does not print of a run.
+Draws differ: only distributions and sizes of effects can agree. What a file does not print of a run cannot be compared.
 """
 
 from functools import cache
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from railcore.engines.transport import levels
 from railcore.engines.transport.optimum import Framing
 from railcore.engines.transport.runs import case_grid, runs_of_cases
 from railcore.facts import files
@@ -218,6 +219,18 @@ def _rules(rows: pd.DataFrame) -> Any:
         "nscc, full bisection": rows["control"] == "nscc",
     }
     return np.select(list(rules.values()), list(rules), "rccc, full bisection")
+
+
+def level_table() -> pd.DataFrame:
+    """Where `levels.completion_times` may take the flow level, and how near it was to packets in stored runs.
+
+    A row for each kind of `levels.LIMITS`, in words: its limits and stated error, then runs and their largest error.
+    """
+    runs = pd.read_csv(files.data("derived/level_errors.csv")).dropna(subset="stated")
+    by_kind = (100 * runs["error"].abs()).groupby(runs["kind"]).agg(["size", "max"]).reindex(list(levels.LIMITS))
+    table = levels.limits_table().replace(0, np.nan)
+    return table.assign(**{"stored runs": by_kind["size"].to_numpy(),
+                           "largest error of these [%]": by_kind["max"].to_numpy()})  # fmt: skip
 
 
 def pairs_in_order(compared: pd.DataFrame) -> pd.DataFrame:
