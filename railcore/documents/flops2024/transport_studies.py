@@ -17,7 +17,7 @@ from railcore.engines.transport.packets import simulate_packets
 from railcore.engines.transport.runs import case_grid, case_inputs, packet_hops
 from railcore.engines.transport.sharing import fair_sharing, ideal_spraying
 from railcore.facts.checks import Floats
-from railcore.facts.units import MB, Gbps, significant
+from railcore.facts.units import MB, Gbps, number, significant
 
 SMALL = {"hosts": 1024, "hosts_per_leaf": 32, "link_Bps": 100 * Gbps, "flow_bytes": 2 * MB}
 SINGLE_PATH = ("RoCEv2", "RoCEv2 with DCQCN", "single path")  # a flow keeps its path, whatever becomes of it
@@ -165,7 +165,7 @@ def explored_flow_times(progress: Callable[[str], Any] | None = None, **chosen: 
     }
     if progress:
         hops = packet_hops(case) / 1e6
-        progress(f"{case['transport']}: {hops:,.0f} million packet hops; a second of one core does about 20 million")
+        progress(f"{case['transport']}: {number(hops, 2)} million packet hops; a second of one core does about 20 million")
         times[f"{case['transport']}, packets"] = simulate_packets(**given, progress=progress).completion_s
     share = np.arange(1, len(flows) + 1) / len(flows)
     parts = [pd.DataFrame({"model": name, "share": share, "time_s": np.sort(each)}) for name, each in times.items()]
