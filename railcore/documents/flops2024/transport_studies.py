@@ -165,7 +165,9 @@ def explored_flow_times(progress: Callable[[str], Any] | None = None, **chosen: 
     }
     if progress:
         hops = packet_hops(case) / 1e6
-        progress(f"{case['transport']}: {number(hops, 2)} million packet hops; a second of one core does about 20 million")
+        progress(
+            f"{case['transport']}: {number(hops, 2)} million packet hops; a second of one core does about 20 million"
+        )
         times[f"{case['transport']}, packets"] = simulate_packets(**given, progress=progress).completion_s
     share = np.arange(1, len(flows) + 1) / len(flows)
     parts = [pd.DataFrame({"model": name, "share": share, "time_s": np.sort(each)}) for name, each in times.items()]
