@@ -221,14 +221,15 @@ class PathFabric:
     def latency_s(self, source: ArrayLike, destination: ArrayLike) -> Floats:
         """One-way delay without queues and without the time of sending [s]: both ends, cables, switches between."""
         base, _ = self.tables(source, destination)
-        links = (base != SKIPPED).sum(1)
-        cables_s, switches_s = links * float(self.link_latency_s), (links - 1) * float(self.switch_latency_s)
-        return cables_s + switches_s + 2 * float(self.nic_latency_s)
+        return self._latency_s((base != SKIPPED).sum(1))
 
     @property
     def longest_latency_s(self) -> float:
         """`latency_s` of two hosts that are as far apart as tiers let them be [s]."""
-        links = 2 * self.tiers
+        return float(self._latency_s(2 * self.tiers))
+
+    def _latency_s(self, links: Any) -> Any:
+        """One-way delay over so many links [s]."""
         cables_s, switches_s = links * float(self.link_latency_s), (links - 1) * float(self.switch_latency_s)
         return cables_s + switches_s + 2 * float(self.nic_latency_s)
 
