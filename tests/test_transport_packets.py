@@ -400,7 +400,7 @@ def test_numbers_of_a_transport_become_slots_and_packets():
     assert options_of(fabric, "RoCEv2").port.pause_delay == np.ceil(2.5e-6 / slot_s) + 1
     assert options_of(fabric, quick_targets=2).nscc.quick_delay == pytest.approx(usual.nscc.quick_delay / 2)
     assert options_of(fabric, reference_Bps=50 * Gbps).nscc.fair == pytest.approx(2 * usual.nscc.fair)
-    assert options_of(fabric, reference_rtt_s=6e-6).nscc.gain == pytest.approx(2 * usual.nscc.gain * 2)
+    assert options_of(fabric, reference_rtt_s=6e-6).nscc.gain == pytest.approx(4 * usual.nscc.gain)
     assert options_of(fabric, "RoCEv2 with DCQCN", dcqcn_least_share=0.01).dcqcn.least == 0.01
     round_trip_s = 2 * latency_s + 4 * slot_s + 4 * ACKNOWLEDGED.header_bytes / LINK
     assert usual.nscc.target == pytest.approx(0.75 * round_trip_s / slot_s)
@@ -481,6 +481,13 @@ def test_a_start_is_never_early():
 def test_bad_input_is_named_before_anything_runs(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_the_docstring_has_the_most_that_there_is_room_for():
+    most = (layout.FLOW_BITS, layout.SEQ_BITS, layout.PATH_BITS)
+    told = " ".join((simulate_packets.__doc__ or "").split())
+    assert "{:,} flows of {:,} packets each, {:,} paths".format(*(1 << bits for bits in most)) in told
+    assert f"{(1 << layout.NEXT_BITS) / 1e6:.0f} million packets on the way" in told
 
 
 def test_small_packets_and_large_switches_are_simulated():

@@ -41,6 +41,7 @@ class Limits:
 # (of 372 runs); one path 0.13, 0.01 (156); in turn 0.12, 0.01 (142); by marks 0.26, 0.02 (253). Packets are slower.
 # Outside: one path with few flows on the busiest link 0.24, where full queues drop 0.62, where they pause 0.26; credits
 # on an oversubscribed fabric 0.47; reps 0.28; RoCEv2 0.26, with DCQCN 0.74; flowlets 0.98; incasts on two planes 0.52.
+# Some such runs are stored: data/derived/level_errors.csv.
 LIMITS = {
     "incast": Limits(20, 3.5, 0, 0.08),
     "one path": Limits(60, 4.5, 0, 0.15),

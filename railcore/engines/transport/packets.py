@@ -13,7 +13,7 @@ from railcore.engines.transport.flows import Flows, FlowTimes
 from railcore.engines.transport.hashing import ecmp_paths, entropy_paths, hash64, live_paths
 from railcore.engines.transport.kernel import layout, slots
 from railcore.engines.transport.optimum import Framing, single_flow_s
-from railcore.engines.transport.slot_numbers import slot_numbers, slots_for
+from railcore.engines.transport.slot_numbers import slot_numbers, slot_time_s, slots_for
 from railcore.engines.transport.transports import Dcqcn, Pulls, Transport
 from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import Ints, positive, seed_of, share
@@ -111,7 +111,7 @@ def simulate_packets(
     share("loss", loss, below_1=True)
     positive("most_s", most_s, "s")
     seed = seed_of(seed)
-    slot_s = framing.packet_bytes / float(fabric.link_Bps)
+    slot_s = slot_time_s(fabric, framing)
     room = 1.0
     while True:
         state, options, base_s, order = _prepare(fabric, flows, transport, framing, seed, loss, converged, room)
@@ -178,7 +178,7 @@ def _check(result: PacketRun, fabric: PathFabric, transport: Transport, state: A
 
 def _prepare(fabric, flows, transport, framing, seed, loss, converged, room):
     """State and options of a run, what a flow of one packet takes [s], and the order of the flows, by their hosts."""
-    slot_s = framing.packet_bytes / float(fabric.link_Bps)
+    slot_s = slot_time_s(fabric, framing)
     order = np.argsort(flows.source, kind="stable")
     base, offset = fabric.tables(flows.source[order], flows.destination[order])
     hosts, planes, count = fabric.hosts, fabric.planes, len(flows)

@@ -24,6 +24,11 @@ from railcore.engines.transport.transports import (
 )
 
 
+def slot_time_s(fabric: PathFabric, framing: Framing) -> float:
+    """Time of one packet on a link at full speed [s]."""
+    return framing.packet_bytes / float(fabric.link_Bps)
+
+
 def slots_for(time_s: Any, slot_s: float) -> Any:
     """Whole slots that have room for a time."""
     return np.ceil(time_s / slot_s - 1e-9).astype(np.int64)
@@ -49,7 +54,7 @@ def slot_numbers(
     -------
     `layout.Options`. Raises ValueError for queues that the fabric's links would overrun.
     """
-    slot_s = framing.packet_bytes / float(fabric.link_Bps)
+    slot_s = slot_time_s(fabric, framing)
     latency_s = fabric.longest_latency_s
     loop_s = 2 * fabric.tiers * slot_s + latency_s + latency_s  # there, sent on every link, and back
     rtt, unloaded = int(slots_for(loop_s, slot_s)), 2 * latency_s / slot_s  # of the latency alone: a sender knows it
@@ -91,7 +96,7 @@ def _typed(numbers: Any) -> Any:
 
 
 def _port(queues: Queues, fabric: PathFabric, framing: Framing, rtt: int) -> Any:
-    slot_s = framing.packet_bytes / float(fabric.link_Bps)
+    slot_s = slot_time_s(fabric, framing)
     room, low, high = queues.queue_packets or rtt, queues.mark_low_packets, queues.mark_high_packets
     if not high:
         low, high = (math.ceil(part * room) for part in (queues.mark_low_share, queues.mark_high_share))
@@ -126,7 +131,7 @@ def _window(
     if not isinstance(nscc, Nscc):
         return _unused(layout.WindowNumbers)
     link_Bps = float(fabric.link_Bps)
-    slot_s = framing.packet_bytes / link_Bps
+    slot_s = slot_time_s(fabric, framing)
     acknowledgement_s = 2 * fabric.tiers * float(framing.header_bytes) / link_Bps
     target_s = nscc.target_round_trips * (loop_s + acknowledgement_s)
     target, of_target = target_s / slot_s, target_s / nscc.reference_rtt_s
@@ -170,7 +175,7 @@ def _credits(control: Control, fabric: PathFabric, slot_s: float) -> Any:
 def _rates(dcqcn: Control, fabric: PathFabric, framing: Framing) -> Any:
     if not isinstance(dcqcn, Dcqcn):
         return _unused(layout.RateNumbers)
-    slot_s = framing.packet_bytes / float(fabric.link_Bps)
+    slot_s = slot_time_s(fabric, framing)
     return layout.RateNumbers(
         smoothing=dcqcn.dcqcn_smoothing,
         step=dcqcn.dcqcn_step_Bps / fabric.link_Bps,

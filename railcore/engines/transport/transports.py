@@ -1,6 +1,7 @@
 """What a transport does: when it sends, on which path, what full queues do, and how it makes good a loss."""
 
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 from railcore.facts import catalog
@@ -16,6 +17,19 @@ PACINGS = ("steady", "marks", "trims")
 def _one_of(field: str, value: str, names: tuple[str, ...]) -> None:
     if value not in names:
         raise catalog.UnknownName(field, value, names)
+
+
+def _check_ranges(part: Any, **names: str) -> None:
+    """Raise ValueError naming a field out of range. names: fields with spaces between, by the range of each."""
+    ranges: dict[str, Any] = {
+        "counts": partial(whole, least=0),
+        "not_negative": at_least,
+        "positive": positive,
+        "shares": partial(share, above_0=True),
+    }
+    for each, listed in names.items():
+        for name in listed.split():
+            ranges[each](name, getattr(part, name))
 
 
 class Control:
@@ -38,7 +52,7 @@ class Pulls(Control):
     credit_rate: float
 
     def __post_init__(self) -> None:
-        share("credit_rate", self.credit_rate, above_0=True)
+        _check_ranges(self, shares="credit_rate")
 
 
 @checked
@@ -71,13 +85,12 @@ class Nscc(Control):
     reference_rtt_s: Quantity
 
     def __post_init__(self) -> None:
-        for name in ("fast_delay_s", "proportional", "fair", "fast", "creep"):
-            at_least(name, getattr(self, name))
-        for name in ("target_round_trips", "quick_targets", "adjust_bytes", "period_s", "reference_Bps",
-                     "reference_rtt_s"):  # fmt: skip
-            positive(name, getattr(self, name))
-        for name in ("cut", "smoothing"):
-            share(name, getattr(self, name), above_0=True)
+        _check_ranges(
+            self,
+            not_negative="fast_delay_s proportional fair fast creep",
+            positive="target_round_trips quick_targets adjust_bytes period_s reference_Bps reference_rtt_s",
+            shares="cut smoothing",
+        )
 
 
 @checked
@@ -107,10 +120,9 @@ class Rccc(Control):
 
     def __post_init__(self) -> None:
         _one_of("pacing", self.pacing, PACINGS)
-        for name in ("pace_period_s", "pace_growth"):
-            positive(name, getattr(self, name))
-        for name in ("credit_rate", "pace_step", "pace_cut", "pace_marks", "pace_least"):
-            share(name, getattr(self, name), above_0=True)
+        _check_ranges(
+            self, positive="pace_period_s pace_growth", shares="credit_rate pace_step pace_cut pace_marks pace_least"
+        )
 
 
 @checked
@@ -133,12 +145,12 @@ class Dcqcn(Control):
     dcqcn_least_share: float
 
     def __post_init__(self) -> None:
-        for name in ("dcqcn_notice_s", "dcqcn_step_Bps", "dcqcn_fast_step_Bps"):
-            at_least(name, getattr(self, name))
-        for name in ("dcqcn_timer_s", "dcqcn_counter_bytes"):
-            positive(name, getattr(self, name))
-        for name in ("dcqcn_smoothing", "dcqcn_least_share"):
-            share(name, getattr(self, name), above_0=True)
+        _check_ranges(
+            self,
+            not_negative="dcqcn_notice_s dcqcn_step_Bps dcqcn_fast_step_Bps",
+            positive="dcqcn_timer_s dcqcn_counter_bytes",
+            shares="dcqcn_smoothing dcqcn_least_share",
+        )
 
 
 CONTROLS = {"line rate": LineRate, "NSCC": Nscc, "RCCC": Rccc, "pulls": Pulls, "DCQCN": Dcqcn}  # as the kernel has them
@@ -172,12 +184,13 @@ class Queues:
     def __post_init__(self) -> None:
         _one_of("overflow", self.overflow, OVERFLOWS)
         whole("pause_packets", self.pause_packets)
-        for name in ("queue_packets", "resume_packets"):
-            whole(name, getattr(self, name), 0)
-        at_least("mark_low_packets", self.mark_low_packets)
-        positive("buffer_bytes", self.buffer_bytes)
-        for name in ("mark_low_share", "mark_high_share", "mark_probability"):
-            share(name, getattr(self, name), above_0=True)
+        _check_ranges(
+            self,
+            counts="queue_packets resume_packets",
+            not_negative="mark_low_packets",
+            positive="buffer_bytes",
+            shares="mark_low_share mark_high_share mark_probability",
+        )
         self._in_order("mark_high_packets", "mark_low_packets")
         self._in_order("mark_high_share", "mark_low_share")
         if self.overflow == "pause":
@@ -227,11 +240,12 @@ class Transport:
     def __post_init__(self) -> None:
         _one_of("balancing", self.balancing, BALANCINGS)
         _one_of("recovery", self.recovery, RECOVERIES)
-        for name in ("entropies", "start_packets"):
-            whole(name, getattr(self, name), 0)
-        for name in ("flowlet_gap_s", "timeout_s", "sack_bytes"):
-            at_least(name, getattr(self, name))
-        positive("window_products", self.window_products)
+        _check_ranges(
+            self,
+            counts="entropies start_packets",
+            not_negative="flowlet_gap_s timeout_s sack_bytes",
+            positive="window_products",
+        )
         if self.recovery == "go-back-n" and self.balancing != "single path":
             raise ValueError(f"balancing is {self.balancing!r}: go-back-n needs packets in order; choose 'single path'")
         if self.recovery == "go-back-n" and isinstance(self.control, Rccc | Pulls):
