@@ -10,7 +10,7 @@ from matplotlib import pyplot as plt
 from matplotlib.collections import LineCollection, PathCollection
 
 from railcore.__main__ import main
-from railcore.facts import files, tables
+from railcore.facts import colours, files, tables
 from railcore.facts.tables import MarkdownText, markdown_table
 from railcore.network.topology import PhotonicRails, fat_tree, rail_optimized
 from railcore.workbench import drawing, explore, outputs, plotting
@@ -25,6 +25,7 @@ def figure():
     plotting.house_style()
     figure, ax = plt.subplots(figsize=(8, 3))
     ax.plot([0, 1], [0, 1])
+    ax.set_title("cost of networks of H100 at 400 Gbps")
     yield figure
     plt.close(figure)
 
@@ -59,6 +60,7 @@ def test_ids_of_an_svg_do_not_hang_on_the_last_bits_of_its_coordinates():
             ax.plot([0.2, width], "o-")
             ax.bar([0.3], [width], hatch="//")
             ax.imshow([[0, width], [1, 1.2 * width]], extent=(0, 1, 0, 1), aspect="auto")
+        figure.suptitle("marks")
         outputs.save("railonly2025.fig1", DATA, figure)
         plt.close(figure)
         drawn = (files.output_folder() / "railonly2025/fig1.svg").read_text()
@@ -115,6 +117,53 @@ def test_a_dense_vector_picture_is_refused(figure):
     with pytest.raises(ValueError, match="rasterise"):
         outputs.save("railonly2025.fig1", DATA, figure)
     assert not written()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda figure: figure.set_size_inches(12, 3), "12 inches wide, at most 10 fit a page"),
+        (lambda figure: figure.axes[0].tick_params(labelsize=7), r"texts below 8 points: '0\.0'"),
+        (lambda figure: figure.axes[0].set_xlabel("as printed"), "words of the code .*'as printed'"),
+        (lambda figure: figure.axes[0].set_ylabel("cost_usd"), "words of the code .*'cost_usd'"),
+        (lambda figure: figure.axes[0].text(0, 0, "7 us"), "words of the code .*'7 us'"),
+        (lambda figure: figure.axes[0].set_title(""), "no title"),
+    ],
+)
+def test_a_picture_that_cannot_be_read_by_itself_is_refused(figure, change, message, monkeypatch):
+    change(figure)
+    with pytest.raises(ValueError, match=message):
+        outputs.save("railonly2025.fig1", DATA, figure)
+    assert not written()
+    monkeypatch.setattr(files, "parameterized", lambda: True)
+    outputs.save("railonly2025.fig1", DATA, figure)  # with the reader's own numbers
+
+
+def test_small_texts_that_nobody_sees_do_not_count(figure):
+    figure.axes[0].text(0, 0, "small", fontsize=6, visible=False)
+    figure.axes[0].tick_params(labelsize=7)
+    figure.axes[0].set_axis_off()
+    outputs.save("railonly2025.fig1", DATA, figure)
+
+
+def test_a_table_of_more_columns_than_a_page_has_is_refused():
+    wide = pd.DataFrame({f"column {i}": [i] for i in range(9)})
+    with pytest.raises(ValueError, match="shows 9 columns: give `shown` with the 8"):
+        outputs.save("railonly2025.table1", wide)
+    outputs.save("railonly2025.table1", wide, shown=wide.iloc[:, :8])
+
+
+def test_marks_of_the_document_are_hollow_and_red_where_ours_differs(figure):
+    ax = figure.axes[0]
+    plotting.document_marks(ax, [0.2, 0.4], [0.5, 0.5], [False, True])
+    plotting.document_marks(ax, 0.6, 0.5)
+    lines = ax.get_lines()[1:]
+    assert [(line.get_markeredgecolor(), line.get_markerfacecolor()) for line in lines] == [
+        ("#000000", "none"),
+        (colours.DIFFERS, "none"),
+        ("#000000", "none"),
+    ]
+    assert ax.get_legend_handles_labels()[1] == ["document", "document, where ours differs"]
 
 
 def test_one_process_answers_for_one_notebook(figure):

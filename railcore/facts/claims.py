@@ -33,6 +33,7 @@ LEDGER_COLUMNS = (
 ).split()
 _NO_DATA = "at the date of the paper"  # in the note of a claim whose data are no longer to be had: it may have no value
 _Texts = Mapping[str, str] | None  # by claim id
+MAX_WORDS = 60  # of a reason: two sentences that are read once
 RECORDED_COLUMNS = ("id", "value", "reason", "basis")
 
 
@@ -135,8 +136,8 @@ def calibrations_of(claim_id: str) -> dict[Calibration, str]:
 
 
 def solved_texts(claim_id: str) -> list[str]:
-    """What stands first in a claim's reason: each solved parameter that it depends on, and from what it was solved."""
-    return [f"{how}: {each.parameter} from {each.used_text}" for each, how in calibrations_of(claim_id).items()]
+    """What stands first in a claim's reason: each solved parameter that it depends on."""
+    return [f"{how}: {each.parameter}" for each, how in calibrations_of(claim_id).items()]
 
 
 def calibration_counts(rows: list[dict[str, str]]) -> list[dict[str, object]]:
@@ -247,6 +248,12 @@ def verdict(value: float | None, paper: float, relation: str, tolerance: float) 
     return "reproduced" if holds else "close" if paper and abs(off) <= 0.1 else "differs"
 
 
+def differs(claim_id: str, value: float) -> bool:
+    """Whether our value of a claim does not keep the document's relation: for marks in a figure."""
+    entry = claim(claim_id)
+    return verdict(value, entry.paper_value, entry.relation, entry.tolerance) != "reproduced"
+
+
 def within_printed_digit(value: float, entry: Claim) -> bool:
     """Whether a value is not the document's, but rounds to it: 0.0349 where 0.03 is printed."""
     half = 0.5 * 10.0 ** int(Decimal(f"{entry.paper_value:.12g}").as_tuple().exponent)
@@ -292,6 +299,11 @@ def record(values: Mapping[str, float | None], reasons: _Texts = None, readings:
             ours = "no value" if value is None else f"ours {value:.6g}"
             raise ValueError(f"claim {claim_id!r} is {judged!r} ({ours}, {_paper(entry)} expected): give a reason")
         basis, whole = ("", reason) if value is None else _basis(claim_id, reading, reason)
+        if len(whole.split()) > MAX_WORDS:
+            raise ValueError(
+                f"claim {claim_id!r} has a reason of {len(whole.split())} words, {whole!r}: "
+                f"say in at most {MAX_WORDS} what differs, why, and what would give the document's number"
+            )
         text = "" if value is None else f"{value:.12g}"
         rows.append({"id": claim_id, "value": text, "verdict": judged, "reason": whole, "basis": basis})
     if rows:  # all of one notebook

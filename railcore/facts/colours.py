@@ -3,6 +3,7 @@
 # Okabe and Ito's palette, told apart with every common colour blindness.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#6A6A6A")
 GREY = COLOURS[7]
+DIFFERS = "#B00000"  # what a document has and ours differs from, what has failed
 _BLUE, _VERMILION, _GREEN, _PINK, _ORANGE, _SKY, _BLACK, _ = COLOURS
 
 # One colour for a thing in every chart and diagram; `colours_of` reads all of them.

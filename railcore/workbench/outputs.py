@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from railcore.facts import files, units
 from railcore.facts.catalog import UnknownName
 from railcore.facts.tables import MarkdownText, markdown_table, read_csv, readable
+from railcore.workbench import legible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,7 +72,8 @@ def save(
     ------
     ValueError
         Before anything is written: for an unknown or foreign id, a page's id, missing or empty input, a PNG narrower
-        than 1,200 pixels, and an SVG over 1 MB.
+        than 1,200 pixels, and an SVG over 1 MB. With published parameters also for a picture that cannot be read by
+        itself (`legible.faults`) and a table of more than 8 columns; the reader's own numbers may need more.
     """
     item = _own_item(item_id)
     if item["kind"] == "page":
@@ -88,10 +90,21 @@ def save(
     content: dict = {extension: text for extension, text in texts.items() if extension in extensions}
     if figure is not None:
         _lay_out(figure)
+    if not files.parameterized():
+        _check_legible(item_id, figure, table)
+    if figure is not None:
         content |= {end: _picture(item_id, figure, end) for end in ("png", "svg") if end in extensions}
     for extension, whole in content.items():
         files.write_whole(files.output_folder() / item["document"] / f"{item['item']}.{extension}", whole)
     return show_table(table) if figure is None and table is not None else None
+
+
+def _check_legible(item_id: str, figure: "Figure | None", table: "pd.DataFrame | None") -> None:
+    if figure is not None and (faults := legible.faults(figure)):
+        raise ValueError(f"{item_id!r} cannot be read by itself: {'; '.join(faults)}")
+    if table is not None and len(table.columns) > legible.MAX_COLUMNS:
+        columns, most = len(table.columns), legible.MAX_COLUMNS
+        raise ValueError(f"{item_id!r} shows {columns} columns: give `shown` with the {most} that a reader compares")
 
 
 def save_page(item_id: str, html: str) -> MarkdownText:

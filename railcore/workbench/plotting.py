@@ -11,8 +11,9 @@ import pandas as pd
 from cycler import cycler
 from matplotlib.axis import Axis, XAxis, YAxis
 from matplotlib.ticker import LogLocator, NullLocator
+from numpy.typing import ArrayLike
 
-from railcore.facts.colours import COLOURS, FUELS, LINKS, NETWORKS, PASSES, TRAFFIC, TRANSPORTS
+from railcore.facts.colours import COLOURS, DIFFERS, FUELS, LINKS, NETWORKS, PASSES, TRAFFIC, TRANSPORTS
 from railcore.facts.colours import GREY as GREY
 from railcore.facts.units import number
 
@@ -184,6 +185,35 @@ def legend_below(figure: plt.Figure, ax: plt.Axes, columns: int = 0, **options) 
     """
     handles, labels = ax.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=columns or len(labels), **options)
+
+
+_DOCUMENT: dict = {"linestyle": "none", "markerfacecolor": "none", "markeredgewidth": 1.6, "markersize": 9, "zorder": 5}
+
+
+def document_marks(ax: plt.Axes, x: ArrayLike, y: ArrayLike, differs: ArrayLike = False, **look) -> None:
+    """Hollow marks where the document has numbers, red where ours differs by more than the claim's tolerance.
+
+    Parameters
+    ----------
+    ax
+        Where to draw; its legend names the marks, once.
+    x, y
+        Places in the data's coordinates.
+    differs
+        Whether ours differs there (`claims.differs`), for each mark or for all.
+    **look
+        Of matplotlib's line, such as another marker; the colour says whether ours differs.
+
+    Returns
+    -------
+    Nothing.
+    """
+    x, y, differs = np.broadcast_arrays(np.atleast_1d(x), np.atleast_1d(y), np.atleast_1d(differs))
+    for off, colour, label in ((False, "#000000", "document"), (True, DIFFERS, "document, where ours differs")):
+        if (differs == off).any():
+            name = "_" if label in ax.get_legend_handles_labels()[1] else label
+            style = _DOCUMENT | {"marker": "D", "markeredgecolor": colour, "label": name} | look
+            ax.plot(x[differs == off], y[differs == off], **style)
 
 
 def colours_of(names: Iterable[str]) -> dict[str, str]:

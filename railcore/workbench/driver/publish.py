@@ -178,13 +178,28 @@ def notebook_text(notebook: Mapping, executed: Mapping) -> str:
     for cell, done in zip(notebook["cells"], executed["cells"], strict=True):
         cell = dict(cell)
         if cell["cell_type"] == "code":
-            hidden = "explore" in cell["metadata"].get("tags", [])
-            cell["outputs"] = [] if hidden else done["outputs"]
+            tags = cell["metadata"].get("tags", [])
+            cell["outputs"] = [] if "explore" in tags else _described(done["outputs"], cell["source"])
             cell["execution_count"] = done["execution_count"]
+            if "parameters" not in tags:  # a reader of a page wants the answer; one click shows the code
+                cell["metadata"] = {**cell["metadata"], "jupyter": {"source_hidden": True}}
         cells.append(cell)
     kernel = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
     metadata = {"kernelspec": kernel, "language_info": {"name": "python"}}
     return nbformat.writes(nbformat.from_dict({**notebook, "cells": cells, "metadata": metadata})) + "\n"
+
+
+def _described(cell_outputs: list, source: str) -> list:
+    """Outputs of a cell, its pictures with what they must show as alternative text."""
+    ids = [item_id for item_id in re.findall(r'"([\w.]+)"', source) if item_id in outputs.items()]
+    texts = [outputs.items()[item_id]["must_show"] for item_id in ids]
+    described = []
+    for output in cell_outputs:
+        if "image/png" in output.get("data", {}) and texts:
+            output = {**output, "metadata": {**output["metadata"], "image/png": {"alt": texts[0]}}}
+            texts = texts[1:] or texts
+        described.append(output)
+    return described
 
 
 def publish(name: str, folder: Path, notebook: Mapping, report: Mapping) -> tuple[dict[str, str], int]:

@@ -45,7 +45,7 @@ def load_notebook(name: str, folder: Path | None = None) -> dict:
         raise ValueError(f"{place} is no notebook: {wrong}; restore it from git")
     for cell in notebook["cells"]:
         cell["source"] = "".join(cell["source"])
-        for key in ("execution", "papermill"):
+        for key in ("execution", "papermill", "jupyter", "collapsed"):  # of a run, and what a reader has folded
             cell["metadata"].pop(key, None)
         if cell["cell_type"] == "code":
             cell.update(outputs=[], execution_count=None)
