@@ -105,7 +105,8 @@ def _claim(options) -> int:
         "claim": entry.claim,
         "document": f"{entry.document}, {entry.place}: {paper}",
         "ours": elsewhere if files.INSTALLED else f"{ours}: {judged}",
-        "rests on": f"{row['basis']}: {claims.BASES[row['basis']]}" if row.get("basis") else "",
+        "rests on": _basis_text(entry.id, row) if row.get("basis") else "",
+        "evidence": _evidence_text(entry.id),
         "reason": row.get("reason", ""),
         "note": entry.note,
         "notebook": f"notebooks/{entry.notebook}.ipynb",
@@ -115,6 +116,9 @@ def _claim(options) -> int:
         return 0
     from railcore.workbench.driver import publish
 
+    moving = _moving_texts(entry, row)
+    if moving:
+        print("\n          ".join(["moved by  what is assumed, at its low and high end:", *moving]))
     settings = [f"{name} = {value}" for name, value in publish.published_parameters(entry.notebook).items()]
     inputs = [row for row in read_csv(files.FIGURES / "inputs.csv") if row["notebook"] == entry.notebook]
     inputs.sort(key=lambda row: row["family"] != publish.MEASURED)  # measured files first: they are few
@@ -122,6 +126,55 @@ def _claim(options) -> int:
         if texts:
             print("\n          ".join([f"{heading:<9} of the whole notebook:", *texts]))
     return 0
+
+
+def _basis_text(claim_id: str, row: dict[str, str]) -> str:
+    """What a claim rests on, and the parameters that were solved, with what each was solved from."""
+    from railcore.facts import grounds
+
+    solved = [
+        f"\n          {how}: {each.parameter} from {each.used_text}: {each.note}"
+        for each, how in grounds.calibrations_of(claim_id).items()
+    ]
+    return f"{row['basis']}: {grounds.BASES[row['basis']]}{''.join(solved)}"
+
+
+def _evidence_text(claim_id: str) -> str:
+    from railcore.facts import grounds
+
+    worth, why = grounds.evidence(claim_id), grounds.evidence_reason(claim_id)
+    return f"{worth}: {why or grounds.EVIDENCE[worth]}"
+
+
+def _moving_texts(entry, row: dict[str, str]) -> list[str]:
+    """A line for each assumed input that moves a claim, those that decide its verdict first, and for stored numbers."""
+    from railcore.facts import catalog, claims, grounds
+
+    found: dict[tuple[str, str, str], dict[str, float]] = {}
+    stored = []
+    for each in grounds.moving_inputs(entry.id):
+        if each.family != "derived":
+            found.setdefault((each.family, each.name, each.parameter), {})[each.end] = each.value
+        else:
+            stored.append(f"{each.name}: stored results, whose inputs cannot be varied in a notebook")
+    decide = {(each.family, each.name, each.parameter) for each in claims.decided_by_assumed(entry.id, row["verdict"])}
+    assumed = {(each.family, each.name, each.parameter): each for each in catalog.values("assumed")}
+    lines = []
+    for key in sorted(found, key=lambda key: key not in decide):
+        ends = [claims.claim_amount(value, entry.unit) for value in found[key].values()]
+        bounds = f", {_bounds(assumed[key])}" if key in assumed else ""
+        words = " (decides the verdict)" if key in decide else ""
+        name = ", ".join(filter(None, (f"{key[0]}: {key[1]}".removeprefix(": "), key[2])))
+        lines.append(f"{name}{bounds}: ours {' to '.join(dict.fromkeys(ends))}{words}")
+    return lines + stored
+
+
+def _bounds(row) -> str:
+    """The low and high end of a row of the catalog, in its unit."""
+    from railcore.facts.units import convert
+
+    unit = "" if row.unit == "1" else f" {row.unit}"
+    return f"{convert(row.low, row.unit):g} to {convert(row.high, row.unit):g}{unit}"
 
 
 def _input_text(row: dict[str, str]) -> str:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.facts import claims, files, tables
+from railcore.__main__ import main
+from railcore.facts import claim_rows, claims, files, grounds, tables
 
 COUNT = "railonly2025.text.r64_tiers_rail_only"  # = 2 tiers, tolerance 0
 SHARE = "railonly2025.text.r64_switch_ratio"  # = 0.75, tolerance 0.0067
@@ -76,7 +77,10 @@ def test_verdict(value, paper, relation, tolerance, expected):
 
 
 @given(
-    st.floats(-1e6, 1e6), st.floats(-1e6, 1e6), st.sampled_from(list(claims.RELATIONS)), st.sampled_from([0, 0.01, 0.3])
+    st.floats(-1e6, 1e6),
+    st.floats(-1e6, 1e6),
+    st.sampled_from(list(claim_rows.RELATIONS)),
+    st.sampled_from([0, 0.01, 0.3]),
 )
 def test_verdict_by_another_formula(value, paper, relation, tolerance):
     edges = [abs(abs(value - paper) - share * (abs(paper) or 1)) for share in (tolerance, 0.1)]
@@ -210,7 +214,7 @@ def test_look_up_finds_the_row_of_each_case():
 def test_every_claim_is_well_formed():
     entries = claims.claims().values()
     assert len(entries) == len({entry.id for entry in entries}) > 400
-    assert {entry.relation for entry in entries} <= set(claims.RELATIONS)
+    assert {entry.relation for entry in entries} <= set(claim_rows.RELATIONS)
     for entry in entries:
         assert entry.id.startswith(f"{entry.document}.")
         assert math.isfinite(entry.paper_value)
@@ -238,27 +242,51 @@ def test_ledger_has_a_row_for_each_claim():
     assert by_id[SHARE]["paper_value"] == "0.75"
 
 
-def test_counts_of_the_ledger():
-    rows = claims.ledger([{"id": SHARE, "value": "0.75", "reason": "reading: x, not y", "basis": "reading"}])
-    table = {row["document"]: row for row in claims.claim_counts(rows)}
-    assert table["all"]["claims"] == len(claims.claims())
-    for row in table.values():
+def test_counts_of_the_ledger(facts):
+    facts("claim_evidence", "claims,evidence,why", f"{COUNT},arithmetic,a product", f"{BOUND},given,typed in")
+    mine = [(SHARE, "0.75", "reading"), (COUNT, "2", "stated"), (BOUND, "2", "stated")]
+    rows = claims.ledger([{"id": name, "value": value, "reason": "x", "basis": basis} for name, value, basis in mine])
+    verdicts, worth, bases = (
+        {row["document"]: row for row in counts(rows)}
+        for counts in (claims.verdict_counts, claims.evidence_counts, claims.basis_counts)
+    )
+    assert verdicts["all"]["claims"] == len(claims.claims())
+    for document, row in verdicts.items():
+        mine = document in ("railonly2025", "all")
         assert sum(row[name] for name in claims.VERDICTS) == row["claims"]
-        assert row["reproduced"] == sum(row[f"reproduced, {basis}"] for basis in claims.BASES)
-        assert row["reproduced, reading"] == (row["document"] in ("railonly2025", "all"))
+        assert row["reproduced"] == 2 * mine
+        assert worth[document]["reproduced"] == bases[document]["reading"] == mine  # the others are no model's
+        assert [worth[document][name] for name in ("arithmetic", "given")] == (
+            ["1 of 1", "0 of 1"] if mine else ["0 of 0", "0 of 0"]
+        )
+        assert worth[document]["missing"] == row["missing"]
     for column in ("claims", "missing"):
-        assert sum(row[column] for name, row in table.items() if name != "all") == table["all"][column]
+        assert sum(row[column] for name, row in verdicts.items() if name != "all") == verdicts["all"][column]
+    assert "missing" not in claims.evidence_counts([row | {"verdict": "close"} for row in rows])[0]
 
 
 @pytest.fixture
-def calibrations(monkeypatch, tmp_path):
-    def write(*rows):
-        (tmp_path / "calibrations.csv").write_text("\n".join(["parameter,free,used,predicted,note", *rows]))
+def facts(monkeypatch, tmp_path):
+    """Write a file of data/ in place of the project's: its name without the ending, header and rows."""
+    caches = (claims.claims, grounds.calibrations, grounds._evidence, grounds._moving)
 
-    monkeypatch.setattr(files, "data", lambda name: tmp_path / name if "calib" in name else files.DATA / name)
-    claims.calibrations.cache_clear()
+    def write(name, *lines):
+        own[f"{name}.csv"] = tmp_path / f"own_{name.replace('/', '_')}.csv"
+        content = lines[0] if isinstance(lines[0], bytes) else "\n".join(lines).encode()
+        own[f"{name}.csv"].write_bytes(content)
+        for each in caches:
+            each.cache_clear()
+
+    own = {}
+    monkeypatch.setattr(files, "data", lambda name: own.get(name, files.DATA / name))
     yield write
-    claims.calibrations.cache_clear()
+    for each in caches:
+        each.cache_clear()
+
+
+@pytest.fixture
+def calibrations(facts):
+    return lambda *rows: facts("calibrations", "parameter,free,used,predicted,note", *rows)
 
 
 def test_basis_is_the_strongest_that_applies_and_stands_first_in_the_reason(calibrations, tmp_path):
@@ -266,31 +294,155 @@ def test_basis_is_the_strongest_that_applies_and_stands_first_in_the_reason(cali
     claims.record({SHARE: 0.75, COUNT: 2, BOUND: 0.5}, {BOUND: "plain"}, {COUNT: "this, not that", BOUND: "a, not b"})
     rows = written(tmp_path)
     assert (rows[SHARE]["basis"], rows[COUNT]["basis"], rows[BOUND]["basis"]) == ("calibrated", "predicted", "reading")
-    assert rows[SHARE]["reason"] == f"calibrated: p from {SHARE}; predicted: q from {OTHER}"
-    assert rows[COUNT]["reason"] == f"predicted: p from {SHARE}; reading: this, not that"
+    assert rows[SHARE]["reason"] == "calibrated: p; predicted: q"
+    assert rows[COUNT]["reason"] == "predicted: p; reading: this, not that"
     assert rows[BOUND]["reason"] == "reading: a, not b; plain"
     claims.record({BOUND: 0.5})
     assert written(tmp_path)[BOUND]["basis"] == "stated"
 
 
+MOVED = "notebook,family,name,parameter,end,id,value"
+
+
+def test_an_assumed_input_that_decides_the_verdict_is_what_a_claim_rests_on(facts, calibrations, tmp_path):
+    facts(
+        "derived/claim_inputs",
+        MOVED,
+        f"01_network_cost,books,b,price,low,{BOUND},0.9",
+        f"01_network_cost,books,b,price,high,{BOUND},1.05",
+        f"01_network_cost,books,c,price,high,{SHARE},0.751",  # moves, and decides nothing
+        f"01_network_cost,derived,data/derived/x.csv,,+1%,{COUNT},3",  # stored results have no ends
+        f"01_network_cost,,all of these together,,high,{OTHER},9",
+    )
+    calibrations(f"q,1,{OTHER},railonly2025.text.r64_switch_ratio,solved")
+    claims.record({BOUND: 0.95, COUNT: 2, SHARE: 0.75}, {}, {BOUND: "a, not b"})
+    rows = written(tmp_path)
+    assert (rows[BOUND]["basis"], rows[COUNT]["basis"], rows[SHARE]["basis"]) == ("assumed", "stated", "predicted")
+    assert [each.end for each in claims.decided_by_assumed(BOUND, "reproduced")] == ["high"]
+    assert [each.end for each in claims.decided_by_assumed(BOUND, "close")] == ["low"]
+    assert claims.decided_by_assumed(OTHER, "reproduced")[0].name == "all of these together"
+    assert not claims.decided_by_assumed(SHARE, "reproduced") and not claims.decided_by_assumed(COUNT, "reproduced")
+    assert [each.value for each in grounds.moving_inputs(COUNT)] == [3]
+
+
+def test_a_claim_is_shown_with_what_moves_it_first(facts, capsys):
+    published = {row["id"]: row for row in reproduction()}
+    entry = claims.claim("nwktimes2025.fig14_1.scale_up_delay")
+    facts(
+        "derived/claim_inputs",
+        MOVED,
+        f"18_cluster_networks,latencies,NVSwitch 3,latency,low,{entry.id},4e-7",
+        f"18_cluster_networks,latencies,NVSwitch 3,latency,high,{entry.id},6e-7",
+        f"18_cluster_networks,latencies,H100 NVLink port,latency,high,{entry.id},2e-6",
+        f"18_cluster_networks,derived,data/derived/x.csv,,+1%,{entry.id},5e-7",
+    )
+    assert published[entry.id]["verdict"] == "reproduced"
+    assert main(["claim", entry.id]) == 0
+    printed = capsys.readouterr().out
+    decides, moves, stored = (printed.index(text) for text in ("NVLink port, latency", "NVSwitch 3, latency", "x.csv"))
+    assert decides < moves < stored < printed.index("settings")
+    assert "ours 2 µs (decides the verdict)" in printed and "ours 400 ns to 600 ns" in printed
+    assert "stored results, whose inputs cannot be varied" in printed
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("railonly2025.no_such,given,x", "claim_evidence.csv, railonly2025.no_such: .* fits no claim"),
+        (f"{COUNT},guess,x", "evidence is one of model, measured, arithmetic, given"),
+        (f"{COUNT},given, ", "with a reason in the column why"),
+        ("railonly2025.text.r64_tiers_*,given,x", f"{COUNT} is named by another row too"),
+    ],
+)
+def test_evidence_that_cannot_be_read_is_refused(facts, row, message):
+    facts("claim_evidence", "claims,evidence,why", f"{COUNT},arithmetic,a product", row)
+    with pytest.raises(ValueError, match=message):
+        grounds.evidence(COUNT)
+
+
+def test_a_long_reason_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=f"'{SHARE}' has a reason of 61 words, .*say in at most 60"):
+        claims.record({SHARE: 0.6}, {SHARE: "word " * 61})
+    assert not (tmp_path / "claims").exists()
+    claims.record({SHARE: 0.6}, {SHARE: "word " * 60})
+
+
+HEADER = "id,document,where,claim,paper_value,unit,relation,tolerance,note,notebook"
+FIRST = "railonly2025.a.b,railonly2025,Fig. 1,words,3,GPUs,=,0,,01_network_cost"
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({4: ""}, "line 3, column paper_value is '': it may not be blank"),
+        ({4: "nan"}, "line 3, column paper_value is 'nan': write a finite number"),
+        ({4: "many"}, "column paper_value is 'many': write a finite number"),
+        ({4: "-inf"}, "column paper_value is '-inf'"),
+        ({7: "-0.1"}, "column tolerance is '-0.1': write 0 or more"),
+        ({7: ""}, "column tolerance is '': it may not be blank"),
+        ({7: "", 6: "~"}, "column tolerance is ''"),
+        ({5: "furlongs"}, "column unit is 'furlongs': it is unknown"),
+        ({5: " "}, "column unit is ' ': it may not be blank"),
+        ({6: "=="}, "column relation is '=='"),
+        ({0: "railonly2025.a.b"}, "column id is 'railonly2025.a.b': it is there twice"),
+        ({0: ""}, "column id is '': it may not be blank"),
+        ({0: "railonly2023.a.b"}, "column id is .*begin it with the document"),
+        ({9: "99_no_such"}, "column notebook is '99_no_such'"),
+        ({9: "01_network_cost,more"}, "more or fewer cells"),
+    ],
+)
+def test_a_claim_that_cannot_be_read_is_refused_by_line_and_column(facts, changed, message):
+    cells = "railonly2025.a.c,railonly2025,Fig. 1,words,3,GPUs,=,0,,01_network_cost".split(",")
+    facts("claims", HEADER, FIRST, ",".join(changed.get(i, cell) for i, cell in enumerate(cells)))
+    with pytest.raises(ValueError, match=f"data/claims.csv, line 3.*{message}|{message}"):
+        claims.claims()
+
+
+@pytest.mark.parametrize("relation", ["<", ">"])
+def test_a_bound_needs_no_tolerance(facts, relation):
+    facts("claims", HEADER, FIRST.replace(",=,0,", f",{relation},,"))
+    assert claims.claim("railonly2025.a.b").tolerance == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (HEADER.replace("unit", "units").encode(), "data/claims.csv has the columns .*units.*: it must have"),
+        (f"{HEADER}\n{FIRST}".encode("utf-16"), "data/claims.csv is no CSV text in UTF-8"),
+        (f"{HEADER}\n{FIRST.replace('words', 'Zürich')}".encode("latin-1"), "data/claims.csv is no CSV text in UTF-8"),
+        (bytes(range(256)), "data/claims.csv is no CSV text in UTF-8"),
+        (f"{HEADER}\n{FIRST.replace('words', chr(34) + 'open')}".encode(), "data/claims.csv is no CSV text in UTF-8"),
+    ],
+)
+def test_a_file_that_is_no_table_of_claims_is_named(facts, content, message):
+    facts("claims", content)
+    with pytest.raises(ValueError, match=message):
+        claims.claims()
+
+
+def test_the_documents_claims_and_their_evidence_can_be_read():
+    assert len(claims.claims()) > 430
+    assert {grounds.evidence(name) for name in claims.claims()} == set(grounds.EVIDENCE)
+
+
 def test_calibrated_parameters_beside_what_they_use_and_predict(calibrations):
     calibrations(f"p,2,{SHARE},railonly2025.text.r64_*,solved from one", f"q,1,{OTHER},{BOUND},not computed yet")
     rows = [{"id": SHARE, "verdict": "reproduced"}, {"id": COUNT, "verdict": "differs"}]
-    (row,) = claims.calibration_counts(rows)
+    (row,) = grounds.calibration_counts(rows)
     assert (row["parameter"], row["free"], row["claims or runs used"], row["predicted"]) == ("p", 2, 1, 1)
     assert row["of these reproduced"] == 0
     rows[1]["verdict"] = "reproduced"
-    assert claims.calibration_counts(rows)[0]["of these reproduced"] == 1
+    assert grounds.calibration_counts(rows)[0]["of these reproduced"] == 1
 
 
 def test_a_calibration_names_claims_that_exist(calibrations):
     calibrations("p,1,railonly2025.no_such_*,,x")
     with pytest.raises(ValueError, match=r"calibrations.csv, p: 'railonly2025.no_such_\*' fits no claim"):
-        claims.calibrations()
+        grounds.calibrations()
 
 
 def test_every_calibration_is_well_formed():
-    for each in claims.calibrations():
+    for each in grounds.calibrations():
         assert each.free >= 1
         assert each.used or each.runs
         assert each.note
@@ -351,12 +503,12 @@ def test_every_published_verdict_follows_from_value_relation_and_tolerance():
 
 
 def test_every_published_basis_follows_from_the_calibrations_and_stands_in_the_reason():
-    order = list(claims.BASES)
+    order = list(grounds.BASES)
     for row in reproduction():
         if row["verdict"] in ("missing", "unavailable"):
             assert row["basis"] == ""
             continue
-        hows = claims.calibrations_of(row["id"]).values()
+        hows = grounds.calibrations_of(row["id"]).values()
         assert row["basis"] in order
         assert (row["basis"] in ("calibrated", "predicted")) == bool(hows), row["id"]
         assert row["basis"] == max([row["basis"], *hows], key=order.index)

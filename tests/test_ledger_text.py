@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from railcore.facts import claims, files
+from railcore.facts import claims, files, grounds
 from railcore.facts.tables import markdown_words, read_csv
 from railcore.workbench.driver.ledger_text import ledger_text
 
@@ -29,7 +29,7 @@ def test_every_claim_stands_once_with_all_that_is_known_of_it(ledger, sections):
         assert len(lines) == 1, row["id"]
         shown = claims.comparison_row(row)
         reason = row["reason"].replace("|", "/")
-        for text in claims.solved_texts(row["id"]):
+        for text in grounds.solved_texts(row["id"]):
             assert reason.startswith(text)
             reason = reason[len(text) :].removeprefix("; ")
         known = [shown["ours"], shown["deviation"], row["basis"], reason]
@@ -52,7 +52,7 @@ def test_the_counts_are_those_of_the_tables(sections):
 
 
 def test_a_parameter_is_named_where_it_counts_and_explained_once(sections):
-    for number, each in enumerate(claims.calibrations(), 1):
+    for number, each in enumerate(grounds.calibrations(), 1):
         line = next(line for line in sections["parameters solved from claims"].splitlines() if f"| P{number} |" in line)
         assert each.parameter in line and each.note in line and all(part in line for part in each.used_text.split(", "))
     tables = "".join(body for name, body in sections.items() if name.endswith((" differs", " close", " reproduced")))

@@ -13,6 +13,7 @@ import argparse
 import ast
 import hashlib
 import io
+import json
 import sys
 import time
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import claim_inputs
 import iteration_errors
 import level_errors
 import mechanism_effects
@@ -36,6 +38,7 @@ import transport_runs
 from railcore.facts import files
 
 TABLES: dict[str, ModuleType] = {
+    "claim_inputs": claim_inputs,
     "iteration_errors": iteration_errors,
     "level_errors": level_errors,
     "mechanism_effects": mechanism_effects,
@@ -65,11 +68,18 @@ def code_hash(table: str) -> str:
     for named, path in zip(TABLES[table].CODE, paths, strict=True):
         if not path.exists():
             raise ValueError(f"CODE of {table} has {named!r}, which does not exist: write where that code is now")
-    found = [each for path in paths for each in (sorted(path.rglob("*.py")) if path.is_dir() else [path])]
+    kinds = ("*.py", "*.ipynb")
+    inside = [
+        sorted(each for kind in kinds for each in path.rglob(kind)) if path.is_dir() else [path] for path in paths
+    ]
+    found = [each for folder in inside for each in folder]
     return digest(*map(_without_words, [*found, Path(TABLES[table].__file__ or "")]))
 
 
 def _without_words(path: Path) -> str:
+    if path.suffix == ".ipynb":
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        return repr([cell["source"] for cell in cells if cell["cell_type"] == "code"])
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         for name in ("body", "orelse"):
@@ -142,14 +152,26 @@ def rebuild(table: str, write: bool, jobs: int, count: int | None = None) -> boo
         files.write_all({path: csv_text(new), hashed: inputs_hash(table) + "\n"})
         return True
     old = pd.read_csv(path) if path.is_file() else pd.DataFrame()
-    wanted = [place * recipe.ROWS + row for place in places for row in range(recipe.ROWS)]
-    if len(old) != len(every) * recipe.ROWS or not as_stored(new, old.iloc[wanted]):
+    if not as_stored(new, _stored_rows(recipe, old, places)):
         print(f"{path.name} is not what comes out: find out why, then give --write")
         return False
     if hashed.read_text(encoding="utf-8").strip() != inputs_hash(table):
         print(f"{hashed.name} is of other inputs, with the same results: give --write")
         return False
     return True
+
+
+def _stored_rows(recipe: ModuleType, old: pd.DataFrame, places: list[int]) -> pd.DataFrame:
+    """Stored rows of the cases at these places: `ROWS` each, or those with the case in the column `CASE`.
+
+    Nothing where the table has rows of other cases.
+    """
+    every = recipe.cases()
+    if column := getattr(recipe, "CASE", ""):
+        known = old.columns.size and set(old[column]) == set(every)
+        return old[old[column].isin([every[place] for place in places])] if known else old.head(0)
+    wanted = [place * recipe.ROWS + row for place in places for row in range(recipe.ROWS)]
+    return old.iloc[wanted] if len(old) == len(every) * recipe.ROWS else old.head(0)
 
 
 def main() -> int:

@@ -5,154 +5,25 @@ Numbers of the documents stand in data/claims.csv and nowhere else.
 
 import math
 import re
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
-from fnmatch import fnmatchcase
-from functools import cache
-from typing import Any
 
-from railcore.facts import files
+from railcore.facts import files, grounds
 from railcore.facts.catalog import UnknownName
+from railcore.facts.claim_rows import RELATIONS, Claim, claims
 from railcore.facts.tables import MarkdownText, csv_text, markdown_table, read_csv
 from railcore.facts.units import counted, number, show, significant
 from railcore.facts.units import unit as unit_of
 
-RELATIONS = {"=": "=", "~": "≈", "<": "≤", ">": "≥"}
 VERDICTS = ("reproduced", "close", "differs", "unavailable", "missing")
-# What a value rests on; where several apply, the last of them counts.
-BASES = {
-    "stated": "all inputs are printed in the document or in a source that is cited",
-    "reading": "a choice among readings of the text; the reason names the others and what they give",
-    "predicted": "a parameter that was solved from other claims",
-    "calibrated": "a parameter that was solved from this claim itself",
-}
 LEDGER_COLUMNS = (
-    "id document where claim unit relation paper_value tolerance value deviation verdict reason basis note notebook"
+    "id document where claim unit relation paper_value tolerance value deviation verdict reason basis evidence note "
+    "notebook"
 ).split()
 _NO_DATA = "at the date of the paper"  # in the note of a claim whose data are no longer to be had: it may have no value
 _Texts = Mapping[str, str] | None  # by claim id
 MAX_WORDS = 60  # of a reason: two sentences that are read once
 RECORDED_COLUMNS = ("id", "value", "reason", "basis")
-
-
-@dataclass(frozen=True)
-class Claim:
-    """One quantitative claim; `paper_value` is in `unit`, `tolerance` relative (absolute where paper_value is 0)."""
-
-    id: str
-    document: str
-    where: str
-    claim: str
-    paper_value: float
-    unit: str
-    relation: str
-    tolerance: float
-    note: str
-    notebook: str
-
-    @property
-    def place(self) -> str:
-        """`where` for a person: "Section 4.1" of "4.1"."""
-        return f"Section {self.where}" if self.where[:1].isdigit() else self.where
-
-
-@cache
-def claims() -> dict[str, Claim]:
-    """All claims by id, in the order of data/claims.csv."""
-    rows = read_csv(files.data("claims.csv"))
-    numeric = ("paper_value", "tolerance")
-    typed: list[dict[str, Any]] = [{**row, **{key: float(row[key] or 0) for key in numeric}} for row in rows]
-    return {fields["id"]: Claim(**fields) for fields in typed}
-
-
-_RUNS = "runs:"  # begins a word of `used` that names measured runs
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """A parameter that the documents do not print, solved from claims or measured runs: a row of data/calibrations.csv.
-
-    free: numbers or readings that were free to choose.
-    used: ids of the claims that they were chosen from.
-    runs: sources or models of rows of data/measured/iterations.csv that they were chosen from.
-    predicted: ids of other claims whose verdict may change with them.
-    used_text: `used` as the file has it.
-    """
-
-    parameter: str
-    free: int
-    used: tuple[str, ...]
-    runs: tuple[str, ...]
-    predicted: tuple[str, ...]
-    used_text: str
-    note: str
-
-
-@cache
-def calibrations() -> tuple[Calibration, ...]:
-    """All calibrated parameters, in the order of data/calibrations.csv; `*` in its ids stands for any text.
-
-    A word of `used` that begins with runs: is part of a source or model of measured runs, with _ for a space.
-    Raises ValueError for an id or a pattern that fits no claim, and for text that is in no run.
-    """
-    measured = [f"{run['source']}\n{run['model']}" for run in read_csv(files.data("measured/iterations.csv"))]
-    found = []
-    for row in read_csv(files.data("calibrations.csv")):
-        words = row["used"].split()
-        runs = tuple(_in_runs(word, row["parameter"], measured) for word in words if word.startswith(_RUNS))
-        used = [_matching(word, row["parameter"]) for word in words if not word.startswith(_RUNS)]
-        rest = [_matching(word, row["parameter"]) for word in row["predicted"].split()]
-        mine = tuple(dict.fromkeys(name for ids_ in used for name in ids_))
-        others = tuple(dict.fromkeys(name for ids_ in rest for name in ids_ if name not in mine))
-        text = ", ".join(word for word in words if not word.startswith(_RUNS))
-        text = "; ".join(part for part in (text, ", ".join(runs)) if part)
-        found.append(Calibration(row["parameter"], int(row["free"]), mine, runs, others, text, row["note"]))
-    return tuple(found)
-
-
-def _in_runs(word: str, parameter: str, measured: list[str]) -> str:
-    """Text that a word of `used` looks for. measured: source and model of each run."""
-    text = word.removeprefix(_RUNS).replace("_", " ")
-    if not any(text in run for run in measured):
-        raise ValueError(
-            f"data/calibrations.csv, {parameter}: {word!r} is in no source or model of data/measured/iterations.csv"
-        )
-    return text
-
-
-def _matching(pattern: str, parameter: str) -> list[str]:
-    found = [name for name in claims() if fnmatchcase(name, pattern)]
-    if not found:
-        raise ValueError(f"data/calibrations.csv, {parameter}: {pattern!r} fits no claim: write ids of data/claims.csv")
-    return found
-
-
-def calibrations_of(claim_id: str) -> dict[Calibration, str]:
-    """Solved parameters that a claim depends on, with "calibrated" (solved from it) or "predicted" (from others)."""
-    found = {each: "calibrated" for each in calibrations() if claim_id in each.used}
-    return found | {each: "predicted" for each in calibrations() if claim_id in each.predicted}
-
-
-def solved_texts(claim_id: str) -> list[str]:
-    """What stands first in a claim's reason: each solved parameter that it depends on."""
-    return [f"{how}: {each.parameter}" for each, how in calibrations_of(claim_id).items()]
-
-
-def calibration_counts(rows: list[dict[str, str]]) -> list[dict[str, object]]:
-    """Each calibrated parameter beside what it was solved from and what it predicts, from rows of the ledger."""
-    held = {row["id"] for row in rows if row["verdict"] == "reproduced"}
-    known = {row["id"] for row in rows if row["verdict"] != "missing"}
-    table = []
-    for each in calibrations():
-        used = known.intersection(each.used)
-        if used or each.runs:
-            rest = known.intersection(each.predicted)
-            counted = {"free": each.free, "claims or runs used": len(used) + len(each.runs), "predicted": len(rest)}
-            counted["of these reproduced"] = len(rest & held)
-            table.append({"parameter": each.parameter, **counted, "solved from": each.used_text, "how": each.note})
-    return table
 
 
 def claim(claim_id: str) -> Claim:
@@ -278,11 +149,12 @@ def record(values: Mapping[str, float | None], reasons: _Texts = None, readings:
     """Take our values of claims, each in its row's own unit, and return the comparison as a table to show.
 
     Every claim that is not reproduced needs a reason. readings: of claims that rest on a choice among readings of the
-    text, which one was taken and what the others give. What a claim rests on (BASES) follows from this and from
-    data/calibrations.csv, and stands first in its reason. Results go below the folder RAILCORE_OUT; nothing is
-    written when one row is refused. In a run with the user's own parameters or catalog there is no verdict, and a
-    value that is not finite is left out.
-    Raises ValueError for an unknown or foreign id, a value that is not finite, and a missing reason.
+    text, which one was taken and what the others give. What a claim rests on (`grounds.BASES`) follows from this, from
+    data/calibrations.csv, whose parameters stand first in its reason, and from data/derived/claim_inputs.csv. Results
+    go below the folder RAILCORE_OUT; nothing is written when one row is refused. In a run with the user's own
+    parameters or catalog there is no verdict, and a value that is not finite is left out.
+    Raises ValueError for an unknown or foreign id, a value that is not finite, and a reason that is missing
+    or has more than 60 words.
     """
     reasons, readings = dict(reasons or {}), dict(readings or {})
     if stray := sorted((set(reasons) | set(readings)) - set(values)):
@@ -298,7 +170,7 @@ def record(values: Mapping[str, float | None], reasons: _Texts = None, readings:
         if judged not in ("", "reproduced") and not reason:
             ours = "no value" if value is None else f"ours {value:.6g}"
             raise ValueError(f"claim {claim_id!r} is {judged!r} ({ours}, {_paper(entry)} expected): give a reason")
-        basis, whole = ("", reason) if value is None else _basis(claim_id, reading, reason)
+        basis, whole = ("", reason) if value is None else _basis(claim_id, reading, reason, judged)
         if len(whole.split()) > MAX_WORDS:
             raise ValueError(
                 f"claim {claim_id!r} has a reason of {len(whole.split())} words, {whole!r}: "
@@ -314,11 +186,19 @@ def record(values: Mapping[str, float | None], reasons: _Texts = None, readings:
     return MarkdownText(_comparison(rows, custom))
 
 
-def _basis(claim_id: str, reading: str, reason: str) -> tuple[str, str]:
+def _basis(claim_id: str, reading: str, reason: str, judged: str) -> tuple[str, str]:
     """What a claim rests on, and its reason with that in front."""
-    parts = solved_texts(claim_id) + ([f"reading: {reading}"] if reading else [])
-    hows = {"stated", *calibrations_of(claim_id).values(), *(["reading"] if reading else [])}
-    return max(hows, key=list(BASES).index), "; ".join(parts + ([reason] if reason else []))
+    parts = grounds.solved_texts(claim_id) + ([f"reading: {reading}"] if reading else [])
+    hows = {"stated", *grounds.calibrations_of(claim_id).values(), *(["reading"] if reading else [])}
+    hows |= {"assumed"} if decided_by_assumed(claim_id, judged) else set()
+    return grounds.strongest(hows), "; ".join(parts + ([reason] if reason else []))
+
+
+def decided_by_assumed(claim_id: str, judged: str) -> list[grounds.MovingInput]:
+    """Assumed inputs of the catalog at whose low or high end a claim has another verdict than `judged`."""
+    entry = claim(claim_id)
+    terms = entry.paper_value, entry.relation, entry.tolerance
+    return grounds.deciding_inputs(claim_id, lambda value: verdict(value, *terms), judged)
 
 
 def _comparison(rows: list[dict[str, str]], custom: bool) -> str:
@@ -330,8 +210,8 @@ def _comparison(rows: list[dict[str, str]], custom: bool) -> str:
         return note + markdown_table([{key: cells[key] for key in shown} for cells in table])
     agree = [cells for cells in table if cells["verdict"] == "reproduced"]
     differ = [cells for cells in table if cells["verdict"] != "reproduced"]
-    count = Counter(row["basis"] for row in rows if row["verdict"] == "reproduced")
-    rest = ", ".join(f"{count[basis]} {basis}" for basis in BASES if count[basis])
+    count = {basis: _count(rows, verdict="reproduced", basis=basis) for basis in grounds.BASES}
+    rest = ", ".join(f"{count[basis]} {basis}" for basis in grounds.BASES if count[basis])
     folded = f"<details><summary>{len(agree)} reproduced</summary>\n\n{markdown_table(agree)}\n</details>\n"
     others = f" The others:\n\n{markdown_table(differ)}" if differ else "\n"
     verb = "is" if len(agree) == 1 else "are"
@@ -377,17 +257,52 @@ def _deviation_text(value: str, entry: Claim) -> str:
     return "exact" if abs(off) < 1e-9 else f"{significant(off):+.2%}" if entry.paper_value else number(off)
 
 
-def claim_counts(rows: list[dict[str, str]]) -> list[dict[str, object]]:
-    """Claims of each document and of all by verdict, and the reproduced ones by what they rest on."""
-    documents = list(dict.fromkeys(row["document"] for row in rows))
+_Rows = list[dict[str, str]]  # of the ledger
+
+
+def _by_document(rows: _Rows) -> Iterator[tuple[str, _Rows]]:
+    """Each document with its rows, and "all" with all."""
+    for document in [*dict.fromkeys(row["document"] for row in rows), "all"]:
+        yield document, [row for row in rows if document in ("all", row["document"])]
+
+
+def verdict_counts(rows: _Rows) -> list[dict[str, object]]:
+    """Claims of each document and of all by verdict."""
+    return [
+        {"document": document, "claims": len(mine), **{name: _count(mine, verdict=name) for name in VERDICTS}}
+        for document, mine in _by_document(rows)
+    ]
+
+
+def evidence_counts(rows: _Rows) -> list[dict[str, object]]:
+    """Claims of each document and of all that a model could have failed, by verdict; then how many of the others hold.
+
+    The column missing is there where a claim is.
+    """
+    verdicts = [name for name in VERDICTS if name != "missing" or _count(rows, verdict=name)]
     table = []
-    for document in [*documents, "all"]:
-        mine = [row for row in rows if document in ("all", row["document"])]
-        by_verdict = {name: sum(row["verdict"] == name for row in mine) for name in VERDICTS}
-        held = Counter(row["basis"] for row in mine if row["verdict"] == "reproduced")
-        rest = {f"reproduced, {basis}": held[basis] for basis in BASES}
-        table.append({"document": document, "claims": len(mine), **by_verdict, **rest})
+    for document, mine in _by_document(rows):
+        of_model = {name: _count(mine, verdict=name, evidence="model") for name in verdicts}
+        rest = [name for name in grounds.EVIDENCE if name != "model"]
+        held = {name: _count(mine, verdict="reproduced", evidence=name) for name in rest}
+        others = {name: f"{held[name]} of {_count(mine, evidence=name)}" for name in rest}
+        table.append({"document": document, **of_model, **others})
     return table
+
+
+def basis_counts(rows: _Rows) -> list[dict[str, object]]:
+    """Reproduced claims of each document and of all that a model could have failed, by what they rest on."""
+    return [
+        {
+            "document": document,
+            **{name: _count(mine, verdict="reproduced", evidence="model", basis=name) for name in grounds.BASES},
+        }
+        for document, mine in _by_document(rows)
+    ]
+
+
+def _count(rows: _Rows, **wanted: str) -> int:
+    return sum(all(row[key] == value for key, value in wanted.items()) for row in rows)
 
 
 def ledger(rows: list[dict[str, str]]) -> list[dict[str, str]]:
@@ -400,6 +315,7 @@ def ledger(rows: list[dict[str, str]]) -> list[dict[str, str]]:
         judged = verdict(value, entry.paper_value, entry.relation, entry.tolerance) if row else "missing"
         off = "" if value is None else f"{significant(deviation(value, entry.paper_value)):.6g}"
         mine = {"value": row["value"] if row else "", "deviation": off, "verdict": judged}
+        mine["evidence"] = grounds.evidence(entry.id)
         paper = {"paper_value": f"{entry.paper_value:.12g}", "tolerance": f"{entry.tolerance:.12g}"}
         result.append({**vars(entry), **paper, **mine, **{key: row[key] if row else "" for key in ("reason", "basis")}})
     return result

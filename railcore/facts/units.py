@@ -22,7 +22,7 @@ km = kilo
 _SMALL = {"n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3}
 _LARGE = {"k": kilo, "M": mega, "G": giga, "T": tera, "P": peta, "E": exa}
 _BINARY = {"Ki": KiB, "Mi": MiB, "Gi": GiB, "Ti": TiB}
-_NOT_SHOWN = {*_BINARY, "K", "c", "µ"}
+_NOT_SHOWN = {*_BINARY, "K", "c", "u"}
 # symbol: (dimension, SI factor, prefixes that may stand before it)
 _UNITS: dict[str, tuple[str, float, dict[str, float]]] = {
     "B": ("B", 1.0, {**_LARGE, "K": kilo, **_BINARY}),

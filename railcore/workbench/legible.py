@@ -27,7 +27,7 @@ def faults(figure: "Figure") -> list[str]:
     }
     texts = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
     texts = [text for text in texts if text not in without]
-    small = sorted({text.get_text() for text in texts if text.get_fontsize() < MIN_TEXT_PT - 1e-6})
+    small = sorted({text.get_text() for text in texts if float(text.get_fontsize()) < MIN_TEXT_PT - 1e-6})
     odd = sorted({text.get_text() for text in texts if _WORDS.search(_FORMULA.sub("", text.get_text()))})
     titles = [figure.get_suptitle(), *(ax.get_title(place) for ax in figure.axes for place in ("left", "center"))]
     found = [f"it is {width:g} inches wide, at most {MAX_WIDTH_IN:g} fit a page"] if width > MAX_WIDTH_IN + 1e-6 else []

@@ -4,6 +4,7 @@ import io
 import os
 import re
 from functools import cache
+from html import escape
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +34,11 @@ def items() -> dict[str, dict[str, str]]:
     Those of the documents are in data/figures.csv, what goes beyond them in data/extras.csv.
     """
     return {row["id"]: row for name in ("figures.csv", "extras.csv") for row in read_csv(files.data(name))}
+
+
+def _alternative(item_id: str) -> str:
+    """What a picture shows, in words, for who cannot see it: an attribute of HTML in a cell of a table."""
+    return escape(items()[item_id]["must_show"]).replace("|", "/")
 
 
 def _own_item(item_id: str) -> dict[str, str]:
@@ -183,7 +189,8 @@ def answers() -> MarkdownText:
             cell = f"**[{units.words(notebook.stem)}]({notebook.name})**<br>{' '.join(text.split())}"
             image = ""
             if found and (files.FIGURES / found[1]).is_file():
-                image = f'<img src="../figures/{found[1]}" width="{_THUMBNAIL_PX}" alt="{notebook.stem}">'
+                shown = _alternative(found[1].removesuffix(".png").replace("/", "."))
+                image = f'<img src="../figures/{found[1]}" width="{_THUMBNAIL_PX}" alt="{shown}">'
                 image = f'<a href="{notebook.name}">{image}</a>'
             rows.append({"picture": image, "answer": cell})
     return MarkdownText(markdown_table(rows))
@@ -217,7 +224,7 @@ def gallery() -> MarkdownText:
 def _tile(item: dict[str, str]) -> str:
     """A picture of the gallery that leads to itself in full size, its name, its files and what it shows."""
     place = f"{item['document']}/{item['item']}.png"
-    image = f'<img src="../figures/{place}" width="{_THUMBNAIL_PX}" alt="{item["id"]}">'
+    image = f'<img src="../figures/{place}" width="{_THUMBNAIL_PX}" alt="{_alternative(item["id"])}">'
     image = f'<a href="../figures/{place}">{image}</a><br>' if (files.FIGURES / place).is_file() else ""
     return f"{image}**{_item_name(item)}** {_item_links(item)}<br>{item['must_show']}"
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from railcore.facts import claims
+from railcore.facts import claims, grounds, units
 from railcore.facts.tables import markdown_table
 
 _MEANINGS = {  # in the order in which somebody who doubts reads
@@ -29,14 +29,20 @@ def ledger_text(ledger: list[dict[str, str]]) -> str:
             "# Claims of the documents, and what comes out\n",
             "Made by `make figures`, with the numbers in [reproduction.csv](reproduction.csv). "
             "The counts below lead to the claims.\n",
-            _contents(claims.claim_counts(ledger)),
+            _contents(claims.verdict_counts(ledger)),
             *(f"- **{verdict}**: {meaning}" for verdict, meaning in _MEANINGS.items()),
             "\nBelow each claim: why ours is what it is, where that needs saying; its name, for "
-            "`python -m railcore claim <document>.<name>`, which shows all its inputs; what ours rests on; the "
-            "notebook. The deviation is relative to the document's value, and the difference itself where that is 0.\n",
-            "What a value rests on (where several apply, the last of them counts):\n",
-            *(f"- **{basis}**: {meaning}" for basis, meaning in claims.BASES.items()),
-            f"\nOf the reproduced claims:\n\n{_rests(claims.claim_counts(ledger))}",
+            "`python -m railcore claim <document>.<name>`, which shows all its inputs; what ours rests on; what it is "
+            "worth, where no model could have failed it; the notebook. The deviation is relative to the document's "
+            "value, and the difference itself where that is 0.\n",
+            "What a value is worth as evidence. The counts are of claims that a model could have failed, by verdict; "
+            "then of the others, how many hold:\n",
+            *(f"- **{evidence}**: {meaning}" for evidence, meaning in grounds.EVIDENCE.items()),
+            f"\n{markdown_table(claims.evidence_counts(ledger))}",
+            "What a value rests on (where several apply, the last of them counts). The counts are of reproduced claims "
+            "that a model could have failed:\n",
+            *(f"- **{basis}**: {meaning}" for basis, meaning in grounds.BASES.items()),
+            f"\n{markdown_table(claims.basis_counts(ledger))}",
             *_solved(ledger),
             *(_section(document, verdict, rows) for (document, verdict), rows in found.items() if rows),
         ]
@@ -56,22 +62,15 @@ def _contents(counts: list[dict[str, object]]) -> str:
     return markdown_table(rows)
 
 
-def _rests(counts: list[dict[str, object]]) -> str:
-    bases = {basis: f"reproduced, {basis}" for basis in claims.BASES}
-    return markdown_table(
-        [{"document": row["document"], **{basis: row[key] for basis, key in bases.items()}} for row in counts]
-    )
-
-
 def _numbers() -> dict[str, str]:
     """Short names of the solved parameters."""
-    return {each.parameter: f"P{number}" for number, each in enumerate(claims.calibrations(), 1)}
+    return {each.parameter: f"P{number}" for number, each in enumerate(grounds.calibrations(), 1)}
 
 
 def _solved(ledger: list[dict[str, str]]) -> list[str]:
     """The parameters that were solved from claims, with what they predict."""
     rows = []
-    for row in claims.calibration_counts(ledger):
+    for row in grounds.calibration_counts(ledger):
         name, used, how = str(row["parameter"]), str(row.pop("solved from")), row.pop("how")
         ids = ", ".join(f"`{claim_id}`" for claim_id in used.split(", "))
         text = f"**{name}**<br>{how}<br>from {ids}"
@@ -90,7 +89,7 @@ def _line(row: Mapping[str, str]) -> dict[str, str]:
     """A claim for a person, its reason below it in the same cell."""
     shown = claims.comparison_row(row)
     reason = row["reason"]
-    for solved in claims.solved_texts(row["id"]):
+    for solved in grounds.solved_texts(row["id"]):
         reason = reason.removeprefix(solved).removeprefix("; ")
     missing, notebook = row["verdict"] == "missing", f"notebook {row['notebook'][:2]}"
     linked = notebook if missing else f"[{notebook}](../notebooks/{row['notebook']}.ipynb)"
@@ -103,6 +102,12 @@ def _line(row: Mapping[str, str]) -> dict[str, str]:
 def _basis(row: Mapping[str, str]) -> str:
     """What a claim rests on, with the short names of the parameters that were solved for."""
     named: dict[str, list[str]] = {row["basis"]: []}
-    for each, how in claims.calibrations_of(row["id"]).items() if row["basis"] else ():
+    for each, how in grounds.calibrations_of(row["id"]).items() if row["basis"] else ():
         named.setdefault(how, []).append(f"[{_numbers()[each.parameter]}](#{_SOLVED.replace(' ', '-')})")
-    return ", ".join(" ".join([how, *numbers]) for how, numbers in named.items() if how)
+    if row["basis"] and (deciding := claims.decided_by_assumed(row["id"], row["verdict"])):
+        single = [f"{units.words(each.parameter)} of {each.name}" for each in deciding if each.parameter]
+        inputs = dict.fromkeys(single or ["all assumed inputs together"])
+        named["assumed"] = [f"({', '.join(inputs)})"]
+    worth = grounds.evidence(row["id"])
+    texts = [" ".join([how, *numbers]) for how, numbers in named.items() if how]
+    return ", ".join(texts) + ("" if worth == "model" else f" · {worth}: {grounds.evidence_reason(row['id'])}")

@@ -316,7 +316,7 @@ def _with_counts(ledger: list[dict[str, str]]) -> Contents:
     except (OSError, ValueError):
         return {}
     _, end, after = rest.partition(_COUNT_MARKERS[1])
-    text = f"{before}{start}\n{markdown_table(claims.claim_counts(ledger))}{end}{after}"
+    text = f"{before}{start}\n{markdown_table(claims.evidence_counts(ledger))}{end}{after}"
     return {_README: text.encode()} if end else {}
 
 
