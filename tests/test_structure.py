@@ -21,7 +21,7 @@ from packaging.specifiers import SpecifierSet
 
 from railcore.facts import files
 from railcore.facts.tables import read_csv
-from railcore.workbench import outputs
+from railcore.workbench import legible, outputs
 from railcore.workbench.driver import parameters
 
 FLOORS = ("facts", "network", "training", "systems", "engines", "documents")  # `workbench` stands aside
@@ -198,6 +198,10 @@ def test_a_notebook_keeps_the_rules(path):
     assert not any(isinstance(node, ast.FunctionDef) for cell in code for node in ast.walk(ast.parse(cell["source"])))
     assert all(cell["execution_count"] == i for i, cell in enumerate(code, start=1)), "store it executed"
     assert path.stat().st_size < 3e6
+    folded = [cell["metadata"].get("jupyter", {}).get("source_hidden", False) for cell in code]
+    assert folded == ["parameters" not in each for each in tags], "run it by make figures, which folds its code"
+    made = [output for cell in code for output in cell["outputs"] if "image/png" in output.get("data", {})]
+    assert all(output["metadata"].get("image/png", {}).get("alt") for output in made), "name what the picture shows"
     if not path.stem.startswith(("00", "21")):
         assert tags[0] == ["parameters"] and parameters.defaults(notebook)
         assert set(tags[-1]) == {"explore", "nbval-ignore-output"} and not code[-1]["outputs"]
@@ -233,6 +237,33 @@ def test_no_amount_in_dollars_becomes_a_formula(path):
         assert not any("$" in line for text in made for line in text), "show it by MarkdownText or a table"
         texts = map("".join, words)
     assert not any(text.count("$") > 1 for text in texts), "two bare $ in one text are a formula"
+
+
+def tables_of(path):
+    """Tables of a notebook's outputs or of a file of figures/, each as rows of cells without the line below the first."""
+    texts = [path.read_text()]
+    if path.suffix == ".ipynb":
+        made = [output.get("data", {}) for cell in json.loads(texts[0])["cells"] for output in cell.get("outputs", [])]
+        texts = ["".join(data.get("text/markdown", "")) for data in made]
+    for text in texts:
+        blocks = re.findall(r"(?:^\|.*\n)+", text if text.endswith("\n") else text + "\n", re.MULTILINE)
+        for rows in ([line.strip("|").split(" | ") for line in block.splitlines()] for block in blocks):
+            yield [rows[0], *rows[2:]]
+
+
+@pytest.mark.parametrize("path", [*NOTEBOOKS, *sorted(files.FIGURES.rglob("*.md"))], ids=lambda path: path.stem)
+def test_a_table_has_what_a_reader_compares(path):
+    for header, *rows in tables_of(path):
+        assert len(header) <= legible.MAX_COLUMNS, header
+        if path.suffix == ".md" and path.parent != files.FIGURES and len(rows) > 2:
+            same = [name for name, *cells in zip(header, *rows, strict=True) if len(set(cells)) == 1]
+            assert not same, f"{same} is the same in every row: say it once, beside the table"
+
+
+def test_colours_stand_in_one_place():
+    typed = re.compile(r'"#[0-9A-Fa-f]{3,8}"|color="(?:red|green|blue|orange|purple|tab:\w+)"')
+    found = [path for path in (files.PACKAGE / "workbench").rglob("*.py") if typed.search(path.read_text())]
+    assert not found, "give the thing its colour in facts/colours.py"
 
 
 def test_a_notebook_links_to_the_index_and_to_its_neighbours():

@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -121,15 +122,14 @@ def _recorded(changed: Change, larger: str, cells: list[str]) -> tuple[dict[str,
             (own / f"{family}.csv").write_text(csv_text(columns, rows), encoding="utf-8")
         if changed:
             os.environ["RAILCORE_CATALOG"] = str(own)
-        sys.stdout = open(os.devnull, "w")
         names: dict[str, Any] = {"__name__": "notebook"}
-        for source in cells:
-            try:
-                exec(source, names)
-            except ValueError as error:
-                where = "; ".join(f"{row['name']}, {row['parameter']}: {row['value']}" for row in changed)
-                print(f"{where or larger}: {error}", file=sys.stderr)
-                break
+        try:
+            with open(os.devnull, "w") as quiet, redirect_stdout(quiet):
+                for source in cells:
+                    exec(source, names)
+        except ValueError as error:
+            where = "; ".join(f"{row['name']}, {row['parameter']}: {row['value']}" for row in changed)
+            print(f"{where or larger}: {error}", file=sys.stderr)
     read = [Path(path).stem for path in files.data_files_read() if path.startswith("data/derived/")]
     return recorded, [name for name in read if name != Path(__file__).stem]
 
