@@ -15,6 +15,7 @@ import sys
 import tempfile
 from contextlib import redirect_stdout
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pandas as pd
@@ -101,8 +102,9 @@ def _recorded(changed: Change, larger: str, cells: list[str]) -> tuple[dict[str,
 
     recorded: dict[str, float] = {}
 
-    def record(values, *_args, **_options):
-        recorded.update({claim_id: float(value) for claim_id, value in values.items() if value is not None})
+    def record(values, reasons=None, readings=None, draws=None):
+        given = {**values, **{claim_id: median(each) for claim_id, each in (draws or {}).items()}}
+        recorded.update({claim_id: float(value) for claim_id, value in given.items() if value is not None})
 
     def not_stored(**_case):
         raise ValueError("this run is not stored")
