@@ -240,7 +240,7 @@ def test_no_amount_in_dollars_becomes_a_formula(path):
 
 
 def tables_of(path):
-    """Tables of a notebook's outputs or of a file of figures/, each as rows of cells without the line below the first."""
+    """Tables of a notebook's outputs or of a file of figures/: rows of cells, without the line below the header."""
     texts = [path.read_text()]
     if path.suffix == ".ipynb":
         made = [output.get("data", {}) for cell in json.loads(texts[0])["cells"] for output in cell.get("outputs", [])]

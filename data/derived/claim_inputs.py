@@ -8,6 +8,7 @@ are not stored, the claims that it recorded before count.
 """
 
 import ast
+import importlib
 import json
 import os
 import subprocess
@@ -85,7 +86,8 @@ def _cells(notebook: str) -> list[str]:
 
 
 def _import_all(cells: list[str]) -> None:
-    """Import what the cells import, so that each run, a fork, finds it there."""
+    """Import what the cells import, and Numba, so that each run, a fork, finds it there."""
+    importlib.import_module("numba")
     imports = [
         node for source in cells for node in ast.parse(source).body if isinstance(node, (ast.Import, ast.ImportFrom))
     ]

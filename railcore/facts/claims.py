@@ -18,8 +18,8 @@ from railcore.facts.units import unit as unit_of
 
 VERDICTS = ("reproduced", "close", "differs", "unavailable", "missing")
 LEDGER_COLUMNS = (
-    "id document where claim unit relation paper_value tolerance value low high deviation verdict reason basis evidence "
-    "note notebook"
+    "id document where claim unit relation paper_value tolerance value low high deviation verdict reason basis "
+    "evidence note notebook"
 ).split()
 _NO_DATA = "at the date of the paper"  # in the note of a claim whose data are no longer to be had: it may have no value
 _Texts = Mapping[str, str] | None  # by claim id
