@@ -29,7 +29,7 @@ EVIDENCE = {
     "given": "the value is an input",
 }
 CLAIM_INPUTS = "derived/claim_inputs.csv"
-_RUNS = "runs:"  # begins a word of `used` that names measured runs
+_RUNS, _FILE = "runs:", "file:"  # begin words of `used` that name measured runs, and a file of data/measured
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,8 @@ class Calibration:
 
     free: numbers or readings that were free to choose.
     used: ids of the claims that they were chosen from.
-    runs: sources or models of rows of data/measured/iterations.csv that they were chosen from.
+    runs: sources or models of rows of data/measured/iterations.csv, and files of data/measured, that they were chosen
+        from.
     predicted: ids of other claims whose verdict may change with them.
     used_text: `used` as the file has it.
     """
@@ -56,26 +57,29 @@ class Calibration:
 def calibrations() -> tuple[Calibration, ...]:
     """All calibrated parameters, in the order of data/calibrations.csv; `*` in its ids stands for any text.
 
-    A word of `used` that begins with runs: is part of a source or model of measured runs, with _ for a space.
-    Raises ValueError for an id or a pattern that fits no claim, and for text that is in no run.
+    A word of `used` that begins with runs: is part of a source or model of measured runs, with _ for a space; one that
+    begins with file: is a file of data/measured.
+    Raises ValueError for an id or a pattern that fits no claim, text that is in no run, and a file that is not there.
     """
     measured = [f"{run['source']}\n{run['model']}" for run in read_csv(files.data("measured/iterations.csv"))]
     found = []
     for row in read_csv(files.data("calibrations.csv")):
         where, words = f"data/calibrations.csv, {row['parameter']}", row["used"].split()
-        runs = tuple(_in_runs(word, where, measured) for word in words if word.startswith(_RUNS))
-        used = [matching_ids(word, where) for word in words if not word.startswith(_RUNS)]
+        runs = tuple(_measured(word, where, measured) for word in words if word.startswith((_RUNS, _FILE)))
+        used = [matching_ids(word, where) for word in words if not word.startswith((_RUNS, _FILE))]
         rest = [matching_ids(word, where) for word in row["predicted"].split()]
         mine = tuple(dict.fromkeys(name for ids_ in used for name in ids_))
         others = tuple(dict.fromkeys(name for ids_ in rest for name in ids_ if name not in mine))
-        text = ", ".join(word for word in words if not word.startswith(_RUNS))
+        text = ", ".join(word for word in words if not word.startswith((_RUNS, _FILE)))
         text = "; ".join(part for part in (text, ", ".join(runs)) if part)
         found.append(Calibration(row["parameter"], int(row["free"]), mine, runs, others, text, row["note"]))
     return tuple(found)
 
 
-def _in_runs(word: str, where: str, measured: list[str]) -> str:
-    """Text that a word of `used` looks for. measured: source and model of each run."""
+def _measured(word: str, where: str, measured: list[str]) -> str:
+    """The file, or the text of a run, that a word of `used` names. measured: source and model of each run."""
+    if word.startswith(_FILE):
+        return files.data(f"measured/{word.removeprefix(_FILE)}").relative_to(files.DATA).as_posix()
     text = word.removeprefix(_RUNS).replace("_", " ")
     if not any(text in run for run in measured):
         raise ValueError(f"{where}: {word!r} is in no source or model of data/measured/iterations.csv")

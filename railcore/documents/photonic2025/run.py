@@ -169,7 +169,7 @@ def lengths_side_by_side(computed: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataF
 
 
 def window_count_table(cases: Iterable[tuple[int, int, int]]) -> pd.DataFrame:
-    """Windows of an iteration, the one into the next included, in closed form and counted in a computed step.
+    """Windows of an iteration, in closed form and counted in a computed step.
 
     cases: stages, chunks and micro-batches. A layer a chunk, two replicas, a GPU a node, datasheet links: a count does
     not depend on lengths. Columns pipeline, chunks, microbatches, closed_form, counted, by_ends (by the order
@@ -180,7 +180,7 @@ def window_count_table(cases: Iterable[tuple[int, int, int]]) -> pd.DataFrame:
         small = replace(catalog_model(MODEL), layers=pipeline * chunks)
         strategy = Strategy(data=2, pipeline=pipeline, interleave=chunks, sharding="weights")
         step = training_step(small, box, strategy, 2 * microbatches, fsdp_options(), EAGER, 2, one_replica=True)
-        form = int(window_count(pipeline, chunks, microbatches, next_iteration=True))
+        form = int(window_count(pipeline, chunks, microbatches))
         timeline = simulate(step)
         counted = [len(rail_windows(timeline, by_ends=ends)) for ends in (False, True)]
         rows.append((pipeline, chunks, microbatches, form, *counted))
@@ -299,6 +299,18 @@ def traffic_picture(timeline: StepTimeline, ranks: Iterable[int]) -> tuple[pd.Da
     other = links["lane_from"] != links["lane_to"]
     links = links[other & ((links["rank_from"] == links["rank_to"]) | (links["before"] == links["op"]))]
     return operations, links[["rank_from", "lane_from", "end_s_from", "rank_to", "lane_to", "start_s_to"]]
+
+
+def run_title(pipeline: str = ", FSDP 2 and PP 2") -> str:
+    """What was measured and computed, for titles of figures. pipeline: what is on the rails."""
+    nic = units.show(catalog_machine(PLATFORM).nic_Bps, "bps")
+    return f"{MODEL} on {PLATFORM}s of four A100: TP 4 in the node{pipeline} on rails of {nic}"
+
+
+def traffic_title(workload: Workload) -> str:
+    """What Fig. 2 shows, for its title."""
+    layers = units.counted(workload.model.layers, "layers")
+    return f"{workload.model.name} cut to {layers}: an iteration of one rank of each stage, TP 4, FSDP 2, PP 2"
 
 
 def own_schedule(

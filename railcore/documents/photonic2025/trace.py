@@ -11,7 +11,7 @@ from railcore.facts.checks import Floats, at_least, whole
 from railcore.facts.tables import read_csv
 
 WINDOW_RAIL = 0  # the rail of the document's Fig. 3, Fig. 4(b) and Fig. 8
-_RAIL_RANKS = 4  # of the measured run on a rail, whose messages the authors add up
+MESSAGES = 4  # of a send/receive: the authors add up those of all ranks of a rail
 
 
 def measured_windows(rail: int | None = WINDOW_RAIL) -> pd.DataFrame:
@@ -64,7 +64,7 @@ def measured_rates() -> dict[str, float]:
     return {
         "all_gather": float(gathers["volume_bytes"].mean() / gathers["duration_s"].mean()),
         "reduce_scatter": float(scatters["volume_bytes"].mean() / scatter_s),  # half of the buffers of two stages
-        "send_receive": float(hops["volume_bytes"].mean() / _RAIL_RANKS / hops["duration_s"].mean()),
+        "send_receive": float(hops["volume_bytes"].mean() / MESSAGES / hops["duration_s"].mean()),
     }
 
 

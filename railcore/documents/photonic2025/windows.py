@@ -99,22 +99,18 @@ def definition_error() -> float:
     return worst
 
 
-def window_count(
-    pipeline: ArrayLike, chunks: ArrayLike = 1, microbatches: ArrayLike = 2, next_iteration: bool = False
-) -> Ints:
-    """Windows of an iteration on one rail with sharded weights, by the authors' counting: 4 p v - 1.
+def window_count(pipeline: ArrayLike, chunks: ArrayLike = 1, microbatches: ArrayLike = 2) -> Ints:
+    """Windows of an iteration on one rail with sharded weights, the one into the next iteration included: 4 p v.
 
     With V = p v chunks of layers: 2 V - 1 phases of gathered weights and sent activations alternate, then the steady
-    exchange, then 2 V - 1 of reduced gradients and sent gradients, then the pipeline's AllReduce: 4 V phases. One
-    micro-batch has no steady exchange, two windows fewer. Without a pipeline all traffic of the rail is of one kind,
-    and there is no window.
+    exchange, then 2 V - 1 of reduced gradients and sent gradients, then the pipeline's AllReduce: 4 V phases, each with
+    a window after it. One micro-batch has no steady exchange, two windows fewer. Without a pipeline all traffic of the
+    rail is of one kind, and there is no window. The authors' trace and Fig. 8 count so; the 127 of Eq. (1) is one less.
 
     Parameters
     ----------
     pipeline, chunks, microbatches
         p, v and m; they broadcast.
-    next_iteration
-        Count the window into the next iteration too.
 
     Returns
     -------
@@ -126,7 +122,7 @@ def window_count(
     """
     counts = {"pipeline": pipeline, "chunks": chunks, "microbatches": microbatches}
     p, v, m = (whole(name, value) for name, value in counts.items())
-    return np.where(p > 1, 4 * p * v - 1 - 2 * (m == 1) + int(next_iteration), 0)
+    return np.where(p > 1, 4 * p * v - 2 * (m == 1), 0)
 
 
 def rail_bursts(timeline: StepTimeline, rail: int = 0) -> pd.DataFrame:
