@@ -10,7 +10,7 @@ import pandas as pd
 from railcore.documents.readings import Entries, with_prefix
 from railcore.engines.search import search, strategy_label
 from railcore.engines.search.splits import divisors
-from railcore.facts import claims, files
+from railcore.facts import claims, files, units
 from railcore.facts.tables import read_csv
 from railcore.training.machine import Machine
 from railcore.training.transformer import Transformer
@@ -76,6 +76,97 @@ def _limits(ways: Sequence[str], gpus: int) -> dict[str, Any]:
 def worst_cases(rules: pd.DataFrame) -> pd.DataFrame:
     """The row of largest excess of each rule."""
     return rules.loc[rules.groupby("id")["excess"].idxmax()]
+
+
+_WAYS = {"tensor": "TP", "data": "DP", "pipeline": "PP"}
+
+
+def rules_in_words(rules: pd.DataFrame) -> pd.DataFrame:
+    """The document's Table 1 with what comes out, a row for each rule, as people read it.
+
+    rules: of `rules_of_thumb`. A rule holds where its best strategy takes no longer than the claim allows.
+    """
+    worst, rows = worst_cases(rules).set_index("id"), []
+    for rule in printed_rows(1):
+        mine = rules[rules["id"] == rule["id"]]
+        allowed = claims.paper_value(f"photonic2025.table1.{rule['id']}")
+        case = worst.loc[rule["id"]]
+        rows.append(
+            {
+                "model size": _between(rule["parameters_above"], rule["parameters_below"], units.giga, "B parameters"),
+                "GPUs": _between(rule["gpus_above"], rule["gpus_most"], 1, ""),
+                "practice": " or ".join(
+                    " + ".join(_WAYS[way] for way in each.split("+")) for each in rule["practices"].split("/")
+                ),
+                f"within {percent_text(allowed)} of the best": f"{(mine['excess'] <= allowed).sum()} of {len(mine)} cases",
+                "worst loss": percent_text(case["excess"]),
+                "where": f"{case['model']} on {case['gpus']:,} GPUs",
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _between(low: str, high: str, size: float, noun: str) -> str:
+    """A range in words: "up to 8", "over 1,024", "8 to 512"."""
+    ends = [units.number(float(end or 0) / size) for end in (low, high)]
+    text = f"over {ends[0]}" if not high else f"up to {ends[1]}" if not float(low) else f"{ends[0]} to {ends[1]}"
+    return f"{text} {noun}".strip()
+
+
+def percent_text(share: float) -> str:
+    """A share in percent, without bound where nothing fits."""
+    return f"{100 * share:.3g}%" if np.isfinite(share) else "none fits"
+
+
+def cases_in_words(rules: pd.DataFrame) -> pd.DataFrame:
+    """Every case of `rules_of_thumb` as people read it: both strategies, and how much longer the rule's takes."""
+    sizes = dict(zip((rule["id"] for rule in printed_rows(1)), rules_in_words(rules).to_dict("records"), strict=True))
+    return pd.DataFrame(
+        {
+            "model": rules["model"],
+            "GPUs": rules["gpus"],
+            "practice": [sizes[each]["practice"] for each in rules["id"]],
+            "best strategy": rules["best_strategy"],
+            "iteration_s": rules["best_s"],
+            "best that obeys": rules["obeying_strategy"],
+            "takes longer by": rules["excess"].map(percent_text),
+        }
+    )
+
+
+def splits_in_words(splits: pd.DataFrame, case: str) -> pd.DataFrame:
+    """The document's Table 2 with what a GPU holds, computes and sends, and where the document has something else.
+
+    splits: of `parallelism_comparison`. case: model, ranks and batch, in the header of the first column.
+    """
+    held = ["weights_bytes", "gradients_bytes", "optimizer_bytes", "activations_bytes"]
+    document = {row["strategy"]: row for row in printed_rows(2)}
+    communication = [f"{_operations(row.communication)}, once a {row.per}" for row in splits.itertuples()]
+    others = []
+    for name in splits["strategy"]:
+        theirs = [
+            document[name]["memory"].replace(" ", ", ") if name in broken_rows(splits, ("memory",)) else "",
+            _operations(document[name]["communication"]) if name in broken_rows(splits, ("communication",)) else "",
+        ]
+        others.append("; ".join(filter(None, theirs)))
+    return pd.DataFrame(
+        {
+            case: splits["strategy"],
+            "memory of a GPU_bytes": splits[held].sum(axis=1),
+            "memory: what is split": splits["memory"].str.replace(" ", ", "),
+            "compute of a GPU_s": splits["products_s"] + splits["elementwise_s"],
+            "compute: what is split": splits["compute"].str.replace(" ", ", "),
+            "sent by a GPU_bytes": splits["sent_bytes"],
+            "communication": communication,
+            "the document has": others,
+        }
+    )
+
+
+def _operations(text: str) -> str:
+    """ "forward AllGather, backward ReduceScatter" of "forward:all_gather backward:reduce_scatter"."""
+    named = [each.split(":") for each in text.split()]
+    return ", ".join(f"{phase} {''.join(part.title() for part in name.split('_'))}" for phase, name in named)
 
 
 def rule_claims(rules: pd.DataFrame) -> Entries:
