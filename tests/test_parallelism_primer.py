@@ -14,8 +14,9 @@ from railcore.engines.emulator.ranks import EmulatedRanks, TransferLabel
 from railcore.engines.emulator.timeline import rank_timeline
 from railcore.facts import claims
 from railcore.training.parallelism import Strategy
+from railcore.workbench import legible
 from railcore.workbench.charts import rank_timelines
-from railcore.workbench.drawing import diagram, neural
+from railcore.workbench.drawing import neural
 
 SEED = 3565  # of notebook 17
 WRONG = {"nwktimes2025.fig1_13.gradient_sync_scopes"}
@@ -137,6 +138,19 @@ def test_steps_of_the_forward_pass_are_those_of_the_document(three_d):
     assert set(passed["rank"]) == {0, 1, 4, 5} and (passed["layer"] == 2).all()
 
 
+def test_boxes_say_the_inputs_and_the_chart_when_all_compute(three_d):
+    events = primer.step_events(rank_timeline(three_d.ranks), ["forward"])
+    texts = primer.with_inputs(events, three_d).groupby("rank")["text"].agg(list)
+    assert texts[0][0] == "1a: x1-x4" and texts[4][0] == "1a: x9-x12" and "1b" in texts[0]
+    assert [text for text in texts[7] if text.startswith("5a")] == ["5a: x13-x16"]
+    title = primer.three_d_title(three_d, "Forward pass")
+    assert title.endswith("8 GPUs on 2 nodes, 2 tensor ranks x 2 pipeline stages x 2 replicas")
+    figure = rank_timelines.rank_gantt(primer.with_inputs(events, three_d), primer.three_d_names(three_d), title)
+    assert "all 8 GPUs compute" in [text.get_text() for text in figure.legends[0].get_texts()]
+    alone = rank_timelines.rank_gantt(events[events["rank"] < 4], primer.three_d_names(three_d), title)
+    assert not any("GPUs compute" in text.get_text() for text in alone.legends[0].get_texts())
+
+
 def test_a_port_serves_what_is_ready_first():
     ranks = EmulatedRanks(3, 1)
     early, late = (TransferLabel("forward", "pipeline", 1, m) for m in (1, 0))
@@ -171,14 +185,17 @@ def diagrams():
     tensor = primer.tensor_run(SEED)
     inputs, text = primer.input_texts(chain), primer.prediction_text(chain)
     yield (
-        neural.chain_diagram(*forward, inputs, text),
-        ["3 activations, 12 B", "x3 = ", "scale-out (RDMA)", "GPU1: layer 4"],
+        neural.chain_diagram(*forward, inputs, text, "Forward", primer.FORWARD_KEY),
+        ["3 activations, 12 B", "x3", "scale-out (RDMA)", "GPU1: layer 4", "= max(z, 0)", "n10"],
     )
-    yield neural.chain_diagram(*backward, result=primer.loss_text(chain), lines=3), ["3 deltas, 12 B", "rate 0.1"]
+    yield (
+        neural.chain_diagram(*backward, inputs, text, "Backward", primer.backward_key(chain)),
+        ["3 deltas, 12 B", "rate 0.1", "w' = w"],
+    )
     placed = primer.placed_transfers(layers, few)
     yield (
         neural.chain_diagram(cells, placed, primer.input_texts(layers[0]), text),
-        ["W 3 x 4", "2 activations", "W 1 x 2"],
+        ["weights 3 x 4", "2 activations", "weights 1 x 2"],
     )
     yield neural.split_matrix_diagram(primer.split_weights(tensor)), ["4 x 8", "GPU1 (TP Rank 2)", "n4 ="]
     yield neural.gather_diagram(*primer.gather_states(tensor)), ["after step 1", "holds 16 B", "GPU1"]
@@ -189,7 +206,7 @@ def test_diagrams_are_legible_and_say_what_they_must(number):
     figure, words = list(diagrams())[number]
     assert not text_collisions(figure)
     texts = [text for ax in figure.axes for text in ax.texts]
-    assert min(text.get_fontsize() for text in texts) >= diagram.LEAST_FONT
+    assert min(text.get_fontsize() for text in texts) >= legible.MIN_TEXT_PT
     written = "\n".join(text.get_text() for text in texts)
     assert all(word in written for word in words), written
 
@@ -198,9 +215,9 @@ def test_diagrams_are_legible_and_say_what_they_must(number):
 def test_other_widths_fit_their_boxes(neurons):
     run = primer.chain_run(neurons, SEED)
     names = primer.node_names(run)
-    for phase, lines in (("forward", 2), ("backward", 3)):
+    for phase in ("forward", "backward"):
         parts = primer.chain_cells(run, phase, names), primer.stage_transfers(run, phase, names)
-        assert not text_collisions(neural.chain_diagram(*parts, lines=lines))
+        assert not text_collisions(neural.chain_diagram(*parts, primer.input_texts(run)))
 
 
 def test_charts_draw_every_box_and_bar(three_d):

@@ -182,17 +182,24 @@ def _route_and_switch_claims(survey: pd.DataFrame, table: str, difference: str) 
     """
     mine, document = survey.merge(table_cases(table)), table.partition(".")[0]
     routes = f"{document}.fig2.same_rail_switches"
-    one_switch = [f"{row.gpus:,}/{row.radix}" for row in mine.itertuples() if row.same_rail_switches == 1]
-    unlike = mine[mine["nics_cut_difference"] != 0].itertuples()
-    differences = [f"{row.nics_cut_difference:+d} at {row.gpus:,}/{row.radix}" for row in unlike]
+    one_switch = [row for row in mine.itertuples() if row.same_rail_switches == 1]
+    unlike = [row for row in mine.itertuples() if row.nics_cut_difference]
+    most = int(mine["same_rail_switches"].max())
     values = {difference: mine["nics_cut_difference"].max(), routes: mine["same_rail_switches"].max()}
     reasons = {
-        routes: "one switch for every pair of domains only where a leaf (half the radix) takes a whole rail, here at "
-        f"{', '.join(one_switch)} (GPUs/radix); elsewhere the leaves of a rail meet a tier higher",
-        difference: "identical where rails have two tiers; a rail of one tier fills all ports of its switch, a leaf "
-        f"below spines half of them: {', '.join(differences)} (GPUs/radix)",
+        routes: "half the ports of a leaf face GPUs, so that one leaf takes a whole rail only at "
+        f"{_cases(one_switch)}; in the other cases a rail has several leaves, and a route between two of them passes "
+        f"{most} switches",
+        difference: "identical where a rail has two tiers of switches; a rail of one switch fills all its ports with "
+        "GPUs, a leaf below spines half of them: "
+        + ", ".join(f"{row.nics_cut_difference:+d} at {_cases([row])}" for row in unlike),
     }
     return Entries(values, reasons, {})
+
+
+def _cases(rows: list) -> str:
+    """Cases of a table in words, rows with gpus and radix: "32,768 GPUs with radix 256"."""
+    return ", ".join(f"{row.gpus:,} GPUs with radix {row.radix}" for row in rows) or "no case"
 
 
 def topology_claims(platforms: pd.DataFrame, survey: pd.DataFrame) -> Entries:

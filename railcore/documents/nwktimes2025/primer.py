@@ -35,10 +35,14 @@ TENSOR_WIDTHS = (8, 4)  # of Fig. 1-10
 LEARNING_RATE = 0.1  # of the example in the text
 # What `step_events` writes into boxes.
 STEP_NOTE = (
-    "text in a box: step, counted alike on all GPUs (each computes a layer of its own in it); "
-    "a computation, b AllGather, c to the next stage"
+    "in a box: the step, counted alike on all GPUs (a: computation, b: AllGather, c: to the next stage), "
+    "and the micro-batch's inputs"
 )
 LAYER_NOTE = "number in a box: layer"
+FORWARD_KEY = [
+    "x input; w weights of a neuron, one for each input; z weighted sum of its inputs; "
+    "y = max(z, 0) its output, an activation"
+]
 FP32_BYTES = np.dtype(np.float32).itemsize
 _SAMPLES, _MICROBATCH, _INPUTS_1_7 = 16, 4, 3
 _DIGITS, _DECIMALS, _MOST_SHOWN = 3, 1, 4
@@ -121,7 +125,7 @@ def neuron_table(run: EmulatedRun) -> pd.DataFrame:
 
 
 def chain_cells(run: EmulatedRun, phase: str, names: Sequence[str], nodes: bool = True) -> pd.DataFrame:
-    """What `chain_diagram` writes on GPUs that hold a layer each: columns gpu, node, heading, text.
+    """What `chain_diagram` writes on GPUs that hold a layer each: columns gpu, node, heading, neuron, text.
 
     Parameters
     ----------
@@ -134,25 +138,24 @@ def chain_cells(run: EmulatedRun, phase: str, names: Sequence[str], nodes: bool 
 
     Returns
     -------
-    A row for each neuron.
+    A row for each neuron; `FORWARD_KEY` and `backward_key` explain the symbols of its text.
     """
     rows = []
     for row in neuron_table(run).itertuples():
         shape = " x ".join(map(str, run.network.shapes[row.layer - 1]))
         node, _, gpu = names[row.gpu].partition(" ") if nodes else ("", "", names[row.gpu])
         if phase == "forward":
-            text = f"{row.neuron}: z {_shown(row.z)}, y {_shown(row.y)}\nw {_shown(*row.weights)}"
+            text = f"w  {_shown(*row.weights)}\nz  {_shown(row.z)}   y  {_shown(row.y)}"
         else:
-            text = f"{row.neuron}: delta {_shown(row.delta)}\ngradient {_shown(*row.gradient)}"
-            text += f"\nnew w {_shown(*row.updated)}"
-        rows.append((names[row.gpu], node, f"{gpu}: layer {row.layer}, W {shape}", text))
-    return pd.DataFrame(rows, columns=["gpu", "node", "heading", "text"])
+            text = f"δ  {_shown(row.delta)}\ng  {_shown(*row.gradient)}\nw'  {_shown(*row.updated)}"
+        rows.append((names[row.gpu], node, f"{gpu}: layer {row.layer}, weights {shape}", row.neuron, text))
+    return pd.DataFrame(rows, columns=["gpu", "node", "heading", "neuron", "text"])
 
 
 def _shown(*values: float) -> str:
     """Numbers side by side, no more than fit a box: the CSV has all."""
     shown = values if len(values) <= _MOST_SHOWN else values[: _MOST_SHOWN - 1]
-    return " ".join([number(value + 0.0, _DIGITS) for value in shown] + ["..."] * (len(shown) < len(values)))
+    return ", ".join([number(value + 0.0, _DIGITS) for value in shown] + ["..."] * (len(shown) < len(values)))
 
 
 def stage_transfers(run: EmulatedRun, phase: str, names: Sequence[str]) -> pd.DataFrame:
@@ -206,10 +209,13 @@ def prediction_text(run: EmulatedRun) -> str:
     )
 
 
-def loss_text(run: EmulatedRun) -> str:
-    """How a training step of one sample begins its backward pass, and what it does with gradients."""
-    prediction, rate = prediction_text(run), _shown(run.learning_rate or 0.0)
-    return f"{prediction}\n\nlearning rate {rate}\nnew w = w -\n{rate} x gradient"
+def backward_key(run: EmulatedRun) -> list[str]:
+    """Lines that explain the symbols of a backward pass, with the learning rate."""
+    rate = _shown(run.learning_rate or 0.0)
+    return [
+        "δ delta, the error of a neuron; g gradient of each weight: δ times the input that it multiplies",
+        f"w' weights after the update: w' = w - {rate} g, learning rate {rate}",
+    ]
 
 
 def chain_data(
@@ -280,6 +286,7 @@ def gather_states(run: EmulatedRun) -> tuple[pd.DataFrame, pd.DataFrame]:
         moment = {0: 0, len(states) - 2: 1, len(states) - 1: 2}.get(stage)
         for place, rank in enumerate(group):
             note = "" if moment is None else f"holds {number(bytes_held[rank][moment])} B of outputs"
+            note += ", its own part twice" * (moment == 1)
             for slot, value in enumerate(values):
                 owner = slot // each
                 text = f"n{slot + 1}\n{number(value + 0.0, _DIGITS)}" if owner in owned[place] else ""
@@ -312,16 +319,34 @@ def _output_bytes(run: EmulatedRun) -> dict[int, list[float]]:
 
 
 def three_d_names(run: EmulatedRun) -> list[str]:
-    """Lanes of Fig. 1-12: GPU, the document's DP group and TP rank, and its layers."""
+    """Lanes of Fig. 1-12: GPU, the document's TP rank and DP group, and its layers."""
     places = run.strategy.coordinates(np.arange(run.strategy.gpus))
     names = []
     for rank in range(run.strategy.gpus):
         layers = [i + 1 for i, stage in enumerate(run.sharded.stages) if stage == places["pipeline"][rank]]
         span = f"layers {layers[0]}-{layers[-1]}" if len(layers) > 1 else f"layer {layers[0]}"
         replica, each = int(places["data"][rank]), run.inputs.shape[1] // run.strategy.data
-        samples = f" (x{replica * each + 1}-x{(replica + 1) * each})" if layers[0] == 1 else ""
-        names.append(f"GPU{rank}: DP group {replica + 1}{samples}, TP Rank {places['tensor'][rank] + 1}, {span}")
+        samples = f"x{replica * each + 1}-x{(replica + 1) * each}"
+        names.append(f"GPU{rank}: TP Rank {places['tensor'][rank] + 1}, {span}\nDP group {replica + 1}: {samples}")
     return names
+
+
+def three_d_title(run: EmulatedRun, what: str) -> str:
+    """Title of Fig. 1-12 and 1-13: what, and how its network is split over how many GPUs and nodes."""
+    split, nodes = run.strategy, len(set(run.ranks.nodes))
+    parts = ((split.tensor, "tensor ranks"), (split.pipeline, "pipeline stages"), (split.data, "replicas"))
+    parted = " x ".join(counted(count, name) for count, name in parts)
+    return f"{what}, 3D parallelism: {counted(split.gpus, 'GPUs')} on {counted(nodes, 'nodes')}, {parted}"
+
+
+def with_inputs(events: pd.DataFrame, run: EmulatedRun) -> pd.DataFrame:
+    """Events of `step_events` with the inputs of its micro-batch in the text of each computation: "1a: x1-x4"."""
+    rows, data = events["what"] == "compute", run.strategy.coordinates(np.arange(run.strategy.gpus))["data"]
+    each = run.inputs.shape[1] // run.strategy.data
+    size = run.strategy.micro_batch
+    first = data[events["rank"]] * each + events["microbatch"] * size + 1
+    texts = [f"{text}: x{start}-x{start + size - 1}" for text, start in zip(events["text"], first, strict=True)]
+    return events.assign(text=np.where(rows, texts, events["text"]))
 
 
 def all_reduce_identity(counts: Sequence[int], seed: int = 0) -> pd.DataFrame:

@@ -12,6 +12,8 @@ from railcore.workbench import plotting
 from railcore.workbench.plotting import COLOURS, legend_below, line_style, log_axis, percent, percent_axis, text_beside
 
 _TARGET = 0.9  # goodput to reach
+_OVERSUBSCRIBED = "rails under an oversubscribed layer"
+_LABEL = 0.2, 0.05  # width and height of a name beside a mark, over the axes'
 _DASHES = ("-", "--", "-.", ":")
 _DAYS = {"1 hour": 1 / 24, "1 day": 1, "1 week": 7, "1 month": 30, "1 year": 365, "4 years": 1460, "50 years": 18250}
 
@@ -198,16 +200,38 @@ def cost_over_days(data: pd.DataFrame, title: str) -> plt.Figure:
 
     data: columns network, days, cost_usd; the best first. title: model, cluster and link rate.
     """
-    figure, ax = plt.subplots(figsize=(8, 5.2))
-    colours = plotting.colours_of(list(data["network"]))
-    for i, row in enumerate(data.itertuples()):
-        style = line_style(i, "", label=row.network, markersize=11, markeredgewidth=1.4)
-        style |= {"markeredgecolor": colours[row.network], "markerfacecolor": colours[row.network] if not i else "none"}
-        ax.plot([row.days], [row.cost_usd / 1e6], **style)
-    ax.margins(0.15)
-    ax.set(xlabel="training [days]", ylabel="training cost: wear and energy [million USD]", title=title)
-    legend_below(figure, ax, 3)
+    figure, ax = plt.subplots(figsize=(9, 4.6))
+    things = [_OVERSUBSCRIBED if name.startswith("rails + layer") else name for name in data["network"]]
+    colours = plotting.colours_of(things)
+    places = data[["days", "cost_usd"]].to_numpy(float) / (1, 1e6)
+    for i, (name, (days, cost)) in enumerate(zip(things, places, strict=True)):
+        under = sum(np.allclose(places[i], other, rtol=1e-3) for other in places[:i])  # marks at one place nest
+        style = line_style(i, "", markersize=8 + 4 * under, markeredgewidth=1.4)
+        style |= {"markeredgecolor": colours[name], "markerfacecolor": colours[name] if not i else "none"}
+        ax.plot([days], [cost], **style)
+    ax.margins(0.12)
+    ax.set(xlabel="training [days]", ylabel="training cost: wear and energy [million USD]")
+    ax.set_title(title, fontsize=10)
+    ax.set_xlim(right=ax.get_xlim()[1] + 0.16 * np.ptp(ax.get_xlim()))
+    names = [f"{name} (best)" if not i else name for i, name in enumerate(data["network"])]
+    first = [next(j for j, other in enumerate(places) if np.allclose(each, other, rtol=1e-3)) for each in places]
+    joined = {j: " and ".join(name for name, of in zip(names, first, strict=True) if of == j) for j in first}
+    _beside_marks(ax, list(joined.values()), places[list(joined)])
     return figure
+
+
+def _beside_marks(ax: plt.Axes, names: list[str], places: np.ndarray) -> None:
+    """Names at the right of marks, moved up where they would lie on the one below."""
+    low, high = np.array([ax.get_xlim(), ax.get_ylim()]).T
+    shares, written = (places - low) / (high - low), list[tuple[float, float]]()
+    for i in np.lexsort((np.arange(len(names)), shares[:, 1].round(2))):
+        x, y = shares[i]
+        for before, level in written:
+            if abs(x - before) < _LABEL[0] and y < level + _LABEL[1]:
+                y = level + _LABEL[1]
+        written.append((x, y))
+        look: dict = {"textcoords": ax.transAxes, "xycoords": "data", "va": "center", "fontsize": 9}
+        ax.annotate(names[i], places[i], (x + 0.025, y), **look)
 
 
 def days_by_network_price(data: pd.DataFrame) -> plt.Figure:

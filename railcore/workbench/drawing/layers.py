@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
 _GAP, _HB_LEVEL = 0.7, -1.15
-_LEAST_FONT, _MOST_FONT = 5.5, 8.0  # points
+_LEAST_FONT, _MOST_FONT = 8.0, 9.0  # points
 _LETTER_WIDTH = 0.64  # mean width of a digit or capital over its font size
 SMALL_LETTER_WIDTH = 0.56  # the same of a small letter
 

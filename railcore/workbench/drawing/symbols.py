@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, pairwise
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
@@ -16,14 +17,17 @@ from matplotlib.textpath import TextPath
 from matplotlib.transforms import Affine2D
 
 from railcore.workbench.drawing import layers
-from railcore.workbench.plotting import COLOURS, ink_on
+from railcore.workbench.plotting import COLOURS, DIFFERS, LINKS, ink_on
 
 if TYPE_CHECKING:
     import networkx as nx
 
 # Okabe and Ito's colours, with wine for yellow, which is too faint for lines; greys are for switches above the rails.
-_RAIL_COLOURS = (*COLOURS[:7], "#882255")
-_TOP, _MIDDLE, _FAINT, _PLAIN, _FAILED = "#4D4D4D", "#A6A6A6", "#B5B5B5", "#E4E4E4", "#B00000"
+_RAIL_COLOURS = (*COLOURS[:7], LINKS["wide area"])
+_TOP, _MIDDLE, _FAINT, _PLAIN, _FAILED = "#4D4D4D", "#A6A6A6", "#B5B5B5", "#E4E4E4", DIFFERS
+_TEXT = 8.5  # points: names of rows, legends
+_HANDLE = 9  # letters that the line before an entry of a legend takes
+_PAGE = 10.0  # width [inches]
 _BANDS = ("#F0E442", "#B9E0F5", "#F5C9DF")
 _DASHES = ("-", "--", ":", "-.")
 _WHITE = "#FFFFFF"
@@ -125,19 +129,29 @@ def draw_fabric(
     for artist in (*ax.texts, *ax.collections, *ax.patches, *ax.lines):
         artist.set_in_layout(False)  # all inside the limits: the layout need not measure them
     if title:
-        ax.set_title(title, fontsize=9, loc="left")
+        ax.set_title(title, fontsize=10, loc="left")
     if legend and handles:
-        style: dict[str, Any] = {"fontsize": 7, "ncols": 3, "handlelength": 3, "borderaxespad": 0.2}
-        ax.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0), **style)
+        _draw_legend(ax, handles, scale.x * (layout.width + 1.6))
     return ax
 
 
 def fabric_figure(graph: "nx.Graph", routes: Sequence[Sequence[str]] = (), **options) -> plt.Figure:
-    """One fabric on a page 8 inches wide, higher the more tiers it has; arguments as for `draw_fabric`."""
+    """One fabric on a page, higher the more tiers it has; arguments as for `draw_fabric`."""
     tiers = max(at["tier"] for _, at in graph.nodes(data=True))
-    page, ax = plt.subplots(figsize=(8, 2.8 + 0.6 * tiers))
+    page, ax = plt.subplots(figsize=(_PAGE, 3.0 + 0.65 * tiers))
     draw_fabric(graph, ax, routes, **options)
     return page
+
+
+def _draw_legend(ax: plt.Axes, handles: Sequence, room: float) -> None:
+    """A legend below the axes in as many columns as fit its room [points]; what is wider than that is wrapped."""
+    letters = int(room / (layers.SMALL_LETTER_WIDTH * _TEXT)) - _HANDLE
+    for handle in handles:
+        handle.set_label(fill(handle.get_label(), letters, break_long_words=False))
+    widest = max(len(line) for handle in handles for line in handle.get_label().split("\n"))
+    style: dict[str, Any] = {"fontsize": _TEXT, "handlelength": 3, "borderaxespad": 0.2}
+    columns = min(3, max(1, letters // (widest + _HANDLE)))
+    ax.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0), ncols=columns, **style)
 
 
 def _changes(graph: "nx.Graph", after: "nx.Graph") -> _Changes:
@@ -173,14 +187,14 @@ def _frame(layout: layers.FabricLayout, ax: plt.Axes) -> _Scale:
     spec, page, dots = ax.get_subplotspec(), ax.figure.bbox, ax.figure.dpi / 72  # dots: to a point
     rows, columns = spec.get_gridspec().get_geometry() if spec else (1, 1)
     longest = max(len(line) for name in layout.levels.values() for line in name.split("\n"))
-    margin = longest * layers.SMALL_LETTER_WIDTH * 7 + 5
+    margin = longest * layers.SMALL_LETTER_WIDTH * _TEXT + 5
     bottom, x = layout.floor - 0.7, (0.96 * page.width / dots / columns - margin) / (layout.width + 1.6)
     ax.set(xlim=(-0.8 - margin / x, layout.width + 0.8), ylim=(bottom, layout.top), xticks=[], yticks=[])
     ax.axis("off")
     for y, name in layout.levels.items():
-        ax.text(-0.8, y, name, fontsize=7, ha="right", va="center", color="#333333")
+        ax.text(-0.8, y, name, fontsize=_TEXT, ha="right", va="center", color="#333333")
     for middle, name in layout.planes.items():
-        ax.text(middle, layout.top, name, fontsize=7, ha="center", va="top")
+        ax.text(middle, layout.top, name, fontsize=_TEXT, ha="center", va="top")
     y = 0.8 * page.height / dots / rows / (layout.top - bottom)
     labels = {node: found for row in layout.rows for found in [_labels(row, x)] for node in row.nodes}
     half = {node: 0.4 * found.high / y for node, found in labels.items()}  # a little inside

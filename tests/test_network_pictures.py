@@ -1,0 +1,83 @@
+"""Pictures of small networks: texts that can be read, legends that fit, circuits one to one, marks with their names."""
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import pytest
+from collisions import text_collisions
+
+from railcore.documents.photonic2025.circuit_pairs import circuit_pairs, domain_texts
+from railcore.engines.degraded import faults
+from railcore.network.topology import fat_tree, graph, rail_only, rail_optimized
+from railcore.training.parallelism import Strategy
+from railcore.workbench import drawing, legible
+from railcore.workbench.charts import tradeoffs
+from railcore.workbench.drawing import circuits, layers
+
+PANELS = {"pipeline": "pipeline", "data": "data"}
+
+
+@pytest.fixture(autouse=True)
+def _closed():
+    yield
+    plt.close("all")
+
+
+@pytest.mark.parametrize("fabric", [fat_tree(16, 4, 4, planes=4), rail_optimized(16, 4, 8), rail_only(32, 4, 8)])
+def test_a_drawn_network_can_be_read_by_itself(fabric):
+    net = fabric.graph()
+    route = graph.route(net, "D1.GPU1", "D2.GPU2")
+    assert legible.faults(drawing.fabric_figure(net, [route], title="A network of 16 GPUs")) == []
+
+
+def test_labels_shrink_to_eight_points_and_then_shorten():
+    texts = [["Aggregation 1", "Aggregation 2"], ["A1", "A2"]]
+    for room, labels in ((120, texts[0]), (60, texts[1])):
+        found, size, all_fit = layers.fit_labels(texts, room, 0.8)
+        assert (found, all_fit) == (labels, True) and size >= legible.MIN_TEXT_PT
+
+
+def test_an_entry_that_is_wider_than_its_panel_is_wrapped():
+    figure, axes = plt.subplots(1, 2, figsize=(10, 5))
+    for ax, build in zip(axes, (rail_only, rail_optimized), strict=True):
+        net = build(16, 4, 4, hb_switches=2).graph()
+        left = faults.fail(net, "rail switch")
+        drawing.draw_fabric(net, ax, [graph.route(left, "D1.GPU1", "D4.GPU1")], left, "a rail switch failed")
+    figure.canvas.draw()
+    for ax in axes:
+        legend = ax.get_legend()
+        assert "\nforwarded by" in legend.get_texts()[0].get_text()
+        assert legend.get_window_extent().width <= figure.bbox.width / 2
+
+
+def test_circuits_join_gpus_of_one_rail_one_to_one():
+    job = Strategy(tensor=4, pipeline=2, data=2)
+    pairs = circuit_pairs(job, 4)
+    assert domain_texts(job, 4)[:3] == ["stage 1, replica 1", "stage 1, replica 2", "stage 2, replica 1"]
+    assert pairs.groupby(["kind", "rail"]).size().unique().tolist() == [4, 2]
+    first = pairs[pairs["rail"] == 1]
+    ends = {kind: set(zip(rows["source"], rows["target"], strict=True)) for kind, rows in first.groupby("kind")}
+    assert ends == {"pipeline": {(1, 3), (2, 4)}, "data": {(1, 2), (2, 1), (3, 4), (4, 3)}}
+    alone = circuit_pairs(Strategy(tensor=4), 4)
+    assert alone.empty
+
+
+def test_circuits_are_drawn_at_ports_that_are_free():
+    job = Strategy(tensor=4, pipeline=2, data=2)
+    pairs, texts = circuit_pairs(job, 4), domain_texts(job, 4)
+    figure = circuits.circuits_figure(pairs, 4, texts, 2, PANELS, "Photonic rails: 16 GPUs")
+    assert legible.faults(figure) == [] and not text_collisions(figure)
+    with pytest.raises(ValueError, match="has 1 port, and its circuits take more"):
+        circuits.circuits_figure(pairs, 4, texts, 1, PANELS, "Photonic rails: 16 GPUs")
+
+
+def test_networks_at_one_place_have_one_label():
+    names = ["rail-only", "rail-only, 2 planes", "rails + layer 4:1", "Clos"]
+    data = pd.DataFrame({"network": names, "days": [44.0, 44.0, 44.0, 50.0], "cost_usd": [1e7, 1e7, 1.005e7, 1.2e7]})
+    ax = tradeoffs.cost_over_days(data, "A model on 1,024 GPUs").axes[0]
+    assert [text.get_text() for text in ax.texts] == [
+        "rail-only (best) and rail-only, 2 planes",
+        "rails + layer 4:1",
+        "Clos",
+    ]
+    assert not text_collisions(ax.figure)
+    assert len({line.get_markersize() for line in ax.lines[:2]}) == 2
