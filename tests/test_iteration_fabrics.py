@@ -503,7 +503,7 @@ def test_expert_time_is_the_exchange_of_every_layer_and_micro_batch():
     step = H100.links.hb_latency_s + H100.links.nic_latency_s
     one = experts.expert_all_to_all_time(sent, 16, 4, hb, nic, "two-hop")
     expected = 4 * MIXED.layers * (float(one) + step)
-    assert found.loc["rail-only, forwarding in turn", "expert_s"] == pytest.approx(expected)
+    assert found.loc["rail-only, forwarding before sending", "expert_s"] == pytest.approx(expected)
     # A leaf has 12 GPUs, three domains of a group's four, and four uplinks: 3/4 of a group sends a third out of it.
     one = experts.expert_all_to_all_time(sent, 16, 4, hb, nic * 4 / 12 / (1 / 3), "two-hop", pipelined=True)
     assert found.loc["Clos", "expert_s"] >= 4 * MIXED.layers * (float(one) + step) * (1 - 1e-12)

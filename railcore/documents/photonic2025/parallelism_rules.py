@@ -95,10 +95,10 @@ def rules_in_words(rules: pd.DataFrame) -> pd.DataFrame:
             {
                 "model size": _between(rule["parameters_above"], rule["parameters_below"], units.giga, "B parameters"),
                 "GPUs": _between(rule["gpus_above"], rule["gpus_most"], 1, ""),
-                "practice": " or ".join(
-                    " + ".join(_WAYS[way] for way in each.split("+")) for each in rule["practices"].split("/")
+                "practice": units.either(
+                    [" + ".join(_WAYS[way] for way in each.split("+")) for each in rule["practices"].split("/")]
                 ),
-                f"within {percent_text(allowed)} of the best": f"{(mine['excess'] <= allowed).sum()} of {len(mine)} cases",
+                f"within {percent_text(allowed)} of the best": f"{sum(mine['excess'] <= allowed)} of {len(mine)} cases",
                 "worst loss": percent_text(case["excess"]),
                 "where": f"{case['model']} on {case['gpus']:,} GPUs",
             }
@@ -141,7 +141,10 @@ def splits_in_words(splits: pd.DataFrame, case: str) -> pd.DataFrame:
     """
     held = ["weights_bytes", "gradients_bytes", "optimizer_bytes", "activations_bytes"]
     document = {row["strategy"]: row for row in printed_rows(2)}
-    communication = [f"{_operations(row.communication)}, once a {row.per}" for row in splits.itertuples()]
+    communication = [
+        f"{_operations(row.communication)}; each {row.per.replace('microbatch', 'micro-batch')}"
+        for row in splits.itertuples()
+    ]
     others = []
     for name in splits["strategy"]:
         theirs = [

@@ -231,7 +231,7 @@ def mixture_slowdowns(
             for ratio in oversubscriptions
         ]
         ways += [("rail-only, forwarding at once", math.inf, rails, True)]
-        ways += [("rail-only, forwarding in turn", math.inf, rails, False)]
+        ways += [("rail-only, forwarding before sending", math.inf, rails, False)]
         for way, ratio, fabric, pipelined in ways:
             box = machine.changed(hb_domain_size=size, pipelined=pipelined)
             found = iteration_times(model, box, row, fabric=fabric)

@@ -64,16 +64,17 @@ def iteration_time_by_domain_size(data: pd.DataFrame) -> plt.Figure:
     return figure
 
 
-def slowdown_by_domain_size(data: pd.DataFrame, by: str, label: str = "{}") -> plt.Figure:
+def slowdown_by_domain_size(data: pd.DataFrame, by: str, title: str, label: str = "{}") -> plt.Figure:
     """Slowdown over one HB domain for all against HB domain size, a panel for each `panel`, a line for each `by`.
 
-    Columns panel, hb_domain_size, slowdown.
+    data: columns panel, hb_domain_size, slowdown. title: model, cluster and links; label: around a value of `by`.
     """
-    figure, parts = plotting.panels(data, "panel", (3.6, 4.4), sharey=True)
+    figure, parts = plotting.panels(data, "panel", (3.3, 4.6), sharey=True)
     for panel, part, ax in parts:
         plot_lines(part, "hb_domain_size", "slowdown", by, ax, sorted(data[by].unique()), label)
         log_axis(ax.xaxis, sorted(data["hb_domain_size"].unique()), 2, rotation=45)
         ax.set(title=panel, xlabel="HB domain size [GPUs]")
+    figure.suptitle(title)
     percent_axis(figure.axes[0].yaxis, "slowdown against one HB domain for all")
     legend_below(figure, figure.axes[0])
     return figure
@@ -114,12 +115,13 @@ def _group_sizes(data: pd.DataFrame, ax: plt.Axes) -> None:
         ax.annotate(words, (run["batch_sequences"].mean(), 0.02), **place)
 
 
-def expert_iteration_times(data: pd.DataFrame) -> plt.Figure:
+def expert_iteration_times(data: pd.DataFrame, title: str) -> plt.Figure:
     """(a) iteration time and (b) its slowdown over rail-optimized, over the HB domain size, a line for each network.
 
-    Columns hb_domain_size, way, oversubscription, iteration_s, slowdown.
+    data: columns hb_domain_size, way, oversubscription, iteration_s, slowdown. title: model, cluster and links.
     """
-    figure, axes = plt.subplots(1, 2, figsize=(10.5, 4.8))
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4.8))
+    figure.suptitle(title)
     for ax, column in zip(axes, ("iteration_s", "slowdown"), strict=True):
         for i, ((way, ratio), part) in enumerate(data.groupby(["way", "oversubscription"], sort=False)):
             if math.isfinite(ratio):
