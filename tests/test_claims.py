@@ -84,6 +84,14 @@ def test_verdict_by_another_formula(value, paper, relation, tolerance):
         assert claims.verdict(value, paper, relation, tolerance) == judged(value, relation, paper, tolerance)
 
 
+def test_a_draw_is_met_within_the_range_of_ours():
+    assert claims.drawn_range(range(1, 22)) == pytest.approx((2, 20))
+    assert claims.verdict(6, 9, "=", 0.05, (5.5, 9.5)) == "reproduced"
+    assert claims.verdict(6, 9, "=", 0.05, (5.5, 8.9)) == "differs"
+    assert claims.verdict(9.1, 9, "=", 0.05, (9.05, 9.2)) == "reproduced"  # the median itself is near enough
+    assert claims.verdict(1.05, 1, "<", 0, (0.8, 1.2)) == "close"  # a bound is held against the median
+
+
 def test_unknown_relation():
     with pytest.raises(ValueError, match="relation '<=' is none of"):
         claims.verdict(1, 1, "<=", 0)
@@ -106,10 +114,30 @@ def test_record_takes_values_and_shows_them(tmp_path):
     assert written(tmp_path)[SHARE] == {
         "id": SHARE,
         "value": "0.6",
+        "low": "",
+        "high": "",
         "reason": "against the table",
         "basis": "stated",
     }
     assert float(written(tmp_path)[BOUND]["value"]) == pytest.approx(2 / 3, rel=1e-11)
+
+
+def test_draws_are_recorded_by_their_median_and_range(tmp_path, monkeypatch):
+    seeds = [0.5, 0.55, 0.6, 0.6, 0.62, 0.64, 0.7, 0.74, 0.78, 0.8]
+    claims.record({COUNT: 2}, {}, {SHARE: "the slow switch"}, {SHARE: seeds})
+    row = written(tmp_path)[SHARE]
+    assert (row["value"], row["low"], row["high"]) == ("0.63", "0.5225", "0.791")
+    told = "reading: the document's number is one draw; 5 to 95% of 10 seeds give 0.522 to 0.791; the slow switch"
+    assert (row["reason"], row["basis"]) == (told, "reading")
+    kept = {each["id"]: each for each in claims.ledger([row])}[SHARE]
+    assert kept["verdict"] == "reproduced" and kept["low"] == "0.5225"
+    assert claims.differs(SHARE, 0.63) and not claims.differs(SHARE, 0.63, seeds)
+    with pytest.raises(ValueError, match=r"is 'differs' .*ours 0.6,"):
+        claims.record({}, {}, {}, {SHARE: [0.6] * 10})
+    with pytest.raises(ValueError, match="has 9 draws: give at least 10"):
+        claims.record({}, {}, {}, {SHARE: seeds[1:]})
+    monkeypatch.setenv("RAILCORE_PARAMETERIZED", "1")
+    assert "0.6" in claims.record({}, {}, {}, {SHARE: [0.6, 0.5, 0.7]}).text
 
 
 def test_records_of_several_cells_come_together_in_file_order(tmp_path):

@@ -6,11 +6,12 @@ Numbers of the documents stand in data/claims.csv and nowhere else.
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from functools import cache
+from statistics import median, quantiles
 from typing import Any
 
 from railcore.facts import files
@@ -29,12 +30,14 @@ BASES = {
     "calibrated": "a parameter that was solved from this claim itself",
 }
 LEDGER_COLUMNS = (
-    "id document where claim unit relation paper_value tolerance value deviation verdict reason basis note notebook"
+    "id document where claim unit relation paper_value tolerance value low high deviation verdict reason basis note "
+    "notebook"
 ).split()
 _NO_DATA = "at the date of the paper"  # in the note of a claim whose data are no longer to be had: it may have no value
 _Texts = Mapping[str, str] | None  # by claim id
 MAX_WORDS = 60  # of a reason: two sentences that are read once
-RECORDED_COLUMNS = ("id", "value", "reason", "basis")
+RECORDED_COLUMNS = ("id", "value", "low", "high", "reason", "basis")  # low, high: `drawn_range`, if ours are draws
+MIN_DRAWS = 10  # of a claim that is one draw of the document
 
 
 @dataclass(frozen=True)
@@ -220,11 +223,20 @@ def deviation(value: float, paper: float) -> float:
     return (value - paper) / abs(paper) if paper else value - paper
 
 
-def verdict(value: float | None, paper: float, relation: str, tolerance: float) -> str:
+def drawn_range(draws: Sequence[float]) -> tuple[float, float]:
+    """From the 5th to the 95th percentile of draws, with linear interpolation."""
+    cuts = quantiles(draws, n=20, method="inclusive")
+    return cuts[0], cuts[-1]
+
+
+def verdict(
+    value: float | None, paper: float, relation: str, tolerance: float, drawn: tuple[float, float] | None = None
+) -> str:
     """Reproduced, close or differs; unavailable for no value.
 
     = and ~ hold when |deviation| <= tolerance, < when value <= paper, > when value >= paper. Close: the relation
     fails, but value is within 10% of a paper value other than 0.
+    Where the paper's value is one draw of a random experiment, = and ~ hold too when it lies in the range of our draws.
 
     Parameters
     ----------
@@ -234,6 +246,8 @@ def verdict(value: float | None, paper: float, relation: str, tolerance: float) 
         One of RELATIONS.
     tolerance
         Relative, absolute where the document's value is 0.
+    drawn
+        `drawn_range` of our draws, whose median is the value; None where nothing is drawn.
 
     Returns
     -------
@@ -244,14 +258,15 @@ def verdict(value: float | None, paper: float, relation: str, tolerance: float) 
     if value is None:
         return "unavailable"
     off = deviation(value, paper)
-    holds = {"<": value <= paper, ">": value >= paper}.get(relation, abs(off) <= tolerance + 1e-12)
+    among = drawn is not None and drawn[0] <= paper <= drawn[1]
+    holds = {"<": value <= paper, ">": value >= paper}.get(relation, among or abs(off) <= tolerance + 1e-12)
     return "reproduced" if holds else "close" if paper and abs(off) <= 0.1 else "differs"
 
 
-def differs(claim_id: str, value: float) -> bool:
-    """Whether our value of a claim does not keep the document's relation: for marks in a figure."""
-    entry = claim(claim_id)
-    return verdict(value, entry.paper_value, entry.relation, entry.tolerance) != "reproduced"
+def differs(claim_id: str, value: float, draws: Sequence[float] = ()) -> bool:
+    """Whether our value of a claim does not keep the document's relation: for marks in a figure. draws: as `record`."""
+    entry, drawn = claim(claim_id), drawn_range(draws) if len(draws) >= MIN_DRAWS else None
+    return verdict(value, entry.paper_value, entry.relation, entry.tolerance, drawn) != "reproduced"
 
 
 def within_printed_digit(value: float, entry: Claim) -> bool:
@@ -274,17 +289,28 @@ def _checked(claim_id: str, value) -> float | None:
     return 0.0 if entry.paper_value == 0 and abs(value) < max(entry.tolerance, 1e-12) else float(f"{value:.12g}")
 
 
-def record(values: Mapping[str, float | None], reasons: _Texts = None, readings: _Texts = None) -> MarkdownText:
+def record(
+    values: Mapping[str, float | None],
+    reasons: _Texts = None,
+    readings: _Texts = None,
+    draws: Mapping[str, Sequence[float]] | None = None,
+) -> MarkdownText:
     """Take our values of claims, each in its row's own unit, and return the comparison as a table to show.
 
     Every claim that is not reproduced needs a reason. readings: of claims that rest on a choice among readings of the
     text, which one was taken and what the others give. What a claim rests on (BASES) follows from this and from
-    data/calibrations.csv, and stands first in its reason. Results go below the folder RAILCORE_OUT; nothing is
-    written when one row is refused. In a run with the user's own parameters or catalog there is no verdict, and a
-    value that is not finite is left out.
-    Raises ValueError for an unknown or foreign id, a value that is not finite, and a missing reason.
+    data/calibrations.csv, and stands first in its reason. draws: of claims whose number in the document is one draw of
+    a random experiment, ours, one of each seed, in place of a value. Their median is recorded, and the claim is
+    reproduced, as a reading, where the document's draw lies in their `drawn_range`. Results go below the folder
+    RAILCORE_OUT; nothing is written when one row is refused. In a run with the user's own parameters or catalog there
+    is no verdict, and a value that is not finite is left out.
+    Raises ValueError for an unknown or foreign id, a value that is not finite, too few draws, and a missing reason.
     """
-    reasons, readings = dict(reasons or {}), dict(readings or {})
+    reasons, readings, drawn = dict(reasons or {}), dict(readings or {}), _ranges_of_draws(draws or {})
+    values = {**values, **{claim_id: median(each) for claim_id, each in (draws or {}).items()}}
+    readings |= {
+        key: "; ".join(filter(None, (_draws_text(key, (draws or {})[key]), readings.get(key)))) for key in drawn
+    }
     if stray := sorted((set(reasons) | set(readings)) - set(values)):
         raise ValueError(f"reason for {stray[0]!r} has no value: record the claim with it")
     custom = files.parameterized()
@@ -294,7 +320,8 @@ def record(values: Mapping[str, float | None], reasons: _Texts = None, readings:
             continue  # what a claim asks for need not exist with the user's numbers
         value, entry = _checked(claim_id, given), claim(claim_id)
         reason, reading = (" ".join(text.get(claim_id, "").split()) for text in (reasons, readings))
-        judged = "" if custom else verdict(value, entry.paper_value, entry.relation, entry.tolerance)
+        ends = drawn.get(claim_id)
+        judged = "" if custom else verdict(value, entry.paper_value, entry.relation, entry.tolerance, ends)
         if judged not in ("", "reproduced") and not reason:
             ours = "no value" if value is None else f"ours {value:.6g}"
             raise ValueError(f"claim {claim_id!r} is {judged!r} ({ours}, {_paper(entry)} expected): give a reason")
@@ -305,13 +332,30 @@ def record(values: Mapping[str, float | None], reasons: _Texts = None, readings:
                 f"say in at most {MAX_WORDS} what differs, why, and what would give the document's number"
             )
         text = "" if value is None else f"{value:.12g}"
-        rows.append({"id": claim_id, "value": text, "verdict": judged, "reason": whole, "basis": basis})
+        low, high = ("", "") if ends is None else (f"{end:.12g}" for end in ends)
+        row = {"id": claim_id, "value": text, "low": low, "high": high, "verdict": judged}
+        rows.append(row | {"reason": whole, "basis": basis})
     if rows:  # all of one notebook
         path = files.output_folder() / "claims" / f"{claim(rows[0]['id']).notebook}.csv"
         merged = {row["id"]: row for row in [*read_csv(path), *rows]}
         ordered = [merged[claim_id] for claim_id in claims() if claim_id in merged]
         files.write_whole(path, csv_text(RECORDED_COLUMNS, ordered))
     return MarkdownText(_comparison(rows, custom))
+
+
+def _ranges_of_draws(draws: Mapping[str, Sequence[float]]) -> dict[str, tuple[float, float]]:
+    """Range of the draws of each claim; none in a run with the user's own numbers, which may have few seeds."""
+    if files.parameterized():
+        return {}
+    for claim_id, each in draws.items():
+        if len(each) < MIN_DRAWS:
+            raise ValueError(f"claim {claim_id!r} has {len(each)} draws: give at least {MIN_DRAWS}, one of each seed")
+    return {claim_id: drawn_range(each) for claim_id, each in draws.items()}
+
+
+def _draws_text(claim_id: str, draws: Sequence[float]) -> str:
+    low, high = (claim_amount(float(f"{end:.3g}"), claim(claim_id).unit) for end in drawn_range(draws))
+    return f"the document's number is one draw; 5 to 95% of {counted(len(draws), 'seeds')} give {low} to {high}"
 
 
 def _basis(claim_id: str, reading: str, reason: str) -> tuple[str, str]:
@@ -391,15 +435,20 @@ def claim_counts(rows: list[dict[str, str]]) -> list[dict[str, object]]:
 
 
 def ledger(rows: list[dict[str, str]]) -> list[dict[str, str]]:
-    """Every claim with what was recorded for it (id, value, reason, basis): the rows of figures/reproduction.csv."""
+    """Every claim with what was recorded for it (RECORDED_COLUMNS): the rows of figures/reproduction.csv.
+
+    low and high may be missing.
+    """
     by_id = {row["id"]: row for row in rows}
     result = []
     for entry in claims().values():
         row = by_id.get(entry.id)
         value = float(row["value"]) if row and row["value"] else None
-        judged = verdict(value, entry.paper_value, entry.relation, entry.tolerance) if row else "missing"
+        ends = {key: (row or {}).get(key) or "" for key in ("low", "high")}
+        drawn = (float(ends["low"]), float(ends["high"])) if ends["low"] else None
+        judged = verdict(value, entry.paper_value, entry.relation, entry.tolerance, drawn) if row else "missing"
         off = "" if value is None else f"{significant(deviation(value, entry.paper_value)):.6g}"
-        mine = {"value": row["value"] if row else "", "deviation": off, "verdict": judged}
+        mine = {"value": row["value"] if row else "", **ends, "deviation": off, "verdict": judged}
         paper = {"paper_value": f"{entry.paper_value:.12g}", "tolerance": f"{entry.tolerance:.12g}"}
         result.append({**vars(entry), **paper, **mine, **{key: row[key] if row else "" for key in ("reason", "basis")}})
     return result

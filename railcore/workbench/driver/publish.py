@@ -61,7 +61,8 @@ def published_rows() -> list[dict[str, str]]:
 
 def _is_valid(row: Mapping[str, str]) -> bool:
     try:
-        return row["id"] in claims.claims() and math.isfinite(float(row["value"] or 0))
+        numbers = [float(row.get(key) or 0) for key in ("value", "low", "high")]
+        return row["id"] in claims.claims() and all(map(math.isfinite, numbers))
     except ValueError:
         return False
 
@@ -278,10 +279,11 @@ def _is_changed(path: str, made: Path) -> bool:
 
 
 def _stored_if_same(row: dict[str, str], known: Mapping[str, str] | None) -> dict[str, str]:
-    """A recorded row of the ledger, with the stored value where that differs by no more than the last digits."""
+    """A recorded row of the ledger, with the stored numbers where they differ by no more than the last digits."""
     if known is None or any(row.get(key, "") != known.get(key, "") for key in ("reason", "basis")):
         return row
-    return row | {"value": known["value"]} if compare.same_value(known["value"], row["value"]) else row
+    stored = {key: known.get(key, "") for key in ("value", "low", "high")}
+    return row | stored if all(compare.same_value(stored[key], row.get(key, "")) for key in stored) else row
 
 
 def rewrite_shared_tables(suite: list[str]) -> None:
