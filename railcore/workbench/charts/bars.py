@@ -255,7 +255,7 @@ def network_costs(data: pd.DataFrame, budget_usd: float, chip_usd: Sequence[floa
     the bars that show the total over its range.
     """
     ways, names = data["links"].nunique(), list(data["network"].unique())
-    figure, parts = plotting.panels(data, "links", (5.8, 5.2) if ways > 1 else (8.0, 5.2), sharey=True)
+    figure, parts = plotting.panels(data, "links", (5.0, 5.6) if ways > 1 else (8.0, 5.6), sharey=True)
     near = budget_usd <= 2 * data.groupby(["links", "network"])["cost_usd"].sum().max()
     for way, rows, ax in parts:
         part = rows.assign(billions=rows["cost_usd"] / 1e9)

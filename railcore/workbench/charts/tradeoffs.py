@@ -22,7 +22,7 @@ def oversubscribed_costs(data: pd.DataFrame) -> plt.Figure:
     Columns placement, oversubscription, uplinks, most_leaving, fits, cost_usd. The largest oversubscription that fits
     each placement is marked in (b).
     """
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.8))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.8))
     one = data.drop_duplicates("oversubscription")
     left.plot(one["oversubscription"], one["uplinks"], color="black", linewidth=2, label="uplinks of a leaf")
     right.plot(one["oversubscription"], one["cost_usd"] / 1e9, color="black", marker=".")
@@ -148,7 +148,7 @@ def goodput_by_recovery(curves: pd.DataFrame, ways: pd.DataFrame) -> plt.Figure:
     ways: columns way, rates ("low", "value", "high"), goodput; marks at the value, bars between the other two.
     A dotted level in both is TARGET.
     """
-    figure, (left, right) = plt.subplots(1, 2, figsize=(12.5, 5))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 5.4), width_ratios=(1, 0.8))
     colours: dict = dict(zip(curves["case"].unique(), COLOURS, strict=False))
     styles: dict = dict(zip(curves["checkpoint"].unique(), ("-", (0, (4, 2)), ":"), strict=False))
     for (case, save), part in curves.groupby(["case", "checkpoint"], sort=False):
