@@ -125,7 +125,7 @@ def completion_time_curves(
     lower.grid(axis="y", visible=False)
     most = max(last["last_s"].max(), document["time_s"].max()) * 1e3 / optimum_ms
     log_axis(lower.xaxis, [tick for tick in (1, 1.5, 2, 3, 5, 7, 10, 15, 20) if optimum_ms * 0.9 <= tick])
-    lower.set_xlim(0.55 * optimum_ms, 1.6 * most * optimum_ms)
+    lower.set_xlim(0.48 * optimum_ms, 1.75 * most * optimum_ms)
     lower.set_xlabel("completion time [ms]")
     upper.tick_params(labelbottom=True)
     panel_title(upper, "(a) all flows, median of the seeds; steps between the shares that are stored", left=True)
@@ -144,7 +144,7 @@ def tail_by_load(data: pd.DataFrame, optimum_s: float, title: str = "") -> plt.F
     ax.set_title(title, fontsize=11)
     shown = data.assign(last_us=data["last_s"] * 1e6)
     lines_over_seeds(shown, "load", "last_us", "transport", ax)
-    ax.axhline(1e6 * optimum_s, **_OPTIMUM)
+    ax.hlines(1e6 * optimum_s, 0, shown["load"].max(), colors="black", linestyles=":", linewidth=1.3)
     styles, full = _styles(list(data["transport"].unique())), shown[shown["load"] == shown["load"].max()]
     ends = full.groupby("transport", sort=False)["last_us"].median().sort_values()
     ends = pd.concat([pd.Series({"optimum": 1e6 * optimum_s}), ends]).sort_values(kind="stable")
@@ -245,6 +245,7 @@ def errors_beside_baselines(data: pd.DataFrame, names: Mapping[str, str], allowe
         middle.plot(errors, places, **{**plotting.line_style(i, "none"), "markersize": 3, "alpha": 0.7})
     middle.axvline(0, color="black", linewidth=0.8)
     labels = [f"{name}\n({units.counted(len(part), 'runs')})" for name, part in groups.items()]
+    labels = [label.replace("nscc", "NSCC").replace("rccc", "RCCC") for label in labels]
     middle.set_yticks([-i for i in range(len(labels))], labels)
     middle.tick_params(axis="y", labelsize=8)
     middle.grid(axis="y", visible=False)
@@ -349,7 +350,7 @@ def slowdown_bars(data: pd.DataFrame, way: str, by: str) -> plt.Figure:
     way, by: columns of the groups and of the bars in a group.
     """
     names, groups = list(data[way].unique()), list(data[by].unique())
-    figure, ax = plt.subplots(figsize=(10, 1.6 + 0.19 * len(names) * (len(groups) + 0.8)))
+    figure, ax = plt.subplots(figsize=(10, 1.6 + 0.14 * len(names) * (len(groups) + 0.8)))
     width = 0.84 / len(groups)
     for i, group in enumerate(groups):
         over = _over_seeds(data[data[by] == group], [way], "slowdown").set_index(way).reindex(names)

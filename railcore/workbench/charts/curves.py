@@ -155,7 +155,9 @@ def exposed_share_by_speed(data: pd.DataFrame, printed: pd.DataFrame, title: str
             mark, words = _MARKS[relation]
             label = f"document{words}" + ", where ours differs" * bool(differs)
             plotting.document_marks(ax, at["speed_Bps"] / units.Gbps, at["share"], differs, marker=mark, label=label)
-        log_axis(ax.xaxis)
+        least, most = part["speed_Bps"].min() / units.Gbps, part["speed_Bps"].max() / units.Gbps
+        steps = [digit * 10.0**power for power in range(-3, 7) for digit in (1, 2, 5)]
+        log_axis(ax.xaxis, [speed for speed in steps if least <= speed <= most][::2])
         ax.set(ylim=(0, 1), xlabel=f"{network.replace(' ', '-')} speed of a GPU [Gbps]")
         panel_title(ax, f"({letter}) {network}", left=True)
     percent_axis(axes[0].yaxis, _EXPOSED_SHARE)

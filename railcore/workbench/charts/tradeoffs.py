@@ -76,9 +76,8 @@ def model_size_by_training_time(data: pd.DataFrame, chosen: pd.DataFrame, ax: pl
     _trillions(ax)
     ax.set(xlim=(first, last), xlabel="training time on the whole machine")
     ax.set_ylabel("loss-optimal parameters [trillion]")
-    if data["warning"].all():
-        ax.set_title("every point is extrapolated from far smaller experiments", fontsize=9)
-    ax.legend(loc="upper left")
+    title = "every point is extrapolated from far smaller experiments" if data["warning"].all() else None
+    ax.legend(loc="upper left", title=title, alignment="left")
     return ax
 
 
