@@ -90,9 +90,9 @@ def test_errors_name_each_group_and_its_runs():
     data["rule"], data["control"] = ["incast", "incast", ""], ["nscc", "rccc", "rccc"]
     data["retransmitted_share"], data["ours_retransmitted_share"] = [0.2, 0.0, 0.1], [0.1, 0.0, 0.3]
     figure = charts.errors_beside_baselines(data, {"ours": "model", "theirs": "optimum"}, {"incast": 0.05})
-    labels = [label.get_text() for label in figure.axes[1].get_yticklabels()]
+    labels = [label.get_text() for label in figure.axes[2].get_yticklabels()]
     assert labels == ["incast\n(2 runs)", "other runs, without a bound\n(1 run)"]
     assert "median 20%" in figure.axes[0].get_legend().get_texts()[0].get_text()
-    again = {line.get_label(): line.get_xydata().tolist() for line in figure.axes[2].lines[1:]}
+    again = {line.get_label(): line.get_xydata().tolist() for line in figure.axes[1].lines[1:]}
     assert again["NSCC"] == [[0.2, 0.1]] and again["RCCC"][1] == [0.1, 0.3]
     assert 0 < again["RCCC"][0][0] < 1e-4  # none at all, at the axis's end

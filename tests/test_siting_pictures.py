@@ -216,7 +216,7 @@ def test_places_by_k_names_the_longest_link_of_each():
     table = pd.concat([every.head(k).assign(k=k) for k in (1, 2, 3)])
     links = pd.concat([ways(every.head(k)).assign(k=k) for k in (1, 2, 3)])
     figure = maps.places_by_k(table, links, SQUARE)
-    assert [ax.get_title() for ax in figure.axes] == ["1 place", "2 places", "3 places"]
+    assert [ax.get_title() for ax in figure.axes] == ["(a) 1 place", "(b) 2 places", "(c) 3 places"]
     longest = f"{links['distance_m'].max() / 1e3:,.0f} km"
     assert [sum(longest in text.get_text() for text in ax.texts) for ax in figure.axes] == [0, 1, 1]
     apart(figure)

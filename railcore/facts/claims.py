@@ -297,14 +297,31 @@ def record(
 ) -> MarkdownText:
     """Take our values of claims, each in its row's own unit, and return the comparison as a table to show.
 
-    Every claim that is not reproduced needs a reason. readings: of claims that rest on a choice among readings of the
-    text, which one was taken and what the others give. What a claim rests on (BASES) follows from this and from
-    data/calibrations.csv, and stands first in its reason. draws: of claims whose number in the document is one draw of
-    a random experiment, ours, one of each seed, in place of a value. Their median is recorded, and the claim is
-    reproduced, as a reading, where the document's draw lies in their `drawn_range`. Results go below the folder
-    RAILCORE_OUT; nothing is written when one row is refused. In a run with the user's own parameters or catalog there
-    is no verdict, and a value that is not finite is left out.
-    Raises ValueError for an unknown or foreign id, a value that is not finite, too few draws, and a missing reason.
+    What a claim rests on (BASES) follows from readings, draws and data/calibrations.csv. It stands first in the reason.
+    Results go below the folder RAILCORE_OUT; nothing is written when one row is refused. In a run with the user's own
+    parameters or catalog there is no verdict, and a value that is not finite is left out.
+
+    Parameters
+    ----------
+    values
+        By claim id; None without data.
+    reasons
+        Of every claim that is not reproduced, and of any other.
+    readings
+        Of claims that rest on a choice among readings of the text: which one was taken and what the others give.
+    draws
+        Of claims whose number in the document is one draw of a random experiment: ours, one of each seed, in place of
+        a value. Their median is recorded. Such a claim is reproduced, as a reading, where the document's draw lies in
+        their `drawn_range`.
+
+    Returns
+    -------
+    The comparison.
+
+    Raises
+    ------
+    ValueError
+        For an unknown or foreign id, a value that is not finite, too few draws, and a missing reason.
     """
     reasons, readings, drawn = dict(reasons or {}), dict(readings or {}), _ranges_of_draws(draws or {})
     values = {**values, **{claim_id: median(each) for claim_id, each in (draws or {}).items()}}

@@ -371,11 +371,13 @@ def siting_reasons(rule: str, found: pd.DataFrame, table: pd.DataFrame, real: pd
     ]
     on_real = counts_on_real(real, rule)
     west = found.set_index("rule").loc[rule, "western_candidates"]
+    near = found.loc[found["rule"] != rule, "washington_places"]
+    others = dict.fromkeys(f"{count:g}" for count in (near.min(), near.max()))
     result = {
         SINGLE_SITE: f"by the other rules {_listed(found, 'single_places', rule)}"
         + "".join(f"; by this rule {text}" for text in wider)
         + on_real["single_places"].replace(" (", "; ").removesuffix(")"),
-        NEAR_WASHINGTON: f"by the other rules {_listed(found, 'washington_places', rule)}",
+        NEAR_WASHINGTON: f"by the other rules {' to '.join(others)}",
         DATACENTERS: "the least even parts that an eastern and a Northwest authority of Table 1 feed",
         NORTHWEST_HALF: "arithmetic on Table 1; on the grid, candidates near the intertie's northern end with a half, "
         f"by the rule {rule!r}: {west:g}{on_real['western_candidates']}",

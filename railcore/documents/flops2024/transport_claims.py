@@ -95,7 +95,7 @@ def exposed_by_transport(cases: Cases, times: pd.DataFrame) -> pd.DataFrame:
             shares = [share_with_slower_sends(case, send - ideal_s) for send in sends]
             key = {"optimum": IDEAL, "single path": EXPOSED}.get(row.transport, {}).get(model)
             printed = claims.paper_value(key) if key else np.nan
-            off = bool(key) and claims.differs(key, shares[1])
+            off = claims.differs(key, shares[1]) if key else False
             rows.append((row.transport, model, pipeline_send_bytes(case), sends[1], *shares, printed, off))
     return pd.DataFrame(rows, columns="transport model send_bytes send_s least share most printed differs".split())
 

@@ -113,8 +113,8 @@ def completion_time_curves(
         middle = float(np.median(times))
         lower.plot([middle, middle], [rows[name] - 0.3, rows[name] + 0.3], color=styles[name]["color"], linewidth=2)
         there = document.loc[document["transport"] == name, "time_s"] * 1e3
-        text = "median " * (len(times) > 1) + f"{number(middle, 3)} ms"
-        plotting.text_beside(lower, text, (max([times.max(), *there]), rows[name]), (12, 0), va="center", fontsize=9)
+        words = "median " * (len(times) > 1) + f"{number(middle, 3)} ms"
+        plotting.text_beside(lower, words, (max([times.max(), *there]), rows[name]), (12, 0), va="center", fontsize=9)
     marked = document[document["transport"].isin(rows)]
     for (relation, differs), part in marked.groupby(["relation", "differs"]):
         look = {"marker": "<", "label": "document: at most"} if relation == "<" else {"label": "document"}
@@ -125,7 +125,7 @@ def completion_time_curves(
     lower.grid(axis="y", visible=False)
     most = max(last["last_s"].max(), document["time_s"].max()) * 1e3 / optimum_ms
     log_axis(lower.xaxis, [tick for tick in (1, 1.5, 2, 3, 5, 7, 10, 15, 20) if optimum_ms * 0.9 <= tick])
-    lower.set_xlim(0.48 * optimum_ms, 1.75 * most * optimum_ms)
+    lower.set_xlim(0.42 * optimum_ms, 1.75 * most * optimum_ms)
     lower.set_xlabel("completion time [ms]")
     upper.tick_params(labelbottom=True)
     panel_title(upper, "(a) all flows, median of the seeds; steps between the shares that are stored", left=True)
@@ -164,9 +164,9 @@ def tail_by_load(data: pd.DataFrame, optimum_s: float, title: str = "") -> plt.F
     unit_us = 1e6 * optimum_s
     over = ax.secondary_yaxis("right", functions=(lambda y: np.divide(y, unit_us), lambda y: np.multiply(y, unit_us)))
     over.set_ylabel("times the optimum")
-    (line,) = ax.plot([], [], color=GREY, marker="o")
+    (middle,) = ax.plot([], [], color=GREY, marker="o")
     band = ax.fill_between([], [], [], color=GREY, alpha=0.25)
-    ax.legend([line, band], ["median of the seeds", "from the least to the most of the seeds"], loc="upper left")
+    ax.legend([middle, band], ["median of the seeds", "from the least to the most of the seeds"], loc="upper left")
     return figure
 
 
@@ -221,8 +221,9 @@ def errors_beside_baselines(data: pd.DataFrame, names: Mapping[str, str], allowe
     -------
     The figure.
     """
-    figure, places = plt.subplot_mosaic([["left", "right"], ["middle", "middle"]], figsize=(10, 8))
-    left, middle, right = (places[name] for name in ("left", "middle", "right"))
+    figure = plt.figure(figsize=(10, 8))
+    grid = figure.add_gridspec(2, 2)
+    left, right, middle = (figure.add_subplot(place) for place in (grid[0, 0], grid[0, 1], grid[1, :]))
     for i, (column, name) in enumerate(names.items()):
         errors = np.sort(data[column].to_numpy(float))
         label = f"{name}: median {plotting.percent(float(np.median(errors)))}"

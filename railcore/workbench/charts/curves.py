@@ -198,9 +198,9 @@ def expert_placements(data: pd.DataFrame, at: Mapping[str, float]) -> plt.Figure
     values of the grid.
     """
     names = list(data["placement"].unique())
-    shape = [["left", "right"], ["middle", "right"]]
-    figure, axes = plt.subplot_mosaic(shape, figsize=(10, 7.5), width_ratios=(1, 1.1))
-    left, middle, right = (axes[name] for name in ("left", "middle", "right"))
+    figure = plt.figure(figsize=(10, 7.5))
+    grid = figure.add_gridspec(2, 2, width_ratios=(1, 1.1))
+    left, middle, right = (figure.add_subplot(place) for place in (grid[0, 0], grid[1, 0], grid[:, 1]))
     for letter, ax, x, held in (("a", left, "nic_Bps", "hb_Bps"), ("b", middle, "hb_Bps", "nic_Bps")):
         part = data[data[held] == at[held]]
         plot_lines(part.assign(speed=part[x] / units.Gbps), "speed", "share", "placement", ax, names)
@@ -210,10 +210,10 @@ def expert_placements(data: pd.DataFrame, at: Mapping[str, float]) -> plt.Figure
         percent_axis(ax.yaxis, _EXPOSED_SHARE)
     best = data[data["best"]].drop_duplicates(["hb_Bps", "nic_Bps"])
     best = best.assign(which=best["placement"].map(names.index))
-    grid = best.pivot(index="hb_Bps", columns="nic_Bps", values="which")
+    which = best.pivot(index="hb_Bps", columns="nic_Bps", values="which")
     colours = ListedColormap([COLOURS[i % len(COLOURS)] for i in range(len(names))])
-    levels = {"vmin": -0.5, "vmax": len(names) - 0.5, "shading": "nearest", "rasterized": True}
-    right.pcolormesh(grid.columns / units.Gbps, grid.index / units.Gbps, grid, cmap=colours, **levels)
+    levels: dict = {"vmin": -0.5, "vmax": len(names) - 0.5, "shading": "nearest", "rasterized": True}
+    right.pcolormesh(which.columns / units.Gbps, which.index / units.Gbps, which, cmap=colours, **levels)
     for axis in (right.xaxis, right.yaxis):
         log_axis(axis)
     right.set(xlabel="scale-out speed of a GPU [Gbps]", ylabel="scale-up speed of a GPU [Gbps]")
