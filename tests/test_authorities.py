@@ -99,6 +99,10 @@ def test_what_the_printed_values_imply():
     assert list(found["possible_raw"]) == [True, False, False, True]
     assert (found["printed_w"] > found["bound_w"]).eq(~found["possible_clean"]).all()
     assert list(found["bound_rank"]) == [2, 13, 24, 6]
+    shown = siting_claims.table1_shown(siting_claims.demand_side(PRINTED))
+    assert list(shown)[:3] == ["Balancing Authority", "Max Available (printed, not recomputed) [MW]", "Region"]
+    assert len(shown.columns) == 7 and shown.iloc[0, :3].tolist() == ["PJM", 9915, "Mid-Atlantic"]
+    assert shown.iloc[2, 5] == f"{found.loc['NEVP', 'implied_over_capacity']:.0%}"
     silent = siting_claims.demand_side({"SEC": 1 * GW}).iloc[0]
     assert silent["possible_raw"] is None and silent["possible_clean"] is None
     with pytest.raises(ValueError, match="printed_w of PJM is nan"):

@@ -29,19 +29,27 @@ def test_every_seed_has_a_mark_and_every_printed_time_too():
         RUNS[["transport", "seed", "last_s"]].assign(share=share, time_s=RUNS["last_s"] * (0.5 + share / 2))
         for share in (0.0, 0.5, 1.0)
     )
-    figure = charts.completion_time_curves(shares, RUNS, {"single path": 7e-3, "optimum": 1e-3})
-    left, right = figure.axes
-    assert len(left.lines) == 1 + 2
-    marks = [line for line in right.lines if line.get_linestyle() == "None" and len(line.get_xdata())]
-    assert sorted(len(line.get_xdata()) for line in marks) == [1, 1, 3]  # one seed, one printed, three seeds
-    assert texts(figure) == ["1.05 ms", "median 6.9 ms"]
+    document = pd.DataFrame(
+        [("optimum", 1e-3, "=", False), ("single path", 7e-3, "=", False), ("NDP", 1.02e-3, "<", True)],
+        columns=["transport", "time_s", "relation", "differs"],
+    )
+    figure = charts.completion_time_curves(shares, RUNS, document, "on 8 hosts")
+    upper, lower = figure.axes
+    assert len(upper.lines) == 1 + 2 and figure.get_suptitle() == "on 8 hosts"
+    assert [line.get_drawstyle() for line in upper.lines[1:]] == ["steps-post"] * 2
+    marks = [line for line in lower.lines if line.get_linestyle() == "None" and len(line.get_xdata())]
+    assert sorted(len(line.get_xdata()) for line in marks) == [1, 1, 2, 3]  # NDP's seed and bound, two times, seeds
+    assert texts(figure) == ["optimum", "NDP", "single path", "1 ms", "1.05 ms", "median 6.9 ms"]
+    named = figure.legends[0].get_texts()
+    assert {text.get_text() for text in named} == {"document", "document: at most, where ours differs"}
 
 
 def test_the_tail_over_load_has_a_line_for_each_transport():
     data = pd.concat(RUNS.assign(load=load) for load in (0.5, 1.0))
-    ax = charts.tail_by_load(data, 1e-3).axes[0]
-    assert [line.get_label() for line in ax.lines] == ["NDP", "single path", "optimum"]
+    ax = charts.tail_by_load(data, 1e-3, "on 8 hosts").axes[0]
+    assert [line.get_label() for line in ax.lines][:2] == ["NDP", "single path"]
     assert np.allclose(ax.lines[1].get_ydata(), 6900)
+    assert [text.get_text() for text in ax.texts] == ["optimum", "NDP", "single path"]  # from below
 
 
 def test_draws_and_thresholds_show_what_is_printed():
@@ -82,9 +90,9 @@ def test_errors_name_each_group_and_its_runs():
     data["rule"], data["control"] = ["incast", "incast", ""], ["nscc", "rccc", "rccc"]
     data["retransmitted_share"], data["ours_retransmitted_share"] = [0.2, 0.0, 0.1], [0.1, 0.0, 0.3]
     figure = charts.errors_beside_baselines(data, {"ours": "model", "theirs": "optimum"}, {"incast": 0.05})
-    labels = [label.get_text() for label in figure.axes[1].get_yticklabels()]
-    assert labels == ["incast\n(2 runs)", "other runs, without a bound\n(1 runs)"]
+    labels = [label.get_text() for label in figure.axes[2].get_yticklabels()]
+    assert labels == ["incast\n(2 runs)", "other runs, without a bound\n(1 run)"]
     assert "median 20%" in figure.axes[0].get_legend().get_texts()[0].get_text()
-    again = {line.get_label(): line.get_xydata().tolist() for line in figure.axes[2].lines[1:]}
+    again = {line.get_label(): line.get_xydata().tolist() for line in figure.axes[1].lines[1:]}
     assert again["NSCC"] == [[0.2, 0.1]] and again["RCCC"][1] == [0.1, 0.3]
     assert 0 < again["RCCC"][0][0] < 1e-4  # none at all, at the axis's end

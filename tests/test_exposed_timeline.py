@@ -200,7 +200,7 @@ def test_curves_are_the_cases_and_marks_stand_at_the_documents_speeds():
     one = drawn[(drawn.network == "scale-out") & (drawn.model == "moe")]
     assert one.share.iloc[1] == pytest.approx(CASES["moe"].share)
     assert set(drawn[drawn.network == "wide area"].case) == {"lossless", "tail loss, 1 RTT"}
-    marks = exposed_claims.printed_marks().set_index(["network", "model", "share"]).speed_Bps
+    marks = exposed_claims.printed_marks(CASES).set_index(["network", "model", "share"]).speed_Bps
     for key in NAMES:
         share = claims.paper_value(f"flops2024.fig3.exposed_{key}")
         assert marks["scale-up", key, share] == SITE.hb_Bps and marks["scale-out", key, share] == SITE.nic_Bps

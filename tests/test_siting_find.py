@@ -218,10 +218,11 @@ def test_reasons_name_real_plants_only_where_they_are_stored():
     with_real, bare = (
         siting_claims.siting_reasons(RULE, account(), sensitivity_rows(), real) for real in (REAL, REAL[:0])
     )
-    columns = {siting_claims.SINGLE_SITE: "single_places", siting_claims.NEAR_WASHINGTON: "washington_places"}
-    for name, column in columns.items():
-        assert "0 at 5 km, at least 31 at 100 km" in bare[name] and "97" not in bare[name]
-        assert f"on the plants of a user installed {REAL[column][0]}, " in with_real[name]
+    name = siting_claims.SINGLE_SITE
+    assert "at least 31 within 100 km" in bare[name] and "97" not in bare[name]
+    of_rule = REAL.set_index("rule").loc[RULE, "single_places"]
+    assert with_real[name] == f"{bare[name]}; {of_rule} on the plants of a user"
+    assert f"{RULE} " not in bare[siting_claims.NEAR_WASHINGTON]  # the others alone
     assert bare.keys() == with_real.keys() and not any("a user" in text for text in bare.values())
 
 

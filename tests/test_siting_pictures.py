@@ -17,7 +17,7 @@ from matplotlib.text import Text
 from railcore.facts import catalog
 from railcore.facts.globe import great_circle_distance, great_circle_way
 from railcore.systems.siting import grid as grids
-from railcore.workbench import outputs, plotting
+from railcore.workbench import plotting
 from railcore.workbench.charts import maps, timelines
 from railcore.workbench.drawing import symbols
 from railcore.workbench.outputs import DPI, MAX_SVG_B
@@ -216,7 +216,7 @@ def test_places_by_k_names_the_longest_link_of_each():
     table = pd.concat([every.head(k).assign(k=k) for k in (1, 2, 3)])
     links = pd.concat([ways(every.head(k)).assign(k=k) for k in (1, 2, 3)])
     figure = maps.places_by_k(table, links, SQUARE)
-    assert [ax.get_title() for ax in figure.axes] == ["1 place", "2 places", "3 places"]
+    assert [ax.get_title() for ax in figure.axes] == ["(a) 1 place", "(b) 2 places", "(c) 3 places"]
     longest = f"{links['distance_m'].max() / 1e3:,.0f} km"
     assert [sum(longest in text.get_text() for text in ax.texts) for ax in figure.axes] == [0, 1, 1]
     apart(figure)
@@ -265,13 +265,6 @@ def test_texts_of_one_artist_stand_where_they_belong():
         assert box.height / figure.dpi == pytest.approx(0.75 * 10 / 72, rel=0.02)  # height of a digit of 10 points
         assert np.allclose([box.x0 + box.x1, box.y0 + box.y1], 0, atol=0.05 * figure.dpi)
     assert ax.get_xlim() == (0, 3) and ax.get_ylim() == (2, 0)
-
-
-def test_table_1_has_the_documents_columns_first():
-    given = pd.DataFrame({"authority": ["A"], "region": ["West"], "printed_w": [2.1e9], "bound_w": [3e9], "rank": [4]})
-    shown = outputs.in_megawatts(given)
-    assert list(shown) == ["Balancing Authority", "Max Available (MW)", "Region", "bound (MW)", "rank"]
-    assert shown.iloc[0].tolist() == ["A", 2100, "West", 3000, 4]
 
 
 def test_hours_beyond_the_axis_are_marked():

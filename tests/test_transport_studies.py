@@ -194,10 +194,13 @@ def entries(single=6.9, lossless=7.9, sprayed=1.04):
 
 
 def test_every_claim_of_the_notebook_is_recorded_and_what_may_differ_has_a_reason():
-    _, found = entries(single=3.0, lossless=4.0, sprayed=1.2)  # far from what is printed
+    tables, found = entries(single=3.0, lossless=4.0, sprayed=1.2)  # far from what is printed
     wanted = {key for key, entry in claims.claims().items() if entry.notebook == "16_transports"}
     assert set(found.values) == wanted and set(found.readings) <= wanted
     always = {"flops2024.fig5.fct_optimal", "flops2024.transport.partial_load"}  # bounds, no draws
+    drawn = transport_claims.drawn_times(tables[0])
+    assert set(drawn) == {"flops2024.fig5.fct_single_path", "flops2024.fig5.fct_roce"}
+    assert all(len(times) == 10 and found.values[key] == np.median(times) for key, times in drawn.items())
     assert set(found.reasons) == wanted - always
     differ = {"flops2024.fig5.fct_single_path", "flops2024.fig5.fct_roce", "flops2024.fig5.fct_spraying_overhead"}
     assert {key for key, verdict in claim_verdicts(found.values).items() if verdict == "differs"} == differ
@@ -205,9 +208,10 @@ def test_every_claim_of_the_notebook_is_recorded_and_what_may_differ_has_a_reaso
 
 def test_reasons_say_what_lies_behind_a_printed_time():
     _, found = entries(single=6.8)
-    single, lossless = (found.reasons[f"flops2024.fig5.fct_{name}"] for name in ("single_path", "roce"))
-    assert "our 10 seeds give 6.49 ms to 7.11 ms; 8 of them end by then" in single
-    assert "pausing at 3 packets and going on at 2, 3 seeds give " in lossless
+    assert "medians from 7.62 ms with 3 packets to 7.62 ms with 60" in found.reasons["flops2024.fig5.fct_roce"]
+    spraying = found.reasons["flops2024.fig5.fct_spraying_overhead"]
+    assert "spraying, all paths 0.4%" in spraying and "NDP, queues of 32 0.4%" in spraying
+    assert "the dense one, 217 MB: 2.23 ms" in found.readings["flops2024.fig5.fct_optimal"]
 
 
 def test_the_send_is_the_mixtures_and_the_network_the_documents():

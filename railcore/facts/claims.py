@@ -167,16 +167,32 @@ def record(
 ) -> MarkdownText:
     """Take our values of claims, each in its row's own unit, and return the comparison as a table to show.
 
-    Every claim that is not reproduced needs a reason. readings: of claims that rest on a choice among readings of the
-    text, which one was taken and what the others give. draws: of claims whose number in the document is one draw of a
-    random experiment, ours, one of each seed, in place of a value. Their median is recorded, and the claim is
-    reproduced, as a reading, where the document's draw lies in their `drawn_range`. What a claim rests on
-    (`grounds.BASES`) follows from this, from data/calibrations.csv, whose parameters stand first in its reason, and
-    from data/derived/claim_inputs.csv. Results go below the folder RAILCORE_OUT; nothing is written when one row is
-    refused. In a run with the user's own parameters or catalog there is no verdict, and a value that is not finite is
-    left out.
-    Raises ValueError for an unknown or foreign id, a value that is not finite, too few draws, and a reason that is
-    missing or has more than 60 words.
+    What a claim rests on (`grounds.BASES`) follows from readings, draws, data/calibrations.csv, whose parameters stand
+    first in the reason, and data/derived/claim_inputs.csv.
+    Results go below the folder RAILCORE_OUT; nothing is written when one row is refused. In a run with the user's own
+    parameters or catalog there is no verdict, and a value that is not finite is left out.
+
+    Parameters
+    ----------
+    values
+        By claim id; None without data.
+    reasons
+        Of every claim that is not reproduced, and of any other.
+    readings
+        Of claims that rest on a choice among readings of the text: which one was taken and what the others give.
+    draws
+        Of claims whose number in the document is one draw of a random experiment: ours, one of each seed, in place of
+        a value. Their median is recorded. Such a claim is reproduced, as a reading, where the document's draw lies in
+        their `drawn_range`.
+
+    Returns
+    -------
+    The comparison.
+
+    Raises
+    ------
+    ValueError
+        For an unknown or foreign id, a value that is not finite, too few draws, and a reason that is missing or long.
     """
     reasons, readings, drawn = dict(reasons or {}), dict(readings or {}), _ranges_of_draws(draws or {})
     values = {**values, **{claim_id: median(each) for claim_id, each in (draws or {}).items()}}

@@ -275,18 +275,6 @@ def in_gigabytes(table: "pd.DataFrame") -> "pd.DataFrame":
     return table.assign(**sizes).rename(columns=columns).replace("\n", ", ", regex=True)
 
 
-def in_megawatts(table: "pd.DataFrame") -> "pd.DataFrame":
-    """A table of balancing authorities to show: its first three columns, then the others, powers in MW.
-
-    Columns authority, printed_w, region and any others.
-    """
-    printed = {"authority": "Balancing Authority", "printed_w": "Max Available (MW)", "region": "Region"}
-    ours = {name: f"{units.words(name.removesuffix('_w'))}{' (MW)' * name.endswith('_w')}" for name in table}
-    powers = {name: table[name] / units.MW for name in table if name.endswith("_w")}
-    names = ours | printed
-    return table.assign(**powers)[[*printed, *(name for name in table if name not in printed)]].rename(columns=names)
-
-
 def _lay_out(figure: "Figure") -> None:
     """One layout for PNG, SVG and notebook, and for every later save."""
     import matplotlib as mpl

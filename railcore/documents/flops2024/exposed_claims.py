@@ -53,18 +53,19 @@ def ways_of_counting(gpu_rates: Mapping[str, float]) -> dict[str, CaseChange]:
     return ways | {name: _with(site={"gpu_rate": rate}) for name, rate in gpu_rates.items()}
 
 
-def printed_marks() -> pd.DataFrame:
-    """Points of `PRINTED_POINTS` that are shares: columns network, speed_Bps, model, share (printed), relation.
+def printed_marks(cases: Cases) -> pd.DataFrame:
+    """Points of `PRINTED_POINTS` that are shares; those of the machine as it is at the document's own speeds.
 
-    Those of the machine as it is stand at the document's own speeds.
+    Columns network, speed_Bps, model, share (printed), relation, differs (ours, of the cases, fails the relation).
     """
-    site, rows = document_site(1), []
+    site, ours, rows = document_site(1), shares_at_points(cases), []
     for key, (model, speeds, faster) in PRINTED_POINTS.items():
         entry = claims.claim(key)
         at = speeds or {"hb_Bps": site.hb_Bps, "nic_Bps": site.nic_Bps}
-        if not faster:
-            rows += [(NETWORK_NAMES[net], speed, model, entry.paper_value, entry.relation) for net, speed in at.items()]
-    return pd.DataFrame(rows, columns=["network", "speed_Bps", "model", "share", "relation"])
+        if not faster and key in ours:
+            told = (model, entry.paper_value, entry.relation, claims.differs(key, ours[key]))
+            rows += [(NETWORK_NAMES[net], speed, *told) for net, speed in at.items()]
+    return pd.DataFrame(rows, columns=["network", "speed_Bps", "model", "share", "relation", "differs"])
 
 
 def shares_at_points(cases: Cases, way: CaseChange = lambda case: case) -> dict[str, float]:
@@ -187,7 +188,7 @@ def exposed_readings(ours: Mapping[str, float], cases: Cases, lost_rtts: float, 
     return verdict_readings(
         ours,
         {
-            f"32k tokens are {dense.model.sequence_length:,}, for k is a thousand elsewhere in the text": {
+            f"32k tokens are {dense.model.sequence_length:,}, as k is a thousand elsewhere": {
                 f"{other_tokens:,}": exposed_values(longer, lost_rtts)
             },
             f"{racks:,} racks, which the budget's share buys": {
@@ -253,37 +254,40 @@ def point_reasons(cases: Cases, ours: Mapping[str, float], rules: pd.DataFrame) 
     for key, (model, speeds, faster) in PRINTED_POINTS.items():
         if model in cases and not faster and claim_verdicts({key: ours[key]})[key] != "reproduced":
             meeting = rules[(rules.claim == key) & (rules.verdict == "reproduced")]
-            others = [f"'{row.reading}' gives {row.value:.3g}" for row in meeting.itertuples()]
+            others = [f"'{row.reading}' gives {row.value:.3g}" for row in meeting.head(1).itertuples()]
             speed = _speed_giving(cases[model].changed(site=speeds), claims.paper_value(key))
-            found[key] = ", ".join([speed, *others])
+            found[key] = "; ".join([speed, *others])
     return found
 
 
 def assumption_reasons(cases: Cases, rules: pd.DataFrame) -> dict[str, str]:
-    """Least and most exposed share of each model's printed machine, over the rules and over other readings.
+    """Least and most exposed share of each model's printed machine over the rules.
 
     rules: of `shares_under_rules`.
     """
-    words = "over the rules {}, over other readings {}"
-    return {EXPOSED_SHARE + name: words.format(*_ranges(rules, name)) for name in cases}
+    ruled = rules[rules.reading.isin(OVERLAP_RULES)].groupby("claim").value
+    least, most = ruled.min(), ruled.max()
+    return {
+        key: f"over all rules {least[key]:.1%} to {most[key]:.1%}" for key in (EXPOSED_SHARE + name for name in cases)
+    }
 
 
-def exposed_answer(cases: Cases, rules: pd.DataFrame) -> str:
-    """The exposed share of each model in a sentence: by the rule chosen, over all rules, and on timelines of chunks.
+def exposed_answer(cases: Cases, rules: pd.DataFrame, chunks: int) -> str:
+    """The exposed share of each model in a sentence: by the rule chosen, over all rules, and on timelines.
 
-    rules: of `shares_under_rules`.
+    rules: of `shares_under_rules`. chunks: of the gradients, on the timelines.
     """
     texts = []
     for name, case in cases.items():
-        ruled, _ = _ranges(rules, name)
+        ruled = _range(rules, name)
         by_rule = f"Over all rules of overlap it is {ruled}"
         if ruled.endswith(_SAME):
             by_rule = f"It is {ruled.removesuffix(_SAME)} under every rule of overlap"
-        on_timelines = [timeline(case.times, case.site, 64, **options).share for options in TIMELINE_ASSUMPTIONS]
+        on_timelines = [timeline(case.times, case.site, chunks, **options).share for options in TIMELINE_ASSUMPTIONS]
         texts.append(
             f"{case.model.name} spends {float(case.share):.1%} of its time on communication that nothing hides, by the "
-            f"rule '{case.rule}'. {by_rule}; on timelines of chunks it is {min(on_timelines):.1%} to "
-            f"{max(on_timelines):.1%}."
+            f"rule '{case.rule}'. {by_rule}; on timelines of {chunks} chunks it is {min(on_timelines):.1%} to "
+            f"{max(on_timelines):.1%}, by when gradients are ready and what must have ended."
         )
     return " ".join(texts)
 
@@ -302,14 +306,11 @@ def _speed_giving(case: TrainingCase, share: float) -> str:
     """Which one speed would give a share, the scale-out first; and the floor that tensor exchanges alone set."""
     t = case.times
     floor = float(2 * t.tensor_s / (t.forward_s + t.backward_s + 2 * t.tensor_s))
-    for field, words in (("nic_Bps", ""), ("hb_Bps", f"two tensor exchanges alone are {floor:.2%}, and ")):
+    for field, words in (("nic_Bps", ""), ("hb_Bps", f"two tensor exchanges alone are {floor:.2%}; ")):
         own = getattr(case.site, field)
         speed = solve_for_target(partial(_share_at, case, field), share, own)
         if np.isfinite(speed):
-            return (
-                f"{words}a {NETWORK_NAMES[field]} speed of {show(speed, 'bps', 3)} in place of {show(own, 'bps', 3)} "
-                "would give the printed value"
-            )
+            return f"{words}{NETWORK_NAMES[field]} of {show(speed, 'bps', 3)} would give the printed value"
     return "no speed of one network would give the printed value"
 
 
@@ -317,11 +318,10 @@ def _share_at(case: TrainingCase, field: str, speed_Bps: float) -> float:
     return float(case.changed(site={field: speed_Bps}).share)
 
 
-def _ranges(rules: pd.DataFrame, model: str) -> tuple[str, str]:
-    """Least and most exposed share of a model's printed machine: over the rules, and over other readings."""
+def _range(rules: pd.DataFrame, model: str) -> str:
+    """Least and most exposed share of a model's printed machine over the rules."""
     mine = rules[rules.claim == EXPOSED_SHARE + model]
-    of_rule = mine.reading.isin(OVERLAP_RULES)
-    return _least_and_most(mine[of_rule]), _least_and_most(mine[~of_rule])
+    return _least_and_most(mine[mine.reading.isin(OVERLAP_RULES)])
 
 
 def _least_and_most(rows: pd.DataFrame) -> str:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from railcore.documents.flops2024.specification import document_site
 from railcore.documents.readings import Entries, verdict_readings
-from railcore.engines.deployment.scale_out import chip_modes
+from railcore.engines.deployment.scale_out import COUNT_METHODS, chip_modes, counts_side_by_side
 from railcore.facts import catalog, claims, units
 from railcore.facts.checks import whole
 from railcore.systems import datacenter as dc
@@ -20,8 +20,8 @@ from railcore.training import transformer
 
 _WIRE_COST, _LINK_REDUCTION = "flops2024.fattree.wire_cost", "flops2024.multiplane.link_reduction"
 _COUNT_DESCRIPTIONS = {
-    "smooth": "(2 t - 1) N / k chips and N links a tier, as fractions",
-    "rounded": "chips rounded up in every tier of every rail and plane",
+    "smooth": "parts as fractions",
+    "rounded": "chips rounded up",
     "whole": "wired with equal trunks",
 }
 
@@ -137,6 +137,30 @@ def _reasons(
         f"document cuts off all but two digits; the printed value would be {tree['cables'] * (1 - cut):,.0f} cables",
     }
     return {f"flops2024.{key}": text for key, text in found.items()}
+
+
+def networks_shown(table: pd.DataFrame) -> pd.DataFrame:
+    """Networks for a reader, a row for each and number of GPUs: what every way to count gives stands in one cell.
+
+    table: of `compare_shapes`. Boxes and power are those of the wiring that exists.
+    """
+    found, ways = counts_side_by_side(table), "smooth / rounded / whole"
+
+    def cells(name: str, unit: float = 1) -> list[str]:
+        columns = (found[name.format(way)] / unit for way in COUNT_METHODS)
+        return [
+            " / ".join(f"{count:,.{0 if unit == 1 else 2}f}" for count in row) for row in zip(*columns, strict=True)
+        ]
+
+    return found[["network", "gpus", "tiers"]].assign(
+        **{
+            f"chips: {ways}": cells("chips_{}"),
+            "boxes": found["boxes"],
+            f"cables: {ways}": cells("cables_{}"),
+            f"cost between switches [billion USD]: {ways}": cells("cost_{}_usd", 1e9),
+            "power_w": found["power_w"],
+        }
+    )
 
 
 @dataclass(frozen=True)

@@ -224,6 +224,25 @@ def demand_side(printed_w: Mapping[str, float]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def table1_shown(implied: pd.DataFrame) -> pd.DataFrame:
+    """Table 1 for a reader: the document's three columns, then what is known beside them.
+
+    implied: of `demand_side`. Powers in MW, shares in percent.
+    """
+    megawatts = {name: (implied[name] / units.MW).round() for name in implied if name.endswith("_w")}
+    return pd.DataFrame(
+        {
+            "Balancing Authority": implied["authority"],
+            "Max Available (printed, not recomputed) [MW]": megawatts["printed_w"],
+            "Region": implied["region"],
+            "largest demand, spikes removed [MW]": megawatts["peak_demand_clean_w"],
+            "generation that both imply [MW]": megawatts["implied_generation_clean_w"],
+            "of the plants' capacity, May 2023": [f"{share:.0%}" for share in implied["implied_over_capacity"]],
+            "capacity less largest demand, the most possible [MW]": megawatts["bound_w"],
+        }
+    )
+
+
 def larger_bounds(printed_w: Mapping[str, float]) -> pd.DataFrame:
     """Authorities that the paper does not print, but whose bound C - max L exceeds the least of its printed values.
 
@@ -318,11 +337,12 @@ def siting_readings(
     for column in own.index[own.index.str.startswith(_NODE_COLUMN)]:
         words = column.removeprefix(_NODE_COLUMN).replace("_", " ")
         others[f"power nodes by {words}"] = {NEAR_WASHINGTON: float(own[column])}
+    parts = siting_values(high_w, high_w, rule, found)[DATACENTERS]  # the claim on the Northwest names its PUE
     return verdict_readings(
         ours,
         {
             "circles around any point, on the plants of a synthetic grid": others,
-            "the lowest PUE": {"the highest": siting_values(high_w, high_w, rule, found)},
+            "the lowest PUE": {"the highest": {DATACENTERS: parts}},
             "a single place is one point with its circle": {"PJM, which has it all by Table 1": {DATACENTERS: 1.0}},
         },
     )
@@ -344,25 +364,23 @@ def siting_reasons(rule: str, found: pd.DataFrame, table: pd.DataFrame, real: pd
     -------
     Texts by claim.
     """
-    country = table[(table["region"] == "whole country") & (table["rule"] == rule)]
-    by_radius = ", ".join(
-        f"{'' if row.exact else 'at least '}{row.places} at {row.radius_m / units.km:g} km"
-        for row in country.itertuples()
-    )
-    beside = {column: _listed(found, column) for column in ("single_places", "washington_places", "western_candidates")}
-    for plants, rows in real.groupby("plants"):
-        beside = {
-            column: f"{text}; on the plants of {plants} {_listed(rows, column)}" for column, text in beside.items()
-        }
+    country = table[(table["region"] == "whole country") & (table["rule"] == rule)].sort_values("radius_m")
+    wider = [
+        f"{'' if row.exact else 'at least '}{row.places} within {row.radius_m / units.km:g} km"
+        for row in country.iloc[1:2].itertuples()
+    ]
+    on_real = counts_on_real(real, rule)
+    west = found.set_index("rule").loc[rule, "western_candidates"]
+    near = found.loc[found["rule"] != rule, "washington_places"]
+    others = dict.fromkeys(f"{count:g}" for count in (near.min(), near.max()))
     result = {
-        SINGLE_SITE: f"places at that radius by rule: {beside['single_places']}; by the rule {rule!r} {by_radius}, "
-        "which share no plant",
-        NEAR_WASHINGTON: f"places by rule: {beside['washington_places']}; by centres: plants may lie as far again; "
-        f"in the country {by_radius}, so Washington is not the only one",
-        DATACENTERS: "one where a single place has all, else the least even parts that an eastern and a Northwest "
-        "authority of Table 1 feed",
-        NORTHWEST_HALF: f"by Table 1 alone; candidates near the intertie that have a half, by rule: "
-        f"{beside['western_candidates']}",
+        SINGLE_SITE: f"by the other rules {_listed(found, 'single_places', rule)}"
+        + "".join(f"; by this rule {text}" for text in wider)
+        + on_real["single_places"].replace(" (", "; ").removesuffix(")"),
+        NEAR_WASHINGTON: f"by the other rules {' to '.join(others)}",
+        DATACENTERS: "the least even parts that an eastern and a Northwest authority of Table 1 feed",
+        NORTHWEST_HALF: "arithmetic on Table 1; on the grid, candidates near the intertie's northern end with a half, "
+        f"by the rule {rule!r}: {west:g}{on_real['western_candidates']}",
     }
     for row in demand_side(printed_powers()).itertuples():
         result[f"{TABLE_1}.{row.authority.lower()}"] = (
@@ -393,8 +411,10 @@ def siting_entries(
     return Entries(ours, siting_reasons(rule, found, table, real), siting_readings(ours, high_w, rule, found, real))
 
 
-def _listed(found: pd.DataFrame, column: str) -> str:
-    return ", ".join(f"{name} {count}" for name, count in zip(found["rule"], found[column], strict=True))
+def _listed(found: pd.DataFrame, column: str, but: str) -> str:
+    """Counts of a column by rule, but for one rule."""
+    counts = zip(found["rule"], found[column], strict=True)
+    return ", ".join(f"{name} {count}" for name, count in counts if name != but)
 
 
 def that_have(count: float, noun: str, where: str = "", exact: bool = True) -> str:

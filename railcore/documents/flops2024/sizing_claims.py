@@ -20,6 +20,7 @@ RACKS, GPUS, SIZE = "flops2024.infra.racks", "flops2024.infra.gpus", "flops2024.
 MODEL_SIZE = "flops2024.model.params"  # of the text's 96T in 134 layers
 DEGREE, HIDDEN = "flops2024.layout.tensor_parallel", "flops2024.model.hidden"
 MEMORY, RESIDUAL = "flops2024.memory", "flops2024.memory.residual"
+DEVICE_MEMORY = {model: f"flops2024.{part}.device_memory" for model, part in (("dense", "layout"), ("moe", "moe"))}
 
 
 def sizing_entries(
@@ -106,19 +107,17 @@ def sizing_readings(ours: Mapping[str, float], cases: Cases, machine: Sizing) ->
         smaller = {key: case.changed(site={"racks": int(racks)}) for key, case in cases.items()}
         by_racks[name] = infra | layout_values(smaller) | {RACKS: ours[RACKS], GPUS: ours[GPUS]}
     one, laid = dense.layer, dense.layout
+    active = [float(case.layout.device_bytes + case.layout.active_bytes) for case in (dense, mixture)]
     left = claims.paper_value(f"{MEMORY}.total") - sum(one.state_bytes.values())
     return verdict_readings(
         ours,
         {
             f"{machine.racks:,.0f} racks, which the budget's share buys": by_racks,
-            f"all degrees up to {dense.site.rack_gpus} tried and the smallest taken, as section 4 says": {
+            f"the smallest degree of all {dense.site.rack_gpus}, as section 4 says": {
                 "the smallest that divides a rack": {DEGREE: float(laid.tensor)}
             },
-            "state and the activations of one micro-batch, which section 4 has a device hold": {
-                "state alone": {
-                    "flops2024.layout.device_memory": float(laid.device_bytes),
-                    "flops2024.moe.device_memory": float(mixture.layout.device_bytes),
-                }
+            "training state alone, for section 4 keeps activations in the hosts": {
+                "with those of one micro-batch": dict(zip(DEVICE_MEMORY.values(), active, strict=True))
             },
             "10 s b h bytes of one layer and micro-batch, as section 4 prints": {
                 "half a byte for each of the ten": {RESIDUAL: ours[RESIDUAL] * one.precision.element},
@@ -167,9 +166,10 @@ def sizing_reasons(machine: Sizing, chosen_law: str, dense: TrainingCase, width_
         f"from {float(scaling_laws.parameters_at_depth(133.5)) / 1e12:.1f}e12 parameters up",
         HIDDEN: f"96e12 in {model.layers} layers, down to a multiple of {width_multiple}, have {narrow:,.0f}",
         RESIDUAL: f"{one.precision.state:g} B of every parameter leave {left / GB:.1f} GB of the printed total",
-        DEGREE: f"at {least:.0f} a GPU holds {needed / least / GB:.1f} of {memory_bytes / GB:.0f} GB; the printed "
-        "degree is the smallest whose groups fill a rack, and all else here is at the printed degree",
-        "flops2024.moe.device_memory": "the printed value is training state alone",
+        DEGREE: f"at {least:.0f} a GPU holds {needed / least / GB:.1f} of {memory_bytes / GB:.0f} GB; all else here is "
+        "at the printed degree",
+        DEVICE_MEMORY["dense"]: "training state alone, as for the mixture; with the activations of one micro-batch "
+        f"{(dense.layout.device_bytes + dense.layout.active_bytes) / GB:.1f} GB",
     }
     return texts | _power_reasons(machine) | _state_reasons(model, one)
 

@@ -193,7 +193,7 @@ def machine_quantities(machine: Sizing) -> dict[str, float]:
 def model_quantities(case: TrainingCase, memory_bytes: float) -> dict[str, float]:
     """A model and its layout in numbers; memory in bytes.
 
-    device_memory: share of a layer and of the activations of one micro-batch at the plan's degree. memory, total: of
+    device_memory: share of a layer's training state at the plan's degree; activations are offloaded. memory, total: of
     the model; master (with its working copy), gradients and optimizer are its parts. residual: activations that one
     layer keeps for one micro-batch. expert_model_params: of the layers with one expert in each. peers_per_dc: racks
     that hold a layer, as racks_per_layer_per_dc. layer_over_gpu: training state of a layer over memory_bytes.
@@ -216,7 +216,7 @@ def model_quantities(case: TrainingCase, memory_bytes: float) -> dict[str, float
         "layer_over_gpu": float(one.layer_state_bytes / memory_bytes),
         "tensor_parallel": float(np.ceil((one.layer_state_bytes + one.activation_bytes) / memory_bytes)),
         "pipeline_parallel": float(plan.layers),
-        "device_memory": float(plan.device_bytes + plan.active_bytes),
+        "device_memory": float(plan.device_bytes),
         "layers_per_rack": float(plan.layers_per_rack),
         "racks_per_layer_per_dc": float(plan.racks_per_layer_here),
         "peers_per_dc": float(plan.racks_per_layer_here),

@@ -15,17 +15,18 @@ from railcore.training import transformer
 
 DRAWN = ("single path", "RoCEv2")  # whose last flow is a draw of the hash
 FEW_SEEDS = 3  # of large flows, where it is none, or where other settings have the same draws
-SPRAYED: dict[str, dict[str, Any]] = {  # packets over many paths. The document names no detail of spraying
+NAMED = "NDP"  # the way to spray that the document names first, with its authors' own queues of 8 packets
+SPRAYED: dict[str, dict[str, Any]] = {  # packets over many paths. The document names no other detail of spraying
     "spraying, all paths": {"transport": "spraying", "entropies": 0},  # over every path of the fabric
     "spraying, hashed": {"transport": "spraying"},  # as many header values as a public simulator has, each by the hash
     "NDP, queues of 32": {"transport": "NDP", "queue_packets": 32},
-    "NDP": {"transport": "NDP"},  # with the short queues of its paper
+    NAMED: {"transport": "NDP"},
     "UEC NSCC": {"transport": "UEC NSCC"},
     "UEC RCCC": {"transport": "UEC RCCC"},
 }
 HASHED = {name: {"transport": name} for name in ("flowlets", "single path", "RoCEv2 with DCQCN", "RoCEv2")}
 FIG5_WAYS = SPRAYED | HASHED
-FIG6_WAYS = {name: FIG5_WAYS[name] for name in ("spraying, all paths", "NDP", "single path", "RoCEv2")}
+FIG6_WAYS = {name: FIG5_WAYS[name] for name in ("spraying, all paths", NAMED, "single path", "RoCEv2")}  # drawn in both
 RATE, RECOMPUTED = "fp4_sparse_rate", 3.0  # as notebook 10, calibrated: data/calibrations.csv
 PAUSES = ((3, 2), (7, 5), (15, 12), (30, 24), (60, 48))  # packets at which a link is told to pause, and to go on
 LOADS = (0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 1.0)

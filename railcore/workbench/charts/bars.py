@@ -1,6 +1,7 @@
 """Bars: tornados, slowdowns, errors of a model, ranges; and stacked: costs by part, times by term, traffic by kind."""
 
 from collections.abc import Callable, Sequence
+from string import ascii_lowercase
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -255,11 +256,11 @@ def network_costs(data: pd.DataFrame, budget_usd: float, chip_usd: Sequence[floa
     the bars that show the total over its range.
     """
     ways, names = data["links"].nunique(), list(data["network"].unique())
-    figure, parts = plotting.panels(data, "links", (5.8, 5.2) if ways > 1 else (8.0, 5.2), sharey=True)
+    figure, parts = plotting.panels(data, "links", (5.0, 5.6) if ways > 1 else (8.0, 5.6), sharey=True)
     near = budget_usd <= 2 * data.groupby(["links", "network"])["cost_usd"].sum().max()
-    for way, rows, ax in parts:
+    for letter, (way, rows, ax) in zip(ascii_lowercase, parts, strict=False):
         part = rows.assign(billions=rows["cost_usd"] / 1e9)
-        stacked_costs(part, "network", "billions", "part", ax, "cost [billion USD]", way)
+        stacked_costs(part, "network", "billions", "part", ax, "cost [billion USD]", f"({letter}) {way}")
         if near:
             ax.axhline(budget_usd / 1e9, color="black", linestyle="--", label="budget")
         else:

@@ -1,6 +1,7 @@
 """Completion times of flows: by transport, load and paths, over seeds, beside published runs and printed values."""
 
 from collections.abc import Mapping, Sequence
+from string import ascii_lowercase
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -12,7 +13,6 @@ from railcore.workbench import plotting
 from railcore.workbench.plotting import COLOURS, GREY, heat_colours, legend_below, log_axis, panel_title, percent_axis
 
 _OPTIMUM: dict = {"color": "black", "linestyle": ":", "linewidth": 1.3}
-_PRINTED: dict = {"marker": "D", "linestyle": "none", "color": "white", "markeredgecolor": "black", "markersize": 8}
 _STATISTICS = {"mean": "mean of the flows", "p99": "99th percentile", "last": "last flow"}
 _NEVER = "never"  # of flows that are not complete
 _FEW = 1e-5  # share of packets sent again; less is drawn there
@@ -58,17 +58,21 @@ def lines_over_seeds(data: pd.DataFrame, x: str, y: str, by: str, ax: plt.Axes) 
     return ax
 
 
-def completion_time_curves(shares: pd.DataFrame, last: pd.DataFrame, printed_s: Mapping[str, float]) -> plt.Figure:
+def completion_time_curves(
+    shares: pd.DataFrame, last: pd.DataFrame, document: pd.DataFrame, title: str = ""
+) -> plt.Figure:
     """(a) Share of flows that are complete over time, median of the seeds; (b) last flow of each seed.
 
     Parameters
     ----------
     shares
-        Columns transport, seed, share (of the flows that are complete), time_s.
+        Columns transport, seed, share (of the flows that are complete), time_s: steps, for only these are known.
     last
         Columns transport, seed, last_s, optimum_s.
-    printed_s
-        Last flow as a document has it, by transport [s].
+    document
+        Last flow as a document has it: columns transport, time_s, relation (one of = ~ <), differs.
+    title
+        Of both panels.
 
     Returns
     -------
@@ -76,58 +80,93 @@ def completion_time_curves(shares: pd.DataFrame, last: pd.DataFrame, printed_s: 
     """
     names = list(last["transport"].unique())
     styles = _styles(names)
-    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.6), width_ratios=(1.25, 1))
+    figure, (upper, lower) = plt.subplots(2, 1, figsize=(10, 7), sharex=True, height_ratios=(1.25, 1))
+    figure.suptitle(title, fontsize=11)
     optimum_ms = 1e3 * last["optimum_s"].median()
-    for ax in (left, right):
-        ax.axvline(optimum_ms, label="optimum", **_OPTIMUM)
-    for name in names:
+    for ax in (upper, lower):
+        ax.axvline(optimum_ms, **_OPTIMUM)
+    beside: list[tuple[str, float, float, bool]] = [("optimum", optimum_ms, 0.92, True)]
+    for i, name in enumerate(names):
         curve = shares[shares["transport"] == name].groupby("share")["time_s"].median() * 1e3
-        left.plot(curve, curve.index, label=name, **{**styles[name], "marker": ""})
-    percent_axis(left.yaxis, "share of the flows that are complete")
-    rows = {name: len(names) - 1 - i for i, name in enumerate(names)}
+        upper.step(curve, curve.index, where="post", linewidth=2, **{**styles[name], "linestyle": "-", "marker": ""})
+        if steep := curve.iloc[-1] < 1.5 * optimum_ms:
+            share = 0.74 - 0.18 * i
+        else:  # the first of the others has its name on the left of its line, where there is room
+            share = 0.68 if any(not left for *_, left in beside) or beside[-1][2] == 0.83 else 0.83
+        at = float(curve[curve.index >= share].iloc[0])
+        beside.append((name, at, share, steep or share == 0.83))
+    for name, x, share, left in beside:
+        colour = styles[name]["color"] if name in styles else "black"
+        far = left and x < 1.5 * optimum_ms
+        line = {"arrowstyle": "-", "color": colour, "linewidth": 0.9} if far else None
+        text: dict = {"color": colour, "va": "center", "ha": "right" if left else "left", "arrowprops": line}
+        plotting.text_beside(upper, name, (x, share), (-40 if far else -7 if left else 7, 0), **text)
+    percent_axis(upper.yaxis, "share of the flows that are complete")
+    upper.set_ylim(0, 1.02)
+    rows = {name: len(names) - i for i, name in enumerate(["optimum", *names])}
+    small: dict = {"va": "center", "fontsize": 9}
+    plotting.text_beside(lower, f"{number(optimum_ms, 3)} ms", (optimum_ms, rows["optimum"]), (14, 0), **small)
     for name, part in last.groupby("transport", sort=False):
         times = part["last_s"].to_numpy() * 1e3
         dots = {**styles[name], "linestyle": "none", "alpha": 0.65}
-        right.plot(np.sort(times), rows[name] + np.linspace(-0.2, 0.2, len(times) + 2)[1:-1], **dots)
-        middle, end = float(np.median(times)), max(times.max(), 1e3 * printed_s.get(str(name), 0.0))
-        right.plot([middle, middle], [rows[name] - 0.3, rows[name] + 0.3], color=styles[name]["color"], linewidth=2)
-        text = "median " * (len(times) > 1) + f"{number(middle, 3)} ms"
-        plotting.text_beside(right, text, (end, rows[name]), (9, 0), va="center", fontsize=8)
-    for name, time_s in printed_s.items():
-        if name in rows:
-            right.plot(1e3 * time_s, rows[name], **_PRINTED, zorder=3)
-    right.plot([], [], **_PRINTED, label="printed")
-    right.set_yticks(list(rows.values()), list(rows))
-    right.set_ylim(-0.6, len(rows) - 0.4)
-    right.grid(axis="y", visible=False)
-    left.set_xlim(0, 1.02 * last["last_s"].max() * 1e3)
-    right.set_xlim(0, 1.35 * max([last["last_s"].max(), *printed_s.values()]) * 1e3)
-    for ax, title in ((left, "(a) all flows"), (right, "(b) last flow, a mark for each seed; bar: median")):
-        ax.set_xlabel("completion time [ms]")
-        panel_title(ax, title, left=True)
-    handles = dict(zip(*reversed(left.get_legend_handles_labels()), strict=True))
-    handles |= dict(zip(*reversed(right.get_legend_handles_labels()), strict=True))
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=5)
+        lower.plot(np.sort(times), rows[name] + np.linspace(-0.2, 0.2, len(times) + 2)[1:-1], **dots)
+        middle = float(np.median(times))
+        lower.plot([middle, middle], [rows[name] - 0.3, rows[name] + 0.3], color=styles[name]["color"], linewidth=2)
+        there = document.loc[document["transport"] == name, "time_s"] * 1e3
+        words = "median " * (len(times) > 1) + f"{number(middle, 3)} ms"
+        plotting.text_beside(lower, words, (max([times.max(), *there]), rows[name]), (12, 0), va="center", fontsize=9)
+    marked = document[document["transport"].isin(rows)]
+    for (relation, differs), part in marked.groupby(["relation", "differs"]):
+        look = {"marker": "<", "label": "document: at most"} if relation == "<" else {"label": "document"}
+        look["label"] += ", where ours differs" * bool(differs)
+        plotting.document_marks(lower, part["time_s"] * 1e3, part["transport"].map(rows), differs, **look)
+    lower.set_yticks(list(rows.values()), list(rows))
+    lower.set_ylim(-0.6, len(rows) - 0.4)
+    lower.grid(axis="y", visible=False)
+    most = max(last["last_s"].max(), document["time_s"].max()) * 1e3 / optimum_ms
+    log_axis(lower.xaxis, [tick for tick in (1, 1.5, 2, 3, 5, 7, 10, 15, 20) if optimum_ms * 0.9 <= tick])
+    lower.set_xlim(0.42 * optimum_ms, 1.75 * most * optimum_ms)
+    lower.set_xlabel("completion time [ms]")
+    upper.tick_params(labelbottom=True)
+    panel_title(upper, "(a) all flows, median of the seeds; steps between the shares that are stored", left=True)
+    panel_title(lower, "(b) last flow: a mark for each seed, a bar at their median; dotted: the optimum", left=True)
+    if len(marked):
+        legend_below(figure, lower)
     return figure
 
 
-def tail_by_load(data: pd.DataFrame, optimum_s: float) -> plt.Figure:
+def tail_by_load(data: pd.DataFrame, optimum_s: float, title: str = "") -> plt.Figure:
     """Completion time of the last flow against the share of hosts that send, a line for each transport.
 
     data: columns transport, load, seed, last_s; optimum_s: of one flow alone [s].
     """
-    figure, ax = plt.subplots(figsize=(8.5, 4.6))
+    figure, ax = plt.subplots(figsize=(10, 5))
+    ax.set_title(title, fontsize=11)
     shown = data.assign(last_us=data["last_s"] * 1e6)
     lines_over_seeds(shown, "load", "last_us", "transport", ax)
-    ax.axhline(1e6 * optimum_s, label="optimum", **_OPTIMUM)
-    ax.set_ylim(bottom=0)
+    ax.hlines(1e6 * optimum_s, 0, shown["load"].max(), colors="black", linestyles=":", linewidth=1.3)
+    styles, full = _styles(list(data["transport"].unique())), shown[shown["load"] == shown["load"].max()]
+    ends = full.groupby("transport", sort=False)["last_us"].median().sort_values()
+    ends = pd.concat([pd.Series({"optimum": 1e6 * optimum_s}), ends]).sort_values(kind="stable")
+    apart = 0.052 * shown["last_us"].max()
+    at = ends.iloc[0] - 1.8 * apart  # the first below its line
+    for name, end in ends.items():
+        at = max(end, at + apart) if name != ends.index[0] else at + apart
+        colour = styles[name]["color"] if name in styles else "black"
+        line = {"arrowstyle": "-", "color": colour, "linewidth": 0.8}
+        place: dict = {"xytext": (1.03 * full["load"].iloc[0], at), "va": "center", "arrowprops": line}
+        ax.annotate(str(name), (full["load"].iloc[0], end), color=colour, **place)
+    ax.set(ylim=(0, 1.04 * shown["last_us"].max()), xlim=(0, 1.22 * full["load"].iloc[0]))
+    ax.set_xticks(sorted(data["load"].unique()))
     percent_axis(ax.xaxis, "share of the hosts that send")
     ax.set_ylabel("completion time of the last flow [µs]")
     ax.yaxis.set_major_formatter(lambda value, _: number(value))
     unit_us = 1e6 * optimum_s
     over = ax.secondary_yaxis("right", functions=(lambda y: np.divide(y, unit_us), lambda y: np.multiply(y, unit_us)))
     over.set_ylabel("times the optimum")
-    legend_below(figure, ax, 5)
+    (middle,) = ax.plot([], [], color=GREY, marker="o")
+    band = ax.fill_between([], [], [], color=GREY, alpha=0.25)
+    ax.legend([middle, band], ["median of the seeds", "from the least to the most of the seeds"], loc="upper left")
     return figure
 
 
@@ -139,7 +178,7 @@ def slowdowns_beside_reference(data: pd.DataFrame) -> plt.Figure:
     """
     rows = data[["transport", "hosts"]].drop_duplicates().itertuples(index=False)
     place = {(row.transport, row.hosts): -i for i, row in enumerate(rows)}
-    figure, parts = plotting.panels(data, "statistic", (3.9, 1.6 + 0.42 * len(place)), sharey=True)
+    figure, parts = plotting.panels(data, "statistic", (3.3, 2.1 + 0.42 * len(place)), sharey=True)
     models = list(data["model"].unique())
     for i, (statistic, part, ax) in enumerate(parts):
         for row in part.drop_duplicates(["transport", "hosts"]).itertuples():
@@ -166,7 +205,7 @@ def slowdowns_beside_reference(data: pd.DataFrame) -> plt.Figure:
 
 
 def errors_beside_baselines(data: pd.DataFrame, names: Mapping[str, str], allowed: Mapping[str, float]) -> plt.Figure:
-    """(a) How large the errors are, for a model and its baselines; (b) last flow by group; (c) packets sent again.
+    """(a) How large the errors are, for a model and its baselines; (b) packets sent again; (c) last flow by group.
 
     Parameters
     ----------
@@ -182,7 +221,9 @@ def errors_beside_baselines(data: pd.DataFrame, names: Mapping[str, str], allowe
     -------
     The figure.
     """
-    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(14, 4.4))
+    figure = plt.figure(figsize=(10, 8))
+    grid = figure.add_gridspec(2, 2)
+    left, right, middle = (figure.add_subplot(place) for place in (grid[0, 0], grid[0, 1], grid[1, :]))
     for i, (column, name) in enumerate(names.items()):
         errors = np.sort(data[column].to_numpy(float))
         label = f"{name}: median {plotting.percent(float(np.median(errors)))}"
@@ -190,7 +231,7 @@ def errors_beside_baselines(data: pd.DataFrame, names: Mapping[str, str], allowe
         left.plot(np.maximum(errors, 1e-3), shares, label=label, **{**plotting.line_style(i), "marker": ""})
     left.set_xlim(1e-3, 10)
     log_axis(left.xaxis, [1e-3, 1e-2, 0.1, 1, 10], text=plotting.percent)
-    left.set_xlabel("error in (last flow - optimum), share of the published value")
+    left.set_xlabel("error of (last flow - optimum), of the published value")
     percent_axis(left.yaxis, f"share of the {len(data)} runs")
     left.legend(fontsize=8, loc="upper left")
     groups = {rule: data[data["rule"] == rule] for rule in allowed}
@@ -204,7 +245,8 @@ def errors_beside_baselines(data: pd.DataFrame, names: Mapping[str, str], allowe
             middle.fill_betweenx([-i - 0.4, -i + 0.4], *ends, color="#E8E8E8", zorder=0)
         middle.plot(errors, places, **{**plotting.line_style(i, "none"), "markersize": 3, "alpha": 0.7})
     middle.axvline(0, color="black", linewidth=0.8)
-    labels = [f"{name}\n({len(part)} runs)" for name, part in groups.items()]
+    labels = [f"{name}\n({units.counted(len(part), 'runs')})" for name, part in groups.items()]
+    labels = [label.replace("nscc", "NSCC").replace("rccc", "RCCC") for label in labels]
     middle.set_yticks([-i for i in range(len(labels))], labels)
     middle.tick_params(axis="y", labelsize=8)
     middle.grid(axis="y", visible=False)
@@ -220,8 +262,8 @@ def errors_beside_baselines(data: pd.DataFrame, names: Mapping[str, str], allowe
         axis.set_label_text(f"packets sent again, {whose}")
     right.legend(fontsize=8, loc="upper left")
     panel_title(left, "(a) errors of the model and of two baselines", left=True)
-    panel_title(middle, "(b) by kind of run, a mark each", left=True)
-    panel_title(right, "(c) packets sent again, as a share", left=True)
+    panel_title(middle, "(c) by kind of run, a mark each", left=True)
+    panel_title(right, "(b) packets sent again, as a share", left=True)
     return figure
 
 
@@ -245,15 +287,15 @@ def last_flow_chances(
     -------
     The figure.
     """
-    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.2))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.8))
     counts = loads["load"].value_counts(normalize=True).sort_index()
     left.bar(counts.index, counts, width=0.8, color=COLOURS[0], label=f"{number(len(loads))} draws of the hash")
     exactly = chances.assign(chance=chances["chance"].diff().fillna(chances["chance"]))
     exactly = exactly[exactly["load"].between(counts.index.min() - 1, counts.index.max() + 1)]
     left.plot(exactly["load"], exactly["chance"], **plotting.line_style(1, "none", label="links as if independent"))
     (first, first_s), *_, (last, last_s) = printed_s.items()
-    left.axvline(first_s / unit_s, color="black", linestyle="--", linewidth=1.2, label=f"{first}, printed")
-    left.set_xlabel(f"flows on the most loaded link; each keeps it busy for {units.show(unit_s, 's', 3)}")
+    left.axvline(first_s / unit_s, color="black", linestyle="--", linewidth=1.2, label=f"document: {first}")
+    left.set_xlabel(f"flows on the most loaded link, each {number(1e3 * unit_s, 3)} ms")
     left.set_xticks(range(int(counts.index.min()) - 1, int(counts.index.max()) + 2))
     percent_axis(left.yaxis, "share of the draws")
     left.legend(fontsize=8, loc="upper right")
@@ -262,32 +304,33 @@ def last_flow_chances(
         slow = part["slowdown"].to_numpy()
         right.plot(np.full(len(slow), names.index(name)), slow, **{**plotting.line_style(0, "none"), "alpha": 0.65})
         right.plot([i - 0.25, i + 0.25], [np.median(slow)] * 2, color=COLOURS[0], linewidth=2)
-    right.axhline(last_s / unit_s, color="black", linestyle="--", linewidth=1.2, label=f"{last}, printed")
+    right.axhline(last_s / unit_s, color="black", linestyle="--", linewidth=1.2, label=f"document: {last}")
     right.set_xticks(range(len(names)), names)
     right.set_xlim(-0.6, len(names) - 0.4)
     right.set_ylim(bottom=0)
     right.grid(axis="x", visible=False)
-    right.set_xlabel("packets of a link at which it is told to pause / to go on")
+    right.set_xlabel("packets at which a link pauses / goes on")
     right.set_ylabel("last flow, times the optimum")
     right.legend(fontsize=8, loc="lower right")
     panel_title(left, "(a) single path", left=True)
-    panel_title(right, f"(b) {last}: a mark for each seed; bar: median", left=True)
+    panel_title(right, f"(b) {last}, a mark for each seed; bar: median", left=True)
     return figure
 
 
 def exposed_by_transport_bars(data: pd.DataFrame) -> plt.Figure:
     """Exposed share of the time by transport, a panel for each model, with the range over seeds and printed values.
 
-    data: columns transport, model, least, share, most, printed.
+    data: columns transport, model, least, share, most, printed, differs.
     """
     names = list(data["transport"].unique())
-    figure, parts = plotting.panels(data, "model", (5.2, 1.4 + 0.36 * len(names)), sharey=True)
-    for model, part, ax in parts:
+    figure, parts = plotting.panels(data, "model", (4.9, 1.8 + 0.36 * len(names)), sharey=True)
+    for letter, (model, part, ax) in zip("ab", parts, strict=False):
         rows = part.set_index("transport").reindex(names)
         y = -np.arange(len(names))
         ax.barh(y, rows["share"], height=0.62, color=COLOURS[5])
         ax.hlines(y, rows["least"], rows["most"], color="black", linewidth=1.2)
-        ax.plot(rows["printed"], y, **_PRINTED, label="printed")
+        known = rows["printed"].notna().to_numpy()
+        plotting.document_marks(ax, rows["printed"][known], y[known], rows["differs"][known].to_numpy(bool))
         ends = rows[["share", "most", "printed"]].max(axis=1)
         for at, share, end in zip(y, rows["share"], ends, strict=True):
             plotting.text_beside(ax, plotting.percent(share), (end, at), (9, 0), va="center", fontsize=8)
@@ -295,9 +338,9 @@ def exposed_by_transport_bars(data: pd.DataFrame) -> plt.Figure:
         ax.set_xlim(0, 1.18 * rows[["share", "most", "printed"]].max(axis=None))
         ax.grid(axis="y", visible=False)
         percent_axis(ax.xaxis, "share of the time that is exposed")
-        panel_title(ax, plotting.model_name(str(model)), left=True)
-    figure.axes[0].plot([], [], color="black", linewidth=1.2, label="least to most of the seeds")
-    legend_below(figure, figure.axes[0])
+        panel_title(ax, f"({letter}) {plotting.model_name(str(model))}", left=True)
+        ax.plot([], [], color="black", linewidth=1.2, label="least to most of the seeds")
+    legend_below(figure, max(figure.axes, key=lambda ax: len(ax.get_legend_handles_labels()[1])))
     return figure
 
 
@@ -308,29 +351,27 @@ def slowdown_bars(data: pd.DataFrame, way: str, by: str) -> plt.Figure:
     way, by: columns of the groups and of the bars in a group.
     """
     names, groups = list(data[way].unique()), list(data[by].unique())
-    figure, ax = plt.subplots(figsize=(12, 4.6))
+    figure, ax = plt.subplots(figsize=(10, 1.6 + 0.14 * len(names) * (len(groups) + 0.8)))
     width = 0.84 / len(groups)
     for i, group in enumerate(groups):
         over = _over_seeds(data[data[by] == group], [way], "slowdown").set_index(way).reindex(names)
-        x = np.arange(len(names)) + (i - (len(groups) - 1) / 2) * width
+        y = np.arange(len(names)) + (i - (len(groups) - 1) / 2) * width
         shown = over.where(np.isfinite(over))
-        ax.bar(x, shown["median"], width, color=COLOURS[i], label=str(group), hatch=("", "//", "..", "xx")[i % 4])
-        ax.vlines(x, shown["least"], shown["most"], color="black", linewidth=1)
-        for place, middle, most in zip(x, over["median"], over["most"], strict=True):
+        ax.barh(y, shown["median"], width, color=COLOURS[i], label=str(group), hatch=("", "//", "..", "xx")[i % 4])
+        ax.hlines(y, shown["least"], shown["most"], color="black", linewidth=1)
+        for place, middle, most in zip(y, over["median"], over["most"], strict=True):
             if np.isinf(middle):
-                ax.annotate(
-                    _NEVER, (place, 1), (0, 2), textcoords="offset points", ha="center", fontsize=7, rotation=90
-                )
+                plotting.text_beside(ax, _NEVER, (1, place), (4, 0), va="center", fontsize=8)
             elif middle == middle:
-                at = (place, most if np.isfinite(most) else middle)
-                ax.annotate(number(middle, 2), at, (0, 2), textcoords="offset points", ha="center", fontsize=6.5)
-    ax.axhline(1, label="optimum", **_OPTIMUM)
-    log_axis(ax.yaxis, (1, 1.5, 2, 3, 5, 7, 10, 15, 20, 30, 50, 100, 200, 500))
-    ax.set_ylim(0.9, 1.3 * data["slowdown"][np.isfinite(data["slowdown"])].max())
-    ax.set_ylabel("last flow, times the optimum")
-    ax.set_xticks(range(len(names)), [name.replace(" with ", "\nwith ").replace(", ", ",\n") for name in names])
-    ax.tick_params(axis="x", labelsize=8.5)
-    ax.grid(axis="x", visible=False)
+                at = (most if np.isfinite(most) else middle, place)
+                plotting.text_beside(ax, number(middle, 2), at, (4, 0), va="center", fontsize=8)
+    ax.axvline(1, label="optimum", **_OPTIMUM)
+    log_axis(ax.xaxis, (1, 1.5, 2, 3, 5, 7, 10, 15, 20, 30, 50, 100, 200, 500))
+    ax.set_xlim(0.9, 1.4 * data["slowdown"][np.isfinite(data["slowdown"])].max())
+    ax.set_xlabel("last flow, times the optimum")
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(len(names) - 0.4, -0.6)
+    ax.grid(axis="y", visible=False)
     legend_below(figure, ax, 3)
     return figure
 
@@ -353,7 +394,7 @@ def tail_by_paths(sprayed: pd.DataFrame, hashed: pd.DataFrame, level: Mapping[st
     -------
     The figure.
     """
-    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.3), sharey=True)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.8), sharey=True)
     lines_over_seeds(sprayed, "entropies", "slowdown", "balancing", left)
     lines_over_seeds(hashed, "subflows", "slowdown", "model", right)
     for i, (name, value) in enumerate(level.items()):
@@ -366,7 +407,7 @@ def tail_by_paths(sprayed: pd.DataFrame, hashed: pd.DataFrame, level: Mapping[st
         ax.legend(fontsize=8)
     left.set_ylabel("last flow, times the optimum")
     left.set_xlabel("entropies of a flow, each a path by the hash")
-    right.set_xlabel("flows that a transfer is split into, each on one path by the hash")
+    right.set_xlabel("flows of a transfer, each on a path by the hash")
     panel_title(left, "(a) packets sprayed", left=True)
     panel_title(right, "(b) flows split, ECMP", left=True)
     return figure
@@ -389,7 +430,7 @@ def slowdown_heatmaps(data: pd.DataFrame, by: str, rows: str, columns: str, labe
     cells = _over_seeds(data, [by, rows, columns], "slowdown")
     figure, parts = plotting.panels(cells, by, (4.4, 3.6), 9.0, sharey=True)
     colours = {"cmap": heat_colours(), "vmin": 1, "vmax": cells["median"].max()}
-    for i, (value, part, ax) in enumerate(parts):
+    for i, (letter, (value, part, ax)) in enumerate(zip(ascii_lowercase, parts, strict=False)):
         table = part.pivot(index=rows, columns=columns, values="median")
         mesh = ax.pcolormesh(table, edgecolors="white", linewidth=1, **colours)
         for (y, x), cell in np.ndenumerate(table.to_numpy()):
@@ -400,7 +441,7 @@ def slowdown_heatmaps(data: pd.DataFrame, by: str, rows: str, columns: str, labe
         ax.grid(False)
         ax.tick_params(length=0)
         ax.set(xlabel=labels[1], ylabel="" if i else labels[0])
-        panel_title(ax, str(value), left=True)
+        panel_title(ax, f"({letter}) {value}", left=True)
     figure.colorbar(mesh, ax=figure.axes, label="last flow, times the optimum")
     return figure
 

@@ -15,8 +15,7 @@ from railcore.workbench import plotting
 from railcore.workbench.plotting import COLOURS, legend_below, log_axis, panel_title, percent_axis, plot_lines
 
 _NETWORKS = {"scale-up": "a", "scale-out": "b", "wide area": "c"}
-_MARKS = {"=": ("o", "equal or about"), "~": ("o", "equal or about"), "<": ("v", "less than"), ">": ("^", "more than")}
-_HOLLOW: dict = {"markerfacecolor": "white", "markeredgewidth": 1.6, "markersize": 7, "zorder": 4}
+_MARKS = {"=": ("D", ""), "~": ("D", ""), "<": ("v", ": less than"), ">": ("^", ": more than")}
 _EXPOSED_SHARE = "exposed share of the time"
 _SPEED_NAMES = {"hb_Bps": "scale-up", "nic_Bps": "scale-out"}
 
@@ -138,34 +137,36 @@ def expert_iteration_times(data: pd.DataFrame, title: str) -> plt.Figure:
     return figure
 
 
-def exposed_share_by_speed(data: pd.DataFrame, printed: pd.DataFrame) -> plt.Figure:
+def exposed_share_by_speed(data: pd.DataFrame, printed: pd.DataFrame, title: str = "") -> plt.Figure:
     """Exposed share against the speed of each network, a panel for each, a line for each model and case.
 
     Columns of data: network, speed_Bps, model, case, share; of printed, points of the document: network, speed_Bps,
-    model, share, relation (one of = < >).
+    model, share, relation (one of = ~ < >), differs. title: of all panels.
     """
-    figure, axes = plt.subplots(1, 3, figsize=(12, 4.4), sharey=True)
+    figure, axes = plt.subplots(1, 3, figsize=(10, 5), sharey=True)
+    figure.suptitle(title, fontsize=11)
     for ax, (network, letter) in zip(axes, _NETWORKS.items(), strict=True):
         part = data[data["network"] == network]
         for i, model in enumerate(data["model"].unique()):
             for case, style in zip(data["case"].unique(), ("-", ":"), strict=False):
                 rows = part[(part["model"] == model) & (part["case"] == case)]
-                name = plotting.model_name(f"{model}, {case}" if part["case"].nunique() > 1 else model)
+                name = plotting.model_name(model) + (", wide area with tail loss of 1 RTT" if style == ":" else "")
                 if len(rows):
                     ax.plot(rows["speed_Bps"] / units.Gbps, rows["share"], style, color=COLOURS[i], label=name, lw=2)
-            for row in printed[(printed["network"] == network) & (printed["model"] == model)].itertuples():
-                mark = {"marker": _MARKS[row.relation][0], "markeredgecolor": COLOURS[i], **_HOLLOW}
-                ax.plot(row.speed_Bps / units.Gbps, row.share, **mark)
-        log_axis(ax.xaxis)
+        for (relation, differs), at in printed[printed["network"] == network].groupby(["relation", "differs"]):
+            mark, words = _MARKS[relation]
+            label = f"document{words}" + ", where ours differs" * bool(differs)
+            plotting.document_marks(ax, at["speed_Bps"] / units.Gbps, at["share"], differs, marker=mark, label=label)
+        least, most = part["speed_Bps"].min() / units.Gbps, part["speed_Bps"].max() / units.Gbps
+        steps = [digit * 10.0**power for power in range(-3, 7) for digit in (1, 2, 5)]
+        log_axis(ax.xaxis, [speed for speed in steps if least <= speed <= most][::2])
         ax.set(ylim=(0, 1), xlabel=f"{network.replace(' ', '-')} speed of a GPU [Gbps]")
         panel_title(ax, f"({letter}) {network}", left=True)
-        ax.legend(fontsize=9)
     percent_axis(axes[0].yaxis, _EXPOSED_SHARE)
-    marks = dict(_MARKS[relation] for relation in sorted(set(printed["relation"])))
-    black: dict = {"linestyle": "", "color": "black", **_HOLLOW}
-    handles = [plt.Line2D([], [], marker=mark, label=words, **black) for mark, words in marks.items()]
-    title = "printed in the document for its own models and machine, in the colour of the model"
-    figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=9, title=title)
+    named: dict = {}
+    for ax in axes[::-1]:
+        named |= dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
+    figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=3, fontsize=9)
     return figure
 
 
@@ -174,9 +175,9 @@ def shares_by_micro_batches(data: pd.DataFrame) -> plt.Figure:
 
     Columns model, micro_batches, tokens, exposed, idle, steady_share.
     """
-    figure, parts = plotting.panels(data, "model", (10.5 / data["model"].nunique(), 4.6), sharey=True)
+    figure, parts = plotting.panels(data, "model", (10 / data["model"].nunique(), 5), sharey=True)
     figure.set_layout_engine("constrained", wspace=0.08)  # or the first tick of a panel meets the one before
-    for model, part, ax in parts:
+    for letter, (model, part, ax) in zip(ascii_lowercase, parts, strict=False):
         x, busy = part["micro_batches"], part["idle"] + part["exposed"]
         ax.fill_between(x, busy, 1, color=COLOURS[5], alpha=0.5, label="computing")
         ax.fill_between(x, part["idle"], busy, color=COLOURS[1], label="exposed communication")
@@ -186,7 +187,7 @@ def shares_by_micro_batches(data: pd.DataFrame) -> plt.Figure:
         marked = part.iloc[:: max(1, round(len(part) / 7))].set_index("micro_batches")["tokens"]
         log_axis(ax.xaxis, marked.index, text=lambda count, at=marked: f"{count:,}\n{number(at[count] / 1e9, 2)}")
         ax.set(ylim=(0, 1), xlim=(x.min(), x.max()), xlabel="micro-batches of an iteration, batch [billion tokens]")
-        panel_title(ax, plotting.model_name(model), left=True)
+        panel_title(ax, f"({letter}) {plotting.model_name(model)}", left=True)
     percent_axis(figure.axes[0].yaxis, "share of the time")
     legend_below(figure, figure.axes[0], 2)
     return figure
@@ -199,27 +200,28 @@ def expert_placements(data: pd.DataFrame, at: Mapping[str, float]) -> plt.Figure
     values of the grid.
     """
     names = list(data["placement"].unique())
-    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4.8))
-    for ax, x, held in ((left, "nic_Bps", "hb_Bps"), (middle, "hb_Bps", "nic_Bps")):
+    figure = plt.figure(figsize=(10, 7.5))
+    grid = figure.add_gridspec(2, 2, width_ratios=(1, 1.1))
+    left, middle, right = (figure.add_subplot(place) for place in (grid[0, 0], grid[1, 0], grid[:, 1]))
+    for letter, ax, x, held in (("a", left, "nic_Bps", "hb_Bps"), ("b", middle, "hb_Bps", "nic_Bps")):
         part = data[data[held] == at[held]]
         plot_lines(part.assign(speed=part[x] / units.Gbps), "speed", "share", "placement", ax, names)
         log_axis(ax.xaxis)
         ax.set(ylim=(0, 1), xlabel=f"{_SPEED_NAMES[x]} speed of a GPU [Gbps]")
-        panel_title(ax, f"{_SPEED_NAMES[held]} at {units.show(at[held], 'bps', 3)}", left=True)
+        panel_title(ax, f"({letter}) {_SPEED_NAMES[held]} at {units.show(at[held], 'bps', 3)}", left=True)
         percent_axis(ax.yaxis, _EXPOSED_SHARE)
     best = data[data["best"]].drop_duplicates(["hb_Bps", "nic_Bps"])
     best = best.assign(which=best["placement"].map(names.index))
-    grid = best.pivot(index="hb_Bps", columns="nic_Bps", values="which")
+    which = best.pivot(index="hb_Bps", columns="nic_Bps", values="which")
     colours = ListedColormap([COLOURS[i % len(COLOURS)] for i in range(len(names))])
-    levels = {"vmin": -0.5, "vmax": len(names) - 0.5, "shading": "nearest", "rasterized": True}
-    right.pcolormesh(grid.columns / units.Gbps, grid.index / units.Gbps, grid, cmap=colours, **levels)
+    levels: dict = {"vmin": -0.5, "vmax": len(names) - 0.5, "shading": "nearest", "rasterized": True}
+    right.pcolormesh(which.columns / units.Gbps, which.index / units.Gbps, which, cmap=colours, **levels)
     for axis in (right.xaxis, right.yaxis):
         log_axis(axis)
     right.set(xlabel="scale-out speed of a GPU [Gbps]", ylabel="scale-up speed of a GPU [Gbps]")
-    panel_title(right, "least exposed placement", left=True)
+    panel_title(right, "(c) least exposed placement; star: the speeds of (a) and (b)", left=True)
     here = (at["nic_Bps"] / units.Gbps, at["hb_Bps"] / units.Gbps)
     right.plot(*here, "*", color="white", markeredgecolor="black", markersize=14)
-    plotting.text_beside(right, "here", here, (9, -3))
     title = "where the experts of a layer are (t: GPUs of a tensor group, b: sequences of a micro-batch if not one)"
     legend_below(figure, left, 4, title=title)
     return figure

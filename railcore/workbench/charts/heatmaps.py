@@ -88,7 +88,7 @@ def cost_map(data: pd.DataFrame, marks: Mapping[str, tuple[int, int]]) -> plt.Fi
     table = data.pivot(index="planes", columns="rails", values="cost_usd") / 1e9
     planes, edges = list(table.index), np.append(table.columns - 0.5, table.columns[-1] + 0.5)
     mesh = ax.pcolormesh(edges, np.arange(len(planes) + 1) - 0.5, table, cmap=heat_colours(), rasterized=True)
-    figure.colorbar(mesh, ax=ax, label=f"cost [billion USD]\nat prices of {data['price_book'].iloc[0]}")
+    figure.colorbar(mesh, ax=ax, label=f"cost [billion USD] by the prices of {data['price_book'].iloc[0]}")
     for (count, tiers), run in data.groupby(["planes", "tiers"])["rails"]:
         if run.size > 0.05 * len(table.columns):
             dark = table.loc[count, run].mean() > table.to_numpy().mean()

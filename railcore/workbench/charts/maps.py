@@ -3,6 +3,7 @@
 import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from string import ascii_lowercase
 from typing import Any, Protocol
 
 import matplotlib.patheffects as effects
@@ -350,7 +351,9 @@ def grid_map(
     return figure
 
 
-def places_by_k(places: pd.DataFrame, ways: pd.DataFrame, outlines: Outlines, note: str = "") -> plt.Figure:
+def places_by_k(
+    places: pd.DataFrame, ways: pd.DataFrame, outlines: Outlines, note: str = "", title: str = ""
+) -> plt.Figure:
     """A small map for each number of places `k`, with circles, links and the longest link's length and delay.
 
     Parameters
@@ -361,8 +364,8 @@ def places_by_k(places: pd.DataFrame, ways: pd.DataFrame, outlines: Outlines, no
         Columns k, latitude, longitude, latitude_to, longitude_to, distance_m, delay_s.
     outlines
         Rings of (longitude, latitude) by state.
-    note
-        Written below.
+    note, title
+        Written below, and above.
 
     Returns
     -------
@@ -371,8 +374,9 @@ def places_by_k(places: pd.DataFrame, ways: pd.DataFrame, outlines: Outlines, no
     counts = sorted(places["k"].unique())
     texts = ("dashed: the longest link, its length and one-way delay", note)
     rows, below, (wide, high) = -(-len(counts) // 2), _height(len(_lines_of(*texts))), (_WIDTH / 2, 2.65)
-    figure = plt.figure(figsize=(_WIDTH, below + high * rows), layout="none")
-    for i, k in enumerate(counts):
+    top = _height(len(_lines_of(title))) if title else 0.0
+    figure = plt.figure(figsize=(_WIDTH, below + high * rows + top), layout="none")
+    for i, (letter, k) in enumerate(zip(ascii_lowercase, counts, strict=False)):
         left, bottom = 0.04 + wide * (i % 2), below + high * (rows - 1 - i // 2)
         ax = state_map(figure, (left, bottom, wide - 0.08, high - 0.3), outlines, rasterized=True)
         if i == 0:
@@ -381,8 +385,8 @@ def places_by_k(places: pd.DataFrame, ways: pd.DataFrame, outlines: Outlines, no
         draw_circles(ax, part, color=_PLACE, alpha=0.25)
         _draw_places(ax, part, taken, size=90)
         _draw_links(ax, ways[ways["k"] == k], taken, named=1)
-        ax.set_title(counted(k, "places"), fontsize=_TEXT, pad=2)
-    _title_and_notes(figure, "", *texts)
+        ax.set_title(f"({letter}) {counted(k, 'places')}", fontsize=_TEXT, pad=2)
+    _title_and_notes(figure, title, *texts)
     return figure
 
 
@@ -436,5 +440,6 @@ def _title_and_notes(figure: plt.Figure, title: str, *notes: str) -> None:
     """Title above and notes below."""
     _, up = figure.get_size_inches()
     style: dict = {"ha": "center", "linespacing": 1.2, "fontsize": _TEXT}
-    figure.text(0.5, 1 - 0.06 / up, "\n".join(_lines_of(title)), va="top", **style)
+    if title:
+        figure.suptitle("\n".join(_lines_of(title)), x=0.5, y=1 - 0.06 / up, va="top", **style)
     figure.text(0.5, 0.06 / up, "\n".join(_lines_of(*notes)), va="bottom", color="#666666", **style)

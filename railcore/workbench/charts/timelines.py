@@ -1,6 +1,7 @@
 """Timelines: Gantt charts of pipeline schedules, steps of an exchange on their networks, hours of demand."""
 
 from collections.abc import Mapping, Sequence
+from string import ascii_lowercase
 from typing import Any, Protocol
 
 import matplotlib.pyplot as plt
@@ -164,14 +165,15 @@ def _path(ax: plt.Axes, times: np.ndarray, stages: np.ndarray) -> None:
     ax.annotate("", xy=(x[-1], y[-1]), xytext=(x[-2], y[-1]), arrowprops=arrow, zorder=6)
 
 
-def exchange_timelines(parts: Mapping[str, Timed]) -> plt.Figure:
+def exchange_timelines(parts: Mapping[str, Timed], title: str = "") -> plt.Figure:
     """A device's passes and the steps of the exchange on their networks, a panel for each, by title.
 
     Each with events (columns lane, event, chunk, start_s, end_s), backward_end_s and due_s [s], end of the backward
-    pass, dashed, and of what the next pass waits for; between them the exchange is exposed, shaded.
+    pass, dashed, and of what the next pass waits for; between them the exchange is exposed, shaded. title: of all.
     """
-    figure, axes = plt.subplots(len(parts), 1, figsize=(11, 0.9 + 2.4 * len(parts)), squeeze=False)
-    for ax, (title, part) in zip(axes.flat, parts.items(), strict=True):
+    figure, axes = plt.subplots(len(parts), 1, figsize=(10, 1.4 + 2.3 * len(parts)), squeeze=False)
+    figure.suptitle(title, fontsize=11)
+    for letter, ax, (name, part) in zip(ascii_lowercase, axes.flat, parts.items(), strict=False):
         events = part.events[part.events["end_s"] > part.events["start_s"]]
         for event in reversed(_EXCHANGE_EVENTS):  # the passes' traffic over the steps that it interrupts
             rows = events[events["event"] == event]
@@ -184,7 +186,7 @@ def exchange_timelines(parts: Mapping[str, Timed]) -> plt.Figure:
         ax.axvline(part.backward_end_s * 1e3, color="black", linestyle="--", linewidth=1)
         ax.set(xlim=(0, events["end_s"].max() * 1e3), ylim=(len(_LANES) - 0.5, -0.5))
         _lanes(ax, _LANES)
-        panel_title(ax, model_name(title), left=True)
+        panel_title(ax, f"({letter}) {model_name(name)}", left=True)
     axes[-1, 0].set_xlabel("time [ms]")
     handles: list = [Patch(facecolor=colour, label=name) for name, colour in _EXCHANGE_EVENTS.values()]
     handles.append(Patch(facecolor=_EXPOSED_COLOUR, label="exchange exposed"))

@@ -1,6 +1,6 @@
 """Lines of one good against another: cost, time, memory, size, goodput, length."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from string import ascii_lowercase
 
 import matplotlib.pyplot as plt
@@ -24,7 +24,7 @@ def oversubscribed_costs(data: pd.DataFrame) -> plt.Figure:
     Columns placement, oversubscription, uplinks, most_leaving, fits, cost_usd. The largest oversubscription that fits
     each placement is marked in (b).
     """
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.8))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.8))
     one = data.drop_duplicates("oversubscription")
     left.plot(one["oversubscription"], one["uplinks"], color="black", linewidth=2, label="uplinks of a leaf")
     right.plot(one["oversubscription"], one["cost_usd"] / 1e9, color="black", marker=".")
@@ -34,8 +34,10 @@ def oversubscribed_costs(data: pd.DataFrame) -> plt.Figure:
         best = rows[rows["fits"]].nlargest(1, "oversubscription")
         right.plot(best["oversubscription"], best["cost_usd"] / 1e9, **line_style(i, "", markersize=11 - 2 * i))
     log_axis(left.yaxis, [10, 20, 50, 100, 200])
-    left.set(ylabel="traffic leaving [NICs at full rate]", title="(a) traffic that leaves the busiest leaf")
-    right.set(ylabel="cost [billion USD]", title="(b) cost; marked: most oversubscription", ylim=0)
+    left.set(ylabel="traffic leaving [NICs at full rate]")
+    right.set(ylabel="cost [billion USD]", ylim=0)
+    plotting.panel_title(left, "(a) traffic that leaves the busiest leaf", left=True)
+    plotting.panel_title(right, "(b) cost; marked: most oversubscription without slower flows", left=True)
     shown = [ratio for ratio in distinct(one["oversubscription"]) if ratio == int(ratio)]
     for ax in (left, right):
         plotting.ratio_axis(ax, shown, "oversubscription of the leaves, bandwidth down : up")
@@ -58,10 +60,23 @@ def strategies_by_slowdown(data: Mapping[str, pd.DataFrame], ax: plt.Axes) -> pl
     return ax
 
 
-def model_size_by_training_time(data: pd.DataFrame, chosen: pd.DataFrame, ax: plt.Axes) -> plt.Axes:
+def model_size_by_training_time(
+    data: pd.DataFrame, chosen: pd.DataFrame, ax: plt.Axes, names: Sequence[str] = ()
+) -> plt.Axes:
     """Loss-optimal parameters against training time, a line for each `law`; sizes of `chosen` are marked on the lines.
 
-    Columns law, training_days, parameters, warning, of both.
+    Parameters
+    ----------
+    data, chosen
+        Columns law, training_days, parameters, warning, of both.
+    ax
+        Where to draw.
+    names
+        Of the sizes, from the least.
+
+    Returns
+    -------
+    The axes.
     """
     for i, (name, part) in enumerate(data.groupby("law", sort=False)):
         label = name.replace("Hoffmann", "Hoffmann approach")
@@ -71,16 +86,16 @@ def model_size_by_training_time(data: pd.DataFrame, chosen: pd.DataFrame, ax: pl
     for i, size in enumerate(sorted(chosen["parameters"].round(-9).unique())):
         ax.axhline(size, color="black", linewidth=0.8, linestyle=(0, (2, 3)))
         place: dict = {"xycoords": ax.get_yaxis_transform(), "fontsize": 9}
-        text_beside(ax, f"{number(size / 1e12)}T", (0, size), (4, 4 if i else -12), **place)
+        text = f"{number(size / 1e12)}T" + "".join(f", {name}" for name in names[i : i + 1])
+        text_beside(ax, text, (0.3, size), (4, 4 if i else -12), **place)
     first, last = data["training_days"].min(), data["training_days"].max()
     shown = {days: text for text, days in _DAYS.items() if first <= days <= last}
     log_axis(ax.xaxis, shown, text=shown.__getitem__)
     _trillions(ax)
     ax.set(xlim=(first, last), xlabel="training time on the whole machine")
     ax.set_ylabel("loss-optimal parameters [trillion]")
-    if data["warning"].all():
-        ax.set_title("every point is extrapolated from far smaller experiments", fontsize=9)
-    ax.legend(loc="upper left")
+    title = "every point is extrapolated from far smaller experiments" if data["warning"].all() else None
+    ax.legend(loc="upper left", title=title, alignment="left")
     return ax
 
 
@@ -150,20 +165,20 @@ def goodput_by_recovery(curves: pd.DataFrame, ways: pd.DataFrame) -> plt.Figure:
     ways: columns way, rates ("low", "value", "high"), goodput; marks at the value, bars between the other two.
     A dotted level in both is TARGET.
     """
-    figure, (left, right) = plt.subplots(1, 2, figsize=(12.5, 5))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 5.4), width_ratios=(1, 0.8))
     colours: dict = dict(zip(curves["case"].unique(), COLOURS, strict=False))
     styles: dict = dict(zip(curves["checkpoint"].unique(), ("-", (0, (4, 2)), ":"), strict=False))
     for (case, save), part in curves.groupby(["case", "checkpoint"], sort=False):
         left.plot(part["restart_s"], part["goodput"], color=colours[case], linestyle=styles[save])
     log_axis(left.xaxis)
     left.set(ylim=(0, 1.02), xlabel="restart of the whole job [s]", ylabel="goodput, share of time")
-    plotting.panel_title(left, "(a) all GPUs restart after every failure, middle rates")
+    plotting.panel_title(left, "(a) all GPUs restart after every failure", left=True)
     table = ways.pivot(index="way", columns="rates", values="goodput").loc[list(ways["way"].unique())[::-1]]
     span = right.hlines(range(len(table)), table["high"], table["low"], color=COLOURS[0], linewidth=5, alpha=0.3)
     (middle,) = right.plot(table["value"], range(len(table)), plotting.MARKERS[0], color=COLOURS[0])
     right.set_yticks(range(len(table)), table.index)
-    right.set(xlim=(-0.01, 1.01), xlabel="goodput, share of all GPUs' time")
-    plotting.panel_title(right, "(b) by way of recovery; t: GPUs of a tensor group")
+    right.set(xlim=(-0.01, 1.01), xlabel="goodput, share of all GPUs' time\n(t: GPUs of a tensor group)")
+    plotting.panel_title(right, "(b) by way of recovery", left=True)
     goal = left.axhline(_TARGET, color="black", linestyle=":", linewidth=0.9)
     right.axvline(_TARGET, color="black", linestyle=":", linewidth=0.9)
     for axis in (left.yaxis, right.xaxis):
