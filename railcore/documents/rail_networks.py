@@ -50,15 +50,13 @@ def savings_table(
 
 
 def printed_table(table: pd.DataFrame, power: bool) -> pd.DataFrame:
-    """A `savings_table` as the documents print theirs: counts of both networks, savings in per cent, with the books."""
+    """A `savings_table` as the documents print theirs: counts of both networks and savings in percent."""
     names = {"gpus": "GPUs", "radix": "switch radix"}
     for part in ("switches", "transceivers"):
         names |= {f"{part}_rail_optimized": f"{part}, rail-optimized", f"{part}_rail_only": f"{part}, rail-only"}
     shown = table[list(names)].rename(columns=names)
-    whose = {"cost": "price_book", "power": "power_book"}
     for what in ("cost", "power") if power else ("cost",):
         shown[f"{what} saved"] = [f"{units.significant(share):.1%}" for share in table[f"{what}_saving"]]
-        shown[whose[what]] = table[whose[what]]
     return shown
 
 

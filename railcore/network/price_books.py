@@ -12,6 +12,7 @@ from railcore.facts.checks import at_least, one_of, positive
 from railcore.network.topology.bill_line import BillLine
 
 DEFAULT_BOOK = "street2025"  # of the catalog: gives what a book of one's own leaves out, powers or copper
+_IN_WORDS = "street offers of 2025"  # that book, in a picture
 FARTHEST_RATE = 16  # times a book's link rate, or a part of it, beyond which users of books do not scale it
 
 
@@ -390,7 +391,7 @@ def matching_books(
 
 def books_text(prices: PriceBook, powers: PriceBook, circuits: bool = False) -> str:
     """Whose prices and powers a picture has, as people read it; circuits: a picture with circuit switches too."""
-    whose = [book.label(circuits=circuits) for book in (prices, powers)]
+    whose = [book.label(circuits=circuits).replace(DEFAULT_BOOK, _IN_WORDS) for book in (prices, powers)]
     if whose[0] == whose[1]:
         return f"prices and powers of {whose[0]}"
     return f"prices of {whose[0]}, powers of {whose[1]}"

@@ -13,7 +13,8 @@ from matplotlib.axis import Axis, XAxis, YAxis
 from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import ArrayLike
 
-from railcore.facts.colours import COLOURS, DIFFERS, FUELS, LINKS, NETWORKS, PASSES, TRAFFIC, TRANSPORTS
+from railcore.facts.colours import COLOURS, FUELS, LINKS, NETWORKS, PASSES, TRAFFIC, TRANSPORTS
+from railcore.facts.colours import DIFFERS as DIFFERS
 from railcore.facts.colours import GREY as GREY
 from railcore.facts.units import number
 

@@ -80,15 +80,14 @@ def table2_claims(hb_domain_size: int, prices: price_books.PriceBook, powers: pr
     values |= {f"{_TABLE}.worst_radix": least_saving_radix(table), _SPARES: alone["spare_switch_and_optics"].max()}
     readings |= {
         f"{_TABLE}.worst_radix": TIED_RADIX,
-        _SPARES: "one more switch with its optics for every rail, each rail on a switch of its own; "
-        f"{shared['spare_switch_and_optics'].max():.3g} where rails share switches as in Table 2, no saving in one "
-        f"case; {shared['spare_switch'].max():.3g} without optics on the spare, "
+        _SPARES: "one more switch with its optics for every rail, each rail on switches of its own; "
+        f"{shared['spare_switch_and_optics'].max():.3g} where rails share switches as in Table 2, "
         f"{shared['everything_doubled'].max():.3g} with all switches and links doubled",
     }
     reasons = {
         f"{_TABLE}.n32768.r32.cost_saving": "the document cuts digits off: 54.5% is printed as 54%",
         f"{_TABLE}.n32768.r64.switch_ratio": "contradicts the table beside it, 1,536 of 2,560 switches; of the "
         "transceivers it is two thirds",
-        _SPARES: "dearer in one case alone, 32,768 GPUs with radix 256; a rail there is half a switch",
+        _SPARES: "dearer in one case alone, 32,768 GPUs with radix 256, where a rail is half a switch",
     }
     return Entries(values, reasons, readings)

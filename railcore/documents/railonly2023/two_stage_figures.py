@@ -356,9 +356,21 @@ def two_stage_matrix(
 
 
 def fig4_panels(nets: Mapping[str, Traffic], sizes: Iterable[int]) -> dict[str, pd.DataFrame]:
-    """Entries between the first GPUs, by the panel's title: a letter for each size and model."""
-    cases = zip("abcdef", product(sizes, nets), strict=False)
-    return {f"({letter}) {name}, first {size:,} GPUs": nets[name].entries(0, size) for letter, (size, name) in cases}
+    """Entries between the first GPUs, by the panel's title: a letter for each model and size."""
+    cases = zip("abcdef", product(nets, sizes), strict=False)
+    return {f"({letter}) {name}, first {size:,}": nets[name].entries(0, size) for letter, (name, size) in cases}
+
+
+def figure_marks(values: Mapping[str, float]) -> dict[float, bool]:
+    """Entries that the document gives for Fig. 4 [bytes], and whether ours differs. values: ours, by claim id."""
+    ids = [f"railonly2023.fig4.{name}" for name in ("hb_pair_traffic", "cross_hb_pair_traffic")]
+    return {claims.paper_value(claim_id): claims.differs(claim_id, values[claim_id]) for claim_id in ids}
+
+
+def silent_pairs_mark(values: Mapping[str, float]) -> tuple[float, bool]:
+    """Share of pairs without traffic that the document gives for Fig. 3, and whether ours differs."""
+    claim_id = "railonly2023.fig3.no_traffic_pairs"
+    return claims.paper_value(claim_id), claims.differs(claim_id, values[claim_id])
 
 
 def two_stage_traffic_claims(
@@ -406,10 +418,9 @@ def two_stage_traffic_claims(
     one_block = {name: units.show(values[name] / layers, "B", 3) for name in (inside, across)}
     largest = [f"{size:.3g} GB" for size in units.convert(drawn["domain_pair_bytes"], "GB")]
     reasons = {
-        inside: f"GPT-3's {largest[0]} and OPT3's {largest[1]} are an iteration of {layers:g} blocks; "
-        f"{blocks[inside]:.3g} blocks would give the printed value, and one block gives {one_block[inside]}",
-        across: f"2 l S_T / N for every pair of a rail and both models; {blocks[across]:.3g} of {layers:g} blocks "
-        f"would give the printed value, and one block gives {one_block[across]}: this and the entry inside a domain "
-        f"are off by nearly the same factor, {layers / blocks[across]:.3g} and {layers / blocks[inside]:.3g}",
+        inside: f"an iteration of {layers:g} blocks: {largest[0]} of GPT-3, {largest[1]} of OPT3-175B. "
+        f"{blocks[inside]:.3g} blocks would give the printed value; one gives {one_block[inside]}",
+        across: f"2 l S_T / N, an iteration of {layers:g} blocks of both models. {blocks[across]:.3g} would give "
+        f"the printed value; one gives {one_block[across]}",
     }
     return with_prefix("railonly2023", values, reasons, {})

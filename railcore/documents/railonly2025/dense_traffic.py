@@ -1,6 +1,6 @@
 """railonly2025's Fig. 3 and hierarchical AllGather: what a dense model sends by each reading, and the claims."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -136,9 +136,8 @@ def dense_traffic_claims(
         "hier_allgather.cross_rail_bytes": grids["across_rails"].max(),
     }
     reasons = {
-        _NETWORK: "as printed it is the bytes of one rail, which the count gives exactly on every grid; all x rails "
-        "together carry x times as much, D(y - 1), so that the expression is up to "
-        f"{network_error:.3g} too small"
+        _NETWORK: "the expression is the bytes of one rail. All x rails together carry x times as much, D(y - 1), so "
+        f"that it is up to {network_error:.3g} too small"
     }
     inside, rails = (units.convert(entries[f"{name}_pair_bytes"], "GB") for name in ("domain", "data"))
     readings = {
@@ -150,6 +149,12 @@ def dense_traffic_claims(
         f"{units.number(claims.paper_value('railonly2025.fig3.nic_pair_traffic') / units.GB)} is printed"
     }
     return with_prefix("railonly2025", values, reasons, readings)
+
+
+def figure_marks(values: Mapping[str, float]) -> dict[float, bool]:
+    """Entries that the document gives for Fig. 3 [bytes], and whether ours differs. values: ours, by claim id."""
+    ids = [f"railonly2025.{name}" for name in (_HB_PAIR, "fig3.nic_pair_traffic")]
+    return {claims.paper_value(claim_id): claims.differs(claim_id, values[claim_id]) for claim_id in ids}
 
 
 def first_gpus_entries(name: str, tensor: int, pipeline: int, data: int) -> pd.DataFrame:

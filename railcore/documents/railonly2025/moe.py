@@ -176,6 +176,12 @@ def share_readings(job: ExpertJob) -> dict[str, float]:
     }
 
 
+def share_mark(values: Mapping[str, float]) -> dict[str, tuple[float, bool]]:
+    """The all-to-all's share of the traffic by the document, and whether ours differs. values: ours, by claim id."""
+    claim_id = f"railonly2025.{_SHARE}"
+    return {"all-to-all": (claims.paper_value(claim_id), claims.differs(claim_id, values[claim_id]))}
+
+
 def moe_claims(job: ExpertJob) -> Entries:
     """Values, reasons and readings of the claims on the all-to-all and its slowdown."""
     shares, printed = share_readings(job), claims.paper_value(f"railonly2025.{_SHARE}")

@@ -1,6 +1,6 @@
 """Table 1, Fig. 1 and the text of railonly2025: counts, cost and power, and the prices that it does not print."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,19 @@ from railcore.network.bill import BETWEEN_SWITCHES, bill_total
 from railcore.network.topology.clos import rail_parts
 
 _TABLE, _TEXT, _FIGURE = "railonly2025.table1", "railonly2025.text", "railonly2025.fig1"
+
+
+def figure_marks(values: Mapping[str, float]) -> list[tuple[str, float, float, bool]]:
+    """Numbers of the introduction for Fig. 1: column of `link_rate_costs`, GPUs, value, and whether ours differs.
+
+    values: ours, by claim id.
+    """
+    ids = {"cost_usd": f"{_FIGURE}.cost_65536_400g", "power_w": f"{_FIGURE}.power_65536_400g"}
+    gpus = 65536  # of both, as their names say
+    return [
+        (column, gpus, claims.paper_value(claim_id), claims.differs(claim_id, values[claim_id]))
+        for column, claim_id in ids.items()
+    ]
 
 
 def printed_text_values(table: pd.DataFrame) -> dict[str, float]:

@@ -24,7 +24,7 @@ from railcore.workbench.plotting import (
 
 _LOW, _HIGH = COLOURS[0], COLOURS[4]  # of a tornado's ends
 _ROUTING_COLOURS = {"two-hop": COLOURS[0], "hierarchical": COLOURS[1]}
-_PHASE_HATCHES = {"in turn": "", "pipelined": "////"}
+_PHASES = {"in turn": ("", "one phase after the other"), "pipelined": ("////", "phases at the same time")}
 _ITERATION_TERMS = {  # of the two-stage model's iteration time
     "compute_s": "compute",
     "first_dp_s": "data parallel across HB domains",
@@ -61,7 +61,7 @@ def tornado_chart(data: pd.DataFrame, ax: plt.Axes, label: str) -> plt.Axes:
             rightward = value > row.centre or (value == row.centre and colour == _HIGH)
             if one_side and shorter:  # its text would be lost in the longer bar
                 value, rightward = row.centre, not rightward
-            _beside(ax, value, i, units.words(text), rightward, fontsize=7)
+            _beside(ax, value, i, units.words(text), rightward, fontsize=8)
     ends = [Patch(color=_LOW, label="at its low"), Patch(color=_HIGH, label="at its high")]
     ax.legend(handles=ends, loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0.2)
     ax.axvline(data["centre"].iloc[0], color="black", linewidth=0.8)
@@ -78,29 +78,29 @@ def _beside(ax: plt.Axes, x: float, y: float, text: str, rightward: bool = True,
     text_beside(ax, text, (x, y), (shift, 0), va="center", ha=side, **style)
 
 
-def slowdown_by_routing(data: pd.DataFrame, title: str = "") -> plt.Figure:
+def slowdown_by_routing(data: pd.DataFrame, title: str = "", note: str = "") -> plt.Figure:
     """A panel for each load: bars of each routing, in turn and pipelined, over platforms; a dash is B_NIC / B_HB.
 
-    Columns load, platform, routing, phases, slowdown, bandwidth_ratio.
+    data: columns load, platform, routing, phases, slowdown, bandwidth_ratio. title: of the figure; note: of the legend.
     """
     loads = list(data["load"].unique())
     columns = min(len(loads), 2)
     rows = -(-len(loads) // columns)
-    figure, axes = plt.subplots(rows, columns, figsize=(10, 3.1 * rows), squeeze=False, sharex=True)
+    figure, axes = plt.subplots(rows, columns, figsize=(10, 3.3 * rows + 0.8), squeeze=False, sharex=True)
     for ax, load in zip(axes.flat, loads, strict=False):
         panel = data[data["load"] == load]
         places = {name: i for i, name in enumerate(panel["platform"].unique())}
         cases = list(panel.groupby(["phases", "routing"], sort=False))
         for i, ((phases, routing), part) in enumerate(cases):
             at = [places[name] + (i - (len(cases) - 1) / 2) * 0.19 for name in part["platform"]]
-            style: dict = {"color": _ROUTING_COLOURS[routing], "hatch": _PHASE_HATCHES[phases], "edgecolor": "white"}
-            ax.bar(at, part["slowdown"], 0.18, label=f"{routing}, {phases}", **style)
+            style: dict = {"color": _ROUTING_COLOURS[routing], "hatch": _PHASES[phases][0], "edgecolor": "white"}
+            ax.bar(at, part["slowdown"], 0.18, label=f"{routing}, {_PHASES[phases][1]}", **style)
             for x in np.compress(part["slowdown"].abs() < 1e-9, at):  # or the bar would seem to be forgotten
                 text_beside(ax, "0", (x, 0), (0, 2), ha="center", fontsize=8)
         ratios = panel.drop_duplicates("platform")
         middles = ratios["platform"].map(places)
         dashes: dict = {"color": "black", "linestyle": "--", "linewidth": 1}
-        ax.hlines(ratios["bandwidth_ratio"], middles - 0.42, middles + 0.42, label="B_NIC / B_HB", **dashes)
+        ax.hlines(ratios["bandwidth_ratio"], middles - 0.42, middles + 0.42, label="NIC over HB bandwidth", **dashes)
         ax.axhline(0, color="black", linewidth=0.8)
         ax.set_xticks(range(len(places)), [name.replace(", ", ",\n").replace(" full", "\nfull") for name in places])
         ax.grid(axis="x", visible=False)
@@ -108,7 +108,8 @@ def slowdown_by_routing(data: pd.DataFrame, title: str = "") -> plt.Figure:
         ax.set_title(load)
         ax.margins(y=0.15)
     (dash, *bars), (name, *names) = axes.flat[0].get_legend_handles_labels()
-    figure.legend([*bars, dash], [*names, name], loc="outside lower center", ncols=3, title=title)
+    figure.legend([*bars, dash], [*names, name], loc="outside lower center", ncols=2, title=note)
+    figure.suptitle(title)
     return figure
 
 
@@ -286,7 +287,7 @@ def traffic_by_strategy(data: pd.DataFrame, title: str = "") -> plt.Figure:
     Columns case, kind (of TRAFFIC, or "all", not drawn), domain_gpu_bytes, nic_bytes.
     """
     names = list(data["case"].unique())
-    figure, axes = plt.subplots(1, 2, figsize=(10.5, 1.6 + 0.5 * len(names)), sharey=True)
+    figure, axes = plt.subplots(1, 2, figsize=(10, 1.8 + 0.5 * len(names)), sharey=True)
     kinds = [kind for kind in _TRAFFIC_NAMES if kind in set(data["kind"])]
     columns = {"domain_gpu_bytes": "in the HB domain [GB per GPU]", "nic_bytes": "over the NIC [GB per GPU]"}
     for ax, (column, label) in zip(axes, columns.items(), strict=True):
@@ -305,12 +306,14 @@ def traffic_by_strategy(data: pd.DataFrame, title: str = "") -> plt.Figure:
     return figure
 
 
-def traffic_shares(data: pd.DataFrame) -> plt.Figure:
+def traffic_shares(data: pd.DataFrame, title: str, document: float, differs: bool) -> plt.Figure:
     """(a) share of GPU pairs by kind of traffic, as points, and (b) share of the bytes, stacked, for each model.
 
-    Columns case, silent_pairs, kind (of TRAFFIC, or "all"), share_of_pairs, share_of_bytes.
+    data: columns case, silent_pairs, kind (of TRAFFIC, or "all"), share_of_pairs, share_of_bytes. document, differs:
+    least share of pairs without traffic by the document, and whether ours differs. title: of the figure.
     """
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.6))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 5))
+    figure.suptitle(title)
     silent = data[data["kind"] == "all"].assign(kind="none", share_of_pairs=data["silent_pairs"], share_of_bytes=0.0)
     data = pd.concat([silent, data[data["kind"] != "all"]])
     models, kinds = list(data["case"].unique()), list(data["kind"].unique())
@@ -321,7 +324,7 @@ def traffic_shares(data: pd.DataFrame) -> plt.Figure:
         look: dict = {"color": TRAFFIC[kind], "markersize": 7, "label": _TRAFFIC_NAMES[kind]}
         left.plot(place, pairs[kind], MARKERS[i], **look)
         for x, share in zip(place, pairs[kind], strict=True):
-            text_beside(left, percent(share), (x, share), (0, 9), ha="center", fontsize=8, rotation=90)
+            text_beside(left, percent(share), (x, share), (0, 12), ha="center", fontsize=8, rotation=90)
     _stacked_bars(volume, right, width=0.55, colours=[TRAFFIC[kind] for kind in kinds])
     for kind, bars in zip(kinds, right.containers, strict=True):
         for bar in (bar for bar in bars if bar.get_height()):
@@ -330,7 +333,9 @@ def traffic_shares(data: pd.DataFrame) -> plt.Figure:
             style: dict = {"ha": "center", "va": "center" if inside else "bottom", "fontsize": 8}
             right.text(x, y, percent(bar.get_height()), color=ink_on(TRAFFIC[kind] if inside else "white"), **style)
     plotting.log_axis(left.yaxis, 10.0 ** np.arange(-4, 1), text=percent)
-    left.set(ylabel="share of ordered GPU pairs", ylim=(4e-5, 12), title="(a) GPU pairs")
+    left.set(ylabel="share of ordered GPU pairs", ylim=(4e-5, 10), title="(a) GPU pairs")
+    left.set_yticks(10.0 ** np.arange(-4, 1))
+    plotting.document_marks(left, np.arange(len(models)) - (len(kinds) - 1) * 0.1, document, differs, markersize=12)
     left.set_xlim(-0.5, len(models) - 0.5)
     left.set_xticks(range(len(models)), models)
     left.grid(axis="x", visible=False)
@@ -338,7 +343,7 @@ def traffic_shares(data: pd.DataFrame) -> plt.Figure:
         left.axvline(edge - 0.5, color="#E3E3E3", linewidth=0.8)
     right.set_title("(b) volume")
     percent_axis(right.yaxis, "share of bytes")
-    legend_below(figure, left)
+    legend_below(figure, left, 5)
     return figure
 
 

@@ -1,7 +1,7 @@
 """Lines over counts (GPUs, HB domain size, rails, sequences), speeds, loads and loss."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from string import ascii_lowercase
 
@@ -20,7 +20,14 @@ _EXPOSED_SHARE = "exposed share of the time"
 _SPEED_NAMES = {"hb_Bps": "scale-up", "nic_Bps": "scale-out"}
 
 
-def cost_and_power(data: pd.DataFrame, counts: Sequence[int], title: str, legend_columns: int = 3) -> plt.Figure:
+def cost_and_power(
+    data: pd.DataFrame,
+    counts: Sequence[int],
+    title: str,
+    note: str,
+    legend_columns: int = 3,
+    document: Iterable[tuple[str, float, float, bool]] = (),
+) -> plt.Figure:
     """Two panels over GPU counts, cost in million USD and peak power in MW, one line for each `link`.
 
     Parameters
@@ -29,8 +36,12 @@ def cost_and_power(data: pd.DataFrame, counts: Sequence[int], title: str, legend
         Columns link, gpus, cost_usd, power_w.
     counts
         GPUs, written out on the axis.
-    title, legend_columns
-        Title and columns of the legend.
+    title, note
+        Of the figure; over the legend.
+    legend_columns
+        Of the legend.
+    document
+        Numbers of the document: column, GPUs, value, and whether ours differs.
 
     Returns
     -------
@@ -42,7 +53,16 @@ def cost_and_power(data: pd.DataFrame, counts: Sequence[int], title: str, legend
         plot_lines(data.assign(millions=data[column] / 1e6), "gpus", "millions", "link", ax, nested=True)
         log_axis(plotting.gpu_axis(ax, counts).yaxis)
         ax.set_ylabel(label)
-    legend_below(figure, axes[0], legend_columns, title=title)
+    figure.suptitle(title)
+    for letter, ax, (column, label) in zip("ab", axes, columns.items(), strict=True):
+        plotting.panel_title(ax, f"({letter}) {label.partition(' [')[0]}", left=True)
+        for name, gpus, value, differs in document:
+            if name == column:
+                plotting.document_marks(ax, gpus, value / 1e6, differs)
+    handles: dict = {}
+    for ax in axes:
+        handles |= dict(zip(*ax.get_legend_handles_labels()[::-1], strict=True))
+    figure.legend([*handles.values()], [*handles], loc="outside lower center", ncols=legend_columns, title=note)
     return figure
 
 

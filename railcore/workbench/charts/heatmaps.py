@@ -10,6 +10,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm
 from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
+from matplotlib.ticker import NullLocator
 
 from railcore.facts import units
 from railcore.facts.units import GB, counted, number
@@ -52,7 +53,9 @@ def heatmap(table: pd.DataFrame, ax: plt.Axes, label: str, low: float, high: flo
     return ax
 
 
-def share_heatmaps(data: pd.DataFrame, by: str, rows: str, columns: str, values: str, label: str) -> plt.Figure:
+def share_heatmaps(
+    data: pd.DataFrame, by: str, rows: str, columns: str, values: str, label: str, title: str = ""
+) -> plt.Figure:
     """A heat map for each value of a column, side by side on one scale from 0, or around 0 where shares are below it.
 
     Parameters
@@ -61,14 +64,16 @@ def share_heatmaps(data: pd.DataFrame, by: str, rows: str, columns: str, values:
         Table, and the column with a panel for each value.
     rows, columns, values
         Columns of the cells' places and of their shares.
-    label
-        Of the colour bar.
+    label, title
+        Of the colour bar, and of the figure.
 
     Returns
     -------
     The figure.
     """
-    figure, parts = panels(data, by, (3.6, 3.8), 9.0, sharey=True)
+    count = data[by].nunique()
+    figure, parts = panels(data, by, (min(3.6, 10 / count), 4.2), 9.0, sharey=True)
+    figure.suptitle(title)
     low, high = data[values].min(), data[values].max()
     high = np.ceil(max(high, -low) * 10) / 10
     for i, (value, part, ax) in enumerate(parts):
@@ -105,22 +110,45 @@ def cost_map(data: pd.DataFrame, marks: Mapping[str, tuple[int, int]]) -> plt.Fi
     return figure
 
 
-def traffic_matrices(parts: Mapping[str, pd.DataFrame], hb_domain_size: int, rows: int = 1) -> plt.Figure:
-    """Traffic matrices on one logarithmic colour scale, column by column in so many rows.
+def traffic_matrices(
+    parts: Mapping[str, pd.DataFrame],
+    hb_domain_size: int,
+    rows: int = 1,
+    title: str = "",
+    document: Mapping[float, bool] | None = None,
+) -> plt.Figure:
+    """Traffic matrices on one logarithmic colour scale, row by row.
 
-    parts: entries by title, columns source, target, bytes; all GPUs from 0 to the last one there are drawn.
+    Parameters
+    ----------
+    parts
+        Entries by title, columns source, target, bytes; all GPUs from 0 to the last one there are drawn.
+    hb_domain_size, rows
+        GPUs of an HB domain; rows of panels.
+    title
+        Of the figure.
+    document
+        Entries that the document prints [bytes], and whether ours differs: marks on the scale.
+
+    Returns
+    -------
+    The figure.
     """
-    colours = _byte_colours(np.concatenate([entries["bytes"] for entries in parts.values()]))
+    document = document or {}
+    sizes = np.concatenate([entries["bytes"] for entries in parts.values()])
+    colours = _byte_colours(np.append(sizes, list(document)))
     columns = -(-len(parts) // rows)
-    figure, axes = plt.subplots(rows, columns, figsize=(4.45 * columns + 1.3, 4.1 * rows + 0.6), squeeze=False)
+    wide = min(4.2, (10 - 1.5) / columns)
+    figure, axes = plt.subplots(rows, columns, figsize=(wide * columns + 1.5, wide * rows + 1.2), squeeze=False)
+    figure.suptitle(title)
     found: dict = {}
-    for ax, (title, entries) in zip(axes.T.flat, parts.items(), strict=False):
-        _byte_heatmap(entries, hb_domain_size, ax, colours).set_title(title)
+    for ax, (panel, entries) in zip(axes.flat, parts.items(), strict=False):
+        _byte_heatmap(entries, hb_domain_size, ax, colours).set_title(panel, fontsize=10)
         handles, labels = ax.get_legend_handles_labels()
         found = dict(zip(labels, handles, strict=True)) | found
-    for ax in axes.T.flat[len(parts) :]:
+    for ax in axes.flat[len(parts) :]:
         ax.remove()
-    _byte_colour_bar(figure, colours, axes)
+    _byte_colour_bar(figure, colours, axes, _largest(parts), document)
     figure.legend([*found.values()], [*found], loc="outside lower center", ncols=max(len(found), 1))
     return figure
 
@@ -130,10 +158,33 @@ def _byte_colours(sizes: np.ndarray) -> ScalarMappable:
     return ScalarMappable(LogNorm(sizes.min() / GB / 1.05, sizes.max() / GB * 1.05), heat_colours())
 
 
-def _byte_colour_bar(figure: plt.Figure, colours: ScalarMappable, axes) -> None:
-    """The scale of `_byte_colours`, beside the axes."""
-    plain: dict = {"format": lambda size, _: number(size)}  # not powers of ten
-    figure.colorbar(colours, label="sent in one iteration [GB]", ax=axes, **plain)
+def _largest(parts: Mapping[str, pd.DataFrame]) -> list[float]:
+    """The largest entry of every tenfold range and the smallest of all, as far as they can be told apart [bytes]."""
+    sizes = np.concatenate([entries["bytes"] for entries in parts.values()])
+    ranges = np.floor(np.log10(sizes))
+    found = sorted({sizes.min(), *(sizes[ranges == each].max() for each in np.unique(ranges))})
+    return [size for size, larger in zip(found, [*found[1:], np.inf], strict=True) if larger > 1.3 * size]
+
+
+def _byte_colour_bar(
+    figure: plt.Figure,
+    colours: ScalarMappable,
+    axes,
+    ticks: Sequence[float] = (),
+    document: Mapping[float, bool] | None = None,
+) -> None:
+    """The scale of `_byte_colours`, beside the axes, with entries at its ticks and marks of the document's [bytes]."""
+    bar = figure.colorbar(colours, label="sent in one iteration [GB]", ax=axes, aspect=30)
+    if len(ticks):
+        bar.set_ticks([size / GB for size in ticks], labels=[number(size / GB, 3) for size in ticks])
+        bar.ax.yaxis.set_minor_locator(NullLocator())
+    else:
+        bar.ax.yaxis.set_major_formatter(lambda size, _: number(size))  # not powers of ten
+    for size, differs in (document or {}).items():
+        plotting.document_marks(bar.ax, 0.5, size / GB, differs, clip_on=False)
+        colour = plotting.DIFFERS if differs else "black"
+        text = f"document:\n{units.show(size, 'B')}"
+        plotting.text_beside(bar.ax, text, (0, size / GB), (-7, 0), ha="right", va="center", color=colour, fontsize=8)
 
 
 def _byte_heatmap(
@@ -161,8 +212,13 @@ def _byte_heatmap(
     side = min(gpus, _CELLS)
     cells = np.zeros((side, side))
     np.maximum.at(cells, (source * side // gpus, target * side // gpus), entries["bytes"].to_numpy() / GB)
+    if side < gpus:  # thin lines between domains are lost on a page: three cells broad
+        between = source // hb_domain_size != target // hb_domain_size
+        row, column = source[between] * side // gpus, target[between] * side // gpus
+        for beside in (np.clip(column - 1, 0, side - 1), np.clip(column + 1, 0, side - 1)):
+            np.maximum.at(cells, (row, beside), entries["bytes"].to_numpy()[between] / GB)
     corners = (0.5, gpus + 0.5)
-    place: dict = {"extent": (*corners, *corners[::-1]), "interpolation": "nearest"}
+    place: dict = {"extent": (*corners, *corners[::-1]), "interpolation": "auto" if side > 64 else "nearest"}
     ax.imshow(colours.to_rgba(np.ma.masked_equal(cells, 0), bytes=True), **place)
     for start in range(0, gpus, hb_domain_size) if gpus >= hb_domain_size else ():
         width = min(hb_domain_size, gpus - start)
@@ -183,13 +239,38 @@ def _byte_heatmap(
     return ax
 
 
-def traffic_volume_and_matrix(volumes: pd.DataFrame, matrix: np.ndarray, hb_domain_size: int) -> plt.Figure:
+def traffic_volume_and_matrix(
+    volumes: pd.DataFrame,
+    matrix: np.ndarray,
+    hb_domain_size: int,
+    title: str = "",
+    document: Mapping[str, tuple[float, bool]] | None = None,
+) -> plt.Figure:
     """(a) bytes by kind, stacked by path, each kind with its share; (b) bytes between pairs of GPUs, domains boxed.
 
-    Columns of volumes kind, path, bytes; matrix [from, to] [bytes], on a logarithmic scale, silent pairs white.
+    Parameters
+    ----------
+    volumes, matrix
+        Columns kind, path, bytes; [from, to] [bytes], on a logarithmic scale, silent pairs white.
+    hb_domain_size, title
+        GPUs of an HB domain; of the figure.
+    document
+        By kind the share that the document prints, marked at that share of all bytes, and whether ours differs.
+
+    Returns
+    -------
+    The figure.
     """
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.6), width_ratios=(1, 1.35))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 5), width_ratios=(1, 1.35))
+    figure.suptitle(title)
     volume_by_kind(volumes, left).set_title("(a) volume by type")
+    kinds, total = list(volumes["kind"].unique()), volumes["bytes"].sum() / GB
+    for kind, (share, differs) in (document or {}).items():
+        plotting.document_marks(left, kinds.index(kind), share * total, differs)
+        words = f"document: {percent(share)}"
+        look: dict = {"color": plotting.DIFFERS if differs else "black", "ha": "center", "fontsize": 9}
+        look["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
+        plotting.text_beside(left, words, (kinds.index(kind), share * total), (0, -20), **look)
     source, target = matrix.nonzero()
     entries = pd.DataFrame({"source": source, "target": target, "bytes": matrix[source, target]})
     colours = _byte_colours(entries["bytes"].to_numpy())
