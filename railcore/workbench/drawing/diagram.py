@@ -21,10 +21,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Patch
 
 from railcore.workbench.drawing.symbols import draw_marks, text_outline
-from railcore.workbench.plotting import ink_on
+from railcore.workbench.plotting import DIFFERS, ink_on
 
 LEAST_FONT = 6.0  # points
-INK, EDGE, FAINT, ALERT = "#222222", "#4D4D4D", "#9A9A9A", "#B00000"
+INK, EDGE, FAINT, ALERT = "#222222", "#4D4D4D", "#9A9A9A", DIFFERS
 KINDS = {  # face of a box
     "plain": "#FFFFFF",
     "gpu": "#CFE5F4",
@@ -110,7 +110,8 @@ class Diagram:
         self.ax.set(xlim=(0, self.width), ylim=(0, self._page_height))
         self.ax.axis("off")
         if self.title:
-            self.text(0.08, self.height + 0.13, self.title, font=10, ha="left", weight="bold")
+            place = {"x": 0.08 / self.width, "y": (self.height + 0.13) / self._page_height}
+            self.figure.suptitle(self.title, **place, fontsize=10, weight="bold", color=INK, ha="left", va="center")
 
     @property
     def _page_height(self) -> float:
@@ -292,7 +293,7 @@ class Diagram:
         label: str = "",
         arrow: str = "",
         at: float = 0.5,
-        font: float = 7.0,
+        font: float = 8.0,
         **style: Any,
     ) -> None:
         """A line through points, with an arrow head or two, and a label on a white ground.
@@ -343,7 +344,7 @@ class Diagram:
             loc="lower left",
             bbox_to_anchor=place,
             ncols=len(handles),
-            fontsize=7,
+            fontsize=8,
             handlelength=1.2,
             columnspacing=1.2,
             borderaxespad=0.0,
