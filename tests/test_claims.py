@@ -25,7 +25,7 @@ def holds(value, relation, paper, tolerance):
 def judged(value, relation, paper, tolerance):
     if holds(value, relation, paper, tolerance):
         return "reproduced"
-    return "close" if paper != 0 and abs(value / paper - 1) <= 0.1 else "differs"
+    return "close" if paper != 0 and abs(value - paper) <= 0.1 * abs(paper) else "differs"
 
 
 def written(tmp_path, notebook="01_network_cost"):

@@ -97,3 +97,29 @@ def test_a_segment_of_ones_own_has_mlag_where_peer_links_fit():
     assert full.bundling == "evpn" and "fewer than 2 interfaces left" in designs.own_plan_warnings(full)[0]
     alone = designs.own_plan(designs.own_segment(128, 1, 2, "51.2T", "200 Gbps"))
     assert alone.bundling == "none" and not designs.own_plan_warnings(alone)
+
+
+def test_host_ports_are_the_most_that_the_other_interfaces_carry_upwards():
+    """Against trying every number of host ports."""
+    for port in (100 * Gbps, 200 * Gbps, 400 * Gbps):
+        assert designs.most_host_ports(designs.SWITCH, port) == most_that_fit(port)
+    hosts = [designs.rail_design(figure).servers for figure in designs.SUBNETS]
+    assert hosts == [most_that_fit(200 * Gbps) // rails for rails in (8, 2, 1)]
+
+
+def most_that_fit(port):
+    return max(h for h in range(49) if h * port <= (48 - h) * 400 * Gbps)
+
+
+def test_tiers_and_stages_counted_on_the_graph_are_those_of_the_closed_form():
+    for figure in ("fig13_7", "fig13_8", "fig13_9"):
+        fabric = designs.rail_design(figure)
+        assert rail_claims.graph_tiers(fabric) == fabric.tiers
+        if fabric.tiers > 1:  # without spines the rails do not meet
+            assert rail_claims.graph_stages(fabric) == fabric.stages
+
+
+def test_super_spines_send_up_what_spines_take_in():
+    pods = designs.rail_design("fig13_9")
+    assert pods.oversubscription == (1.0, 1.0)
+    assert designs.rail_design("fig13_9", super_spines=2).oversubscription == (1.0, 2.0)

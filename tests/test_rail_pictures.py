@@ -79,7 +79,7 @@ def test_of_many_rail_switches_the_first_are_drawn():
     plan = designs.own_plan(designs.own_segment(126, 2, 1, "51.2T", "200 Gbps", 8))
     drawn = rail_switch_strips(plan.ports, designs.switch_notes(plan), "mine")
     assert not text_collisions(drawn)
-    assert "mine (7 of 16 switches)" in texts(drawn)
+    assert drawn.get_suptitle() == "mine (7 of 16 switches)"
 
 
 def test_no_more_than_two_switches_around_the_hosts():
@@ -103,7 +103,7 @@ def test_a_pod_says_what_its_switches_carry(figure):
     drawn = pod_figure(graph, figure)
     assert not text_collisions(drawn)
     shown = "\n".join(texts(drawn))
-    assert shown.count("32 x 100 Gbps down\n3.2 Tbps each way") == fabric.switches_by_tier[0]
+    assert shown.count("↓ 32 x 100 Gbps\n↑↓ 3.2 Tbps") == fabric.switches_by_tier[0]
     trunks = [edge for *edge, at in graph.edges(data=True) if at["kind"] == "trunk"]
     hosts = {(graph.nodes[a]["domain"], b) for a, b, at in graph.edges(data=True) if at["kind"] == "host"}
     assert sum(len(lines.get_segments()) for lines in line_sets(drawn)) == len(trunks) + len(hosts)

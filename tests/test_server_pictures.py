@@ -7,8 +7,10 @@ import pytest
 from collisions import text_collisions
 
 from railcore.documents.nwktimes2025 import servers as document
+from railcore.documents.nwktimes2025.model_memory import model_memory_table
 from railcore.documents.nwktimes2025.ultra_ethernet import UltraEthernetSystem, fabric_planes
 from railcore.engines.deployment.server import catalog_server
+from railcore.facts.colours import DIFFERS
 from railcore.workbench.drawing import servers
 
 SHARED = document.shared_nic_server()
@@ -51,6 +53,29 @@ def test_the_documents_server_shows_its_links_and_what_gpus_get():
     )
     words = "\n".join(texts(figure))
     assert words.count("4 links, 100 GB/s") == 4 and "5 + 4 + 4 + 5 links" in words and "3.125 GB/s each" in words
+
+
+def test_what_the_document_has_is_shown_red_where_ours_differs():
+    said = document.documents_bandwidths(SHARED)
+    assert said == {"hb": (450e9, False), "pcie": (32e9, True), "nic": (25e9, False)}
+    figure = servers.server_diagram(SHARED.graph(), "Fig.", {}, [], [], said)
+    assert text_collisions(figure) == []
+    red = [text.get_text() for text in figure.axes[0].texts if text.get_color() == DIFFERS]
+    assert red == ["document: 32 GB/s"]
+    table = document.document_models()
+    models = document.documents_models(table)
+    figure = servers.model_memory_diagram(table, 80e9, 8, "models", models)
+    red = [text.get_text() for text in figure.axes[0].texts if text.get_color() == DIFFERS]
+    assert text_collisions(figure) == [] and red == ["document: 810 GB, at least 10 GPUs"]
+
+
+def test_the_documents_rows_come_first_and_ours_stand_beside_them():
+    every = model_memory_table(document.MODEL_PARAMETERS, ["fp8", "bf16"], "H100", 8)
+    said = document.documents_models(document.document_models())
+    shown = document.models_to_show(every, said)
+    assert len(shown) == len(every) and len(shown.columns) == 8
+    assert list(shown["document"][:3]) == [text for text, _ in said.values()] and set(shown["document"][3:]) == {"–"}
+    assert "document" not in document.models_to_show(every, {})
 
 
 def test_models_fill_gpus_one_after_the_other():

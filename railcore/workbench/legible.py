@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 MAX_WIDTH_IN = 10.0
 MIN_TEXT_PT = 8.0
 MAX_COLUMNS = 8
-# A picture is read without the text around it, by people who do not know the code.
-_WORDS = re.compile(r"\b(printed|in turn|here|kg|street2025|None|nan)\b|\d us\b|\w_\w")
+# A picture is read without the text around it, by people who do not know the code. NEXT_HOP is BGP's, not the code's.
+_WORDS = re.compile(r"\b(printed|in turn|here|kg|street2025|None|nan)\b|\d us\b|[a-z0-9]_\w|\w_[a-z0-9]")
 _FORMULA = re.compile(r"\$[^$]*\$")
 
 

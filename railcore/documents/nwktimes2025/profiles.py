@@ -37,21 +37,47 @@ LAYERS = ("Segment", "Pod", "Multi-Pod", "Global")
 _PAYLOADS = (256, 512, 1024, 2048, 4096)  # path MTUs of RDMA
 _HEADERS = ("IPv4", "UDP", "InfiniBand BTH", "InfiniBand RETH", "InfiniBand immediate", "InfiniBand ICRC")  # RoCEv2's
 SWITCH = "51.2T"  # of the catalog, with ports of 800 Gbps as in Fig. 13-8; the document names no model
-_NAMED = {  # by field, what the text lets an engineer choose from
-    "hosts": "multiple",
-    "gpus_per_nic": "dedicated or shared NIC",
-    "nic_ports": "single, dual, quad",
-    "port": "100, 200, 400 Gbps",
-    "interconnect": "InfiniBand, RoCEv2, NVLink",
-    "rails_per_switch": "one, two, or more",
-    "queues": "RoCEv2 to its queue",
-    "segments": "n",
-    "control_plane": "eBGP, iBGP, BGP EVPN",
-    "data_plane": "Ethernet, VXLAN",
-    "ecmp": "flow-based, flowlet-based, per-packet",
-    "congestion_control": "ECN marking, PFC",
-    "bfd": "global setting",
-    "mtu": "global setting",
+_SHOWN: dict[str, dict[str, tuple[str, str]]] = {  # by profile and field: its name, and what the text names for it
+    "gpu_io": {
+        "hosts": ("GPU hosts", "multiple"),
+        "gpus_per_host": ("GPUs of a host", ""),
+        "gpus_per_nic": ("GPUs of a NIC", "dedicated or shared"),
+        "nic_ports": ("NIC ports", "single, dual, quad"),
+        "port": ("speed of a port", "100, 200, 400 Gbps"),
+        "interconnect": ("interconnect type", "InfiniBand, RoCEv2, NVLink"),
+    },
+    "rail": {
+        "switch": ("switch ports", ""),
+        "rails_per_switch": ("rails per switch", "one, two or more"),
+        "homing": ("switches of a NIC", ""),
+        "multihoming": ("NIC ports joined by", ""),
+        "queues": ("queues", "RoCEv2 in its queue"),
+    },
+    "spine": {
+        "switch": ("switch ports", "high-density, high-speed"),
+        "spines": ("Spine switches of a Pod", ""),
+        "segments": ("Segments of a Pod", "n"),
+        "links": ("links to a Rail switch", ""),
+        "uplink": ("speed of a link", ""),
+        "oversubscription": ("oversubscription", ""),
+    },
+    "super_spine": {
+        "switch": ("switch ports", "very high port density"),
+        "super_spines": ("Super Spine switches", ""),
+        "pods": ("Pods", "multiple"),
+        "links": ("links to a Spine switch", ""),
+        "planes": ("Spines that each joins", ""),
+        "oversubscription": ("oversubscription", ""),
+    },
+    "overall": {
+        "control_plane": ("control plane", "eBGP, iBGP, BGP EVPN"),
+        "data_plane": ("data plane", "Ethernet, VXLAN"),
+        "ecmp": ("Layer 3 ECMP", "flow-based, flowlet-based, per-packet"),
+        "congestion_control": ("congestion control", "ECN marking, PFC"),
+        "bfd": ("link monitoring", "BFD between switches"),
+        "mtu": ("MTU", "global"),
+        "payload": ("RDMA payload", ""),
+    },
 }
 
 
@@ -372,18 +398,20 @@ def build_fabric(profiles: FabricProfiles) -> SegmentFabric:
 
 
 def profile_table(profiles: FabricProfiles) -> pd.DataFrame:
-    """Fields and values of the profiles as texts: columns layer, profile, field, value, document.
+    """Fields and values of the profiles as texts: columns layer, profile, field, name, value, document.
 
-    document: the values that the text names for a field, "" where it names none. A missing profile has no rows.
+    name: of the field in words. document: the values that the text names for a field, "" where it names none. A
+    missing profile has no rows.
     """
     rows = []
-    for (name, title), layer in zip(_TITLES.items(), ("Segment", *LAYERS), strict=True):
-        profile = getattr(profiles, name)
+    for (part, title), layer in zip(_TITLES.items(), ("Segment", *LAYERS), strict=True):
+        profile = getattr(profiles, part)
         for each in fields(profile) if profile else ():
             field_name = each.name.removesuffix("_Bps").removesuffix("_bytes")
-            value = _shown_value(profiles, name, each.name, getattr(profile, each.name))
-            rows.append((layer, title, field_name, value, _NAMED.get(field_name, "")))
-    return pd.DataFrame(rows, columns=["layer", "profile", "field", "value", "document"])
+            value = _shown_value(profiles, part, each.name, getattr(profile, each.name))
+            name, document = _SHOWN[part][field_name]
+            rows.append((layer, title, field_name, name, value, document))
+    return pd.DataFrame(rows, columns=["layer", "profile", "field", "name", "value", "document"])
 
 
 def _shown_value(profiles: FabricProfiles, profile: str, name: str, value: Any) -> str:
@@ -392,13 +420,19 @@ def _shown_value(profiles: FabricProfiles, profile: str, name: str, value: Any) 
         value = getattr(profiles, name)
     if name == "uplink_Bps" and not value:
         value = profiles.rail.switch.port_Bps
+    if name == "planes":
+        return "all" if value == 1 else f"one in {value}"
+    if name == "oversubscription":
+        return f"{number(value)}:1 at most"
+    if name == "bfd":
+        return "BFD" if value else "none"
     return _text(name, value)
 
 
 def _text(name: str, value: Any) -> str:
     """A value for a person."""
     if isinstance(value, SwitchModel):
-        return value.name
+        return f"{value.ports} x {show(value.port_Bps, 'bps')}"
     if name.endswith("_Bps") and isinstance(value, float | int):
         return show(value, "bps")
     if name.endswith("_bytes") and isinstance(value, int):
@@ -406,7 +440,7 @@ def _text(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {each}" for key, each in value.items()) or "none"
+        return ", ".join(f"{key}: {each}" for key, each in value.items()) or "none"
     if isinstance(value, tuple | list):
         return " + ".join(value) or "none"
     return number(value) if isinstance(value, int | float) else str(value)

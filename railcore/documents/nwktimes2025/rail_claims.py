@@ -3,13 +3,14 @@
 from ipaddress import ip_network
 from itertools import product
 
+import networkx as nx
 import pandas as pd
 
 from railcore.documents.nwktimes2025 import rail_designs as designs
 from railcore.documents.readings import Entries, merge_entries, with_prefix
 from railcore.engines.deployment.resilience import failover, failure_domains
 from railcore.engines.deployment.segments import SegmentFabric
-from railcore.facts.units import number
+from railcore.facts.units import counted, number
 from railcore.network.switches import SwitchModel
 
 _BITS = 8  # of a byte
@@ -83,21 +84,44 @@ def pod_claims() -> Entries:
         "fig13_8.rail_switches": pod.switches_by_tier[0],
         "fig13_8.spines": pod.spines,
         "fig13_8.oversubscription": pod.oversubscription[0],
-        "fig13_8.tiers": pod.tiers,
-        "fig13_8.stages": pod.stages,
-        "fig13_9.stages": pods.stages,
+        "fig13_8.tiers": graph_tiers(pod),
+        "fig13_8.stages": graph_stages(pod),
+        "fig13_9.stages": graph_stages(pods),
         "fig13_9.gpus": pods.gpus,
-        "fig13_9.super_spines": designs.connections_needed(pods.capacities_Bps[1][0]),
+        "fig13_9.super_spines": pods.super_spines,
         "fig13_9.spine_uplink": _BITS * pods.capacities_Bps[1][1],
-        "fig13_9.tiers": pods.tiers,
+        "fig13_9.tiers": graph_tiers(pods),
     }
-    other = f"the 200 Gbps ports of Fig. 13-7 make it {number(printed.capacities_Bps[0][0] * _BITS / 1e12)} Tbps"
+    faster = number(printed.capacities_Bps[0][0] * _BITS / 1e12)
+    reasons = {
+        "fig13_8.downlink": f"ports of 100 Gbps, as the claim has them; the 200 Gbps of Fig. 13-7 make it {faster} Tbps"
+    }
     readings = {
-        "fig13_8.downlink": f"ports of 100 Gbps, as this text says; {other}",
-        "fig13_8.oversubscription": "ports of 100 Gbps and four spines; with the 200 Gbps ports of Fig. 13-7 it is "
-        f"{number(printed.oversubscription[0])}:1 with the same spines",
+        "fig13_8.oversubscription": f"{pod.spines} spines, counted from the capacity that uplinks need; with the "
+        f"200 Gbps ports of Fig. 13-7 and as many spines it is {number(printed.oversubscription[0])}:1"
     }
-    return _entries(values, {}, readings)
+    return _entries(values, reasons, readings)
+
+
+def graph_tiers(fabric: SegmentFabric) -> int:
+    """Tiers of switches, counted on the graph: links from the farthest switch down to the next GPU."""
+    graph, gpus = _network(fabric)
+    hops = nx.multi_source_dijkstra_path_length(graph, set(gpus), weight=lambda *_: 1)
+    return max(hops.values())
+
+
+def graph_stages(fabric: SegmentFabric) -> int:
+    """Switches between the first GPU and the one that is farthest from it, counted on the graph."""
+    graph, gpus = _network(fabric)
+    hops = nx.single_source_shortest_path_length(graph, gpus[0])
+    return max(hops[gpu] for gpu in gpus) - 1
+
+
+def _network(fabric: SegmentFabric) -> tuple[nx.Graph, list[str]]:
+    """The network without what is inside of hosts, and its GPUs."""
+    graph = fabric.graph()
+    outside = graph.edge_subgraph(edge for edge in graph.edges if graph.edges[edge]["kind"] != "hb")
+    return outside, [node for node, at in outside.nodes(data=True) if at["kind"] == "gpu"]
 
 
 def doubled_ports(pod: SegmentFabric) -> SegmentFabric:
@@ -121,6 +145,12 @@ def switch_claims(order: pd.DataFrame) -> Entries:
             f"{figure}.{name}": plan.ports.groupby("rail")["interface"].nunique().max(),
             f"{figure}.rails_lost": rail_losses(designs.rail_design(figure))["rails_lost"],
         }
+        ports = plan.fabric.rail_switch.ports
+        readings[f"{figure}.{name}"] = (
+            f"{plan.fabric.host_ports} host ports of 200 Gbps, the most that the other interfaces of a switch of "
+            f"{ports} carry upwards, over {counted(len(subnets), 'rails')}; all {ports} would be "
+            f"{ports // len(subnets)} each"
+        )
         readings[f"{figure}.rails_lost"] = (
             "each NIC at this switch alone; with NICs at two switches, as the section's opening has them, "
             f"{dual['rails_lost']} rails are lost, and {dual['share_left']:.0%} of their bandwidth stays"
@@ -137,9 +167,11 @@ def switch_claims(order: pd.DataFrame) -> Entries:
     broken = ~cases["rises"].first()
     values["fig13_12.switch_order"] = broken.mean()
     counts = order[order["ports_per_rail"] == broken.idxmax()].set_index("model")["switches"]
+    steps = [f"{model} {n}" for model, n in counts.items()]
     reasons["fig13_12.switch_order"] = (
-        f"{broken.sum()} of {len(broken)} cases break it: from {broken.idxmax()} ports a rail dual-rail takes as many "
-        f"switches as another model ({', '.join(f'{model} {n}' for model, n in counts.items())})"
+        f"the order never reverses, but it ties: in {broken.sum()} of {len(broken)} cases, from {broken.idxmax()} NIC "
+        f"ports a rail on, dual-rail takes as many switches as another model ({', '.join(steps)} at "
+        f"{broken.idxmax()}). Up to {broken.idxmax() - 1} ports each takes strictly fewer"
     )
     return _entries(values, reasons, readings)
 

@@ -40,10 +40,10 @@ DESIGNS: dict[str, dict[str, Any]] = {
     "fig13_5": {"servers": 3, "nic_ports": 2, "port_Bps": 200 * Gbps},
     "fig13_7": {"servers": 4, "nic_ports": 2, "port_Bps": 200 * Gbps},
     "fig13_8": _POD,
-    "fig13_9": {**_POD, "pods": 2, "super_spines": 4, "super_spine_links": 2},
-    "fig13_10": {"servers": 4, **_ROUTED},
-    "fig13_11": {"servers": 16, "rails_per_switch": 2, **_ROUTED},
-    "fig13_12": {"servers": 32, "rails_per_switch": 1, **_ROUTED},
+    "fig13_9": {**_POD, "pods": 2, "super_spine_links": 2},
+    "fig13_10": {"rails_per_switch": 8, **_ROUTED},
+    "fig13_11": {"rails_per_switch": 2, **_ROUTED},
+    "fig13_12": {"rails_per_switch": 1, **_ROUTED},
 }
 SUBNETS = {  # of the rails of one switch; of Fig. 13-10 the first two are printed, the rest follow their pattern
     "fig13_10": tuple(f"10.0.{rail}.0/28" for rail in range(1, 9)),
@@ -56,18 +56,37 @@ ADVERTISED = "10.0.1.0/24"  # by each of the three switches
 def rail_design(figure: str, **changes: Any) -> SegmentFabric:
     """A design of the document, such as "fig13_8", with changes of SegmentFabric's fields.
 
-    Spines of the pods are as many as leave no oversubscription at CONNECTION_Bps each. Raises ValueError for a figure
-    without a design.
+    Spines and super-spines of the pods are as many as leave no oversubscription at CONNECTION_Bps each. Of Fig. 13-10
+    to 13-12, hosts are as many as the host ports of `most_host_ports` take with so many rails on a switch. Raises
+    ValueError for a figure without a design.
     """
     options = {**DESIGNS[one_of("figure", figure, DESIGNS)], **changes}
+    if "servers" not in options:
+        options["servers"] = most_host_ports(SWITCH, options["port_Bps"]) // options["rails_per_switch"]
     if options.get("segments", 1) > 1 and "spines" not in options:
-        alone: dict[str, Any] = {name: value for name, value in options.items() if name not in _OF_PODS}
-        segment = SegmentFabric(rail_switch=switch_model(SWITCH), breakout=False, **alone)
-        options["spines"] = connections_needed(segment.capacities_Bps[0][0])
-    return SegmentFabric(rail_switch=switch_model(SWITCH), breakout=False, **options)
+        options["spines"] = connections_needed(_built(options, _OF_PODS).capacities_Bps[0][0])
+    if options.get("pods", 1) > 1 and "super_spines" not in options:
+        options["super_spines"] = connections_needed(_built(options, _OF_SUPER_SPINES).capacities_Bps[1][0])
+    return _built(options)
 
 
-_OF_PODS = ("segments", "pods", "spine_links", "super_spines", "super_spine_links")
+_OF_SUPER_SPINES = ("pods", "super_spines", "super_spine_links")
+_OF_PODS = ("segments", "spine_links", *_OF_SUPER_SPINES)
+
+
+def _built(options: Mapping[str, Any], without: Sequence[str] = ()) -> SegmentFabric:
+    """The fabric of SegmentFabric's fields, some left out."""
+    kept = {name: value for name, value in options.items() if name not in without}
+    return SegmentFabric(rail_switch=switch_model(SWITCH), breakout=False, **kept)
+
+
+def most_host_ports(switch: str, port_Bps: float) -> int:
+    """Most host ports of a switch whose other interfaces carry as much upwards, an interface each: k B / (b + B).
+
+    switch: of the catalog, k interfaces of B. port_Bps: b of a host port [bytes/s].
+    """
+    model = switch_model(switch)
+    return int(round(model.ports * model.port_Bps / (port_Bps + model.port_Bps), 9))
 
 
 def connections_needed(downlink_Bps: float) -> int:
@@ -261,7 +280,7 @@ def switch_contents(figure: str) -> dict[str, pd.DataFrame]:
     """What is inside the switch of Fig. 13-10, 13-11 or 13-12: its tables "vlans", "macs" and "routes".
 
     vlans: vlan, rail, interfaces, subnet, gateway. macs: vlan, interface, mac. routes: table, variant, prefix, via,
-    text, valid; the summary as printed, and beside it one that is valid. NEXT_HOP is the switch's address on each link.
+    text, valid; the document's summary, and beside it one that is valid. NEXT_HOP is the switch's address on each link.
     """
     plan = rail_plan(figure)
     name = leaf_name(1, 1, 1)
@@ -313,7 +332,7 @@ def _routes(figure: str, bgp: BgpDesign, switch: str) -> pd.DataFrame:
         announce("", subnets["subnet"].iloc[0], "the subnet itself: no summary", told)
     else:
         covered = f"covers {len(check.covers)} of {counted(len(subnets), 'subnets')}"
-        announce("as printed", check.summary, check.reason, f"{covered}\n{told}", valid=False)
+        announce("document", check.summary, check.reason, f"{covered}\n{told}", valid=False)
         more = check.cover.num_addresses - subnets["addresses"].sum()
         reason = f"{summary_check(check.cover, SUBNETS[figure]).reason}, but {number(more)} further addresses. Or keep "
         reason += f"{check.summary} and renumber: {_brief([str(net) for net in check.renumbered])}"

@@ -108,9 +108,9 @@ def _crossing_reason(table: pd.DataFrame, server: Server) -> str:
     enough = table[table["both_directions_Bps"] > wanted * (1 - 1e-9)].drop_duplicates("pairs")["pair_links"]
     one, each = (_gigabytes(speed) for speed in table["both_directions_Bps"].iloc[:2])
     return (
-        f"the printed {sum(server.pair_links)} links between the baseboards carry {one} for one pair of GPUs, {each} "
-        f"each for all {len(servers.BASEBOARD_PAIRS)} pairs at once (both directions); {_gigabytes(wanted)} needs "
-        f"{enough.iloc[0]} links between paired chips for one pair, {enough.iloc[1]} for all"
+        f"the {sum(server.pair_links)} links between the baseboards carry {one} for one pair of GPUs, {each} each for "
+        f"all {len(servers.BASEBOARD_PAIRS)} pairs at once. {_gigabytes(wanted)} needs {enough.iloc[0]} links between "
+        f"paired chips for one pair, {enough.iloc[1]} for all"
     )
 
 
@@ -127,16 +127,21 @@ def memory_claims() -> Entries:
     found, wider = (servers.document_models(name).set_index("model") for name in (servers.MODEL_PRECISION, "fp32"))
     memory = catalog.item("gpus", servers.GPU)["memory"]
     values, readings = {"server_memory": servers.GPUS * memory, "servers_405b": float(found.loc["405B", "servers"])}, {}
+    said = show(claims.paper_value("nwktimes2025.fig13_3.memory_8b"), "B")
     for model in found.index:
         values[f"memory_{model.lower()}"] = found.loc[model, "memory_bytes"]
         values[f"gpus_{model.lower()}"] = float(found.loc[model, "gpus"])
         readings[f"memory_{model.lower()}"] = (
-            "2 bytes a parameter, as the printed memory over the parameters has it; with the 4 of the section on model "
-            f"parallelism {show(wider.loc[model, 'memory_bytes'], 'B')} and {counted(wider.loc[model, 'gpus'], 'GPUs')}"
+            f"2 bytes a parameter, from the printed {said} of 8B; with the 4 of the section on model parallelism "
+            f"{show(wider.loc[model, 'memory_bytes'], 'B')} and {counted(wider.loc[model, 'gpus'], 'GPUs')}"
         )
+    exact = found.loc["405B", "memory_bytes"] / memory
     printed = claims.paper_value("nwktimes2025.fig13_3.gpus_405b")
-    held = f"the document's {number(printed)} hold {show(printed * memory, 'B')}"
-    reasons = {"gpus_405b": f"{found.loc['405B', 'gpus']} whole GPUs hold it; {held}"}
+    reasons = {
+        "gpus_405b": f"the weights take {number(exact, 4)} times {show(memory, 'B')}: "
+        f"{found.loc['405B', 'gpus']} whole GPUs; the document drops the fraction, and its {number(printed)} hold "
+        f"{show(printed * memory, 'B')}"
+    }
     return with_prefix("nwktimes2025.fig13_3", values, reasons, readings)
 
 
@@ -156,7 +161,9 @@ def ultra_ethernet_claims(system: UltraEthernetSystem) -> Entries:
     planes, together = fabric_planes(graph), fabric_planes(graph, ("leaf", "spine"))
     interfaces = sum(at["kind"] == "fi" for _, at in graph.nodes(data=True))
     values = {"fabric_interfaces": float(interfaces), "planes": float(len(planes))}
-    reading = f"endpoints that meet on a leaf switch; over the spines that all leaves share they are {len(together)}"
+    reading = (
+        f"a plane is a leaf switch, as the text names one for each; over shared spines it would be {len(together)}"
+    )
     return with_prefix("nwktimes2025.fig14_1", values, {}, {"planes": reading})
 
 
@@ -172,11 +179,18 @@ def delay_claims(scale_out: DelayPath, cables_m: list[float], scale_up: DelayPat
         value, low, high = path.delay_s(length)
         longest, _, shortest = path.longest_cables_m(bound)
         values[name] = value
-        worst = f"with {number(shortest, 3)} m" if shortest else "without any"
-        breaks = f"broken with {number(longest, 4)} m of cable in all, at the high latencies {worst}"
+        if shortest:
+            breaks = (
+                f"It breaks with {number(longest, 3)} m of cable, at the high latencies with {number(shortest, 3)} m"
+            )
+        else:
+            breaks = (
+                f"It fails at the high ends of the assumed latencies, {show(high, 's', 3)}, however short the cable"
+            )
         reasons[name] = (
-            f"{counted(len(path.switches), 'switches')} ({path.switches[0]}) and {number(length, 3)} m of cable, "
-            f"{show(low, 's', 3)} to {show(high, 's', 3)} over the bounds of the latencies; {breaks}"
+            f"{counted(len(path.switches), 'switches')} ({path.switches[0]}) and {number(length, 3)} m of cable: "
+            f"{show(value, 's', 3)}, and {show(low, 's', 3)} to {show(high, 's', 3)} over the bounds of the latencies. "
+            f"{breaks}"
         )
     return with_prefix("nwktimes2025.fig14_1", values, reasons, {})
 

@@ -9,7 +9,7 @@ from railcore.documents.nwktimes2025.ultra_ethernet import FabricEndpoint, Ultra
 from railcore.engines.deployment import cabling
 from railcore.engines.deployment.server import NETWORK, Server, flow_bandwidths, part_bandwidth, pcie_lane_use
 from railcore.engines.transport.delay import DelayPath, hall_cables
-from railcore.facts import catalog
+from railcore.facts import catalog, claims
 from railcore.facts.units import GB, Gbps, counted, number, show
 
 PLATFORM, GPU, NIC, PCIE_SWITCH = "DGX H100", "H100", "ConnectX-7", "PEX89144"
@@ -80,9 +80,10 @@ def server_lines(server: Server) -> list[str]:
     if server.nics == 1:
         both = network_share(replace(server, nics=OPENING_NICS))
         out += f"; with the {OPENING_NICS} NICs of the chapter's opening {_speed(both)}"
+    said = _speed(claims.paper_value("nwktimes2025.fig13_1.cross_baseboard_bandwidth") / 2)
     return [
-        f"Over NVLink: {_speed(near)} to a GPU of the same baseboard, {_speed(far)} to one of the other baseboard, "
-        f"{_speed(together)} each when all {len(pairs)} pairs cross at once.",
+        f"Over NVLink: {_speed(near)} to a GPU of the same baseboard, {_speed(far)} to one of the other baseboard "
+        f"(document: {said}), {_speed(together)} each when all {len(pairs)} pairs cross.",
         f"{out}.",
     ]
 
@@ -98,6 +99,48 @@ def server_alerts(server: Server) -> list[str | tuple[str, str]]:
     lanes = pcie_lane_use(server)
     short = list(lanes.loc[lanes["needed"] > lanes["lanes"], "pcie_switch"])
     return short + [(f"NIC {i}", NETWORK) for i in range(1, server.nics + 1) if server.nics < server.gpus]
+
+
+def documents_bandwidths(server: Server) -> dict[str, tuple[float, bool]]:
+    """What the document has for the links of one of its servers [bytes/s], and whether ours differs.
+
+    One direction, of a GPU's NVLinks ("hb"), a PCIe link ("pcie") and a NIC ("nic"); NVLink is printed as the sum of
+    both directions.
+    """
+    claimed = {
+        "hb": ("nvlink4_bandwidth", 2, server.hb_Bps),
+        "pcie": ("pcie_one_direction", 1, server.pcie_Bps),
+        "nic": ("shared_nic_bandwidth", 1, server.nic_Bps),
+    }
+    found = {}
+    for kind, (name, directions, ours) in claimed.items():
+        claim_id = f"nwktimes2025.fig13_1.{name}"
+        found[kind] = claims.paper_value(claim_id) / directions, claims.differs(claim_id, directions * ours)
+    return found
+
+
+def documents_models(table: pd.DataFrame) -> dict[str, tuple[str, bool]]:
+    """What the document has for each model of `document_models`, in words, and whether our number of GPUs differs."""
+    found = {}
+    for row in table.itertuples():
+        memory, gpus = (f"nwktimes2025.fig13_3.{part}_{str(row.model).lower()}" for part in ("memory", "gpus"))
+        said = show(claims.paper_value(memory), "B"), counted(claims.paper_value(gpus), "GPUs")
+        least = "at least " * ("at least" in claims.claim(gpus).claim)
+        found[str(row.model)] = f"{said[0]}, {least}{said[1]}", claims.differs(gpus, float(row.gpus))
+    return found
+
+
+def models_to_show(table: pd.DataFrame, said: dict[str, tuple[str, bool]]) -> pd.DataFrame:
+    """`model_memory_table` for people, sizes in GB: first the document's rows, with what it has beside them.
+
+    said: of `documents_models`, by model; empty without the document.
+    """
+    own = ((table["use"] == "inference") & (table["precision"] == MODEL_PRECISION)).to_numpy()
+    names = table["model"].where(own, "").map(lambda name: said[name][0] if name in said else "–")
+    shown = table.assign(memory=table["memory_bytes"] / GB, document=names)
+    columns = {"use": "kept for", "precision": "format", "memory": "memory [GB]", "network": "GPUs talk over"}
+    kept = ["model", "use", "precision", "memory", "gpus", "servers", "network", *["document"] * bool(said)]
+    return pd.concat([shown[own], shown[~own]], ignore_index=True)[kept].rename(columns=columns)
 
 
 def _speed(value_Bps: float) -> str:

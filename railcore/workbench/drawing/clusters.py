@@ -9,10 +9,10 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.lines import Line2D
 
-from railcore.facts.units import counted, number, show, words
+from railcore.facts.units import counted, number, show
 from railcore.workbench.drawing.diagram import EDGE, FAINT, INK, KINDS, Box, Diagram
 from railcore.workbench.drawing.symbols import rail_colour
-from railcore.workbench.plotting import LINKS
+from railcore.workbench.plotting import GREY, LINKS, ink_on
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 _SHARED = ("frontend", "management", "storage")  # reached through a NIC that a node's GPUs share
 _NAMES = {"scale-out": "Scale-out", "scale-up": "Scale-up"} | {name: name.capitalize() for name in _SHARED}
 _PALE, _PALE_LINE, _PALE_INK = "#F3F3F3", "#DDDDDD", "#8C8C8C"
-_WIDTH, _LEFT, _EDGE = 9.6, 1.62, 0.12  # page, where nodes begin, margin [inches]
+_WIDTH, _LEFT, _EDGE = 10.0, 1.85, 0.12  # page, where nodes begin, margin [inches]
 _BAR, _PITCH = 0.13, 0.27  # a bar's height, and from bar to bar [inches]
 _MOST_NODES, _MOST_GPUS, _MOST_CELLS, _MOST_SERVERS = 6, 8, 32, 4  # drawn: nodes, GPUs of one and of all, servers
 _NODE = 1.6  # height of a node [inches]
 _ABOVE = _NODE + 0.2  # from a node's bottom to the first rail [inches]
-_FIELD = 0.172  # height of a field of a profile [inches]
-_SECOND_INK = "#6A6A6A"
+_FIELD = 0.18  # height of a field of a profile [inches]
+_LEVELS = 0.7  # width of the names of a fabric's rows [inches]
+_SECOND_INK = GREY
 _LAYER_KINDS = {"Segment": "nic", "Pod": "gpu", "Multi-Pod": "hb", "Global": "pcie"}
 
 
@@ -76,8 +77,8 @@ class _ClusterPage:
         self.gpus = {domain: self.gpus[domain][:drawn] for domain in shown}
         self.rows = _rows_of_switches(graph, {nic for gpus in self.gpus.values() for gpu in gpus for nic in graph[gpu]})
         note = _EDGE + (0.62 if lit else 0.0)
-        self.bars = {name: note + 0.62 + i * _PITCH for i, name in enumerate(reversed(_SHARED))}
-        self.nodes_at = note + 0.72 + len(_SHARED) * _PITCH
+        self.bars = {name: note + 0.68 + i * _PITCH for i, name in enumerate(reversed(_SHARED))}
+        self.nodes_at = note + 0.78 + len(_SHARED) * _PITCH
         few = [f"{len(shown)} of {number(len(_gpus_by_node(graph)))} nodes"] * (len(shown) < len(_gpus_by_node(graph)))
         few += [f"{drawn} of {number(most)} GPUs of a node"] * (drawn < most)
         whole = f"{title} (drawn: {', '.join(few)})" if few else title
@@ -104,7 +105,7 @@ class _ClusterPage:
             on = self._on(network) if network else not lit or lit in _SHARED or y > 1
             self._text(Box(_EDGE, self.nodes_at + y - 0.11, _LEFT - _EDGE - 0.05, 0.22), text, on)
         self._uplinks()
-        self._servers(Box(_LEFT, note, _WIDTH - _EDGE - _LEFT, 0.34))
+        self._servers(Box(_LEFT, note, _WIDTH - _EDGE - _LEFT, 0.42))
         self._draw_all()
         if lit:
             self._note(Box(_EDGE, _EDGE, _WIDTH - 2 * _EDGE, 0.52))
@@ -144,13 +145,14 @@ class _ClusterPage:
         rail = self.graph.nodes[members[0]]["rail"]
         return rail_colour(rail) if rail else EDGE
 
-    def _text(self, box: Box, text: str, on: bool, font: float = 7.0, **style: Any) -> None:
+    def _text(self, box: Box, text: str, on: bool, font: float = 8.0, **style: Any) -> None:
         """A text in a box that is drawn already, pale where it is not lit."""
         self.page.label(box, text, font, **{"color": INK if on else _PALE_INK, **style})
 
-    def _word(self, box: Box, text: str, on: bool, font: float = 7.0) -> None:
-        """A line of text in a box, drawn with the others by `_draw_all`."""
-        self.words.append((*box.middle, text, self.page.fitted(text, font, box), INK if on else _PALE_INK))
+    def _word(self, box: Box, text: str, on: bool, face: str = "#FFFFFF") -> None:
+        """A line of text in a box of a colour, drawn with the others by `_draw_all`."""
+        ink = _PALE_INK if not on else INK if face == "#FFFFFF" else ink_on(face)
+        self.words.append((*box.middle, text, self.page.fitted(text, 8.0, box), ink))
 
     def _bar(self, network: str, name: str, y: float, colour: str) -> None:
         self._box(Box(_LEFT, y, _WIDTH - _EDGE - _LEFT, _BAR), network, colour)
@@ -186,7 +188,7 @@ class _ClusterPage:
                 self._dedicated(nic, cell, nic_cell)
             ends = cell.edge("bottom"), (cell.middle[0], inner.top)
             self._line(ends, "scale-up", LINKS["scale-up"])
-        for cell, network in zip(shared.cells(len(_SHARED), gap=0.05), _SHARED, strict=True):
+        for cell, network in zip(shared.cells(len(_SHARED), gap=0.03), _SHARED, strict=True):
             self._shared(cell, network)
 
     def _scale_up_text(self, switches: int) -> str:
@@ -209,10 +211,10 @@ class _ClusterPage:
 
     def _shared(self, cell: Box, network: str) -> None:
         colour = LINKS[network]
-        self._box(cell, network, KINDS["nic"])
+        self._box(cell, network, colour)
         if self._on(network):
             short = {"frontend": "Front", "management": "Mgmt", "storage": "Stor."}[network]
-            self._word(cell, _NAMES[network] if cell.width > 0.062 * len(network) else short, True, 6.5)
+            self._word(cell, _NAMES[network] if cell.width > 0.075 * len(network) else short, True, colour)
         self.taps.append(cell.middle[0])
         self._tap(cell.edge("bottom"), self.bars[network] + _BAR / 2, network, colour)
 
@@ -244,7 +246,7 @@ class _ClusterPage:
             middle = cell.middle[0]
             cell = Box(middle - narrow / 2, cell.bottom, narrow, cell.height)
             self._box(cell, name, KINDS["storage" if name == "storage" else "user"])
-            if narrow < 1.15:
+            if narrow < 0.07 * len(text):
                 self._text(cell, text.replace(" ", "\n", 1), self._on(name))
             else:
                 self._word(cell, text, self._on(name))
@@ -287,26 +289,26 @@ def _rows_of_switches(graph: "nx.Graph", nics: set[str]) -> dict[str, list[str]]
 
 
 def profiles_figure(graph: "nx.Graph", table: pd.DataFrame, title: str) -> plt.Figure:
-    """A fabric's layers on the left, each with its profile's fields and values beside it, the global profile over all.
+    """A fabric's domains on the left, each with its profiles' fields and values beside it, the global profile over all.
 
     graph: of a fabric of three tiers: switches with tier, pod and segment, GPUs with domain.
-    table: of its profiles: layer, profile, field, value, document (the values named there).
+    table: of its profiles: layer, profile, name and value of a field, document (the values named there).
     """
-    wide, gap = 4.2, 0.1
+    wide, gap = 4.7, 0.1
     left = 10.0 - wide - _EDGE
     overall = table[table["layer"] == "Global"]
     others = dict(list(table[table["layer"] != "Global"].groupby("profile", sort=False)))
-    body = sum(0.34 + _FIELD * len(rows) for rows in others.values()) + gap * (len(others) - 1)
-    top = 0.68 + 0.12 * max(len(_options(row)) for row in overall.itertuples())
+    body = sum(0.36 + _FIELD * len(rows) for rows in others.values()) + gap * (len(others) - 1)
+    top = 0.76 + 0.14 * max(len(_options(row)) for row in overall.itertuples())
     page = Diagram(10.0, body + top + 3 * _EDGE, title)
     _global_profile(page, Box(_EDGE, body + 2 * _EDGE, 10.0 - 2 * _EDGE, top), overall)
     y, bands = _EDGE, dict[str, tuple[float, float]]()
     for name, rows in others.items():
-        box, layer = Box(left, y, wide, 0.34 + _FIELD * len(rows)), str(rows["layer"].iloc[0])
+        box, layer = Box(left, y, wide, 0.36 + _FIELD * len(rows)), str(rows["layer"].iloc[0])
         _profile_list(page, box, f"{layer}: {name}", _LAYER_KINDS[layer], rows)
         bands[layer] = (bands.get(layer, (y, y))[0], box.top)
         y = box.top + gap
-    _Layers(page, graph, Box(_EDGE, _EDGE, left - 3 * _EDGE, body), bands)
+    _Domains(page, graph, Box(_EDGE, _EDGE, left - 2 * _EDGE, body), bands)
     return page.figure
 
 
@@ -314,13 +316,13 @@ def _profile_list(page: Diagram, box: Box, name: str, kind: str, rows: pd.DataFr
     """A profile's name, and its fields and values in columns of text."""
     page.box(*box.place, kind="note")
     head = Box(box.left, box.top - 0.27, box.width, 0.27)
-    page.box(*head.place, name, kind=kind, font=8, weight="bold")
+    page.box(*head.place, name, kind=kind, font=9, weight="bold")
     plain, bold = [], []
     for i, row in enumerate(rows.itertuples()):
-        y = head.bottom - 0.1 - _FIELD * i
-        plain.append((box.left + 0.1, y, _field_name(row.field), 7.5, INK))
-        bold.append((box.left + 1.5, y, row.value, 7.5, INK))
-        plain.append((box.left + 2.72, y, row.document, 7.0, _SECOND_INK))
+        y = head.bottom - 0.11 - _FIELD * i
+        plain.append((box.left + 0.1, y, row.name, 8.0, INK))
+        bold.append((box.left + 1.68, y, row.value, 8.0, INK))
+        plain.append((box.left + 3.0, y, row.document, 8.0, _SECOND_INK))
     page.lines(plain, left=True)
     page.lines(bold, left=True, bold=True)
 
@@ -328,41 +330,43 @@ def _profile_list(page: Diagram, box: Box, name: str, kind: str, rows: pd.DataFr
 def _global_profile(page: Diagram, box: Box, rows: pd.DataFrame) -> None:
     """The profile over all, a cell for each field."""
     page.box(*box.place, kind="note")
-    head = Box(box.left, box.top - 0.25, box.width, 0.25)
+    head = Box(box.left, box.top - 0.27, box.width, 0.27)
     name = rows["profile"].iloc[0]
-    page.box(*head.place, f"Over all: {name}", kind=_LAYER_KINDS["Global"], font=8, weight="bold")
+    page.box(*head.place, f"All domains: {name}", kind=_LAYER_KINDS["Global"], font=9, weight="bold")
     plain, bold = [], []
     for row, cell in zip(rows.itertuples(), box.cells(len(rows), gap=0.02), strict=True):
         x, y = cell.middle[0], head.bottom
-        plain.append((x, y - 0.12, _field_name(row.field), 7.0, INK))
-        bold.append((x, y - 0.28, row.value, 7.5, INK))
-        plain += [(x, y - 0.44 - 0.12 * i, line, 6.5, _SECOND_INK) for i, line in enumerate(_options(row))]
+        plain.append((x, y - 0.13, row.name, 8.0, INK))
+        bold.append((x, y - 0.3, row.value, 8.0, INK))
+        plain += [(x, y - 0.48 - 0.14 * i, line, 8.0, _SECOND_INK) for i, line in enumerate(_options(row))]
     page.lines(plain)
     page.lines(bold, bold=True)
 
 
 def _options(row: Any) -> list[str]:
     """Values that are named for a field of the global profile, in lines."""
-    return wrap(row.document, 27, break_on_hyphens=False)
+    return wrap(row.document, 20, break_on_hyphens=False)
 
 
-def _field_name(field: str) -> str:
-    return field.upper() if field in ("ecmp", "bfd", "mtu") else words(field)
-
-
-class _Layers:
-    """Super-spines over pods over segments of hosts, in the bands of their profiles."""
+class _Domains:
+    """Super Spine switches over Pods over Segments of GPU hosts, in the bands of their profiles."""
 
     def __init__(self, page: Diagram, graph: "nx.Graph", box: Box, bands: Mapping[str, tuple[float, float]]):
         self.page, self.graph, self.at, self.band = page, graph, dict[str, Box](), bands["Pod"]
         self.boxes: list[tuple[Box, str, str]] = []
         self.words: list[tuple[float, float, str, float, str]] = []
+        self.levels: dict[str, Box] = {}
         low, high = bands["Multi-Pod"]
-        whole = page.enclosure(box.left, box.bottom, box.width, high - box.bottom, "Multi-Pod: 3 tiers, 5 stages")
-        self._row(Box(whole.left, low + 0.3 * (high - low), whole.width, 0.34), self._tier(3), "Super-spine", "hb")
-        box = Box(box.left + 0.08, box.bottom + 0.08, box.width - 0.16, low - box.bottom - 0.14)
-        self._inside(box, self._grouped(self._tier(1), "pod"), "Pod", self._pod)
+        whole = page.enclosure(box.left, box.bottom, box.width, high - box.bottom, "Multi-Pod: 3-tier, 5-stage")
+        inner = Box(box.left + _LEVELS, box.bottom + 0.08, box.width - _LEVELS - 0.06, low - box.bottom - 0.14)
+        top = Box(inner.left, low + 0.25 * (high - low), inner.width, 0.4)
+        self._row(top, self._tier(3), "Super Spine switches", "hb")
+        self._inside(inner, self._grouped(self._tier(1), "pod"), "Pod", self._pod)
         self._links()
+        for name, row in self.levels.items():
+            for i, word in enumerate(lines := name.split()):
+                y = row.middle[1] + 0.14 * ((len(lines) - 1) / 2 - i)
+                self.words.append((whole.left + _LEVELS / 2, y, word, 8.0, INK))
         page.boxes(*zip(*self.boxes, strict=True))
         page.lines(self.words)
 
@@ -375,45 +379,39 @@ class _Layers:
             found.setdefault(self.graph.nodes[node][key], []).append(node)
         return found
 
-    def _box(self, box: Box, text: str, kind: str) -> Box:
-        """A box with its text, drawn with the others at the end."""
-        self.boxes.append((box, KINDS[kind], EDGE))
-        self.words.append((*box.middle, text, self.page.fitted(text, 7.0, box), INK))
-        return box
-
     def _inside(self, box: Box, parts: Mapping[int, list[str]], name: str, draw: Callable) -> None:
         """Some parts side by side."""
         for (number_, leaves), cell in zip(parts.items(), box.cells(len(parts), gap=0.05), strict=True):
-            draw(cell, leaves, f"{name} {number_} of {len(parts)}")
+            draw(cell, leaves, f"{name} {number_}")
 
     def _pod(self, box: Box, leaves: list[str], name: str) -> None:
         (low, high), pod = self.band, self.graph.nodes[leaves[0]]["pod"]
         self.page.enclosure(*box.place, facecolor="#EDEDED")
-        self.page.text(box.middle[0], box.bottom + 0.1, name, font=7.5)  # below, clear of links
+        self.page.text(box.middle[0], box.bottom + 0.11, f"{name}: 2-tier, 3-stage")  # below, clear of links
         spines = self._grouped(self._tier(2), "pod")[pod]
-        self._row(Box(box.left, low + 0.35 * (high - low), box.width, 0.32), spines, "Spine", "gpu")
-        box = Box(box.left + 0.03, box.bottom + 0.2, box.width - 0.06, low - box.bottom - 0.25)
+        self._row(Box(box.left, low + 0.35 * (high - low), box.width, 0.38), spines, "Spine switches", "gpu")
+        box = Box(box.left + 0.02, box.bottom + 0.22, box.width - 0.04, low - box.bottom - 0.27)
         self._inside(box, self._grouped(leaves, "segment"), "Segment", self._segment)
 
     def _segment(self, box: Box, leaves: list[str], name: str) -> None:
         self.page.enclosure(*box.place)
-        self._row(Box(box.left, box.bottom + 0.58 * box.height, box.width, 0.34), leaves, "Leaf", "nic")
+        self._row(Box(box.left, box.bottom + 0.6 * box.height, box.width, 0.38), leaves, "Rail switches", "nic")
         gpus = [
             self.graph.nodes[n] for leaf in leaves for n in self.graph[leaf] if self.graph.nodes[n]["kind"] == "gpu"
         ]
         hosts, rails = sorted({at["domain"] for at in gpus}), len({at["rank"] for at in gpus})
-        place = Box(box.left, box.bottom + 0.42, box.width, 0.36)
-        for i, (host, cell) in enumerate(zip(hosts, place.cells(len(hosts), gap=0.04), strict=True), start=1):
-            self.at[f"D{host}"] = self._box(cell, f"H{i}", "user")
-        text = f"{counted(len(hosts), 'hosts')} of {counted(rails, 'NICs')}"
-        self.page.text(box.middle[0], box.bottom + 0.29, text, font=6.5)
-        self.page.text(box.middle[0], box.bottom + 0.11, name, font=7.5)  # below, clear of links
+        place = Box(box.left, box.bottom + 0.5, box.width, 0.36)
+        self._row(place, [f"D{host}" for host in hosts], "GPU hosts", "user")
+        self.page.text(box.middle[0], box.bottom + 0.4, f"{counted(rails, 'GPUs')} each")
+        self.page.text(box.middle[0], box.bottom + 0.15, name)  # below, clear of links
 
     def _row(self, box: Box, nodes: list[str], name: str, kind: str) -> None:
-        """Switches side by side, with their names where these fit, else with a letter."""
+        """Switches or hosts side by side, numbered, the name of the row at its left."""
+        self.levels.setdefault(name, box)
         for i, (node, cell) in enumerate(zip(nodes, box.cells(len(nodes), gap=0.05), strict=True), start=1):
-            text = f"{name} {i}" if cell.width > 0.07 * len(f"{name} {i}") else f"{name[0]}{i}"
-            self.at[node] = self._box(cell, text, kind)
+            self.at[node] = cell
+            self.boxes.append((cell, KINDS[kind], EDGE))
+            self.words.append((*cell.middle, f"{i}", 8.0, INK))
 
     def _links(self) -> None:
         """Lines between switches and hosts; a host for all its GPUs."""

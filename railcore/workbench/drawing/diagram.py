@@ -21,10 +21,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Patch
 
 from railcore.workbench.drawing.symbols import draw_marks, text_outline
-from railcore.workbench.plotting import ink_on
+from railcore.workbench.plotting import DIFFERS, ink_on
 
 LEAST_FONT = 6.0  # points
-INK, EDGE, FAINT, ALERT = "#222222", "#4D4D4D", "#9A9A9A", "#B00000"
+INK, EDGE, FAINT, ALERT = "#222222", "#4D4D4D", "#9A9A9A", DIFFERS
 KINDS = {  # face of a box
     "plain": "#FFFFFF",
     "gpu": "#CFE5F4",

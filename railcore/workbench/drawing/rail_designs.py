@@ -24,7 +24,9 @@ _NAME, _CELL, _LINKS, _LEFT = 0.26, 0.3, 0.75, 0.7  # _LEFT: room for the names 
 _PEER = 0.33  # width of a peer link's interface
 _THIN = 0.9  # of a line to a NIC port [points]
 _MOST_PORTS = 1000  # NIC ports in a picture of all rail switches
-_SEGMENT, _RISE, _SWITCH = 2.1, 0.8, 0.68  # heights of a segment, of the links between two tiers, and of a switch
+_NOTE = 0.46  # height of the lines of text below a pod [inches]
+_ARROWS = {"up": "↑", "down": "↓"}
+_SEGMENT, _RISE, _SWITCH = 2.2, 0.8, 0.78  # heights of a segment, of the links between two tiers, and of a switch
 
 
 def nic_wiring(
@@ -104,7 +106,7 @@ def _peer_links(page: Diagram, peers: Sequence[tuple[int, int]], above: float, b
         x += _PEER
     _draw_cells(page, cells)
     page.links(ends, INK, 1.4)
-    page.text(x + 0.02, (above + below + _CELL) / 2, "Peer links", font=7, rotation=90)
+    page.text(x + 0.02, (above + below + _CELL) / 2, "Peer links", rotation=90)
 
 
 def _columns(ports: pd.DataFrame, left: float) -> dict[tuple[int, int], float]:
@@ -143,7 +145,7 @@ def _hosts(
             place = places[server, gpu] - wide / 2, gpu_low + 0.3 if switch == names[0] else low + 0.06
             found[switch, server, gpu] = box = Box(*place, wide, _CELL - 0.04)
             cells.append((box, rail_colour(rail), ""))
-    _draw_cells(page, cells, 8.0)
+    _draw_cells(page, cells)
     return found
 
 
@@ -159,7 +161,7 @@ def _interfaces(page: Diagram, ports: pd.DataFrame, nics: Mapping, low: float, s
     page.links(ends, [rail_colour(rail) for rail in ports["rail"]], _THIN)
 
 
-def _draw_cells(page: Diagram, cells: Sequence[tuple[Box, str, str]], font: float = 7.5) -> None:
+def _draw_cells(page: Diagram, cells: Sequence[tuple[Box, str, str]], font: float = 8.0) -> None:
     """Draw small boxes with a face and a short text each."""
     boxes, faces, texts = zip(*cells, strict=True)
     page.boxes(boxes, faces, [EDGE] * len(boxes))
@@ -183,8 +185,9 @@ def _rails(page: Diagram, ports: pd.DataFrame, nics: Mapping, row: Box, side: st
 def _rail_legend(page: Diagram, ports: pd.DataFrame) -> None:
     """Colours of the rails, with their VLANs."""
     vlans = ports.groupby("rail")["vlan"].unique()
-    names = [f"Rail {rail}, VLAN {' and '.join(map(str, sorted(found)))}" for rail, found in vlans.items()]
-    page.legend(zip(names, map(rail_colour, vlans.index), strict=True), _MARGIN, 0.04)
+    names = [f"{rail} ({', '.join(map(str, sorted(found)))})" for rail, found in vlans.items()]
+    page.text(_MARGIN, 0.13, "Rail (its VLAN):", ha="left")
+    page.legend(zip(names, map(rail_colour, vlans.index), strict=True), _MARGIN + 1.1, 0.04)
 
 
 def front_panel(panel: pd.DataFrame, rows: int, title: str, note: str) -> plt.Figure:
@@ -227,15 +230,15 @@ def pod_figure(graph: "nx.Graph", title: str) -> plt.Figure:
     """
     supers, pods = _tier(graph, 3), sorted({graph.nodes[name]["pod"] for name in _tier(graph, 1)})
     pod_high = _SEGMENT + 0.24 + _RISE + _SWITCH + 0.12
-    page = Diagram(_PAGE, 0.34 + pod_high + (_RISE - 0.05 + _SWITCH if supers else 0.08), title)
-    wide, boxes = (_PAGE - 2 * _MARGIN - (len(pods) - 1) * 0.2) / len(pods), dict[str, Box]()
+    page = Diagram(_PAGE, _NOTE + pod_high + (_RISE - 0.05 + _SWITCH if supers else 0.08), title)
+    wide, boxes = (_PAGE - 2 * _MARGIN - (len(pods) - 1) * 0.1) / len(pods), dict[str, Box]()
     for i, pod in enumerate(pods):
-        frame = page.enclosure(_MARGIN + i * (wide + 0.2), 0.34, wide, pod_high, facecolor="#FFFFFF")
+        frame = page.enclosure(_MARGIN + i * (wide + 0.1), _NOTE, wide, pod_high, facecolor="#FFFFFF")
         _pod(page, graph, pod, frame, boxes)
     if supers:
-        row = Box(_PAGE * 0.1, 0.34 + pod_high + _RISE - 0.05, _PAGE * 0.8, _SWITCH)
+        row = Box(_PAGE * 0.1, _NOTE + pod_high + _RISE - 0.05, _PAGE * 0.8, _SWITCH)
         for cell, name in zip(row.cells(len(supers), gap=0.12), supers, strict=True):
-            boxes[name] = _switch(page, graph, name, cell, f"Super-spine {name.removeprefix('Super')}")
+            boxes[name] = _switch(page, graph, name, cell, f"Super-Spine {name.removeprefix('Super')}")
     trunks = []
     for a, b, at in graph.edges(data=True):
         if at["kind"] == "trunk":
@@ -244,7 +247,8 @@ def pod_figure(graph: "nx.Graph", title: str) -> plt.Figure:
             ends = boxes[lower].edge("top", _share(above, upper)), boxes[upper].edge("bottom", _share(below, lower))
             trunks.append(ends)
     page.links(trunks, EDGE, 0.6)
-    page.text(_MARGIN, 0.17, _links_text(graph), ha="left", font=7.5)
+    for i, line in enumerate(reversed(_links_text(graph))):
+        page.text(_MARGIN, 0.15 + 0.18 * i, line, ha="left")
     return page.figure
 
 
@@ -270,12 +274,12 @@ def _pod(page: Diagram, graph: "nx.Graph", pod: int, frame: Box, boxes: dict[str
     """Draw a pod: its segments with hosts and rail switches, and its spines."""
     leaves = [name for name in _tier(graph, 1) if graph.nodes[name]["pod"] == pod]
     segments = sorted({graph.nodes[name]["segment"] for name in leaves})
-    wide = (frame.width - 0.2 - (len(segments) - 1) * 0.14) / len(segments)
+    wide = (frame.width - 0.12 - (len(segments) - 1) * 0.08) / len(segments)
     page.text(frame.middle[0], frame.bottom + 0.13, f"Pod {pod}: {len(_gpus(graph, leaves))} GPUs", weight="bold")
     for i, segment in enumerate(segments):
         mine = [name for name in leaves if graph.nodes[name]["segment"] == segment]
-        box = page.enclosure(frame.left + 0.1 + i * (wide + 0.14), frame.bottom + 0.24, wide, _SEGMENT)
-        page.text(box.middle[0], box.bottom + 0.12, f"Segment {segment}: {len(_gpus(graph, mine))} GPUs", font=7.5)
+        box = page.enclosure(frame.left + 0.06 + i * (wide + 0.08), frame.bottom + 0.24, wide, _SEGMENT)
+        page.text(box.middle[0], box.bottom + 0.12, f"Segment {segment}: {len(_gpus(graph, mine))} GPUs")
         row = Box(box.left, box.top - _SWITCH - 0.14, wide, _SWITCH + 0.14)
         for cell, name in zip(row.cells(len(mine), gap=0.07), mine, strict=True):
             boxes[name] = _switch(page, graph, name, cell, f"Rail switch {name.rpartition('Leaf')[2]}", rails=True)
@@ -293,9 +297,7 @@ def _segment_hosts(page: Diagram, graph: "nx.Graph", leaves: list[str], row: Box
         domains.setdefault(graph.nodes[name]["domain"], []).append(name)
     hosts = [members for _, members in sorted(domains.items())]
     for host, (cell, members) in enumerate(zip(row.cells(len(hosts), gap=0.05), hosts, strict=True), start=1):
-        box = page.box(
-            cell.left, cell.bottom, cell.width, cell.height, f"Host {host}\n{len(members)} GPUs", kind="gpu", font=7
-        )
+        box = page.box(cell.left, cell.bottom, cell.width, cell.height, f"Host {host}\n{len(members)} GPUs", kind="gpu")
         for i, leaf in enumerate(leaves):
             if any(graph.has_edge(gpu, leaf) for gpu in members):
                 start = box.edge("top", (i + 0.5) / len(leaves))
@@ -308,13 +310,13 @@ def _switch(page: Diagram, graph: "nx.Graph", name: str, cell: Box, text: str, r
     tier, carried = graph.nodes[name]["tier"], dict[str, list[float]]()
     for *_, at in graph.edges(name, data=True):
         carried.setdefault("up" if at["tier"] > tier else "down", []).append(at["bandwidth_Bps"])
-    lines = [f"{len(each)} x {show(each[0], 'bps')} {way}" for way, each in sorted(carried.items(), reverse=True)]
-    sums = {way: show(sum(each), "bps") for way, each in sorted(carried.items(), reverse=True)}
-    whole = [f"{total} {way}" for way, total in sums.items()]
-    lines.append(f"{sums['up']} each way" if len(sums) == 2 == len({*sums.values()}) + 1 else ", ".join(whole))
+    ways = sorted(carried.items(), reverse=True)
+    lines = [f"{_ARROWS[way]} {len(each)} x {show(each[0], 'bps')}" for way, each in ways]
+    sums = {way: show(sum(each), "bps") for way, each in ways}
+    whole = [f"{_ARROWS[way]} {total}" for way, total in sums.items()]
+    lines.append(f"↑↓ {sums['up']}" if len(sums) == 2 == len({*sums.values()}) + 1 else ", ".join(whole))
     place = Box(cell.left, cell.bottom + 0.08 * rails, cell.width, cell.height - 0.08 * rails)
-    font = 7.0 if place.width > 1.1 else 6.5
-    page.box(place.left, place.bottom, place.width, place.height, "\n".join([text, *lines]), kind="switch", font=font)
+    page.box(*place.place, "\n".join([text, *lines]), kind="switch")
     if rails:
         numbers = sorted({graph.nodes[gpu]["rail"] for gpu in _gpus(graph, [name])})
         step, look = cell.width / len(numbers), {"edgecolors": INK, "linewidths": 0.3, "zorder": 3}
@@ -324,12 +326,12 @@ def _switch(page: Diagram, graph: "nx.Graph", name: str, cell: Box, text: str, r
     return cell
 
 
-def _links_text(graph: "nx.Graph") -> str:
-    """What a line stands for, tier by tier."""
+def _links_text(graph: "nx.Graph") -> list[str]:
+    """What a line stands for, tier by tier, and what the signs mean."""
     hosts, trunks = dict[tuple, list[float]](), set()
     for a, b, at in graph.edges(data=True):
         if at["kind"] == "trunk":
-            kind = {2: "rail switch to spine", 3: "spine to super-spine"}[at["tier"]]
+            kind = {2: "rail switch to spine", 3: "spine to Super-Spine"}[at["tier"]]
             links, Bps = at["links"], at["bandwidth_Bps"]
             trunks.add(
                 (at["tier"], f"{kind} {show(Bps, 'bps')}" + f" ({links} x {show(Bps / links, 'bps')})" * (links > 1))
@@ -339,7 +341,8 @@ def _links_text(graph: "nx.Graph") -> str:
             hosts.setdefault((graph.nodes[gpu]["domain"], leaf), []).append(at["bandwidth_Bps"])
     widths = {f"host to rail switch {len(each)} x {show(each[0], 'bps')}" for each in hosts.values()}
     parts = [*sorted(widths), *(text for _, text in sorted(trunks))]
-    return f"Lines, in one direction: {'; '.join(parts)}. Strips: rails of a switch."
+    signs = "↑ up, ↓ down, in one direction. Strip of colours: the rails of a switch."
+    return [f"Lines: {'; '.join(parts)}.", signs]
 
 
 def rail_switch_strips(ports: pd.DataFrame, notes: Mapping[str, str], title: str) -> plt.Figure:
@@ -365,9 +368,9 @@ def rail_switch_strips(ports: pd.DataFrame, notes: Mapping[str, str], title: str
         for interface, lane, rail in zip(mine["interface"], mine["lane"], mine["rail"], strict=True):
             text = f"{interface}" if lane < 2 else ""
             place = Box(left + (interface - 1) * step, y + 0.04 + (lanes - max(lane, 1)) * cell, 0.94 * step, cell)
-            fits = 72 * place.width > 4 + 6.5 * 0.6 * len(text)
+            fits = 72 * place.width > 4 + 8.0 * 0.6 * len(text)
             cells.append((place, rail_colour(rail), text if fits else ""))
-        page.text(left + step * most + 0.1, y + high / 2, notes[name], ha="left", font=7, linespacing=1.15)
-    _draw_cells(page, cells, 6.5)
+        page.text(left + step * most + 0.1, y + high / 2, notes[name], ha="left", linespacing=1.15)
+    _draw_cells(page, cells)
     page.legend([(f"Rail {rail}", rail_colour(rail)) for rail in sorted(set(drawn["rail"]))], _MARGIN, 0.06)
     return page.figure

@@ -5,12 +5,12 @@ node; of edges kind, links and bandwidth_Bps (one direction).
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from railcore.facts.units import GB, counted, number, show
-from railcore.workbench.drawing.diagram import ALERT, EDGE, FAINT, KINDS, Box, Diagram
+from railcore.workbench.drawing.diagram import ALERT, EDGE, FAINT, INK, KINDS, Box, Diagram
 from railcore.workbench.drawing.layers import nodes_of_kind
 from railcore.workbench.drawing.symbols import rail_colour
 from railcore.workbench.plotting import ink_on
@@ -19,15 +19,17 @@ if TYPE_CHECKING:
     import networkx as nx
     from matplotlib.figure import Figure
 
-_WIDTH, _MARGIN = 10.0, 1.45  # inches of the page, and of it left for what links carry
-_ROWS = {"network": (0.1, 0.3), "nic": (0.85, 0.45), "pcie": (1.85, 0.45), "gpu": (2.95, 0.45), "hb": (4.25, 0.45)}
+_WIDTH, _MARGIN = 10.0, 1.62  # inches of the page, and of it left for what links carry
+_ROWS = {"network": (0.1, 0.3), "nic": (0.83, 0.52), "pcie": (1.85, 0.45), "gpu": (2.95, 0.45), "hb": (4.25, 0.45)}
 _FACES = {"network": "user", "nic": "nic", "pcie": "pcie", "gpu": "gpu", "hb": "hb"}
 _FILL = "#7FB2D9"  # memory in use
 _STEP = 0.27  # inches between the links of chip pairs
-_LINE = 0.17  # inches of a line of text
+_LINE = 0.18  # inches of a line of text
 _TERMS = (
-    "FI fabric interface   FEP fabric endpoint   FA fabric address   PID a process   VAS its virtual address space,",
-    "named by PASID, process address space identifier   PDC packet delivery context   CCC congestion control context",
+    "FI: Fabric Interface, a NIC that speaks Ultra Ethernet.  FEP: Fabric Endpoint.  FA: Fabric Address.  "
+    "PID: Process ID.",
+    "VAS: Virtual Address Space, named by its PASID.  PDC: Packet Delivery Context, one way.  "
+    "CCC: Congestion Control Context.",
 )
 _GPU_WIDTH, _NIC_WIDTH = 1.2, 2.1  # of Ultra Ethernet's nodes [inches]
 
@@ -38,6 +40,7 @@ def server_diagram(
     notes: Mapping[str, str],
     alert: Collection[tuple[str, str] | str],
     lines: Sequence[str],
+    document: Mapping[str, tuple[float, bool]] | None = None,
 ) -> "Figure":
     """A server: switch chips, GPUs, PCIe switches, NICs and the network, row by row, with links and bandwidths.
 
@@ -53,6 +56,9 @@ def server_diagram(
         Links and parts to show in red, such as those that limit a flow.
     lines
         Text below the drawing.
+    document
+        What the document has for links of a GPU ("hb"), PCIe ("pcie") and NICs ("nic"): bandwidth in one direction
+        [bytes/s], and whether ours differs, which is shown in red.
 
     Returns
     -------
@@ -92,9 +98,9 @@ def server_diagram(
         last = max(at[chip].middle[0] for chip in names["hb"] if graph.nodes[chip]["board"] == graph.nodes[a]["board"])
         clear = (last + at[b].middle[0]) / 2  # links of further pairs go up before, those of earlier ones end below
         _over(page, at[a], at[b], graph.edges[a, b], colour, (clear, top + 0.18 + _STEP * i))
-    _captions(page, graph, names, low)
+    _captions(page, graph, names, low, document or {})
     for i, line in enumerate(lines):
-        page.text(0.08, low - 0.06 - _LINE * i, line, font=7.5, ha="left")
+        page.text(0.08, low - 0.06 - _LINE * i, line, ha="left")
     return page.figure
 
 
@@ -146,32 +152,50 @@ def _over(page: Diagram, a: Box, b: Box, edge: Mapping, colour: str, place: tupl
     (xa, _), (xb, _) = a.middle, b.middle
     page.link([(xa, a.top), (xa, height), (xb, height), (xb, b.top)], colour=colour, linewidth=1.6)
     ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
-    page.text(x, height, f"{counted(edge['links'], 'links')}, {_speed(edge['bandwidth_Bps'])}", font=6.5, bbox=ground)
+    page.text(x, height, f"{counted(edge['links'], 'links')}, {_speed(edge['bandwidth_Bps'])}", bbox=ground)
 
 
-def _captions(page: Diagram, graph: "nx.Graph", names: Mapping[str, Sequence[str]], low: float) -> None:
-    """What the links of each layer carry, in the left margin."""
+def _captions(
+    page: Diagram,
+    graph: "nx.Graph",
+    names: Mapping[str, Sequence[str]],
+    low: float,
+    document: Mapping[str, tuple[float, bool]],
+) -> None:
+    """What the links of each layer carry, in the left margin, and below it what the document has."""
     of_gpu = [edge for *_, edge in graph.edges(names["gpu"][0], data=True)]
     hb = [edge for edge in of_gpu if edge["kind"] == "hb"]
     pcie = next(edge for edge in of_gpu if edge["kind"] == "pcie")
     nics = [edge for *_, edge in graph.edges(data=True) if edge["kind"] == "ethernet"]
-    lane = f"PCIe x{pcie['links']}"
-    layers = [(2.6, f"{lane} of a GPU:\n{_speed(pcie['bandwidth_Bps'])}")]
-    links = " + ".join(str(edge["links"]) for edge in hb)
-    layers.append((3.85, f"HB links of a GPU:\n{links} links,\n{_speed(sum(edge['bandwidth_Bps'] for edge in hb))}"))
+    lane, links = f"PCIe x{pcie['links']}", " + ".join(str(edge["links"]) for edge in hb)
     each = " each" if len(nics) > 1 else ""
-    layers.append((1.57, f"{lane} of a NIC:\n{_speed(pcie['bandwidth_Bps'])}"))
-    layers.append((0.67, f"{counted(len(nics), 'NICs')}:\n{_speed(nics[0]['bandwidth_Bps'])}{each}"))
-    for y, text in layers:
-        page.text(0.08, low + y, text, font=7, ha="left")
-    page.text(0.08, low + 0.25, "all in one direction", font=6.5, ha="left", color=EDGE)
+    layers = [
+        ("hb", 3.85, f"NVLink of a GPU:\n{links} links,\n{_speed(sum(edge['bandwidth_Bps'] for edge in hb))}"),
+        ("pcie", 2.62, f"{lane} of a GPU:\n{_speed(pcie['bandwidth_Bps'])}"),
+        ("", 1.57, f"{lane} of a NIC:\n{_speed(pcie['bandwidth_Bps'])}"),
+        ("nic", 0.67, f"{counted(len(nics), 'NICs')}: {_speed(nics[0]['bandwidth_Bps'])}{each}"),
+    ]
+    for kind, y, text in layers:
+        high = 0.155 * len(text.split("\n"))
+        page.text(0.08, low + y, text, ha="left", linespacing=1.25)
+        if kind in document:
+            said, differs = document[kind]
+            look: dict[str, Any] = {"color": ALERT if differs else INK, "style": "italic"}
+            page.text(0.08, low + y - high / 2 - 0.07, f"document: {_speed(said)}", ha="left", **look)
+    page.text(0.08, low + 0.25, "in one direction", ha="left", color=EDGE)
 
 
 def _speed(value_Bps: float) -> str:
     return show(value_Bps, "B/s", 3)
 
 
-def model_memory_diagram(table: pd.DataFrame, gpu_bytes: float, gpus_per_server: int, title: str) -> "Figure":
+def model_memory_diagram(
+    table: pd.DataFrame,
+    gpu_bytes: float,
+    gpus_per_server: int,
+    title: str,
+    document: Mapping[str, tuple[str, bool]] | None = None,
+) -> "Figure":
     """Models in the memory of servers: each fills GPU after GPU.
 
     Parameters
@@ -182,21 +206,29 @@ def model_memory_diagram(table: pd.DataFrame, gpu_bytes: float, gpus_per_server:
         Memory of a GPU, and GPUs of a server.
     title
         Of the page.
+    document
+        What the document has for a model, in words, and whether ours differs, which is shown in red.
 
     Returns
     -------
     The figure.
     """
-    most, height, margin = int(table["servers"].max()), 1.15, 1.95
+    most, height, margin = int(table["servers"].max()), 1.25, 2.3
     page = Diagram(_WIDTH, height * len(table) + 0.1, title)
     room = (_WIDTH - margin - 0.1) / most
     for i, row in enumerate(table.itertuples()):
         bottom = height * (len(table) - 1 - i) + 0.1
-        words = f"{row.model}, {row.precision}: {show(row.memory_bytes, 'B', 3)}"
-        needs = f"{counted(row.gpus, 'GPUs')}, {counted(row.servers, 'servers')}"
-        over = f"over {row.network}".replace(" and ", "\nand ") if row.network != "none" else "no network"
-        page.text(0.08, bottom + height - 0.22, words, font=8, ha="left", weight="bold")
-        page.text(0.08, bottom + 0.42, f"{needs}\n{over}", font=7.5, ha="left")
+        needs = [f"{show(row.memory_bytes, 'B', 3)}: {counted(row.gpus, 'GPUs')}, {counted(row.servers, 'servers')}"]
+        needs += [f"over {row.network}"] if row.network != "none" else ["no network"]
+        needs = [part for text in needs for part in text.replace(" and ", "\nand ").split("\n")]
+        top = bottom + height - 0.24
+        page.text(0.08, top, f"{row.model} model, {_bits(row.precision)}", font=9, ha="left", weight="bold")
+        for line, text in enumerate(needs, start=1):
+            page.text(0.08, top - 0.06 - 0.16 * line, text, ha="left")
+        if document and row.model in document:
+            said, differs = document[row.model]
+            look: dict[str, Any] = {"color": ALERT if differs else INK, "style": "italic"}
+            page.text(0.08, top - 0.1 - 0.16 * (len(needs) + 1), f"document: {said}", ha="left", **look)
         left = row.memory_bytes
         for server in range(row.servers):
             box = page.enclosure(margin + server * room, bottom, room - 0.1, height - 0.12, f"server {server + 1}")
@@ -206,8 +238,13 @@ def model_memory_diagram(table: pd.DataFrame, gpu_bytes: float, gpus_per_server:
                 page.box(*cell.place, face="#FFFFFF")
                 if used > 0:
                     page.box(cell.left, cell.bottom, cell.width, cell.height * used / gpu_bytes, face=_FILL)
-                    page.text(*cell.middle, f"{number(used / GB, 3)}\nGB", font=6.5)
+                    page.text(*cell.middle, f"{number(used / GB, 3)}\nGB")
     return page.figure
+
+
+def _bits(precision: str) -> str:
+    """A number format in words: "16 bits" of "bf16"."""
+    return f"{''.join(filter(str.isdigit, precision))} bits"
 
 
 def ultra_ethernet_diagram(
@@ -242,7 +279,7 @@ def ultra_ethernet_diagram(
     low = 0.16 + _LINE * len(_TERMS)
     page = Diagram(_WIDTH, row * len(planes) + gap + 0.4 + low, title)
     for i, terms in enumerate(_TERMS):
-        page.text(0.1, low - 0.14 - _LINE * i, terms, font=7, ha="left")
+        page.text(0.1, low - 0.14 - _LINE * i, terms, ha="left")
     column = page.enclosure(4.0, low, 2.0, page.height - low - 0.1, "scale-out network", linestyle="--")
     for node, left in zip(nodes, (0.1, _WIDTH - node_width - 0.1), strict=True):
         page.enclosure(left, low, node_width, page.height - low - 0.1, node)
@@ -304,5 +341,5 @@ def _plane(
             page.text(5.0, y + (0.36 if above else -0.36), f"fabric plane {plane}", font=8, color=colour, weight="bold")
         side = leaves[leaf].left if left else leaves[leaf].right
         page.link([port.edge(ends[0]), (side, y)], colour=colour, linewidth=2.2)
-        page.text(side + (-0.16 if left else 0.16), y + 0.13, graph.edges[near["port"], leaf]["leaf_port"], font=7)
+        page.text(side + (-0.16 if left else 0.16), y + 0.13, graph.edges[near["port"], leaf]["leaf_port"])
     return leaves

@@ -10,11 +10,11 @@ from railcore.workbench.drawing.diagram import ALERT, Box, Diagram
 from railcore.workbench.drawing.symbols import rail_colour
 
 _PAGE, _MARGIN, _HEAD = 10.0, 0.12, 0.3  # inches
-_LINE = 0.118  # height of a line of a table [inches]
-_FONT, _SMALL = 7.0, 6.5  # of a table, and of what is said of a route [points]
+_LINE = 0.138  # height of a line of a table [inches]
+_FONT = 8.0  # [points]
 _MOST_LINES = 16  # of a MAC table before it takes another column
-_STRETCH, _MOST_FONT = 1.7, 8.5  # most that lines of MAC tables grow where the routes are higher, and letters [points]
-_ROUTES = 4.0  # width of the routes' side [inches]
+_STRETCH = 2.0  # most that lines of MAC tables move apart where the routes are higher
+_ROUTES = 4.35  # width of the routes' side [inches]
 
 
 def switch_tables(vlans: pd.DataFrame, macs: pd.DataFrame, routes: pd.DataFrame, title: str) -> plt.Figure:
@@ -27,7 +27,7 @@ def switch_tables(vlans: pd.DataFrame, macs: pd.DataFrame, routes: pd.DataFrame,
     macs
         The MAC tables: columns vlan, interface, mac.
     routes
-        Columns table ("RIB", "Loc-RIB", "output policy" and "Adj-RIB-Out"), variant (such as "as printed"), prefix,
+        Columns table ("RIB", "Loc-RIB", "output policy" and "Adj-RIB-Out"), variant (such as "document"), prefix,
         via (beside it), text (lines below it), valid. A prefix that is not valid is red.
     title
         Of the picture.
@@ -69,9 +69,8 @@ def _vlan(page: Diagram, cell: Box, row, macs: pd.DataFrame, columns: int, stret
     for i in range(columns):
         left, top = cell.left + i * step + 0.12, head.bottom - 0.05
         shown = ["port  MAC address", *lines[i * each : (i + 1) * each]]
-        font = min(stretch * _FONT, _MOST_FONT)
-        style = {"ha": "left", "va": "top", "family": "monospace", "linespacing": 72 * stretch * _LINE / font}
-        page.text(left, top, "\n".join(shown), font, **style)
+        style = {"ha": "left", "va": "top", "family": "monospace", "linespacing": 72 * stretch * _LINE / _FONT}
+        page.text(left, top, "\n".join(shown), _FONT, **style)
 
 
 def _table_heights(routes: pd.DataFrame) -> dict[str, float]:
@@ -113,24 +112,23 @@ def _route_tables(page: Diagram, routes: pd.DataFrame, place: Box) -> None:
 
 def _route_box(page: Diagram, box: Box, head: str, part: pd.DataFrame) -> Box:
     valid = bool(part["valid"].all())
-    look: dict[str, Any] = {} if valid else {"kind": "alert", "edgecolor": ALERT, "linewidth": 1.4}
-    page.box(box.left, box.bottom, box.width, box.height, **look)
-    page.text(box.left + 0.07, box.top - 0.12, head, 7, ha="left", weight="bold")
+    frame: dict[str, Any] = {} if valid else {"kind": "alert", "edgecolor": ALERT, "linewidth": 1.4}
+    page.box(*box.place, **frame)
+    page.text(box.left + 0.07, box.top - 0.13, head, ha="left", weight="bold")
     style: dict[str, Any] = {"ha": "left", "va": "top", "linespacing": 72 * _LINE / _FONT}
     style |= {} if valid else {"color": ALERT}
-    y = box.top - 0.24
-    for texts in (
-        [f"{row.prefix:<15} {row.via}".rstrip() for row in part.itertuples()],
-        [line for text in part["text"] for line in _lines(text, box.width)],
+    y = box.top - 0.25
+    for texts, look in (
+        ([f"{row.prefix:<15} {row.via}".rstrip() for row in part.itertuples()], {"family": "monospace"}),
+        ([line for text in part["text"] for line in _lines(text, box.width)], {}),
     ):
         if texts:
-            size, family = (_SMALL, {}) if y < box.top - 0.24 else (_FONT, {"family": "monospace"})
-            page.text(box.left + 0.1, y, "\n".join(texts), size, **style, **family)
+            page.text(box.left + 0.1, y, "\n".join(texts), _FONT, **style, **look)
         y -= len(texts) * _LINE + 0.02
     return box
 
 
 def _lines(text: str, width: float) -> list[str]:
     """Lines of a text that fit a box of a width [inches]."""
-    letters = int(72 * (width - 0.25) / (_SMALL * 0.54))
+    letters = int(72 * (width - 0.25) / (_FONT * 0.54))
     return [line for part in text.split("\n") for line in wrap(part, letters)]
