@@ -200,6 +200,47 @@ def terms_by_hb_domain_size(
     return two_stage_sweep({"": replace(model, nic_Bps=nic_Bps)}, **grid)
 
 
+def _mark(name: str, values: Mapping[str, float]) -> tuple[float, bool]:
+    """The document's number, and whether ours, of `values` by claim id, differs."""
+    claim_id = f"railonly2023.{name}"
+    return claims.paper_value(claim_id), claims.differs(claim_id, values[claim_id])
+
+
+def fig5_marks(fig5: pd.DataFrame, values: Mapping[str, float]) -> dict[str, tuple[str, float, bool]]:
+    """Times of the ideal network that the document's least and largest speedup mean, by model.
+
+    fig5: of `network_iteration_times`. values: ours, by claim id. Network, time [s], whether ours differs.
+    """
+    time = fig5.pivot(index="model", columns="network", values="iteration_s")
+    speedup = time["any-to-any"] / time["ideal"]
+    ends = {"min": speedup.idxmin(), "max": speedup.idxmax()}
+    found = {}
+    for end, model in ends.items():
+        paper, differs = _mark(f"fig5.ideal_speedup_{end}", values)
+        found[str(model)] = ("ideal", time.loc[model, "any-to-any"] / paper, differs)
+    return found
+
+
+def fig7_marks(fig7: pd.DataFrame, quoted_gpus: int, values: Mapping[str, float]) -> pd.DataFrame:
+    """Times that the document's reductions by a larger HB domain mean, on the cluster that it quotes.
+
+    fig7: of `two_stage_sweep`. values: ours, by claim id. Columns model, hb_domain_size, seconds, differs.
+    """
+    time = fig7[fig7["gpus"] == quoted_gpus].set_index(["model", "hb_domain_size"])["iteration_s"]
+    rows = []
+    for short, model in {"gpt3": "GPT-3", "opt": "OPT3-175B"}.items():
+        for before, after in ((32, 64), (512, 1024)):
+            if {(model, before), (model, after)} <= set(time.index):
+                paper, differs = _mark(f"fig7.{short}_k{before}_to_{after}", values)
+                rows.append((model, after, time[model, before] * (1 - paper), differs))
+    return pd.DataFrame(rows, columns=["model", "hb_domain_size", "seconds", "differs"])
+
+
+def fig8_marks(values: Mapping[str, float]) -> list[tuple[float, float, bool]]:
+    """Batch [sequences], relative performance by the document, and whether ours differs. values: ours, by claim id."""
+    return [(float(batch), *_mark(f"fig8.palm_rel_b{batch}", values)) for batch in (512, 2048)]
+
+
 def figure_claims(
     case: FigureCase, quoted: Mapping[str, float], fig5: pd.DataFrame, fig7: pd.DataFrame, fig8: pd.DataFrame
 ) -> Entries:
@@ -363,14 +404,12 @@ def fig4_panels(nets: Mapping[str, Traffic], sizes: Iterable[int]) -> dict[str, 
 
 def figure_marks(values: Mapping[str, float]) -> dict[float, bool]:
     """Entries that the document gives for Fig. 4 [bytes], and whether ours differs. values: ours, by claim id."""
-    ids = [f"railonly2023.fig4.{name}" for name in ("hb_pair_traffic", "cross_hb_pair_traffic")]
-    return {claims.paper_value(claim_id): claims.differs(claim_id, values[claim_id]) for claim_id in ids}
+    return dict(_mark(f"fig4.{name}", values) for name in ("hb_pair_traffic", "cross_hb_pair_traffic"))
 
 
 def silent_pairs_mark(values: Mapping[str, float]) -> tuple[float, bool]:
     """Share of pairs without traffic that the document gives for Fig. 3, and whether ours differs."""
-    claim_id = "railonly2023.fig3.no_traffic_pairs"
-    return claims.paper_value(claim_id), claims.differs(claim_id, values[claim_id])
+    return _mark("fig3.no_traffic_pairs", values)
 
 
 def two_stage_traffic_claims(

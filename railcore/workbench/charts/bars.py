@@ -1,6 +1,6 @@
 """Bars: tornados, slowdowns, errors of a model, ranges; and stacked: costs by part, times by term, traffic by kind."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from string import ascii_lowercase
 
 import matplotlib.pyplot as plt
@@ -113,12 +113,12 @@ def slowdown_by_routing(data: pd.DataFrame, title: str = "", note: str = "") -> 
     return figure
 
 
-def measured_runs(data: pd.DataFrame, note: str = "") -> plt.Figure:
+def measured_runs(data: pd.DataFrame, title: str, note: str = "") -> plt.Figure:
     """Measured and modelled times as points, a run a row, and the errors beside them as bars; note: below.
 
-    Columns label, source, global_batch, measured_iteration_s, modelled_s, error.
+    data: columns label, source, global_batch, measured_iteration_s, modelled_s, error.
     """
-    size, widths = (10, 0.3 * len(data) + 2.0), (2.4, 1.3)
+    size, widths = (10, 0.3 * len(data) + 2.3), (2.4, 1.3)
     figure, (left, right) = plt.subplots(1, 2, figsize=size, sharey=True, width_ratios=widths)
     places = np.arange(len(data))
     for i, (source, part) in enumerate(data.assign(place=places).groupby("source", sort=False)):
@@ -137,8 +137,10 @@ def measured_runs(data: pd.DataFrame, note: str = "") -> plt.Figure:
     right.margins(x=0.3)
     percent_axis(right.xaxis, "error, model / measured - 1")
     right.grid(axis="y", visible=False)
-    figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=3, fontsize=9)
-    figure.supxlabel(note, fontsize=9)
+    plotting.panel_title(left, "(a) iteration time", left=True)
+    plotting.panel_title(right, "(b) error", left=True)
+    figure.suptitle(title)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=9, title=note)
     return figure
 
 
@@ -220,17 +222,23 @@ def iteration_terms(data: pd.DataFrame, x: str, ax: plt.Axes, title: str = "") -
     return ax
 
 
-def iteration_time_by_network(data: pd.DataFrame) -> plt.Figure:
+def iteration_time_by_network(
+    data: pd.DataFrame, title: str, document: Mapping[str, tuple[str, float, bool]]
+) -> plt.Figure:
     """Iteration time as bars, a panel for each `model` and a bar for each `network`, stacked by its terms.
 
-    Columns model, network and those of TERMS [s].
+    data: columns model, network and those of TERMS [s]. title: of the figure. document: by model a network, its time
+    by the document [s], and whether ours differs.
     """
-    figure, parts = plotting.panels(data, "model", (3.4, 4.6))
+    figure, parts = plotting.panels(data, "model", (3.3, 4.9))
+    figure.suptitle(title)
     for i, (model, part, ax) in enumerate(parts):
+        for network, seconds, differs in [document[model]] if model in document else []:
+            plotting.document_marks(ax, list(part["network"]).index(network) + 0.34, seconds, differs)
         iteration_terms(part, "network", ax)
-        ax.set(title=model, xlabel="", ylabel="" if i else "iteration time [s]")
+        ax.set(title=f"({ascii_lowercase[i]}) {model}", xlabel="", ylabel="" if i else "iteration time [s]")
         ax.get_legend().remove()
-    legend_below(figure, figure.axes[0])
+    plotting.legend_of_all(figure, 3)
     return figure
 
 

@@ -59,27 +59,29 @@ def cost_and_power(
         for name, gpus, value, differs in document:
             if name == column:
                 plotting.document_marks(ax, gpus, value / 1e6, differs)
-    handles: dict = {}
-    for ax in axes:
-        handles |= dict(zip(*ax.get_legend_handles_labels()[::-1], strict=True))
-    figure.legend([*handles.values()], [*handles], loc="outside lower center", ncols=legend_columns, title=note)
+    plotting.legend_of_all(figure, legend_columns, title=note)
     return figure
 
 
-def iteration_time_by_domain_size(data: pd.DataFrame) -> plt.Figure:
+def iteration_time_by_domain_size(data: pd.DataFrame, title: str, document: pd.DataFrame | None = None) -> plt.Figure:
     """Iteration time against HB domain size, a panel for each `model`, a line for each `gpus` and its ideal dashed.
 
-    Columns model, gpus, hb_domain_size, iteration_s, ideal_s.
+    data: columns model, gpus, hb_domain_size, iteration_s, ideal_s. document: its numbers as times, columns model,
+    hb_domain_size, seconds, differs (whether ours does). title: of the figure.
     """
-    figure, parts = plotting.panels(data, "model", (4.8, 4.6))
+    figure, parts = plotting.panels(data, "model", (4.8, 4.8))
+    figure.suptitle(title)
     for letter, (model, part, ax) in zip(ascii_lowercase, parts, strict=False):
         for i, (gpus, rows) in enumerate(part.groupby("gpus")):
             ax.plot(rows["hb_domain_size"], rows["iteration_s"], **plotting.line_style(i, label=f"{gpus:,} GPUs"))
             ax.axhline(rows["ideal_s"].iloc[0], color=COLOURS[i], linestyle="--", linewidth=1.2)
         plotting.gpu_axis(ax, sorted(part["hb_domain_size"].unique()))
         ax.set(title=f"({letter}) {model}", xlabel="HB domain size [GPUs]", ylabel="iteration time [s]", ylim=(0, None))
+        if document is not None:
+            marked = document[document["model"] == model]
+            plotting.document_marks(ax, marked["hb_domain_size"], marked["seconds"], marked["differs"])
     figure.axes[0].plot([], [], color="black", linestyle="--", label="ideal: one HB domain")
-    legend_below(figure, figure.axes[0])
+    plotting.legend_of_all(figure, 3)
     return figure
 
 
@@ -99,11 +101,24 @@ def slowdown_by_domain_size(data: pd.DataFrame, by: str, title: str, label: str 
     return figure
 
 
-def iteration_time_by_batch(data: pd.DataFrame) -> plt.Figure:
+def iteration_time_by_batch(
+    data: pd.DataFrame, title: str, document: Iterable[tuple[float, float, bool]]
+) -> plt.Figure:
     """(a) Iteration time and (b) performance relative to the ideal against batch, a line for each HB domain size.
 
-    Columns hb_domain_size, batch_sequences, group_size, iteration_s, ideal_s, relative. Where another size of the
-    model-parallel groups begins, the lines bend: a vertical line with both sizes says so.
+    Parameters
+    ----------
+    data
+        Columns hb_domain_size, batch_sequences, group_size, iteration_s, ideal_s, relative. Where another size of the
+        model-parallel groups begins, the lines bend: a vertical line with both sizes says so.
+    title
+        Of the figure.
+    document
+        Batch, relative performance by the document, and whether ours differs.
+
+    Returns
+    -------
+    The figure.
     """
     figure, axes = plt.subplots(1, 2, figsize=(9.6, 4.6))
     sizes = list(data["hb_domain_size"].unique())
@@ -115,9 +130,13 @@ def iteration_time_by_batch(data: pd.DataFrame) -> plt.Figure:
             ax.margins(x=0.09)
             _group_sizes(ideal, ax)
     axes[0].plot(ideal["batch_sequences"], ideal["ideal_s"], color="black", linestyle=":", label="ideal: one HB domain")
-    axes[0].set(title="(a)", xlabel="batch [sequences]", ylabel="iteration time [s]", ylim=(0, None))
-    axes[1].set(title="(b)", xlabel="batch [sequences]", ylabel="performance relative to ideal", ylim=(0, 1))
-    legend_below(figure, axes[0])
+    axes[0].set(title="(a) iteration time", xlabel="batch [sequences]", ylabel="iteration time [s]", ylim=(0, None))
+    axes[1].set(title="(b) relative to the ideal", xlabel="batch [sequences]", ylim=(0, 1))
+    percent_axis(axes[1].yaxis, "performance relative to the ideal")
+    for batch, relative, differs in document:
+        plotting.document_marks(axes[1], batch, relative, differs)
+    figure.suptitle(title)
+    plotting.legend_of_all(figure, 3)
     return figure
 
 

@@ -90,10 +90,11 @@ def pipeline_gantt(
     return ax
 
 
-def pipeline_gantts(parts: Sequence[tuple[str, pd.DataFrame, Sequence[float]]]) -> plt.Figure:
-    """Gantt charts over one another on one axis of time, each from its title, events and peaks."""
+def pipeline_gantts(parts: Sequence[tuple[str, pd.DataFrame, Sequence[float]]], heading: str = "") -> plt.Figure:
+    """Gantt charts over one another on one axis of time, each from its title, events and peaks, below a heading."""
     rows = sum(events["stage"].max() + 3 for _, events, _ in parts)
-    figure, axes = plt.subplots(len(parts), 1, figsize=(11, 0.6 + 0.38 * rows), squeeze=False)
+    figure, axes = plt.subplots(len(parts), 1, figsize=(10, 1.0 + 0.38 * rows), squeeze=False)
+    figure.suptitle(heading)
     for ax, (title, events, peaks) in zip(axes.flat, parts, strict=True):
         pipeline_gantt(events, ax, peaks=peaks, title=title)
     right = max(ax.get_xlim()[1] for ax in axes.flat)
@@ -105,7 +106,7 @@ def pipeline_gantts(parts: Sequence[tuple[str, pd.DataFrame, Sequence[float]]]) 
 
 
 def gantt_legend(figure: plt.Figure, *more: str, chunks: int = 1) -> None:
-    """What colours and lines of `pipeline_gantt` mean, above the panels; more: of path, send, sync."""
+    """What colours and lines of `pipeline_gantt` mean, below the panels; more: of path, send, sync."""
     handles: list = [Patch(facecolor=_FILLS[way], edgecolor="black", label=way) for way in ("forward", "backward")]
     if chunks > 1:
         handles.append(Patch(facecolor="white", edgecolor="black", label="paler: later chunks"))
@@ -114,7 +115,7 @@ def gantt_legend(figure: plt.Figure, *more: str, chunks: int = 1) -> None:
         "send": Patch(facecolor="black", label="transfer"),
         "path": plt.Line2D([], [], color="black", linewidth=2, marker=">", label="critical path"),
     }
-    figure.legend(handles=[*handles, *(extra[name] for name in more)], loc="outside upper center", ncols=6)
+    figure.legend(handles=[*handles, *(extra[name] for name in more)], loc="outside lower center", ncols=5)
 
 
 def gantt_phases(ax: plt.Axes, ends_s: Mapping[str, tuple[float, float]]) -> None:
