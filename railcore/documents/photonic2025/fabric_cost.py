@@ -120,7 +120,39 @@ def figure7(table: pd.DataFrame, bought: pd.DataFrame, ocs_ports: int) -> pd.Dat
     lines = pd.concat([table[table["count"] != EXACT], whole_switches], ignore_index=True)
     printed = lines["count"].isin([ROUNDED, "ports in use"])
     lines["link"] = lines["network"] + ", " + lines["count"] + np.where(printed, " (document)", "")
-    return pd.concat([lines[~printed], lines[printed]], ignore_index=True)
+    ordered = pd.concat([lines[~printed], lines[printed]], ignore_index=True)
+    return _drawn_once(ordered)
+
+
+def _drawn_once(lines: pd.DataFrame) -> pd.DataFrame:
+    """Lines of which those with the same costs and powers everywhere are one, with the names of all networks."""
+    seen: dict[tuple, str] = {}
+    same: dict[str, str] = {}
+    for link, rows in lines.groupby("link", sort=False):
+        key = tuple(rows[["gpus", "cost_usd", "power_w"]].round(2).to_numpy().ravel())
+        same[str(link)] = seen.setdefault(key, str(link))
+    kept = lines[[same[link] == link for link in lines["link"]]].reset_index(drop=True)
+    twins: dict[str, list[str]] = {}
+    for link, first in same.items():
+        if link != first:
+            twins.setdefault(first, []).append(link.partition(",")[0])
+    named = {link: " and ".join([link.partition(",")[0], *twins[link]]) + link[link.index(",") :] for link in twins}
+    return kept.assign(link=kept["link"].replace(named))
+
+
+def figure7_marks(table: pd.DataFrame, values: Mapping[str, float]) -> list[tuple[str, float, float, bool]]:
+    """Cost and power of photonic rails that the document's largest savings mean, at the cluster of our largest.
+
+    table: of `counted_networks`. values: ours, by claim id. Column, GPUs, value, and whether ours differs.
+    """
+    rounded = table[table["count"] == ROUNDED]
+    found = []
+    for what, column in (("cost", "cost_usd"), ("power", "power_w")):
+        claim_id = _SAVED[what]
+        row = rounded.loc[rounded[f"{what}_saved"].idxmax()]
+        value = row[column] * (1 - claims.paper_value(claim_id))
+        found.append((column, row["gpus"], value, claims.differs(claim_id, values[claim_id])))
+    return found
 
 
 def largest_savings(table: pd.DataFrame) -> pd.DataFrame:
@@ -219,8 +251,8 @@ def fabric_claims(table: pd.DataFrame, reaches: pd.DataFrame, powers: PriceBook)
     largest = max(int(catalog.item("platforms", name)["gpus"]) for name in SCALE_UPS)
     priced = dict.fromkeys(
         [*shares[ROUNDED], "photonic2025.intro.ocs_power"],
-        "prices and powers of the authors' later notebook, since the document prints none (the table of prices has "
-        "which others give its savings)",
+        "prices and powers of the authors' later notebook, since the document prints none (others that give its "
+        "savings: table extra.15_prices)",
     )
     values = shares.pop(ROUNDED) | {
         "photonic2025.table3.max_gpus": reaches[[*SCALE_UPS.values()]].max(axis=None),

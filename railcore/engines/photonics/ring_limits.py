@@ -29,6 +29,26 @@ def ring_step_ratio(ranks: ArrayLike) -> Floats:
     return np.asarray(ring / doubling)
 
 
+def ring_all_to_all_ratio(ranks: int, both_ways: bool = True) -> float:
+    """Time of an all-to-all on a ring over that on the same ports with switches that join any two ranks.
+
+    Counted link by link: each rank sends D / y to every other; on the ring each piece takes the links between. One way,
+    all ports of a NIC send onward: y / 2. Both ways, half of them send each way and pieces take the shorter one: about
+    y / 4. ranks: y, from 3. Raises ValueError for fewer.
+    """
+    y = int(whole("ranks", ranks, least=3))
+    forward, backward = np.zeros(y), np.zeros(y)
+    for source in range(y):
+        for hops in range(1, y):
+            onward = [(source + i) % y for i in range(hops)]
+            back = [(source - i) % y for i in range(y - hops)]
+            share = 1.0 if not both_ways or 2 * hops < y else 0.5 if 2 * hops == y else 0.0
+            forward[onward] += share / y
+            backward[back] += (1 - share) / y
+    rate = 0.5 if both_ways else 1.0
+    return float(max(forward.max(), backward.max()) / rate / ((y - 1) / y))
+
+
 def ring_ports(members: ArrayLike) -> Ints:
     """Ports that a ring takes of each member's NIC: 0 for one member, 1 for two, else 2."""
     return np.minimum(whole("members", members) - 1, 2)

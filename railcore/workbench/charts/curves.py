@@ -27,6 +27,7 @@ def cost_and_power(
     note: str,
     legend_columns: int = 3,
     document: Iterable[tuple[str, float, float, bool]] = (),
+    beyond: tuple[float, str] | None = None,
 ) -> plt.Figure:
     """Two panels over GPU counts, cost in million USD and peak power in MW, one line for each `link`.
 
@@ -42,6 +43,8 @@ def cost_and_power(
         Of the legend.
     document
         Numbers of the document: column, GPUs, value, and whether ours differs.
+    beyond
+        GPUs from which the range is shaded, and what holds there, for the legend.
 
     Returns
     -------
@@ -56,6 +59,9 @@ def cost_and_power(
     figure.suptitle(title)
     for letter, ax, (column, label) in zip("ab", axes, columns.items(), strict=True):
         plotting.panel_title(ax, f"({letter}) {label.partition(' [')[0]}", left=True)
+        if beyond and beyond[0] < max(counts):
+            ax.axvspan(beyond[0], max(counts) * 1.08, color="#E9E9E9", zorder=0, label=beyond[1])
+            ax.set_xlim(right=max(counts) * 1.08)
         for name, gpus, value, differs in document:
             if name == column:
                 plotting.document_marks(ax, gpus, value / 1e6, differs)

@@ -280,17 +280,20 @@ def traffic_volume_and_matrix(
     return figure
 
 
-def overhead_map(data: pd.DataFrame, technologies: pd.DataFrame, limits: Sequence[float]) -> plt.Figure:
+def overhead_map(
+    data: pd.DataFrame, technologies: pd.DataFrame, limits: Sequence[float], title: str = ""
+) -> plt.Figure:
     """Overhead as areas over GPUs and the time of a change, with circuit switches as lines up to their reach.
 
     data: columns model (a panel each, side by side), software (panels below each other), gpus, reconfiguration_s,
     overhead: a full grid, NaN where nothing fits. technologies: columns circuit_switch, reconfiguration_s, reach.
-    limits: overheads between the areas.
+    limits: overheads between the areas. title: of the figure.
     """
     models, kinds, sizes = (list(data[name].unique()) for name in ("model", "software", "gpus"))
     shape = (len(kinds), len(models))
-    size = (max(3.5 * shape[1], 9.0), 3.1 * shape[0] + 0.7)
+    size = (min(max(3.5 * shape[1], 9.0), 10.0), 3.6 * shape[0] + 1.0)
     figure, axes = plt.subplots(*shape, figsize=size, squeeze=False, sharex=True, sharey=True)
+    figure.suptitle(title)
     levels = [-np.inf, *limits, np.inf]
     colours = heat_colours()(np.linspace(0, 1, len(levels) - 1))
     low, high = data["reconfiguration_s"].min() * (1 - 1e-9), data["reconfiguration_s"].max() * (1 + 1e-9)
@@ -307,7 +310,7 @@ def overhead_map(data: pd.DataFrame, technologies: pd.DataFrame, limits: Sequenc
             ends = {"marker": "o", "markevery": [1]} if row.reach <= sizes[-1] else {}
             line = {"color": "black", "linewidth": 1.3, "path_effects": halo, **ends}
             ax.plot(reach, [row.reconfiguration_s] * 2, clip_on=False, **line)
-            style = {"fontsize": 7, "path_effects": halo}
+            style = {"fontsize": 8, "path_effects": halo}
             plotting.text_beside(
                 ax, row.circuit_switch, (sizes[0], row.reconfiguration_s), (3, -10 if below else 3), **style
             )

@@ -24,21 +24,44 @@ CALLS = {
 }
 
 
-def iteration_time_by_reconfiguration(data: pd.DataFrame, base_s: Mapping[str, float], marked_s: float) -> plt.Figure:
+def iteration_time_by_reconfiguration(
+    data: pd.DataFrame,
+    base_s: Mapping[str, float],
+    marked_s: float,
+    title: str,
+    document: Mapping[str, tuple[float, bool]],
+) -> plt.Figure:
     """Iteration time against the switch's time, a panel for each source, a line for each way to ask.
 
-    data: columns source, requests, reconfiguration_s, iteration_s, measured (points, not lines). base_s: iteration time
-    without reconfiguration by source [s], dashed. marked_s: a switch's time at which the increase is written [s].
+    Parameters
+    ----------
+    data
+        Columns source, requests, reconfiguration_s, iteration_s, measured (points, not lines).
+    base_s
+        Iteration time without reconfiguration by source [s], dashed.
+    marked_s
+        A switch's time at which the increase is written [s].
+    title
+        Of the figure.
+    document
+        By way to ask the document's increase there, marked in the first panel, and whether ours differs.
+
+    Returns
+    -------
+    The figure.
     """
-    figure, parts = plotting.panels(data, "source", (4.3, 4.3), sharey=True)
+    figure, parts = plotting.panels(data, "source", (3.3, 4.6), sharey=True)
+    figure.suptitle(title)
     for letter, (source, part, ax) in zip(ascii_lowercase, parts, strict=False):
         base = base_s[source]
+        for share, differs in document.values() if letter == "a" else ():
+            plotting.document_marks(ax, marked_s, base * (1 + share), differs)
         for i, (way, line) in enumerate(part.groupby("requests", sort=False)):
             style = {"linestyle": "none"} if line["measured"].all() else {"marker": "", "linestyle": ("-", "--")[i % 2]}
             ax.plot(line["reconfiguration_s"], line["iteration_s"], **{**plotting.line_style(i, label=way), **style})
             for row in line[np.isclose(line["reconfiguration_s"], marked_s)].itertuples():
                 text = f"{way} at {units.show(marked_s, 's')}: +{percent(row.iteration_s / base - 1)}"
-                place: dict = {"xycoords": "axes fraction", "fontsize": 8.5, "color": COLOURS[i]}
+                place: dict = {"xycoords": "axes fraction", "fontsize": 9, "color": COLOURS[i]}
                 ax.annotate(text, (0.03, 0.95 - 0.06 * i), **place)
         ax.axhline(base, color="black", linestyle=":", linewidth=1.2)
         ax.set(xlabel="reconfiguration of the switch [s]")
@@ -51,17 +74,20 @@ def iteration_time_by_reconfiguration(data: pd.DataFrame, base_s: Mapping[str, f
     return figure
 
 
-def circuit_timelines(parts: Mapping[str, pd.DataFrame], until_s: float) -> plt.Figure:
+def circuit_timelines(parts: Mapping[str, pd.DataFrame], until_s: float, title: str = "") -> plt.Figure:
     """Computes, traffic and circuits of ranks, a panel for each title; traffic waits for circuits where shaded.
 
     parts: by title, columns rank, lane, what, microbatch, asked_s, start_s, end_s as
-    `circuit_lanes.rank_lanes` has them; until_s: end of the axis [s].
+    `circuit_lanes.rank_lanes` has them; until_s: end of the axis [s]. title: of the figure. In later panels a double
+    arrow shows by how much the last traffic of each rank that waits in the first panel starts earlier.
     """
     ranks = sorted({rank for lanes in parts.values() for rank in lanes["rank"]})
     figure, axes = plt.subplots(
-        len(parts), 1, figsize=(11, 0.9 + len(parts) * (0.6 + 0.9 * len(ranks))), squeeze=False, sharex=True
+        len(parts), 1, figsize=(10, 1.3 + len(parts) * (0.6 + 0.95 * len(ranks))), squeeze=False, sharex=True
     )
-    for letter, ax, (title, lanes) in zip(ascii_lowercase, axes.flat, parts.items(), strict=False):
+    figure.suptitle(title)
+    late = _last_waits(next(iter(parts.values())), until_s)
+    for letter, ax, (panel, lanes) in zip(ascii_lowercase, axes.flat, parts.items(), strict=False):
         shown = lanes[lanes["start_s"] < until_s].assign(end_s=lanes["end_s"].clip(upper=until_s))
         names = []
         for i, rank in enumerate(ranks):
@@ -73,14 +99,37 @@ def circuit_timelines(parts: Mapping[str, pd.DataFrame], until_s: float) -> plt.
         ax.set_yticks(*zip(*names, strict=True))
         ax.tick_params(axis="y", length=0)
         ax.grid(axis="y", visible=False)
-        panel_title(ax, f"({letter}) {title}", left=True)
+        panel_title(ax, f"({letter}) {panel}", left=True)
+        for rank, (place, start_s) in late.items() if ax is not axes[0, 0] else ():
+            _shift(ax, lanes, rank, place, start_s, 3.4 * ranks.index(rank) + 1)
     axes[-1, 0].set_xlabel("time from the start of the iteration [s]")
     handles = [Patch(facecolor=_LANES[name], label=name) for name in ("compute", "traffic")]
     handles += [Patch(facecolor=_LANES["circuits"], edgecolor=GREY, label="circuit up: out port over in port")]
     handles += [Patch(facecolor=_LANES["change"], label="switch reconfigures")]
     handles += [Patch(facecolor=_WAITS, label="traffic waits for circuits")]
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=9)
+    figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=9)
     return figure
+
+
+def _last_waits(lanes: pd.DataFrame, until_s: float) -> dict[int, tuple[int, float]]:
+    """By rank its last traffic that waits for circuits: its place among the rank's traffic, and its start [s]."""
+    found = {}
+    for rank, rows in lanes[lanes["lane"] == "traffic"].groupby("rank"):
+        starts, asked = (rows.sort_values("start_s")[name].to_numpy() for name in ("start_s", "asked_s"))
+        waited = np.flatnonzero((starts < until_s) & (starts - asked > 0.005 * until_s))
+        if len(waited):
+            found[int(rank)] = (int(waited[-1]), float(starts[waited[-1]]))
+    return found
+
+
+def _shift(ax: plt.Axes, lanes: pd.DataFrame, rank: int, place: int, start_s: float, y: float) -> None:
+    """A double arrow from when a rank's traffic at a place starts to when it started in the first panel."""
+    mine = lanes[(lanes["rank"] == rank) & (lanes["lane"] == "traffic")].sort_values("start_s")["start_s"].to_numpy()
+    if place < len(mine) and mine[place] < start_s:
+        arrow: dict = {"arrowstyle": "<|-|>", "color": "black", "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
+        ax.annotate("", (mine[place], y), (start_s, y), arrowprops={**arrow, "mutation_scale": 7}, zorder=6)
+        words = f"{units.show(start_s - mine[place], 's', 3)} earlier"
+        plotting.text_beside(ax, words, (mine[place], y), (-4, 0), va="center", ha="right", fontsize=8.5)
 
 
 def _rank_lanes(ax: plt.Axes, lanes: pd.DataFrame, y: float, until_s: float) -> None:
@@ -95,7 +144,7 @@ def _rank_lanes(ax: plt.Axes, lanes: pd.DataFrame, y: float, until_s: float) -> 
         up = lanes[lanes["lane"] == side]
         _spans(ax, up, y + 2 + shift, 0.18, _LANES["circuits"], edgecolors=GREY, linewidths=0.5)
         for row in up.itertuples():
-            _label(ax, row, f"{'to' if side.startswith('out') else 'from'} {row.what}", y + 2 + shift, until_s, 7)
+            _label(ax, row, f"{'to' if side.startswith('out') else 'from'} {row.what}", y + 2 + shift, until_s)
     _spans(ax, lanes[lanes["lane"] == "change"], y + 2, 0.4, _LANES["change"])
 
 

@@ -26,7 +26,7 @@ _IN_HOST = {
     "application": (0.2, 6.45, 2.0, _HIGH),
     "shim client": (0.2, 4.75, 2.0, _HIGH),
     "collective library": (0.2, 2.75, 2.0, _HIGH),
-    "shim manager": (2.75, 3.85, 2.55, 2.3),
+    "shim manager": (2.75, 3.75, 2.6, 2.4),
 }
 _HOST_SIZE = (5.5, 5.3)
 _WIDTH = 12.0  # of the page; the second host is the first one's mirror image
@@ -49,15 +49,19 @@ _WAYS = {
 _ALONE = ("controller", "circuit switch")
 
 
-def control_plane_figure(sequence: pd.DataFrame, groups: Mapping[int, Sequence[str]], rails: int) -> plt.Figure:
+def control_plane_figure(
+    sequence: pd.DataFrame, groups: Mapping[int, Sequence[str]], rails: int, title: str
+) -> plt.Figure:
     """(a) The parties of a control plane with the steps of one reconfiguration, (b) its messages in order.
 
     sequence: as `control_plane.reconfiguration_sequence` gives it; drawn are the first two ranks. groups: lines of the
-    managers' tables of groups, by rank. rails: circuit switches, one a rail.
+    managers' tables of groups, by rank. rails: circuit switches, one a rail. title: of the figure.
     """
     ranks = list(sequence["rank"].dropna().unique()[:2])
     shown = sequence[sequence["rank"].isna() | sequence["rank"].isin(ranks)]
-    figure, (left, right) = plt.subplots(1, 2, figsize=(13, 0.34 * len(shown) + 1.6), width_ratios=(1.15, 1))
+    heights = (6.6, 0.3 * len(shown) + 1.0)
+    figure, (left, right) = plt.subplots(2, 1, figsize=(10, sum(heights) + 0.6), height_ratios=heights)
+    figure.suptitle(title)
     _parties(left, shown, ranks, groups, rails)
     _messages(right, shown, ranks)
     return figure
@@ -117,13 +121,13 @@ def _host(ax: plt.Axes, second: bool, name: str, groups: Sequence[str]) -> None:
 
     corners: dict[str, Any] = {"boxstyle": "round,pad=0,rounding_size=0.2", "facecolor": _HOST, "edgecolor": "#9A9A9A"}
     ax.add_patch(FancyBboxPatch((left(0, _HOST_SIZE[0]), 2.2), *_HOST_SIZE, linewidth=1, zorder=0, **corners))
-    ax.text(left(0.25, 2.4), 7.28, name, fontsize=8.5, color=_INK, va="center")
+    ax.text(left(0.25, 2.4), 7.28, name, fontsize=9, color=_INK, va="center")
     for party, (x, low, wide, high) in _IN_HOST.items():
         _box(ax, party, (left(x, wide), low, wide, high), "" if party == "shim manager" else party)
     x, low, wide, high = _IN_HOST["shim manager"]
     ax.text(left(x, wide) + wide / 2, low + high - 0.3, "shim manager", fontsize=9, ha="center", va="center")
     table = "\n".join(["group: ranks, network", *groups])
-    ax.text(left(x, wide) + 0.1, low + high - 0.6, table, fontsize=7, va="top", linespacing=1.6, color=_INK)
+    ax.text(left(x, wide) + 0.1, low + high - 0.6, table, fontsize=8, va="top", linespacing=1.5, color=_INK)
     ax.text(left(1.2), 2.45, "GPU, NIC", fontsize=8, ha="center", va="center", color=_INK)
     ax.plot([left(1.2), left(1.2), left(4.7)], [2.2, 1.6, 0.95], color=_LIGHT, linewidth=2, zorder=1)
 
@@ -139,12 +143,12 @@ def _messages(ax: plt.Axes, sequence: pd.DataFrame, ranks: Sequence) -> None:
     for name, x in zip(names, range(len(names)), strict=True):
         ax.plot([x, x], [-0.6, rows - 0.5], color="#B5B5B5", linewidth=1, zorder=1)
         ax.text(x, -0.75, name, fontsize=9, ha="center", va="bottom")
-    ax.text(-0.45, -0.75, "starts at", fontsize=8, ha="right", va="bottom")
-    ax.text(last + 0.35, -0.75, "message, time it takes", fontsize=8, va="bottom")
+    ax.text(-0.45, -0.75, "starts at", fontsize=9, ha="right", va="bottom")
+    ax.text(last + 0.35, -0.75, "message, time it takes", fontsize=9, va="bottom")
     for y, row in enumerate(sequence.itertuples()):
         start, end = (_lane(lanes, party, row.rank) for party in (row.sender, row.receiver))
         ink = _ALERT if row.step == _SWITCH_STEP else _INK
-        ax.text(-0.45, y, units.show(row.start_s, "s", 4), fontsize=7.5, ha="right", va="center")
+        ax.text(-0.45, y, units.show(row.start_s, "s", 4), fontsize=8.5, ha="right", va="center")
         if start == end:
             ax.plot([start, start], [y - 0.34, y + 0.34], color=ink, linewidth=5, solid_capstyle="butt", zorder=3)
         else:
@@ -152,7 +156,7 @@ def _messages(ax: plt.Axes, sequence: pd.DataFrame, ranks: Sequence) -> None:
         _number(ax, str(row.number), -0.25, y)
         took = row.end_s - row.start_s
         text = f"{row.message}, {units.show(took, 's', 3)}" if took else row.message
-        ax.text(last + 0.35, y, text, fontsize=7.5, va="center", color=ink)
+        ax.text(last + 0.35, y, text, fontsize=8.5, va="center", color=ink)
 
 
 def _lane(lanes: Mapping, party: str, rank: Any) -> int:
