@@ -30,7 +30,7 @@ def house_style() -> None:
     mpl.rc("axes.spines", top=False, right=False)
     mpl.rc("grid", color="#E3E3E3")
     mpl.rc("legend", frameon=False)
-    mpl.rc("figure", dpi=72)
+    mpl.rc("figure", dpi=100)
     mpl.rc("figure.constrained_layout", use=True)
     mpl.rc("svg", hashsalt="railcore")
     if (shell := sys.modules.get("IPython")) and shell.get_ipython():
