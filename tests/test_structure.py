@@ -261,9 +261,13 @@ def test_a_table_has_what_a_reader_compares(path):
 
 
 def test_colours_stand_in_one_place():
-    typed = re.compile(r'"#[0-9A-Fa-f]{3,8}"|color="(?:red|green|blue|orange|purple|tab:\w+)"')
-    found = [path for path in (files.PACKAGE / "workbench").rglob("*.py") if typed.search(path.read_text())]
-    assert not found, "give the thing its colour in facts/colours.py"
+    """Greys, which mark no thing, may be typed anywhere."""
+    named = re.compile(r'color="(?:red|green|blue|orange|purple|tab:\w+)"')
+    for path in (files.PACKAGE / "workbench").rglob("*.py"):
+        text = path.read_text()
+        typed = [bytes.fromhex(digits) for digits in re.findall(r'"#([0-9A-Fa-f]{6})"', text)]
+        tinted = [colour.hex() for colour in typed if max(colour) - min(colour) > 8]
+        assert not tinted and not named.search(text), f"{path.name}: give {tinted} its place in facts/colours.py"
 
 
 def test_a_notebook_links_to_the_index_and_to_its_neighbours():

@@ -153,6 +153,11 @@ def test_a_table_of_more_columns_than_a_page_has_is_refused():
     outputs.save("railonly2025.table1", wide, shown=wide.iloc[:, :8])
 
 
+def test_columns_with_one_value_are_not_shown():
+    table = pd.DataFrame({"same": [1, 1], "other": [1, 2], "none": [math.nan, math.nan]})
+    assert list(outputs.varying(table)) == ["other"] and list(outputs.varying(table[:1])) == list(table)
+
+
 def test_marks_of_the_document_are_hollow_and_red_where_ours_differs(figure):
     ax = figure.axes[0]
     plotting.document_marks(ax, [0.2, 0.4], [0.5, 0.5], [False, True])
@@ -536,7 +541,7 @@ def test_a_change_of_the_groups_is_marked_where_lines_bend():
     data = pd.DataFrame({"batch_sequences": sizes * 2, "hb_domain_size": [256] * 3 + [512] * 3})
     data = data.assign(iteration_s=1.0, ideal_s=0.5, relative=0.5)
     for groups, marks in (([32, 16, 16], 1), ([16, 16, 16], 0)):
-        ax = curves.iteration_time_by_batch(data.assign(group_size=groups * 2)).axes[0]
+        ax = curves.iteration_time_by_batch(data.assign(group_size=groups * 2), "PaLM", [(512, 0.5, False)]).axes[0]
         verticals = [line.get_xdata()[0] for line in ax.get_lines() if list(line.get_ydata()) == [0, 1]]
         assert verticals == [640] * marks
         assert [text.get_text() for text in ax.texts] == ["groups\nof 32", "model-parallel groups\nof 16 GPUs"][

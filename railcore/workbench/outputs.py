@@ -258,6 +258,12 @@ def show_table(table: "pd.DataFrame") -> MarkdownText:
     return MarkdownText(markdown_table(readable(table).to_dict("records")))
 
 
+def varying(table: "pd.DataFrame") -> "pd.DataFrame":
+    """A table to show without the columns that have one value: what a reader compares. One row or none stays whole."""
+    same = [name for name in table if len(table) > 1 and table[name].nunique(dropna=False) == 1]
+    return table.drop(columns=same)
+
+
 def in_percent(table: "pd.DataFrame", *columns: str) -> "pd.DataFrame":
     """A table to show, its columns of shares as "6.48%"."""
     texts = {"nan": "–", "inf": "∞"}

@@ -140,7 +140,7 @@ def _drawn_once(lines: pd.DataFrame) -> pd.DataFrame:
     return kept.assign(link=kept["link"].replace(named))
 
 
-def figure7_marks(table: pd.DataFrame, values: Mapping[str, float]) -> list[tuple[str, float, float, bool]]:
+def savings_marks(table: pd.DataFrame, values: Mapping[str, float]) -> list[tuple[str, float, float, bool]]:
     """Cost and power of photonic rails that the document's largest savings mean, at the cluster of our largest.
 
     table: of `counted_networks`. values: ours, by claim id. Column, GPUs, value, and whether ours differs.

@@ -204,7 +204,7 @@ def replay_claims(simulated: pd.DataFrame, tiny: pd.DataFrame) -> Entries:
     return with_prefix("photonic2025", values, reasons, readings)
 
 
-def fig8_marks(values: Mapping[str, float]) -> dict[str, tuple[float, bool]]:
+def overhead_marks(values: Mapping[str, float]) -> dict[str, tuple[float, bool]]:
     """Increase at 100 ms by the document by way to ask, and whether ours differs. values: ours, by claim id."""
     names = {"on demand": "overhead_100ms_no_provisioning", "provisioned": "overhead_100ms_provisioning"}
     ids = {way: f"photonic2025.fig8.{name}" for way, name in names.items()}

@@ -206,7 +206,7 @@ def _mark(name: str, values: Mapping[str, float]) -> tuple[float, bool]:
     return claims.paper_value(claim_id), claims.differs(claim_id, values[claim_id])
 
 
-def fig5_marks(fig5: pd.DataFrame, values: Mapping[str, float]) -> dict[str, tuple[str, float, bool]]:
+def speedup_marks(fig5: pd.DataFrame, values: Mapping[str, float]) -> dict[str, tuple[str, float, bool]]:
     """Times of the ideal network that the document's least and largest speedup mean, by model.
 
     fig5: of `network_iteration_times`. values: ours, by claim id. Network, time [s], whether ours differs.
@@ -221,7 +221,7 @@ def fig5_marks(fig5: pd.DataFrame, values: Mapping[str, float]) -> dict[str, tup
     return found
 
 
-def fig7_marks(fig7: pd.DataFrame, quoted_gpus: int, values: Mapping[str, float]) -> pd.DataFrame:
+def reduction_marks(fig7: pd.DataFrame, quoted_gpus: int, values: Mapping[str, float]) -> pd.DataFrame:
     """Times that the document's reductions by a larger HB domain mean, on the cluster that it quotes.
 
     fig7: of `two_stage_sweep`. values: ours, by claim id. Columns model, hb_domain_size, seconds, differs.
@@ -236,7 +236,7 @@ def fig7_marks(fig7: pd.DataFrame, quoted_gpus: int, values: Mapping[str, float]
     return pd.DataFrame(rows, columns=["model", "hb_domain_size", "seconds", "differs"])
 
 
-def fig8_marks(values: Mapping[str, float]) -> list[tuple[float, float, bool]]:
+def relative_marks(values: Mapping[str, float]) -> list[tuple[float, float, bool]]:
     """Batch [sequences], relative performance by the document, and whether ours differs. values: ours, by claim id."""
     return [(float(batch), *_mark(f"fig8.palm_rel_b{batch}", values)) for batch in (512, 2048)]
 
@@ -402,7 +402,7 @@ def fig4_panels(nets: Mapping[str, Traffic], sizes: Iterable[int]) -> dict[str, 
     return {f"({letter}) {name}, first {size:,}": nets[name].entries(0, size) for letter, (name, size) in cases}
 
 
-def figure_marks(values: Mapping[str, float]) -> dict[float, bool]:
+def pair_traffic_marks(values: Mapping[str, float]) -> dict[float, bool]:
     """Entries that the document gives for Fig. 4 [bytes], and whether ours differs. values: ours, by claim id."""
     return dict(_mark(f"fig4.{name}", values) for name in ("hb_pair_traffic", "cross_hb_pair_traffic"))
 

@@ -151,7 +151,7 @@ def dense_traffic_claims(
     return with_prefix("railonly2025", values, reasons, readings)
 
 
-def figure_marks(values: Mapping[str, float]) -> dict[float, bool]:
+def entry_marks(values: Mapping[str, float]) -> dict[float, bool]:
     """Entries that the document gives for Fig. 3 [bytes], and whether ours differs. values: ours, by claim id."""
     ids = [f"railonly2025.{name}" for name in (_HB_PAIR, "fig3.nic_pair_traffic")]
     return {claims.paper_value(claim_id): claims.differs(claim_id, values[claim_id]) for claim_id in ids}

@@ -89,7 +89,7 @@ def fig8_claims(table: pd.DataFrame, summary: pd.DataFrame, rates: pd.DataFrame)
     return with_prefix("railonly2025.fig8", values, reasons, {})
 
 
-def fig8_marks(table: pd.DataFrame, hb_domain_size: int, values: Mapping[str, float]) -> pd.DataFrame:
+def slowdown_marks(table: pd.DataFrame, hb_domain_size: int, values: Mapping[str, float]) -> pd.DataFrame:
     """Times that the document's slowdowns at an HB domain size mean, on the cluster where ours is largest.
 
     table: of `best_times`. values: ours, by claim id. Columns model, hb_domain_size, seconds, differs.

@@ -16,7 +16,7 @@ from railcore.network.topology.clos import rail_parts
 _TABLE, _TEXT, _FIGURE = "railonly2025.table1", "railonly2025.text", "railonly2025.fig1"
 
 
-def figure_marks(values: Mapping[str, float]) -> list[tuple[str, float, float, bool]]:
+def cost_marks(values: Mapping[str, float]) -> list[tuple[str, float, float, bool]]:
     """Numbers of the introduction for Fig. 1: column of `link_rate_costs`, GPUs, value, and whether ours differs.
 
     values: ours, by claim id.

@@ -317,8 +317,18 @@ def traffic_by_strategy(data: pd.DataFrame, title: str = "") -> plt.Figure:
 def traffic_shares(data: pd.DataFrame, title: str, document: float, differs: bool) -> plt.Figure:
     """(a) share of GPU pairs by kind of traffic, as points, and (b) share of the bytes, stacked, for each model.
 
-    data: columns case, silent_pairs, kind (of TRAFFIC, or "all"), share_of_pairs, share_of_bytes. document, differs:
-    least share of pairs without traffic by the document, and whether ours differs. title: of the figure.
+    Parameters
+    ----------
+    data
+        Columns case, silent_pairs, kind (of TRAFFIC, or "all"), share_of_pairs, share_of_bytes.
+    title
+        Of the figure.
+    document, differs
+        Least share of pairs without traffic by the document, and whether ours differs.
+
+    Returns
+    -------
+    The figure.
     """
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 5))
     figure.suptitle(title)

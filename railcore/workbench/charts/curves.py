@@ -94,7 +94,18 @@ def iteration_time_by_domain_size(data: pd.DataFrame, title: str, document: pd.D
 def slowdown_by_domain_size(data: pd.DataFrame, by: str, title: str, label: str = "{}") -> plt.Figure:
     """Slowdown over one HB domain for all against HB domain size, a panel for each `panel`, a line for each `by`.
 
-    data: columns panel, hb_domain_size, slowdown. title: model, cluster and links; label: around a value of `by`.
+    Parameters
+    ----------
+    data, by
+        Columns panel, hb_domain_size, slowdown and `by`.
+    title
+        Model, cluster and links.
+    label
+        Text of a line in the legend, around its value of `by`.
+
+    Returns
+    -------
+    The figure.
     """
     figure, parts = plotting.panels(data, "panel", (3.3, 4.6), sharey=True)
     for panel, part, ax in parts:

@@ -285,9 +285,19 @@ def overhead_map(
 ) -> plt.Figure:
     """Overhead as areas over GPUs and the time of a change, with circuit switches as lines up to their reach.
 
-    data: columns model (a panel each, side by side), software (panels below each other), gpus, reconfiguration_s,
-    overhead: a full grid, NaN where nothing fits. technologies: columns circuit_switch, reconfiguration_s, reach.
-    limits: overheads between the areas. title: of the figure.
+    Parameters
+    ----------
+    data
+        Columns model (a panel each, side by side), software (panels below each other), gpus, reconfiguration_s,
+        overhead: a full grid, NaN where nothing fits.
+    technologies
+        Columns circuit_switch, reconfiguration_s, reach.
+    limits, title
+        Overheads between the areas; title of the figure.
+
+    Returns
+    -------
+    The figure.
     """
     models, kinds, sizes = (list(data[name].unique()) for name in ("model", "software", "gpus"))
     shape = (len(kinds), len(models))

@@ -16,6 +16,7 @@ from matplotlib.transforms import Bbox
 from numpy.typing import ArrayLike
 
 from railcore.facts import units
+from railcore.facts.colours import BORDER, LAND, NO_PLACE, PLACE_NAME, POWER_LINES
 from railcore.facts.globe import earth_radius_m, great_circle_way
 from railcore.facts.units import counted, number
 from railcore.workbench.plotting import COLOURS, FUELS
@@ -28,7 +29,6 @@ _CHARACTERS = 84  # of that text in a line
 _LINE = 0.185  # height of a line of that text [inches]
 _MAP_HEIGHT = 4.55  # of the whole country over that width [inches]
 _PARALLELS = (29.5, 45.5)  # on which lengths are true
-_LAND, _BORDER = "#F5F3EE", "#BDB8AE"
 _SIDES = np.array([(1, 0), (-1, 0), (0, 1), (0, -1), (0.8, 0.8), (-0.8, 0.8), (0.8, -0.8), (-0.8, -0.8)])
 
 Place = tuple[float, float]  # latitude and longitude [degrees]
@@ -39,12 +39,15 @@ _FUELS = {name: (colour, marker) for (name, colour), marker in zip(FUELS.items()
 _GROUPS = {"wind_offshore": "wind", "oil": "other", "geothermal": "other"}
 _VOLTAGES = (345, 500, 765, np.inf)  # least of each kind of lines of alternating current [kV]
 _LINES: dict[str, tuple[str, float, Any]] = {  # lines: colour, width and dashes
-    "345 kV": ("#A9BDD1", 0.5, "solid"),
-    "500 kV": ("#6C8CAD", 0.8, "solid"),
-    "765 kV": ("#2F5A87", 1.3, "solid"),
-    "direct current": ("#8C2D04", 1.3, (0, (4, 2))),
+    name: (POWER_LINES[name], width, dashes)
+    for name, width, dashes in (
+        ("345 kV", 0.5, "solid"),
+        ("500 kV", 0.8, "solid"),
+        ("765 kV", 1.3, "solid"),
+        ("direct current", 1.3, (0, (4, 2))),
+    )
 }
-_PASS, _FAIL, _PLACE, _NAME, _FOUND = "#111111", "#B5AFA4", COLOURS[1], "#8A3500", "#DDD6F2"
+_PASS, _PLACE = "#111111", COLOURS[1]
 _LEAST_W = 10e6  # smaller plants are hardly seen: 0.4% of the power of the embedded grid
 _MOST_LINKS = 3  # that all have their length written on; of more, only the longest has
 _STEPS = (1.0, 1.7, 2.6, 4.0)  # distances from a point that are tried for its label, in its reach
@@ -110,7 +113,7 @@ def state_map(
     low, high = (edge([edge(ring, axis=0) for ring in rings], axis=0) for edge in (np.min, np.max))
     shapes = Path.make_compound_path(*(Path(ring, closed=True) for ring in rings))
     style: dict = {"linewidth": 0.6, "rasterized": rasterized, "zorder": 0}
-    ax.add_artist(PathPatch(shapes, facecolor=_LAND, edgecolor=_BORDER, **style))
+    ax.add_artist(PathPatch(shapes, facecolor=LAND, edgecolor=BORDER, **style))
     box = ax.get_window_extent()
     middle, half = (low + high) / 2, (high - low) / 2 * 1.02
     half = np.array([box.width, box.height]) * max(half / [box.width, box.height])
@@ -289,7 +292,7 @@ def _legend_marks() -> dict[str, list[plt.Line2D]]:
             plt.Line2D([], [], color=colour, linewidth=width * 1.6, label=name, linestyle=dashes)
             for name, (colour, width, dashes) in _LINES.items()
         ],
-        "nodes": [mark("passes", "o", "none", 10, _PASS, 1.3), mark("fails", "o", "none", 10, _FAIL, 0.8)],
+        "nodes": [mark("passes", "o", "none", 10, _PASS, 1.3), mark("fails", "o", "none", 10, NO_PLACE, 0.8)],
         "places": [mark("chosen place", "*", _PLACE, 13)],
     }
 
@@ -338,7 +341,7 @@ def grid_map(
     taken: list[Bbox] = []
     if nodes is not None:
         fails, holds = nodes[~nodes["passes"]], nodes[nodes["passes"]]
-        draw_circles(ax, fails, color="none", markeredgecolor=_FAIL, markeredgewidth=0.6, zorder=1.5)
+        draw_circles(ax, fails, color="none", markeredgecolor=NO_PLACE, markeredgewidth=0.6, zorder=1.5)
         draw_circles(ax, holds, color="none", markeredgecolor="white", markeredgewidth=2.6)
         draw_circles(ax, holds, color="none", markeredgecolor=_PASS, markeredgewidth=1.3)
     if places is not None:
@@ -399,7 +402,8 @@ def _draw_places(ax: plt.Axes, places: pd.DataFrame, taken: list[Bbox], size: fl
     taken += [mark_box(ax, point, reach) for point in at]
     for point, name in zip(at, places["name"][seen], strict=True):
         away = (point - at.mean(axis=0)) + (1e3, 0)
-        map_label(ax, name, [tuple(point)], taken, reach + 2, away=away, fontsize=_TEXT, fontweight="bold", color=_NAME)
+        look: dict = {"fontsize": _TEXT, "fontweight": "bold", "color": PLACE_NAME}
+        map_label(ax, name, [tuple(point)], taken, reach + 2, away=away, **look)
 
 
 def _heading(text: str = "") -> plt.Line2D:

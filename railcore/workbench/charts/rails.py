@@ -207,10 +207,21 @@ def window_lengths_figure(
 ) -> plt.Figure:
     """(a) Cumulative distribution of windows on each rail, (b) their number and (c) mean by the volume that follows.
 
-    distribution: columns run, rail, duration_s, share; solid lines for the first run, dashed for others.
-    classes: of one rail: run, after (AR, PP, AG, RS), volume (text), windows, duration_s.
-    document, differs: the document's share of long windows and mean window before a ReduceScatter [s], and whether ours
-    differs, by the last words of the claims' ids.
+    Parameters
+    ----------
+    distribution
+        Columns run, rail, duration_s, share; solid lines for the first run, dotted for others.
+    classes
+        Of one rail: run, after (AR, PP, AG, RS), volume (text), windows, duration_s.
+    title
+        Of the figure.
+    document, differs
+        The document's share of long windows and mean window before a ReduceScatter [s], and whether ours differs, by
+        the last words of the claims' ids.
+
+    Returns
+    -------
+    The figure.
     """
     figure = plt.figure(figsize=(10, 7.6))
     figure.suptitle(title, fontsize=11)

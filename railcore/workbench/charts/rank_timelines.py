@@ -9,6 +9,7 @@ import pandas as pd
 from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
 
+from railcore.facts.colours import BUSY
 from railcore.workbench.plotting import GREY, PASSES, TRAFFIC, ink_on, paler, panel_title, percent_axis
 
 _TRANSFERS = {  # series: colour
@@ -19,7 +20,6 @@ _TRANSFERS = {  # series: colour
     "AllReduce of gradients, across replicas": TRAFFIC["data"],
 }
 _COMPUTES = (paler(PASSES["compute"], 0.6), PASSES["compute"], paler(GREY, 0.35), GREY)  # micro-batches
-_BUSY = "#FFF3C4"
 _PLACES = {"": (-0.44, 0.36), "scale-up": (-0.08, 0.25), "scale-out": (0.17, 0.25)}  # top and height in a lane
 _LEAST_FONT = 8.0  # points of a text in a box; smaller ones are left out
 
@@ -63,7 +63,7 @@ def rank_gantt(events: pd.DataFrame, names: Sequence[str], title: str = "", note
             ax.text(*place, row.text, ha="center", va="center_baseline", in_layout=False, **style)
     busy = _all_compute(events, len(names))
     for start, end in busy:
-        ax.axvspan(start, end, color=_BUSY, zorder=0, linewidth=0)
+        ax.axvspan(start, end, color=BUSY, zorder=0, linewidth=0)
     ax.set(xlim=(0, span * 1.005), ylim=(len(names) - 0.45, -0.55), xlabel="time [computations of a layer]")
     ax.set_yticks(range(len(names)), names)
     ax.tick_params(axis="y", length=0, labelsize=8)
@@ -72,7 +72,7 @@ def rank_gantt(events: pd.DataFrame, names: Sequence[str], title: str = "", note
     drawn = [*computes, *(name for name in _TRANSFERS if name in series)]
     handles = [Patch(facecolor=colours[name], edgecolor="black", linewidth=0.4, label=name) for name in drawn]
     if busy:
-        handles.append(Patch(facecolor=_BUSY, label=f"all {len(names)} GPUs compute"))
+        handles.append(Patch(facecolor=BUSY, label=f"all {len(names)} GPUs compute"))
     figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=8, title=note, title_fontsize=8)
     return figure
 

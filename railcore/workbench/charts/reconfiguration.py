@@ -10,11 +10,11 @@ from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
 
 from railcore.facts import units
+from railcore.facts.colours import CIRCUIT_UP, WAITS
 from railcore.workbench import plotting
 from railcore.workbench.plotting import COLOURS, GREY, legend_below, panel_title, percent
 
-_LANES = {"compute": plotting.PASSES["compute"], "traffic": COLOURS[4], "circuits": "#D9E9DF", "change": COLOURS[1]}
-_WAITS = "#F6D7D2"
+_LANES = {"compute": plotting.PASSES["compute"], "traffic": COLOURS[4], "circuits": CIRCUIT_UP, "change": COLOURS[1]}
 CALLS = {
     "all_gather": "AllGather",
     "reduce_scatter": "ReduceScatter",
@@ -106,7 +106,7 @@ def circuit_timelines(parts: Mapping[str, pd.DataFrame], until_s: float, title: 
     handles = [Patch(facecolor=_LANES[name], label=name) for name in ("compute", "traffic")]
     handles += [Patch(facecolor=_LANES["circuits"], edgecolor=GREY, label="circuit up: out port over in port")]
     handles += [Patch(facecolor=_LANES["change"], label="switch reconfigures")]
-    handles += [Patch(facecolor=_WAITS, label="traffic waits for circuits")]
+    handles += [Patch(facecolor=WAITS, label="traffic waits for circuits")]
     figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=9)
     return figure
 
@@ -136,7 +136,7 @@ def _rank_lanes(ax: plt.Axes, lanes: pd.DataFrame, y: float, until_s: float) -> 
     """Lanes of one rank from y down: compute, traffic with its waiting, circuits of both ports with their changes."""
     _spans(ax, lanes[lanes["lane"] == "compute"], y, 0.38, _LANES["compute"])
     traffic = lanes[lanes["lane"] == "traffic"]
-    _spans(ax, traffic.assign(end_s=traffic["start_s"], start_s=traffic["asked_s"]), y + 1, 0.38, _WAITS)
+    _spans(ax, traffic.assign(end_s=traffic["start_s"], start_s=traffic["asked_s"]), y + 1, 0.38, WAITS)
     _spans(ax, traffic, y + 1, 0.38, _LANES["traffic"])
     for row in traffic.itertuples():
         _label(ax, row, CALLS[row.what], y + 1, until_s)

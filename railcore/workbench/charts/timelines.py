@@ -12,6 +12,7 @@ from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
 from railcore.facts import units
+from railcore.facts.colours import WAITS
 from railcore.facts.units import number
 from railcore.workbench.plotting import COLOURS, LINKS, PASSES, TRAFFIC, model_name, paler, panel_title, text_beside
 
@@ -30,7 +31,6 @@ _EXCHANGE_EVENTS = {  # of the exchange, in the order of the legend: name and co
     "scale-out gather": ("4 scale-out gather", paler(LINKS["scale-out"], 0.55)),
     "scale-up gather": ("5 scale-up gather", paler(LINKS["scale-up"], 0.55)),
 }
-_EXPOSED_COLOUR = "#F6D7D2"
 
 
 class Timed(Protocol):
@@ -183,14 +183,14 @@ def exchange_timelines(parts: Mapping[str, Timed], title: str = "") -> plt.Figur
             x = rows[["start_s", "end_s"]].to_numpy() * 1e3
             _boxes(ax, x, y, facecolors=[_EXCHANGE_EVENTS[event][1]], edgecolors="white", linewidths=0.3)
         if part.due_s > part.backward_end_s:
-            ax.axvspan(part.backward_end_s * 1e3, part.due_s * 1e3, color=_EXPOSED_COLOUR, zorder=0)
+            ax.axvspan(part.backward_end_s * 1e3, part.due_s * 1e3, color=WAITS, zorder=0)
         ax.axvline(part.backward_end_s * 1e3, color="black", linestyle="--", linewidth=1)
         ax.set(xlim=(0, events["end_s"].max() * 1e3), ylim=(len(_LANES) - 0.5, -0.5))
         _lanes(ax, _LANES)
         panel_title(ax, f"({letter}) {model_name(name)}", left=True)
     axes[-1, 0].set_xlabel("time [ms]")
     handles: list = [Patch(facecolor=colour, label=name) for name, colour in _EXCHANGE_EVENTS.values()]
-    handles.append(Patch(facecolor=_EXPOSED_COLOUR, label="exchange exposed"))
+    handles.append(Patch(facecolor=WAITS, label="exchange exposed"))
     handles.append(plt.Line2D([], [], color="black", linestyle="--", linewidth=1, label="end of the backward pass"))
     figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=9)
     return figure

@@ -8,14 +8,15 @@ import pandas as pd
 from matplotlib.patches import Ellipse, FancyBboxPatch
 
 from railcore.facts import units
+from railcore.facts.colours import PARTS
 from railcore.workbench.plotting import COLOURS
 
 _FILLS = {
     "application": "#FFFFFF",
-    "shim client": "#CFE5F4",
-    "shim manager": "#9CC8E6",
+    "shim client": PARTS["gpu"],
+    "shim manager": PARTS["manager"],
     "collective library": "#FFFFFF",
-    "controller": "#F3D49A",
+    "controller": PARTS["nic"],
     "circuit switch": "#FFFFFF",
 }
 _INK, _HOST, _LIGHT, _ALERT = "#333333", "#F6F6F6", *COLOURS[:2]
@@ -54,8 +55,18 @@ def control_plane_figure(
 ) -> plt.Figure:
     """(a) The parties of a control plane with the steps of one reconfiguration, (b) its messages in order.
 
-    sequence: as `control_plane.reconfiguration_sequence` gives it; drawn are the first two ranks. groups: lines of the
-    managers' tables of groups, by rank. rails: circuit switches, one a rail. title: of the figure.
+    Parameters
+    ----------
+    sequence
+        As `control_plane.reconfiguration_sequence` gives it; drawn are the first two ranks.
+    groups
+        Lines of the managers' tables of groups, by rank.
+    rails, title
+        Circuit switches, one a rail; title of the figure.
+
+    Returns
+    -------
+    The figure.
     """
     ranks = list(sequence["rank"].dropna().unique()[:2])
     shown = sequence[sequence["rank"].isna() | sequence["rank"].isin(ranks)]

@@ -20,24 +20,13 @@ from matplotlib.collections import LineCollection, PatchCollection
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Patch
 
+from railcore.facts.colours import DIFFERS, PARTS
 from railcore.workbench.drawing.symbols import draw_marks, text_outline
-from railcore.workbench.plotting import DIFFERS, ink_on
+from railcore.workbench.plotting import ink_on
 
 LEAST_FONT = 6.0  # points
 INK, EDGE, FAINT, ALERT = "#222222", "#4D4D4D", "#9A9A9A", DIFFERS
-KINDS = {  # face of a box
-    "plain": "#FFFFFF",
-    "gpu": "#CFE5F4",
-    "nic": "#F3D49A",
-    "switch": "#D9D9D9",
-    "hb": "#BFE3D4",
-    "pcie": "#E9D3E2",
-    "cpu": "#EDEDED",
-    "storage": "#F6E3B8",
-    "user": "#F7F7F7",
-    "note": "#FAFAFA",
-    "alert": "#F6D7D2",
-}
+KINDS = PARTS  # face of a box
 _CORNER: dict[str, Any] = {"boxstyle": "round,pad=0,rounding_size=0.04"}
 _SIDES = {"left": (0.0, None), "right": (1.0, None), "bottom": (None, 0.0), "top": (None, 1.0)}
 _LINE = 1.28  # height of a line of text over its font size

@@ -6,12 +6,13 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.patches import Circle
 
+from railcore.facts.colours import PARTS
 from railcore.facts.units import number
 from railcore.workbench.drawing.diagram import EDGE, FAINT, Box, Diagram
 from railcore.workbench.plotting import LINKS
 
-_PARTS = ("#CFE5F4", "#F3D49A", "#E9D3E2", "#BFE3D4", "#F6D7D2", "#D9D9D9", "#F6E3B8", "#FFFFFF")
-_GPU, _INPUT = "#E9F3FA", "#F6E3B8"
+_PARTS = tuple(PARTS[name] for name in ("gpu", "nic", "pcie", "hb", "alert", "switch", "storage", "plain"))
+_GPU, _INPUT = PARTS["gpu around"], PARTS["storage"]
 _PAGE = 10.0  # width of a page [inches]
 _RADIUS, _LINE = 0.17, 0.135  # of a neuron, of a line of text [inches]
 _FONT = 8.0  # points

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from railcore.facts.colours import PARTS
 from railcore.facts.units import GB, counted, number, show
 from railcore.workbench.drawing.diagram import ALERT, EDGE, FAINT, INK, KINDS, Box, Diagram
 from railcore.workbench.drawing.layers import nodes_of_kind
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _WIDTH, _MARGIN = 10.0, 1.62  # inches of the page, and of it left for what links carry
 _ROWS = {"network": (0.1, 0.3), "nic": (0.83, 0.52), "pcie": (1.85, 0.45), "gpu": (2.95, 0.45), "hb": (4.25, 0.45)}
 _FACES = {"network": "user", "nic": "nic", "pcie": "pcie", "gpu": "gpu", "hb": "hb"}
-_FILL = "#7FB2D9"  # memory in use
+_FILL = PARTS["memory"]  # memory in use
 _STEP = 0.27  # inches between the links of chip pairs
 _LINE = 0.18  # inches of a line of text
 _TERMS = (
@@ -320,13 +321,13 @@ def _plane(
         short = {kind: name.removeprefix(node).strip() for kind, name in (near | about).items()}
         (leaf,) = (other for other in graph[near["port"]] if graph.nodes[other]["kind"] == "leaf")
         x = 0.2 if left else _WIDTH - 0.2 - _GPU_WIDTH
-        gpu = page.enclosure(x, bottom, _GPU_WIDTH, height, short["gpu"], facecolor="#E4F0F8")
+        gpu = page.enclosure(x, bottom, _GPU_WIDTH, height, short["gpu"], facecolor=PARTS["gpu around"])
         run, memory = Box(gpu.left, gpu.bottom, gpu.width, gpu.height - 0.22).cells(1, 2)
         page.box(*run.place, f"process\n{short['process']}", kind="gpu")
         page.box(*memory.place, f"VAS\n{short['vas']}", kind="plain")
         page.link([run.edge("bottom"), memory.edge("top")])
         x = 0.35 + _GPU_WIDTH if left else _WIDTH - 0.35 - _GPU_WIDTH - _NIC_WIDTH
-        nic = page.enclosure(x, bottom, _NIC_WIDTH, height, f"NIC, {short['fi']}", facecolor="#FBEFD6")
+        nic = page.enclosure(x, bottom, _NIC_WIDTH, height, f"NIC, {short['fi']}", facecolor=PARTS["nic around"])
         sent = contexts[contexts["source"] == fep]
         lines = [f"{row.pdc} to {row.target},\nrate set by {row.ccc}" for row in sent.itertuples()]
         text, inside = "\n".join([f"{fep}, {graph.nodes[fep]['address']}", *lines]), height - 0.36

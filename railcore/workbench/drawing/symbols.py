@@ -16,6 +16,7 @@ from matplotlib.patheffects import Normal, Stroke
 from matplotlib.textpath import TextPath
 from matplotlib.transforms import Affine2D
 
+from railcore.facts.colours import ROUTES
 from railcore.workbench.drawing import layers
 from railcore.workbench.plotting import COLOURS, DIFFERS, LINKS, ink_on
 
@@ -28,7 +29,6 @@ _TOP, _MIDDLE, _FAINT, _PLAIN, _FAILED = "#4D4D4D", "#A6A6A6", "#B5B5B5", "#E4E4
 _TEXT = 8.5  # points: names of rows, legends
 _HANDLE = 9  # letters that the line before an entry of a legend takes
 _PAGE = 10.0  # width [inches]
-_BANDS = ("#F0E442", "#B9E0F5", "#F5C9DF")
 _DASHES = ("-", "--", ":", "-.")
 _WHITE = "#FFFFFF"
 _BOLD = 2.6  # points
@@ -261,7 +261,7 @@ def _routes(layout: layers.FabricLayout, ax: plt.Axes, scale: _Scale, routes: Ma
     handles = []
     arrow = {"arrowstyle": "-|>", "color": "black", "linewidth": 0, "shrinkA": 0, "shrinkB": 0}
     for i, (label, nodes) in enumerate(routes.items()):
-        band = [Stroke(linewidth=6 - 1.2 * i, foreground=_BANDS[i % len(_BANDS)]), Normal()]
+        band = [Stroke(linewidth=6 - 1.2 * i, foreground=ROUTES[i % len(ROUTES)]), Normal()]
         style: dict[str, Any] = {"color": "black", "linewidth": 1.2, "linestyle": _DASHES[i % 3], "path_effects": band}
         paths = [layout.path(a, b, scale.half) for a, b in pairwise(nodes)]
         ax.plot(*zip(*chain(*paths), strict=True), **style, solid_joinstyle="round", zorder=4)
