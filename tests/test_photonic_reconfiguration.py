@@ -1,5 +1,6 @@
 from dataclasses import replace
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
@@ -13,6 +14,7 @@ from railcore.engines.steps.stage_program import fsdp_options
 from railcore.engines.steps.workload import training_step
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
+from railcore.workbench.charts import reconfiguration as charts
 
 SPLIT = {"tensor": 4, "data": 2, "recompute": "selective", "sharding": "weights", "sequence_parallel": True}
 RUN = ("Llama-3 8B", "Perlmutter GPU node")
@@ -61,6 +63,12 @@ def test_replay_is_its_closed_form():
         assert row["on demand"] == pytest.approx(base + 8 * delay)
         stall = sum(max(0, delay - window) for window in windows["duration_s"]) / 10
         assert row["provisioned"] == pytest.approx(base + stall)
+
+
+def test_the_slowest_rail_costs_at_least_as_much_as_each():
+    *others, slowest = document._replayed_rails()
+    every = [document._replayed(0.1, True), *others]
+    assert len(every) == 4 and max(every) <= slowest <= document._replayed(0.1, False)
 
 
 def test_simulated_step_at_no_delay_is_electrical_and_then_pays_every_window():
@@ -140,6 +148,22 @@ def test_lanes_hold_traffic_inside_circuits(provisioning):
         assert (lanes.loc[lanes["lane"] == "change", "start_s"] >= 0).all()
     with pytest.raises(ValueError, match="ranks has 99, which is not simulated"):
         policies.rank_lanes(run, [99])
+
+
+def test_a_change_before_it_is_asked_for_is_marked_where_circuits_are_provisioned():
+    machine, _, runtime = document.step_settings(RUN[1], True)
+    work = training_step(RUN[0], machine, Strategy(pipeline=2, **SPLIT), 4, FSDP, runtime, iterations=2)
+    parts = {
+        way: policies.rank_lanes(simulate(work, replace(NETWORK, provisioning=early)), [0, 4])
+        for way, early in document.REQUESTS.items()
+    }
+    until = policies.warm_up_end_s(parts["on demand"])
+    figure = charts.circuit_timelines(parts, until)
+    marked = [
+        [text.get_text() for text in ax.texts if "before it is asked for" in text.get_text()] for ax in figure.axes
+    ]
+    assert not marked[0] and len(marked[1]) >= 2
+    plt.close(figure)
 
 
 def test_manager_knows_its_groups():

@@ -228,9 +228,9 @@ def document_marks(ax: plt.Axes, x: ArrayLike, y: ArrayLike, differs: ArrayLike 
 def colours_of(names: Iterable[str]) -> dict[str, str]:
     """Colour of each name: its own (TRAFFIC, NETWORKS, ...), else the next of the palette that is not taken.
 
-    "NDP, queues of 32" is a variant of NDP and has its colour.
+    "NDP, queues of 32" is a variant of NDP and has its colour, "rail-optimized and fat tree" that of the first.
     """
-    own = {name: _THINGS.get(name) or _THINGS.get(name.partition(", ")[0]) for name in names}
+    own = {name: _THINGS.get(name) or _THINGS.get(name.partition(", ")[0].partition(" and ")[0]) for name in names}
     free = cycle([colour for colour in COLOURS if colour not in own.values()] or COLOURS)
     return {name: colour or next(free) for name, colour in own.items()}
 

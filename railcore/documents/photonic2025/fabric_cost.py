@@ -140,18 +140,21 @@ def _drawn_once(lines: pd.DataFrame) -> pd.DataFrame:
     return kept.assign(link=kept["link"].replace(named))
 
 
-def savings_marks(table: pd.DataFrame, values: Mapping[str, float]) -> list[tuple[str, float, float, bool]]:
+def savings_marks(table: pd.DataFrame, values: Mapping[str, float]) -> list[tuple[str, float, float, bool, str]]:
     """Cost and power of photonic rails that the document's largest savings mean, at the cluster of our largest.
 
-    table: of `counted_networks`. values: ours, by claim id. Column, GPUs, value, and whether ours differs.
+    table: of `counted_networks`. values: ours, by claim id. Each: column, GPUs, value, whether ours differs, and the
+    saving in words.
     """
     rounded = table[table["count"] == ROUNDED]
     found = []
     for what, column in (("cost", "cost_usd"), ("power", "power_w")):
         claim_id = _SAVED[what]
         row = rounded.loc[rounded[f"{what}_saved"].idxmax()]
-        value = row[column] * (1 - claims.paper_value(claim_id))
-        found.append((column, row["gpus"], value, claims.differs(claim_id, values[claim_id])))
+        saved = claims.paper_value(claim_id)
+        text = f"document:\n{units.number(100 * saved, 4)}% less than\nrail-optimized"
+        value = row[column] * (1 - saved)
+        found.append((column, row["gpus"], value, claims.differs(claim_id, values[claim_id]), text))
     return found
 
 
@@ -197,7 +200,7 @@ def solved_prices(
         printed = claims.claim(_SAVED[what])
         ends = printed.paper_value * (1 + printed.tolerance * np.array([0, -1, 1]))
         ratio = 1 - 1 / np.array([ratios[what], np.nan, np.nan])
-        wanted = {f"{what} saving printed": (f"{printed.paper_value:.4g}", ends)}
+        wanted = {f"{what} saving printed": (f"{units.number(100 * printed.paper_value, 4)}%", ends)}
         wanted |= {f"{what} ratio": (f"{ratios[what]:g}x", ratio)}
         for saving, (text, shares) in wanted.items():
             for count, row in best.iterrows():
@@ -227,7 +230,12 @@ def printed_prices(solved: pd.DataFrame) -> pd.DataFrame:
             rows.append(what | {"wanted": "", "count": "the book"} | books)
         for count, each in part.groupby("count", sort=False):
             rows.append(what | {"count": count} | {row.part: _solved_text(row) for row in each.itertuples()})
-    return pd.DataFrame(rows, columns=["saving", "wanted", "count", *solved["part"].unique()])
+    table = pd.DataFrame(rows, columns=["saving", "wanted", "count", *solved["part"].unique()])
+    table["saving"] = (
+        table["saving"].str.replace(" printed", " of the document").str.replace(" ratio", ", later version")
+    )
+    amounts = {part: f"price [USD] or power [W] of a {part}" for part in solved["part"].unique()}
+    return table.rename(columns={"wanted": "saving wanted", "count": "electrical network"} | amounts)
 
 
 def _solved_text(row: Any) -> str:

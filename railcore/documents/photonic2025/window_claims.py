@@ -128,12 +128,13 @@ def volume_claims(timeline: StepTimeline) -> Entries:
     message = measured_windows().query("after == 'PP'")["volume_after_bytes"].iloc[0] / MESSAGES
     one_sequence = _message_bytes(timeline.workload.model, timeline.workload.strategy)
     entries = with_prefix("photonic2025.fig4", values, {}, {"pp_message": _MESSAGES_READING})
+    taken = {"micro_batch": "the trace's bytes are those of four messages; of two messages they would be two sequences"}
     sequences = {"micro_batch": message / one_sequence}
     reason = {
         "micro_batch": f"a rank sends {units.show(message, 'B', 4)}, one sequence's share of 16-bit activations; two "
         f"sequences would be {units.show(2 * one_sequence, 'B', 4)}"
     }
-    return merge_entries(entries, with_prefix("photonic2025.fig3", sequences, reason, {}))
+    return merge_entries(entries, with_prefix("photonic2025.fig3", sequences, reason, taken))
 
 
 def _message_bytes(model: Transformer, strategy: Strategy) -> float:

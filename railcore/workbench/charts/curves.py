@@ -26,7 +26,7 @@ def cost_and_power(
     title: str,
     note: str,
     legend_columns: int = 3,
-    document: Iterable[tuple[str, float, float, bool]] = (),
+    document: Iterable[tuple] = (),
     beyond: tuple[float, str] | None = None,
 ) -> plt.Figure:
     """Two panels over GPU counts, cost in million USD and peak power in MW, one line for each `link`.
@@ -42,7 +42,7 @@ def cost_and_power(
     legend_columns
         Of the legend.
     document
-        Numbers of the document: column, GPUs, value, and whether ours differs.
+        Numbers of the document: column, GPUs, value, whether ours differs, and what to write beside it, if anything.
     beyond
         GPUs from which the range is shaded, and what holds there, for the legend.
 
@@ -62,9 +62,11 @@ def cost_and_power(
         if beyond and beyond[0] < max(counts):
             ax.axvspan(beyond[0], max(counts) * 1.08, color="#E9E9E9", zorder=0, label=beyond[1])
             ax.set_xlim(right=max(counts) * 1.08)
-        for name, gpus, value, differs in document:
+        for name, gpus, value, differs, *texts in document:
             if name == column:
                 plotting.document_marks(ax, gpus, value / 1e6, differs)
+                for text in texts:
+                    plotting.text_beside(ax, text, (gpus, value / 1e6), (9, -5), ha="left", va="top", fontsize=9)
     plotting.legend_of_all(figure, legend_columns, title=note)
     return figure
 

@@ -267,7 +267,7 @@ def window_lengths_figure(
     middle.set(ylabel="windows of an iteration", ylim=(0, classes["windows"].max() * 1.3))
     middle.yaxis.set_major_locator(MaxNLocator(integer=True))
     before = "window_before_reducescatter"
-    document_marks(right, names.index("RS") if "RS" in names else [], document[before], differs[before])
+    document_marks(right, names.index("RS") + 0.5 if "RS" in names else [], document[before], differs[before])
     right.set(ylabel="mean window [s]", ylim=(0, classes["duration_s"].max() * 1.3))
     panel_title(middle, "(b) rail 0: number, by the volume that follows", left=True)
     panel_title(right, "(c) rail 0: mean length, by what follows", left=True)

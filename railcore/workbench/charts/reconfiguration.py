@@ -10,11 +10,19 @@ from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
 
 from railcore.facts import units
-from railcore.facts.colours import CIRCUIT_UP, WAITS
+from railcore.facts.colours import CIRCUIT_UP
 from railcore.workbench import plotting
-from railcore.workbench.plotting import COLOURS, GREY, legend_below, panel_title, percent
+from railcore.workbench.plotting import COLOURS, GREY, TRAFFIC, ink_on, legend_below, panel_title, percent
 
-_LANES = {"compute": plotting.PASSES["compute"], "traffic": COLOURS[4], "circuits": CIRCUIT_UP, "change": COLOURS[1]}
+_LANES = {"compute": plotting.PASSES["compute"], "circuits": CIRCUIT_UP, "change": "#333333"}
+_WAITS: dict = {"facecolor": "white", "edgecolor": GREY, "hatch": "/////"}
+_TRAFFIC = {  # by operation: what it belongs to, and its colour
+    "all_gather": ("FSDP traffic", TRAFFIC["data"]),
+    "reduce_scatter": ("FSDP traffic", TRAFFIC["data"]),
+    "send_receive": ("PP traffic", TRAFFIC["pipeline"]),
+    "all_to_all": ("EP traffic", TRAFFIC["expert"]),
+    "all_reduce": ("AllReduce", "#000000"),
+}
 CALLS = {
     "all_gather": "AllGather",
     "reduce_scatter": "ReduceScatter",
@@ -78,15 +86,15 @@ def circuit_timelines(parts: Mapping[str, pd.DataFrame], until_s: float, title: 
     """Computes, traffic and circuits of ranks, a panel for each title; traffic waits for circuits where shaded.
 
     parts: by title, columns rank, lane, what, microbatch, asked_s, start_s, end_s as
-    `circuit_lanes.rank_lanes` has them; until_s: end of the axis [s]. title: of the figure. In later panels a double
-    arrow shows by how much the last traffic of each rank that waits in the first panel starts earlier.
+    `circuit_lanes.rank_lanes` has them; until_s: end of the axis [s]. title: of the figure. A double arrow
+    leads from a change that starts before it is asked for to when it is.
     """
     ranks = sorted({rank for lanes in parts.values() for rank in lanes["rank"]})
     figure, axes = plt.subplots(
         len(parts), 1, figsize=(10, 1.3 + len(parts) * (0.6 + 0.95 * len(ranks))), squeeze=False, sharex=True
     )
     figure.suptitle(title)
-    late = _last_waits(next(iter(parts.values())), until_s)
+    kinds: dict[str, str] = {}
     for letter, ax, (panel, lanes) in zip(ascii_lowercase, axes.flat, parts.items(), strict=False):
         shown = lanes[lanes["start_s"] < until_s].assign(end_s=lanes["end_s"].clip(upper=until_s))
         names = []
@@ -100,46 +108,44 @@ def circuit_timelines(parts: Mapping[str, pd.DataFrame], until_s: float, title: 
         ax.tick_params(axis="y", length=0)
         ax.grid(axis="y", visible=False)
         panel_title(ax, f"({letter}) {panel}", left=True)
-        for rank, (place, start_s) in late.items() if ax is not axes[0, 0] else ():
-            _shift(ax, lanes, rank, place, start_s, 3.4 * ranks.index(rank) + 1)
+        kinds |= dict(_TRAFFIC[what] for what in shown.loc[shown["lane"] == "traffic", "what"].unique())
+        for i, rank in enumerate(ranks):
+            _early_changes(ax, lanes[lanes["rank"] == rank], 3.4 * i + 1, until_s)
     axes[-1, 0].set_xlabel("time from the start of the iteration [s]")
-    handles = [Patch(facecolor=_LANES[name], label=name) for name in ("compute", "traffic")]
+    handles = [Patch(facecolor=_LANES["compute"], label="compute")]
+    handles += [Patch(facecolor=colour, label=name) for name, colour in kinds.items()]
     handles += [Patch(facecolor=_LANES["circuits"], edgecolor=GREY, label="circuit up: out port over in port")]
     handles += [Patch(facecolor=_LANES["change"], label="switch reconfigures")]
-    handles += [Patch(facecolor=WAITS, label="traffic waits for circuits")]
+    handles += [Patch(**_WAITS, label="traffic waits for circuits")]
     figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=9)
     return figure
 
 
-def _last_waits(lanes: pd.DataFrame, until_s: float) -> dict[int, tuple[int, float]]:
-    """By rank its last traffic that waits for circuits: its place among the rank's traffic, and its start [s]."""
-    found = {}
-    for rank, rows in lanes[lanes["lane"] == "traffic"].groupby("rank"):
-        starts, asked = (rows.sort_values("start_s")[name].to_numpy() for name in ("start_s", "asked_s"))
-        waited = np.flatnonzero((starts < until_s) & (starts - asked > 0.005 * until_s))
-        if len(waited):
-            found[int(rank)] = (int(waited[-1]), float(starts[waited[-1]]))
-    return found
-
-
-def _shift(ax: plt.Axes, lanes: pd.DataFrame, rank: int, place: int, start_s: float, y: float) -> None:
-    """A double arrow from when a rank's traffic at a place starts to when it started in the first panel."""
-    mine = lanes[(lanes["rank"] == rank) & (lanes["lane"] == "traffic")].sort_values("start_s")["start_s"].to_numpy()
-    if place < len(mine) and mine[place] < start_s:
-        arrow: dict = {"arrowstyle": "<|-|>", "color": "black", "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
-        ax.annotate("", (mine[place], y), (start_s, y), arrowprops={**arrow, "mutation_scale": 7}, zorder=6)
-        words = f"{units.show(start_s - mine[place], 's', 3)} earlier"
-        plotting.text_beside(ax, words, (mine[place], y), (-4, 0), va="center", ha="right", fontsize=8.5)
+def _early_changes(ax: plt.Axes, lanes: pd.DataFrame, y: float, until_s: float) -> None:
+    """Double arrows from where a rank's circuits begin to change to where its traffic asks for them, if far apart."""
+    traffic = lanes[lanes["lane"] == "traffic"].sort_values("start_s")
+    for row in lanes[lanes["lane"] == "change"].itertuples():
+        after = traffic[traffic["start_s"] >= row.end_s - 1e-9]["asked_s"]
+        if len(after) and 0.1 * until_s < after.iloc[0] - row.start_s and after.iloc[0] < until_s:
+            arrow: dict = {"arrowstyle": "<|-|>", "color": "black", "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
+            ax.annotate("", (row.start_s, y), (after.iloc[0], y), arrowprops={**arrow, "mutation_scale": 8}, zorder=6)
+            words = f"changes {units.show(after.iloc[0] - row.start_s, 's', 3)} before it is asked for"
+            middle = (row.start_s + after.iloc[0]) / 2
+            plotting.text_beside(ax, words, (middle, y), (0, 3), va="bottom", ha="center", fontsize=8)
 
 
 def _rank_lanes(ax: plt.Axes, lanes: pd.DataFrame, y: float, until_s: float) -> None:
     """Lanes of one rank from y down: compute, traffic with its waiting, circuits of both ports with their changes."""
     _spans(ax, lanes[lanes["lane"] == "compute"], y, 0.38, _LANES["compute"])
     traffic = lanes[lanes["lane"] == "traffic"]
-    _spans(ax, traffic.assign(end_s=traffic["start_s"], start_s=traffic["asked_s"]), y + 1, 0.38, WAITS)
-    _spans(ax, traffic, y + 1, 0.38, _LANES["traffic"])
+    waits: dict = {"edgecolors": _WAITS["edgecolor"], "hatch": _WAITS["hatch"], "linewidths": 0.5}
+    waiting = traffic.assign(end_s=traffic["start_s"], start_s=traffic["asked_s"])
+    waiting = waiting[waiting["end_s"] > waiting["start_s"] + 1e-9]
+    _spans(ax, waiting, y + 1, 0.38, _WAITS["facecolor"], **waits)
+    for what, rows in traffic.groupby("what"):
+        _spans(ax, rows, y + 1, 0.38, _TRAFFIC[str(what)][1])
     for row in traffic.itertuples():
-        _label(ax, row, CALLS[row.what], y + 1, until_s)
+        _label(ax, row, CALLS[row.what], y + 1, until_s, color=ink_on(_TRAFFIC[row.what][1]))
     for side, shift in (("out circuit", -0.21), ("in circuit", 0.21)):
         up = lanes[lanes["lane"] == side]
         _spans(ax, up, y + 2 + shift, 0.18, _LANES["circuits"], edgecolors=GREY, linewidths=0.5)
@@ -154,8 +160,8 @@ def _spans(ax: plt.Axes, rows: pd.DataFrame, y: float, half: float, fill: str, *
     ax.add_collection(PolyCollection(list(corners), facecolors=[fill], **{"linewidths": 0, **style}))
 
 
-def _label(ax: plt.Axes, row, text: str, y: float, until_s: float, size: float = 8) -> None:
+def _label(ax: plt.Axes, row, text: str, y: float, until_s: float, size: float = 8, **style) -> None:
     """A text in the middle of a span, where it fits."""
     inches = ax.get_window_extent().width / ax.figure.dpi
     if (row.end_s - row.start_s) / until_s * inches * 72 > 0.62 * size * len(text):
-        ax.text((row.start_s + row.end_s) / 2, y, text, ha="center", va="center", fontsize=size)
+        ax.text((row.start_s + row.end_s) / 2, y, text, ha="center", va="center", fontsize=size, **style)
