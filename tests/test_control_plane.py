@@ -101,7 +101,7 @@ def test_drawing_has_every_message():
     plane = control_plane.catalog_control_plane()
     sequence = control_plane.reconfiguration_sequence(plane, 0.025, {0: 0.0, 4: 3e-4}, "AllGather")
     groups = {rank: [f"pipeline: {rank}, {rank + 8}, circuits"] for rank in (0, 4)}
-    figure = control_plane_figure(sequence, groups, rails=4)
+    figure = control_plane_figure(sequence, groups, rails=4, title="one reconfiguration")
     left, right = ([text.get_text() for text in ax.texts] for ax in figure.axes)
     assert set(map(str, sequence["number"])) <= set(left)
     assert sum(text.isdigit() for text in right) == len(sequence)

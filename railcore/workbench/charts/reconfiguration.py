@@ -76,7 +76,6 @@ def iteration_time_by_reconfiguration(
         panel_title(ax, f"({letter}) {source}", left=True)
     first = figure.axes[0]
     first.set_ylabel("iteration time [s]")
-    first.set_ylim(bottom=0)
     first.plot([], [], color="black", linestyle=":", label="without reconfiguration")
     legend_below(figure, first)
     return figure
