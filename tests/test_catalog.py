@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from railcore.documents.railonly2025 import table1
-from railcore.facts import catalog, catalog_template, claims, files, tables, units
+from railcore.facts import catalog, catalog_template, claims, files, grounds, tables, units
 from railcore.network import cost, price_books
 
 GOOD = {
@@ -98,7 +98,7 @@ def test_calibrated_book_follows_from_the_two_claims_it_names_and_predicts_the_o
     assert (saved_ports == table.transceivers_rail_optimized - table.transceivers_rail_only).all()
     name = "cost" if what == "price" else "power"
     ids = [f"railonly2025.table1.n{n}.r{r}.{name}_saving" for n, r in cases.values]
-    calibration = next(each for each in claims.calibrations() if set(ids) & set(each.used))
+    calibration = next(each for each in grounds.calibrations() if set(ids) & set(each.used))
     solved = [claim_id for claim_id in ids if claim_id in calibration.used]
     assert {*solved, f"railonly2025.text.{total}"} == set(calibration.used)
     assert len(solved) == 1

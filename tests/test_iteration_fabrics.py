@@ -492,7 +492,7 @@ def test_leaves_slow_a_mixture_and_a_wider_domain_needs_no_network():
     assert (held["slowdown"] == 0).all() and (held["expert_s"] > 0).all()
     some = found[found["hb_domain_size"] == 4].set_index(["way", "oversubscription"])["slowdown"]
     assert 0 < some[("Clos", 2.0)] < some[("Clos", 8.0)]
-    in_turn, at_once = (some[(f"rail-only, forwarding {how}", math.inf)] for how in ("in turn", "at once"))
+    in_turn, at_once = (some[(f"rail-only, forwarding {how}", math.inf)] for how in ("before sending", "at once"))
     assert in_turn > at_once == 0
 
 

@@ -62,8 +62,8 @@ def test_a_book_of_ones_own_without_powers_and_copper(own_catalog):
     assert set(copper["optics"]) == {"ours (400 Gbps)"}
     assert set(copper["copper"]) == {"ours (400 Gbps), copper of street2025"}
     assert set(rows.power_book) == {"street2025 (400 Gbps)"}
-    assert price_books.books_text(prices, powers) == "prices of ours, powers of street2025"
-    assert price_books.books_text(*default) == "prices and powers of street2025"
+    assert price_books.books_text(prices, powers) == "prices of ours, powers of street offers of 2025"
+    assert price_books.books_text(*default) == "prices and powers of street offers of 2025"
 
 
 def test_powers_of_another_link_rate_are_scaled_and_say_so(own_catalog):

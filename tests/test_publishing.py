@@ -77,7 +77,7 @@ def test_last_digits_of_another_machine_stay_as_they_are_stored(suite):
     before, table = project.snapshot(suite), suite / "figures" / "extra" / "02_table.csv"
     edit(table, "5e+10", "50000000001")
     edit(notebook, png(100), png(101))
-    edit(suite / LEDGER, ",2,0,reproduced,", f",2.000000000001,{2.000000000001 / 2 - 1:.6g},reproduced,")
+    edit(suite / LEDGER, ",2,,,0,reproduced,", f",2.000000000001,,,{2.000000000001 / 2 - 1:.6g},reproduced,")
     stored = project.snapshot(suite)
     for name in (project.SECOND, project.FIRST):
         assert "0 files changed" in run_again(suite, name)

@@ -12,7 +12,7 @@ from railcore.documents.railonly2023.two_stage import TIME_TERMS, equation_1, tw
 from railcore.documents.readings import changed_verdicts
 from railcore.engines.degraded.routed_flows import domain_ring, fabric_loads, nic_bandwidth_share
 from railcore.engines.emulator.collective_schedules import count_bytes, hierarchical_schedule, run_schedule
-from railcore.facts import claims
+from railcore.facts import claims, grounds
 from railcore.network.topology import rail_only, rail_optimized
 from railcore.training import traffic
 from railcore.training.parallelism import Strategy
@@ -259,7 +259,7 @@ def test_the_calibration_names_what_moves_with_it():
         }
         found.append({f"{DOCUMENT}.fig3.{name}": value for name, value in ends.items()})
     moved = {key for other in found[1:] for key in changed_verdicts(found[0], other)}
-    (calibration,) = (each for each in claims.calibrations() if "quoted_gpus" in each.parameter)
+    (calibration,) = (each for each in grounds.calibrations() if "quoted_gpus" in each.parameter)
     assert moved == {claim_id for claim_id in calibration.predicted if ".fig3." in claim_id}
 
 

@@ -17,7 +17,7 @@ from railcore.documents.flops2024 import siting_claims as siting
 from railcore.engines.datacenter.training_case import TrainingCase
 from railcore.engines.deployment import scale_out
 from railcore.engines.siting import eia
-from railcore.facts import claims, files, units
+from railcore.facts import claims, files, grounds, units
 from railcore.facts.units import km
 from railcore.systems import datacenter as dc
 from railcore.systems.siting import candidates, nodes
@@ -45,7 +45,7 @@ def defaults(number):
 
 
 def calibration(claim_id):
-    return next(each for each in claims.calibrations() if claim_id in each.used)
+    return next(each for each in grounds.calibrations() if claim_id in each.used)
 
 
 @cache
@@ -114,7 +114,7 @@ def test_two_relations_hold_under_every_combination_and_rest_on_none():
     for times, kept in product(TIMES, BYTES):
         found = readings.claim_verdicts(values(**times, **kept))  # no rule of overlap is in either
         assert all(found[claim_id] == "reproduced" for claim_id in stable)
-    assert not any(claims.calibrations_of(claim_id) for claim_id in stable)
+    assert not any(grounds.calibrations_of(claim_id) for claim_id in stable)
 
 
 def test_what_only_a_combination_turns_is_declared_too():
@@ -169,7 +169,7 @@ def test_the_pue_of_the_split_is_chosen_by_it(accounts):
 
 
 def test_ten_claims_of_the_document_are_calibrated():
-    used = [claim_id for each in claims.calibrations() for claim_id in each.used if claim_id.startswith("flops2024.")]
+    used = [claim_id for each in grounds.calibrations() for claim_id in each.used if claim_id.startswith("flops2024.")]
     assert len(used) == len(set(used)) == 10
 
 

@@ -173,8 +173,8 @@ def replay_claims(simulated: pd.DataFrame, tiny: pd.DataFrame) -> Entries:
     """Values, reasons and readings of Fig. 8, of the introduction's 3%, and of experts on rings.
 
     The rail of the replay is that of the authors' public script: GitHub chuhan-ouyang/torchtitan,
-    traces-scripts/simulate_ocs_reconfig.sh, reads the windows of ranks 0, 4, 8 and 12; its stored result at 100 ms is that
-    of `trace.replayed_iteration_times`.
+    traces-scripts/simulate_ocs_reconfig.sh, reads the windows of ranks 0, 4, 8 and 12; its stored result at 100 ms is
+    that of `trace.replayed_iteration_times`.
 
     simulated: of `photonic_overhead`, with delays of 0 and 100 ms, of the document's run; tiny: `frontend_table`.
     """
