@@ -1,6 +1,7 @@
 """Bars: tornados, slowdowns, errors of a model, ranges; and stacked: costs by part, times by term, traffic by kind."""
 
 from collections.abc import Callable, Sequence
+from string import ascii_lowercase
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -13,9 +14,11 @@ from railcore.workbench import plotting
 from railcore.workbench.plotting import (
     COLOURS,
     MARKERS,
+    PASSES,
     TRAFFIC,
     ink_on,
     legend_below,
+    panel_title,
     percent,
     percent_axis,
     text_beside,
@@ -24,11 +27,11 @@ from railcore.workbench.plotting import (
 _LOW, _HIGH = COLOURS[0], COLOURS[4]  # of a tornado's ends
 _ROUTING_COLOURS = {"two-hop": COLOURS[0], "hierarchical": COLOURS[1]}
 _PHASE_HATCHES = {"in turn": "", "pipelined": "////"}
-_ITERATION_TERMS = {  # of the two-stage model's iteration time
-    "compute_s": "compute",
-    "first_dp_s": "data parallel across HB domains",
-    "second_dp_s": "data parallel inside",
-    "model_parallel_s": "model parallel",
+_ITERATION_TERMS = {  # of the two-stage model's iteration time: name and colour
+    "compute_s": ("compute", PASSES["compute"]),
+    "first_dp_s": ("data parallel across HB domains", TRAFFIC["data between"]),
+    "second_dp_s": ("data parallel inside HB domains", TRAFFIC["data within"]),
+    "model_parallel_s": ("model parallel", TRAFFIC["tensor"]),
 }
 _TRAFFIC_NAMES = {  # in the order of the legend
     "tensor": "tensor (model parallel)",
@@ -212,23 +215,43 @@ def iteration_terms(data: pd.DataFrame, x: str, ax: plt.Axes, title: str = "") -
     def text(total: float, first: float) -> str:
         return number(total, 3) + (f"\n{number(first / total, 3)}x" if total != first else "")
 
-    table = data.set_index(x)[list(_ITERATION_TERMS)].rename(columns=_ITERATION_TERMS)
-    _totalled_bars(table, ax, text, "iteration time [s]", title)
+    names, colours = zip(*_ITERATION_TERMS.values(), strict=True)
+    table = data.set_index(x)[list(_ITERATION_TERMS)].set_axis(names, axis=1)
+    _totalled_bars(table, ax, text, "iteration time [s]", title, colours=colours)
     ax.set_xlabel(units.label(x))
     return ax
 
 
-def iteration_time_by_network(data: pd.DataFrame) -> plt.Figure:
+def iteration_time_by_network(data: pd.DataFrame, title: str, marks: pd.DataFrame) -> plt.Figure:
     """Iteration time as bars, a panel for each `model` and a bar for each `network`, stacked by its terms.
 
-    Columns model, network and those of TERMS [s].
+    Parameters
+    ----------
+    data
+        Columns model, network, batch_tokens and those of TERMS [s].
+    title
+        Of the figure.
+    marks
+        The document's times by ours of the first network: columns model, network, iteration_s, differs.
+
+    Returns
+    -------
+    The figure.
     """
-    figure, parts = plotting.panels(data, "model", (3.4, 4.6))
-    for i, (model, part, ax) in enumerate(parts):
+    figure, parts = plotting.panels(data, "model", (10 / data["model"].nunique(), 5.6))
+    for letter, (model, part, ax) in zip(ascii_lowercase, parts, strict=False):
         iteration_terms(part, "network", ax)
-        ax.set(title=model, xlabel="", ylabel="" if i else "iteration time [s]")
+        places = {name: i for i, name in enumerate(part["network"])}
+        mine = marks[marks["model"] == model]
+        if len(mine):
+            plotting.document_marks(ax, mine["network"].map(places), mine["iteration_s"], mine["differs"])
+        batch = number(part["batch_tokens"].iloc[0] / 1e6, 3)
+        ax.set(xlabel="", ylabel="" if ax is not figure.axes[0] else "iteration time [s]")
+        panel_title(ax, f"({letter}) {model}, batch {batch}M tokens")
+        ax.tick_params(axis="x", labelsize=9)
         ax.get_legend().remove()
-    legend_below(figure, figure.axes[0])
+    figure.suptitle(title, fontsize=11)
+    legend_below(figure, figure.axes, 3)
     return figure
 
 
