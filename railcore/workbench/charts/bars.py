@@ -161,12 +161,14 @@ def _stacked_bars(
     ax.grid(axis="y" if across else "x", visible=False)
 
 
-def _totalled_bars(table: pd.DataFrame, ax: plt.Axes, text: Callable, label: str, title: str = "", **style) -> None:
-    """Stacked bars with a legend, and above each text(its total, the first bar's total)."""
+def _totalled_bars(
+    table: pd.DataFrame, ax: plt.Axes, text: Callable, label: str, title: str = "", lift: float = 3, **style
+) -> None:
+    """Stacked bars with a legend, and text(its total, the first bar's total) so many points above each."""
     _stacked_bars(table, ax, **style)
     totals = table.sum(axis=1).tolist()
     for i, total in enumerate(totals):
-        text_beside(ax, text(total, totals[0]), (i, total), (0, 3), ha="center")
+        text_beside(ax, text(total, totals[0]), (i, total), (0, lift), ha="center")
     ax.margins(y=0.18)
     ax.set_ylabel(label)
     ax.set_title(title, fontsize=9)
@@ -197,7 +199,7 @@ def stacked_costs(data: pd.DataFrame, x: str, y: str, by: str, ax: plt.Axes, lab
     return ax
 
 
-def iteration_terms(data: pd.DataFrame, x: str, ax: plt.Axes, title: str = "") -> plt.Axes:
+def iteration_terms(data: pd.DataFrame, x: str, ax: plt.Axes, title: str = "", lift: float = 3) -> plt.Axes:
     """Iteration time in its terms, stacked, with the total and the speed-up over the first bar.
 
     Parameters
@@ -206,6 +208,8 @@ def iteration_terms(data: pd.DataFrame, x: str, ax: plt.Axes, title: str = "") -
         Table with the columns of TERMS [s], and its column with the names of the bars.
     ax, title
         Where to draw, and the title.
+    lift
+        Of the texts above the bars [points].
 
     Returns
     -------
@@ -217,7 +221,7 @@ def iteration_terms(data: pd.DataFrame, x: str, ax: plt.Axes, title: str = "") -
 
     names, colours = zip(*_ITERATION_TERMS.values(), strict=True)
     table = data.set_index(x)[list(_ITERATION_TERMS)].set_axis(names, axis=1)
-    _totalled_bars(table, ax, text, "iteration time [s]", title, colours=colours)
+    _totalled_bars(table, ax, text, "iteration time [s]", title, lift, colours=colours)
     ax.set_xlabel(units.label(x))
     return ax
 
@@ -240,7 +244,7 @@ def iteration_time_by_network(data: pd.DataFrame, title: str, marks: pd.DataFram
     """
     figure, parts = plotting.panels(data, "model", (10 / data["model"].nunique(), 5.6))
     for letter, (model, part, ax) in zip(ascii_lowercase, parts, strict=False):
-        iteration_terms(part, "network", ax)
+        iteration_terms(part, "network", ax, lift=10)
         places = {name: i for i, name in enumerate(part["network"])}
         mine = marks[marks["model"] == model]
         if len(mine):

@@ -8,6 +8,7 @@ from string import ascii_lowercase
 import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.colors import ListedColormap
+from matplotlib.patheffects import withStroke
 
 from railcore.facts import units
 from railcore.facts.units import number
@@ -49,8 +50,13 @@ def cost_and_power(data: pd.DataFrame, counts: Sequence[int], title: str, legend
 
 _SHARES = {  # under an iteration time: its column, the axis' label and the panel's title
     "slowdown": ("longer than the ideal", "slowdown against the ideal"),
-    "saving": ("shorter than with half of the size", "gain of a doubling of the HB domain"),
+    "saving": ("iteration time saved", "gain of doubling the HB domain to this size"),
 }
+_MARK_TEXTS: dict[str, dict] = {  # where the lines leave room
+    "slowdown": {"shift": (9, 0), "va": "center"},
+    "saving": {"shift": (-6, -7), "ha": "right", "va": "top"},
+}
+_HALO = [withStroke(linewidth=3, foreground="white")]
 
 
 def iteration_time_by_domain_size(data: pd.DataFrame, share: str, title: str, marks: pd.DataFrame) -> plt.Figure:
@@ -60,7 +66,7 @@ def iteration_time_by_domain_size(data: pd.DataFrame, share: str, title: str, ma
     ----------
     data
         Columns model, gpus, hb_domain_size, iteration_s, ideal_s and the share, a line for each `gpus` and its ideal
-        dashed. A share that is 0 or no number is not drawn.
+        dashed. Rows of one HB domain for all, and a share that is 0 or no number, are not drawn.
     share
         "slowdown" against the ideal, or "saving" by the doubling before.
     title
@@ -75,7 +81,7 @@ def iteration_time_by_domain_size(data: pd.DataFrame, share: str, title: str, ma
     models = list(data["model"].unique())
     figure, axes = plt.subplots(2, len(models), figsize=(10, 8.2), squeeze=False, height_ratios=(1.15, 1))
     for column, model in enumerate(models):
-        (top, bottom), part = axes[:, column], data[data["model"] == model]
+        (top, bottom), part = axes[:, column], data[(data["model"] == model) & (data["hb_domain_size"] < data["gpus"])]
         sizes = sorted(part["hb_domain_size"].unique())
         for i, (gpus, rows) in enumerate(part.groupby("gpus")):
             style = plotting.line_style(i, label=f"{gpus:,} GPUs")
@@ -87,14 +93,15 @@ def iteration_time_by_domain_size(data: pd.DataFrame, share: str, title: str, ma
         if len(mine):
             plotting.document_marks(bottom, mine["hb_domain_size"], mine["share"], mine["differs"], markersize=11)
         for x, y, words in zip(mine["hb_domain_size"], mine["share"], mine["text"], strict=True):
-            plotting.text_beside(bottom, words, (x, y), (0, -9), ha="center", va="top", fontsize=9)
+            plotting.text_beside(bottom, words, (x, y), **_MARK_TEXTS[share], fontsize=9, path_effects=_HALO, zorder=6)
+        bottom.margins(y=0.12)
         log_axis(bottom.yaxis, text=plotting.percent)
         top.set(title=f"({ascii_lowercase[column]}) {model}", ylabel="iteration time [s]", ylim=(0, None))
         panel_title(bottom, f"({ascii_lowercase[len(models) + column]}) {model}: {_SHARES[share][1]}")
         bottom.set_ylabel(_SHARES[share][0])
         for ax in (top, bottom):
             plotting.gpu_axis(ax, sizes)
-            ax.set(xlabel="HB domain size [GPUs]", xlim=(0.8 * sizes[0], 1.25 * sizes[-1]))
+            ax.set(xlabel="HB domain size [GPUs]", xlim=(0.8 * sizes[0], 1.3 * sizes[-1]))
     axes[0, 0].plot([], [], color="black", linestyle="--", label="ideal: one HB domain for all GPUs")
     figure.suptitle(title, fontsize=11)
     legend_below(figure, axes, 3)
