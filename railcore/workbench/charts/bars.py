@@ -114,12 +114,25 @@ def slowdown_by_routing(data: pd.DataFrame, title: str = "") -> plt.Figure:
     return figure
 
 
-def measured_runs(data: pd.DataFrame, note: str = "") -> plt.Figure:
-    """Measured and modelled times as points, a run a row, and the errors beside them as bars; note: below.
+def measured_runs(data: pd.DataFrame, title: str, document_error: float, note: str = "") -> plt.Figure:
+    """Measured and modelled times as points, a run a row, and the errors beside them as bars.
 
-    Columns label, source, global_batch, measured_iteration_s, modelled_s, error.
+    Parameters
+    ----------
+    data
+        Columns label, source, global_batch, measured_iteration_s, modelled_s, error.
+    title
+        Of the figure.
+    document_error
+        Mean error that the document has of its own model, for the lines beside the errors.
+    note
+        Below the figure.
+
+    Returns
+    -------
+    The figure.
     """
-    size, widths = (10, 0.3 * len(data) + 2.0), (2.4, 1.3)
+    size, widths = (10, 0.3 * len(data) + 2.4), (2.4, 1.3)
     figure, (left, right) = plt.subplots(1, 2, figsize=size, sharey=True, width_ratios=widths)
     places = np.arange(len(data))
     for i, (source, part) in enumerate(data.assign(place=places).groupby("source", sort=False)):
@@ -127,18 +140,24 @@ def measured_runs(data: pd.DataFrame, note: str = "") -> plt.Figure:
         style: dict = {"marker": MARKERS[i], "markersize": 8, "linestyle": "", "color": COLOURS[i]}
         left.plot(part["measured_iteration_s"], part["place"], label=label, **style)
         right.barh(part["place"], part["error"], color=COLOURS[i], height=0.62)
-    left.plot(data["modelled_s"], places, "k|", markersize=15, markeredgewidth=1.6, label="model")
+    left.plot(data["modelled_s"], places, "k|", markersize=15, markeredgewidth=1.6, label="our model")
     left.set_yticks(places, data["label"] + data["global_batch"].map(", batch {:,}".format), fontsize=8)
-    left.invert_yaxis()
+    left.set_ylim(len(data) - 0.4, -0.6)
     plotting.log_axis(left.xaxis, [1, 2, 5, 10, 20, 50, 100])
     left.set_xlabel("iteration time [s]")
     for i, error in enumerate(data["error"]):
-        _beside(right, error, i, f"{'+' * (error > 0)}{percent(error, 2)}", error >= 0, fontsize=8)
+        _beside(right, error, i, f"{error:+.1%}", error >= 0, fontsize=8)
     right.axvline(0, color="black", linewidth=0.8)
+    bound = f"document, its own model: {percent(document_error)} on average"
+    for side, label in ((1, bound), (-1, "_")):
+        right.axvline(side * document_error, color="black", linestyle="--", linewidth=1.2, label=label)
     right.margins(x=0.3)
-    percent_axis(right.xaxis, "error, model / measured - 1")
+    percent_axis(right.xaxis, "error: modelled over measured, less 1")
     right.grid(axis="y", visible=False)
-    figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=3, fontsize=9)
+    panel_title(left, "(a) iteration time")
+    panel_title(right, "(b) error of our model")
+    legend_below(figure, (left, right), 2, fontsize=9)
+    figure.suptitle(title, fontsize=11)
     figure.supxlabel(note, fontsize=9)
     return figure
 
