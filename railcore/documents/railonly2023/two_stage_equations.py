@@ -284,12 +284,17 @@ def variables_as_text(table: pd.DataFrame) -> pd.DataFrame:
 
 def errors_as_text(table: pd.DataFrame) -> pd.DataFrame:
     """`equation_errors_by_group` for people: how far each expression is from the count, in percent."""
-    named = {"n_m": "N_M", "n_ds": "N_Ds", "n_df": "N_Df", "counted_s": "counted iteration [s]"}
+    named = {
+        "n_m": "GPUs of a model-parallel group",
+        "n_ds": "of a data-parallel group inside",
+        "n_df": "and across HB domains",
+        "counted_s": "counted iteration [s]",
+    }
     errors = {
-        "eq1_error": "Eq. (1), K = N_M N_Ds",
-        "table1_error": "Eq. (1), K = N_M N_Df",
-        "table1_hb_domain_error": "K by Table 1",
-        "eq3_error": "Eq. (3)",
+        "eq1_error": "Eq. (1) off by",
+        "table1_error": "Eq. (1) with Table 1's K off by",
+        "table1_hb_domain_error": "Table 1's K off by",
+        "eq3_error": "Eq. (3) off by",
     }
     texts = {name: [_off_by(share) for share in table[name]] for name in errors}
     return table.assign(**texts)[[*named, *errors]].rename(columns=named | errors)

@@ -106,7 +106,7 @@ def fig8_marks(found: Entries, within: float) -> pd.DataFrame:
     -------
     Columns model, hb_domain_size, share, differs, text.
     """
-    rows = []
+    rows: list[tuple[str, float, float, bool, str]] = []
     for name, model, column, _ in _FIG8_QUOTED:
         claim_id = f"railonly2025.fig8.{name}"
         off, printed = claims.differs(claim_id, found.values[claim_id]), claims.paper_value(claim_id)

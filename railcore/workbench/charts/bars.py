@@ -126,7 +126,7 @@ def measured_runs(data: pd.DataFrame, title: str, document_error: float, note: s
     document_error
         Mean error that the document has of its own model, for the lines beside the errors.
     note
-        Below the figure.
+        Above the legend.
 
     Returns
     -------
@@ -146,19 +146,20 @@ def measured_runs(data: pd.DataFrame, title: str, document_error: float, note: s
     plotting.log_axis(left.xaxis, [1, 2, 5, 10, 20, 50, 100])
     left.set_xlabel("iteration time [s]")
     for i, error in enumerate(data["error"]):
-        _beside(right, error, i, f"{error:+.1%}", error >= 0, fontsize=8)
+        place: dict = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "center", "fontsize": 8}
+        right.annotate(f"{error:+.1%}".replace("-0.0%", "0.0%"), (1.0, i), **place)
     right.axvline(0, color="black", linewidth=0.8)
     bound = f"document, its own model: {percent(document_error)} on average"
     for side, label in ((1, bound), (-1, "_")):
         right.axvline(side * document_error, color="black", linestyle="--", linewidth=1.2, label=label)
-    right.margins(x=0.3)
-    percent_axis(right.xaxis, "error: modelled over measured, less 1")
+    reach = 1.15 * max(document_error, data["error"].abs().max())
+    right.set_xlim(-reach, 1.5 * reach)
+    percent_axis(right.xaxis, "modelled over measured, less 1")
     right.grid(axis="y", visible=False)
     panel_title(left, "(a) iteration time")
     panel_title(right, "(b) error of our model")
-    legend_below(figure, (left, right), 2, fontsize=9)
+    legend_below(figure, (left, right), 2, fontsize=9, title=note, title_fontsize=9)
     figure.suptitle(title, fontsize=11)
-    figure.supxlabel(note, fontsize=9)
     return figure
 
 

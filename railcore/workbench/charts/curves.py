@@ -81,7 +81,9 @@ def iteration_time_by_domain_size(data: pd.DataFrame, share: str, title: str, ma
     models = list(data["model"].unique())
     figure, axes = plt.subplots(2, len(models), figsize=(10, 8.2), squeeze=False, height_ratios=(1.15, 1))
     for column, model in enumerate(models):
-        (top, bottom), part = axes[:, column], data[(data["model"] == model) & (data["hb_domain_size"] < data["gpus"])]
+        (top, bottom), rows = axes[:, column], data[data["model"] == model]
+        smaller = rows[rows["hb_domain_size"] < rows["gpus"]]
+        part = rows if smaller.empty else smaller
         sizes = sorted(part["hb_domain_size"].unique())
         for i, (gpus, rows) in enumerate(part.groupby("gpus")):
             style = plotting.line_style(i, label=f"{gpus:,} GPUs")

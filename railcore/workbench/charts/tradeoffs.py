@@ -188,7 +188,9 @@ def modelled_over_measured(data: pd.DataFrame, by: str, title: str) -> plt.Figur
             style |= {"marker": "*", "color": "black", "markerfacecolor": "black", "markersize": 12, "zorder": 5}
         ax.plot(part["gpus"], part["modelled_s"] / part["measured_iteration_s"], **style)
     log_axis(ax.xaxis, [2**power for power in range(2, 15)], 2)
+    ratio = data["modelled_s"] / data["measured_iteration_s"]
     log_axis(ax.yaxis, [0.3, 0.5, 0.7, 0.9, 1, 1.1, 1.5])
+    ax.set_ylim(min(0.85, 0.95 * ratio.min()), max(1.15, 1.05 * ratio.max()))
     ax.set(xlabel="GPUs of the run", ylabel="modelled over measured iteration time")
     ax.set_title(title, fontsize=11)
     legend_below(figure, ax, 3, fontsize=8, title="runs by group (how many)", title_fontsize=9)
