@@ -277,10 +277,10 @@ def test_tables_of_schedules_and_of_transfers_are_those_of_the_timetables():
     assert len(events) == sum(len(table.events) for table in tables.values())
     costs = pipeline.transfer_costs(4, 8, 0.01, 0.02, 1e-3, 2)
     added = costs.set_index(["schedule", "transfers"])["transfers that lengthen it"]
-    for kind in ("gpipe", "1f1b"):
+    for kind, name in {"gpipe": "GPipe", "1f1b": "1F1B"}.items():
         for transfers in TRANSFERS:
-            assert added[kind, transfers] == pytest.approx(critical_sends(4, 8, 1, kind, transfers))
-    assert added["1f1b", "the document's sum"] == 2 * (4 - 1 + 8)
+            assert added[name, transfers] == pytest.approx(critical_sends(4, 8, 1, kind, transfers))
+    assert added["1F1B", "the document's sum"] == 2 * (4 - 1 + 8)
 
 
 @pytest.mark.parametrize(

@@ -209,6 +209,9 @@ def test_readings():
     assert best.mean_deviation[1] == pytest.approx(scores.iloc[0].mean())
     assert best.claims_met[2] == best.claims_met[2:].max()
     assert "GPU 2 PFLOP/s" in best.reading.tolist()
+    shown = two_stage_figures.readings_as_text(best)
+    assert len(shown.columns) <= 8 and len(shown) == len(best)
+    assert shown.iloc[0].tolist()[3:5] == ["12%, 0.95%", "37%, 7.5%"]
     with pytest.raises(ValueError, match="give one choice for each"):
         readings.reading_combinations({"a": 1}, {"b": [1]})
 
@@ -274,7 +277,7 @@ def test_variables_and_optima():
         two_stage_equations.two_stage_variables(models, 32768, 256, tokens)
     ).set_index("symbol")
     assert (
-        text["GPT-3"]["B_S"] == "50 GB/s" and text["GPT-3"]["b"] == "32,000,000" and text["GPT-3"]["T_c"] == "1.025 s"
+        text["GPT-3"]["B_S"] == "400 Gbps" and text["GPT-3"]["b"] == "32,000,000" and text["GPT-3"]["T_c"] == "1.025 s"
     )
     optima = two_stage_equations.group_size_rules(models, 32768, 256, tokens).set_index("rule")
     assert optima.over_minimum["Eq. (2), all in bytes"] == pytest.approx(8**-0.5)
@@ -304,3 +307,24 @@ def test_terms_around_an_hb_domain_size():
     assert table["hb_domain_size"].tolist() == [512, 1024, 2048, 4096] and (table["rails"] == 8).all()
     fast = replace(MODEL, nic_Bps=1e11).iteration(4096, 512, 1e6, rails=8)
     assert table["iteration_s"].iloc[0] == pytest.approx(float(fast.iteration_s))
+
+
+def test_marks_of_the_document_are_red_where_ours_differs():
+    sweep = two_stage_sweep({"GPT-3": MODEL}, gpus=[64], hb_domain_size=[4, 8, 32], batch_tokens=[1e6])
+    saving = two_stage_figures.with_savings(sweep).saving.to_numpy()
+    assert np.isnan(saving[[0, 2]]).all()  # 32 is not twice 8
+    assert saving[1] == 1 - sweep.iteration_s[1] / sweep.iteration_s[0]
+    names = [name for name in claims.ids(f"{DOCUMENT}.fig7") if "_to_" in name] + claims.ids(f"{DOCUMENT}.fig8")
+    exact = {name.partition(".")[2]: claims.paper_value(name) for name in names}
+    seven, eight = two_stage_figures.fig7_marks(exact), two_stage_figures.fig8_marks(exact)
+    assert not seven.differs.any() and not eight.differs.any()
+    assert set(seven.hb_domain_size) == {64, 1024} and set(seven.share) == set(exact.values()) & set(seven.share)
+    off = two_stage_figures.fig7_marks(exact | {"fig7.opt_k512_to_1024": 0.2})
+    assert off.differs.tolist() == (off.text == "7.5%").tolist()
+    time = pd.DataFrame({"model": "GPT-3", "network": ["any-to-any", "trimmed", "ideal"], "iteration_s": [2, 2, 1]})
+    fig5 = pd.concat([time, time.assign(model="PaLM-540B", iteration_s=[4.0, 4.0, 1.0])])
+    marks = two_stage_figures.fig5_marks(fig5, {"fig5.ideal_speedup_min": 2.0, "fig5.ideal_speedup_max": 1.88})
+    drawn = marks.set_index(["network", "model"])
+    assert drawn.iteration_s["trimmed"].tolist() == [2, 4] and not drawn.differs["trimmed"].any()
+    assert drawn.differs["ideal"].to_dict() == {"GPT-3": True, "PaLM-540B": False}
+    assert drawn.iteration_s["ideal", "PaLM-540B"] == 4 / claims.paper_value(f"{DOCUMENT}.fig5.ideal_speedup_max")

@@ -1,7 +1,7 @@
 import pandas as pd
 import pytest
 
-from railcore.documents.railonly2025.iteration_claims import iteration_time_claims
+from railcore.documents.railonly2025.iteration_claims import fig8_claims, fig8_marks, iteration_time_claims
 from railcore.engines import run_errors, validation
 from railcore.engines.strategies.iteration import TIME_PARTS, iteration_times
 from railcore.facts import claims
@@ -152,8 +152,24 @@ def test_the_documents_error_is_that_of_the_runs_it_cites():
     measured = RUNS["measured_iteration_s"].to_numpy()
     expected = sum(abs(MODELLED["modelled_s"].to_numpy() / measured - 1)) / len(RUNS)
     assert values["railonly2025.fig7.mean_error"] == pytest.approx(expected)
-    assert "the printed days need 50.0%" in reasons["railonly2025.intro.llama3_days"]
+    assert "54 days need 50%" in reasons["railonly2025.intro.llama3_days"]
     assert claims.paper_value("railonly2025.intro.llama3_days") == 54 and set(readings) < set(values)
+
+
+def test_a_slowdown_is_the_largest_over_the_clusters_whatever_the_document_has():
+    summary = pd.DataFrame({"model": ["GPT-1T"] * 3 + ["GPT-146B"] * 3, "gpus": [16384, 32768, 65536] * 2})
+    summary = summary.assign(slowdown=[0.009, 0.01, 0.03, 0.041, 0.2, 0.1], plateau=[16, 32, 128, 256, 512, 512])
+    table = pd.DataFrame({"hb_domain_size": [8, 16, 32], "iteration_s": [4.0, 3.5, 2.0]})
+    table = table.assign(model="GPT-1T", gpus=65536, batch=4096, nic_Bps=5e10)
+    rates = pd.DataFrame({"share_of_best_rate": [0.5, 1.0], "GPT-1T": [0.009, 0.03], "GPT-146B": [0.05, 0.2]})
+    found = fig8_claims(table, summary, rates)
+    ends = {"gpt1t_k256_slowdown": 0.03, "gpt146b_k256_slowdown": 0.2, "gpt1t_plateau": 128, "diminishing": 1}
+    assert found.values == {f"railonly2025.fig8.{name}": value for name, value in ends.items()} and not found.readings
+    assert "0.9% at 16,384 GPUs" in found.reasons["railonly2025.fig8.gpt1t_k256_slowdown"]
+    assert "50% of their best rate" in found.reasons["railonly2025.fig8.gpt1t_k256_slowdown"]
+    marks = fig8_marks(found, 0.05)
+    assert marks.hb_domain_size.tolist() == [256, 256, 32] and marks.differs.all()
+    assert marks.share.tolist() == [0.009, 0.041, 0.05]
 
 
 def test_errors():

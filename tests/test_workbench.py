@@ -541,12 +541,30 @@ def test_a_change_of_the_groups_is_marked_where_lines_bend():
     data = pd.DataFrame({"batch_sequences": sizes * 2, "hb_domain_size": [256] * 3 + [512] * 3})
     data = data.assign(iteration_s=1.0, ideal_s=0.5, relative=0.5)
     for groups, marks in (([32, 16, 16], 1), ([16, 16, 16], 0)):
-        ax = curves.iteration_time_by_batch(data.assign(group_size=groups * 2), "PaLM", [(512, 0.5, False)]).axes[0]
+        none = pd.DataFrame(columns=["batch_sequences", "relative", "differs"])
+        ax = curves.iteration_time_by_batch(data.assign(group_size=groups * 2), "a model", none).axes[0]
         verticals = [line.get_xdata()[0] for line in ax.get_lines() if list(line.get_ydata()) == [0, 1]]
         assert verticals == [640] * marks
         assert [text.get_text() for text in ax.texts] == ["groups\nof 32", "model-parallel groups\nof 16 GPUs"][
             : 2 * marks
         ]
+    plt.close("all")
+
+
+def test_shares_of_an_iteration_stand_under_it_with_the_documents_marks():
+    data = pd.DataFrame({"model": "GPT-1T", "gpus": 64, "hb_domain_size": [8, 16, 64], "iteration_s": [3.0, 2.5, 2.0]})
+    data = data.assign(ideal_s=2.0, slowdown=data.iteration_s / 2 - 1)
+    marks = [("GPT-1T", 16, 0.1, True, "10%"), ("another", 8, 0.2, False, "20%")]
+    marks = pd.DataFrame(marks, columns=["model", "hb_domain_size", "share", "differs", "text"])
+    figure = curves.iteration_time_by_domain_size(data, "slowdown", "GPT-1T", marks)
+    top, bottom = figure.axes
+    assert [ax.get_title()[:3] for ax in (top, bottom)] == ["(a)", "(b)"]
+    ours, mark = bottom.get_lines()
+    assert ours.get_xydata().tolist() == [[8, 0.5], [16, 0.25]]  # one HB domain for all is the dashed line
+    assert mark.get_xydata().tolist() == [[16, 0.1]] and mark.get_markeredgecolor() == colours.DIFFERS
+    assert [text.get_text() for text in bottom.texts] == ["10%"]
+    named = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert named == ["64 GPUs", "ideal: one HB domain for all GPUs", "document, where ours differs"]
     plt.close("all")
 
 

@@ -258,9 +258,36 @@ def schedules_measured_twice(table: pd.DataFrame) -> pd.DataFrame:
     return pair[["model", *both, "measured_ratio", "modelled_ratio"]]
 
 
+def errors_as_text(errors: pd.DataFrame) -> pd.DataFrame:
+    """An `error_summary` by seen, software, platform, precision, mixture and size, for people: errors in percent."""
+    sizes = errors["mixture"].replace("experts", "mixture of experts") + ", " + errors["size"] + " GPUs"
+    shown = errors[["seen", "software", "platform", "precision"]].assign(**{"model and size": sizes})
+    shown["runs"] = errors["runs"]
+    texts = {
+        name: [f"{share:.1%}".replace("-0.0%", "0.0%") for share in errors[name]]
+        for name in ("mean_error", "mean_absolute_error")
+    }
+    return shown.assign(**texts)
+
+
+def measured_twice_as_text(pairs: pd.DataFrame) -> pd.DataFrame:
+    """`schedules_measured_twice` for people: errors and ratios in percent, software with its GPUs."""
+    first, second = (
+        pairs[f"software{end}"] + ", " + pairs[f"gpus{end}"].map("{:,} GPUs".format) for end in ("", "_other")
+    )
+    shares = {
+        "error": pairs["error"],
+        "error of the other": pairs["error_other"],
+        "time of a micro-batch over the other, measured": pairs["measured_ratio"],
+        "the same, modelled": pairs["modelled_ratio"],
+    }
+    texts = {name: [f"{share:.1%}".replace("-0.0%", "0.0%") for share in values] for name, values in shares.items()}
+    return pd.DataFrame({"model": pairs["model"], "run": first, "the other run": second, **texts})
+
+
 def labelled_runs(table: pd.DataFrame) -> pd.DataFrame:
     """Settings and errors of a table of predictions, with a label for each run."""
-    degrees = " t" + table["tp"].astype(str) + " p" + table["pp"].astype(str) + " d" + table["dp"].astype(str)
+    degrees = " TP" + table["tp"].astype(str) + " PP" + table["pp"].astype(str) + " DP" + table["dp"].astype(str)
     label = table["model"] + ", " + table["gpus"].map("{:,} GPUs".format) + degrees + " " + table["recompute"]
     columns = (
         "source group software model platform precision gpus tp cp pp dp ep interleave microbatch global_batch "

@@ -168,13 +168,13 @@ def panels(
     return figure, [(value, part, ax) for (value, part), ax in zip(parts, axes.flat, strict=True)]
 
 
-def legend_below(figure: plt.Figure, ax: plt.Axes, columns: int = 0, **options) -> None:
+def legend_below(figure: plt.Figure, ax: plt.Axes | Iterable[plt.Axes], columns: int = 0, **options) -> None:
     """One legend for the whole figure, below it.
 
     Parameters
     ----------
     figure, ax
-        The figure, and the axes whose lines, bars and areas the legend names.
+        The figure, and the axes, one or several, whose lines, bars and areas the legend names, each name once.
     columns
         Of the legend; by default all is in one row.
     **options
@@ -184,8 +184,10 @@ def legend_below(figure: plt.Figure, ax: plt.Axes, columns: int = 0, **options) 
     -------
     Nothing.
     """
-    handles, labels = ax.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns or len(labels), **options)
+    named: dict = {}
+    for each in np.ravel(np.array(ax, dtype=object)):
+        named |= {label: handle for handle, label in zip(*each.get_legend_handles_labels(), strict=True)}
+    figure.legend([*named.values()], [*named], loc="outside lower center", ncols=columns or len(named), **options)
 
 
 def legend_of_all(figure: plt.Figure, columns: int, **options) -> None:

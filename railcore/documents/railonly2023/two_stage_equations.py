@@ -212,17 +212,17 @@ def equation_claims(errors: Mapping[str, float], rules: pd.DataFrame, gpt_layers
     cost = rules[rules["rule"] == "Eq. (2)"]
     counts = {"eq1.mcc_gpt": collective_rounds(gpt_layers), "eq1.mcc_palm": collective_rounds(palm_layers)}
     reasons = {
-        "eq2.optimal_model_parallel": "Eq. (1) is least at (2 N S_T / (b M_cc d))^(1/2) in consistent units, of which "
-        f"the printed expression is 8^(-1/2); taken so it costs {cost['slowdown'].min() - 1:.1%} to "
-        f"{cost['slowdown'].max() - 1:.1%} of iteration time",
-        "table1.hb_domain_product": "misprint: Eq. (1) gives the counted bytes with K = N_M N_Ds, and N_M N_Df equals "
-        "that only where N_Df = N_Ds",
+        "eq2.optimal_model_parallel": "Eq. (1) is least at (2 N S_T / (b M_cc d))^(1/2), and Eq. (2) is smaller; "
+        f"groups of its size make an iteration {cost['slowdown'].min() - 1:.1%} to "
+        f"{cost['slowdown'].max() - 1:.1%} longer",
+        "table1.hb_domain_product": "misprint: Eq. (1) gives the counted bytes with K = N_M N_Ds; N_M N_Df is the same "
+        "only where N_Df = N_Ds",
     }
     readings = {
-        "eq2.optimal_model_parallel": "S_T in bytes and b d in elements, as in all numbers of the document here: "
-        f"{cost['over_minimum'].max():.4g} of the minimum; with both in bytes {8**-0.5:.4g}",
-        "eq1.mcc_palm": "as the document has the block; PaLM's own, one attention and one feed-forward layer in "
-        f"parallel, takes {collective_rounds(2, parallel=True)} rounds",
+        "eq2.optimal_model_parallel": "S_T in bytes and b d in elements, which the document's numbers need: "
+        f"{cost['over_minimum'].max():.3g} of the best size; with both in bytes {8**-0.5:.3g} of it",
+        "eq1.mcc_palm": "the block as the document has it; in PaLM's own paper one attention and one feed-forward "
+        f"layer run in parallel, which takes {collective_rounds(2, parallel=True)} rounds",
     }
     return with_prefix("railonly2023", {**errors, **counts}, reasons, readings)
 
@@ -253,16 +253,16 @@ def _variables(model: TwoStage, n: float, k: float, b: float) -> list[tuple[str,
         ("N_M", "GPUs of a model-parallel group", "GPUs", n_m),
         ("N_Df", "GPUs of a first-level data-parallel group, across HB domains", "GPUs", n / k),
         ("N_Ds", "GPUs of a second-level data-parallel group, inside", "GPUs", k / n_m),
-        ("K", "GPUs of an HB domain, N_M N_Ds", "GPUs", k),
-        ("d_model", "embedding dimension", "elements", model.hidden),
+        ("K", "GPUs of an HB domain, N_M N_Ds (document: N_M N_Df, a misprint)", "GPUs", k),
+        ("d_model", "embedding dimension [elements]", "elements", model.hidden),
         ("M_flop", "FLOPs of an iteration", "FLOP", b * model.token_flops),
         ("M_cc", "model-parallel collectives of a block", "1", model.collective_rounds),
         ("l", "transformer blocks", "1", model.layers),
-        ("B_F", "bandwidth of a GPU in its HB domain", "B/s", model.hb_Bps),
-        ("B_S", "bandwidth of a GPU on its rail", "B/s", model.nic_Bps),
+        ("B_F", "bandwidth of a GPU in its HB domain, one direction", "bps", model.hb_Bps),
+        ("B_S", "bandwidth of a GPU on its rail, one direction", "bps", model.nic_Bps),
         ("C", "compute rate of a GPU", "FLOP/s", model.gpu_flops),
-        ("S_T", "size of a block", "B", model.block_bytes),
-        ("b", "batch", "tokens", b),
+        ("S_T", "gradients of a block", "B", model.block_bytes),
+        ("b", "batch [tokens]", "tokens", b),
         ("T_c", "compute, all blocks", "s", time.compute_s),
         ("T_Df", "first-level data parallelism, all blocks", "s", time.first_dp_s),
         ("T_Ds", "second-level data parallelism, all blocks", "s", time.second_dp_s),
@@ -280,3 +280,26 @@ def variables_as_text(table: pd.DataFrame) -> pd.DataFrame:
             for value, symbol in zip(table[name], symbols, strict=True)
         ]
     return text
+
+
+def errors_as_text(table: pd.DataFrame) -> pd.DataFrame:
+    """`equation_errors_by_group` for people: how far each expression is from the count, in percent."""
+    named = {
+        "n_m": "GPUs of a model-parallel group",
+        "n_ds": "of a data-parallel group inside",
+        "n_df": "and across HB domains",
+        "counted_s": "counted iteration [s]",
+    }
+    errors = {
+        "eq1_error": "Eq. (1) off by",
+        "table1_error": "Eq. (1) with Table 1's K off by",
+        "table1_hb_domain_error": "Table 1's K off by",
+        "eq3_error": "Eq. (3) off by",
+    }
+    texts = {name: [_off_by(share) for share in table[name]] for name in errors}
+    return table.assign(**texts)[[*named, *errors]].rename(columns=named | errors)
+
+
+def _off_by(share: float) -> str:
+    """An error in percent; 0 for what rounding leaves."""
+    return "–" if np.isnan(share) else f"{units.number(100 * share if share > 1e-12 else 0.0, 3)}%"

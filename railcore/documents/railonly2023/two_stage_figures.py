@@ -144,8 +144,8 @@ def network_iteration_times(
 
     Returns
     -------
-    Columns model, network ("any-to-any" is rail-optimized, "trimmed" rail-only, "ideal" Eq. (3)), the terms
-    compute_s, first_dp_s, second_dp_s and model_parallel_s, and their sum iteration_s [s].
+    Columns model, network ("any-to-any" is rail-optimized, "trimmed" rail-only, "ideal" Eq. (3)), batch_tokens, the
+    terms compute_s, first_dp_s, second_dp_s and model_parallel_s, and their sum iteration_s [s].
     """
     rows, networks = [], {"any-to-any": rail_optimized, "trimmed": rail_only}
     of_any = {"nic_Bps": 1.0, "hb_Bps": 1.0}  # shares are the same at every bandwidth
@@ -158,8 +158,9 @@ def network_iteration_times(
         sent = model.layers * 2 * model.block_bytes * (1 / hb_domain_size - 1 / gpus)
         for network, share in shares.items():
             first = replace(time, first_dp_s=sent / (model.nic_Bps * share))
-            rows.append({"model": name, "network": network, **vars(first)})
-        rows.append({"model": name, "network": "ideal", **vars(model.ideal(gpus, batch_tokens[name]))})
+            rows.append({"model": name, "network": network, "batch_tokens": batch_tokens[name], **vars(first)})
+        ideal = vars(model.ideal(gpus, batch_tokens[name]))
+        rows.append({"model": name, "network": "ideal", "batch_tokens": batch_tokens[name], **ideal})
     table = pd.DataFrame(rows)
     return table.assign(iteration_s=table[list(TIME_TERMS)].sum(axis=1))
 
@@ -200,45 +201,109 @@ def terms_by_hb_domain_size(
     return two_stage_sweep({"": replace(model, nic_Bps=nic_Bps)}, **grid)
 
 
-def _mark(name: str, values: Mapping[str, float]) -> tuple[float, bool]:
-    """The document's number, and whether ours, of `values` by claim id, differs."""
-    claim_id = f"railonly2023.{name}"
-    return claims.paper_value(claim_id), claims.differs(claim_id, values[claim_id])
+def with_savings(sweep: pd.DataFrame) -> pd.DataFrame:
+    """Fig. 7 with the column saving: by how much an HB domain of twice the size before it shortens the iteration.
+
+    sweep: `two_stage_sweep`, sizes in order; not a number where the size before is not the half.
+    """
+    clusters = sweep.groupby(["model", "gpus"])
+    saving = 1 - sweep["iteration_s"] / clusters["iteration_s"].shift()
+    return sweep.assign(saving=saving.where(sweep["hb_domain_size"] == 2 * clusters["hb_domain_size"].shift()))
 
 
-def speedup_marks(fig5: pd.DataFrame, values: Mapping[str, float]) -> dict[str, tuple[str, float, bool]]:
-    """Times of the ideal network that the document's least and largest speedup mean, by model.
+def fig5_network_names(nic_Bps: float, hb_Bps: float) -> dict[str, str]:
+    """Networks of `network_iteration_times` by the document's names, with their link rates."""
+    nic, hb = (units.show(rate, "bps", 3) for rate in (nic_Bps, hb_Bps))
+    names = {"any-to-any": nic, "trimmed": f"{nic}\n(rail-only)"}
+    return {name: f"{name}\n{rate}" for name, rate in names.items()} | {"ideal": f"any-to-any\n{hb}\n(ideal)"}
 
-    fig5: of `network_iteration_times`. values: ours, by claim id. Network, time [s], whether ours differs.
+
+def fig5_marks(fig5: pd.DataFrame, quoted: Mapping[str, float]) -> pd.DataFrame:
+    """The document's Fig. 5 by our times of its any-to-any network: columns model, network, iteration_s, differs.
+
+    The trimmed network takes no longer; the ideal's least and largest speedup belong to the models that have ours.
+
+    Parameters
+    ----------
+    fig5
+        `network_iteration_times`.
+    quoted
+        A row of `FigureCase.quoted`.
+
+    Returns
+    -------
+    A row for each mark.
     """
     time = fig5.pivot(index="model", columns="network", values="iteration_s")
+    slower = time["trimmed"] / time["any-to-any"] - 1
+    printed = claims.paper_value("railonly2023.fig5.trimmed_slowdown")
+    rows = [
+        (name, "trimmed", any_s * (1 + printed), claims.differs("railonly2023.fig5.trimmed_slowdown", slower[name]))
+        for name, any_s in time["any-to-any"].items()
+    ]
     speedup = time["any-to-any"] / time["ideal"]
-    ends = {"min": speedup.idxmin(), "max": speedup.idxmax()}
-    found = {}
-    for end, model in ends.items():
-        paper, differs = _mark(f"fig5.ideal_speedup_{end}", values)
-        found[str(model)] = ("ideal", time.loc[model, "any-to-any"] / paper, differs)
-    return found
+    for name, model in {"min": speedup.idxmin(), "max": speedup.idxmax()}.items():
+        claim = f"fig5.ideal_speedup_{name}"
+        ideal_s = time["any-to-any"][model] / claims.paper_value(f"railonly2023.{claim}")
+        rows.append((model, "ideal", ideal_s, claims.differs(f"railonly2023.{claim}", quoted[claim])))
+    return pd.DataFrame(rows, columns=["model", "network", "iteration_s", "differs"])
 
 
-def reduction_marks(fig7: pd.DataFrame, quoted_gpus: int, values: Mapping[str, float]) -> pd.DataFrame:
-    """Times that the document's reductions by a larger HB domain mean, on the cluster that it quotes.
+def fig7_marks(quoted: Mapping[str, float]) -> pd.DataFrame:
+    """The document's savings of Fig. 7: columns model, hb_domain_size (the larger one), share, differs, text.
 
-    fig7: of `two_stage_sweep`. values: ours, by claim id. Columns model, hb_domain_size, seconds, differs.
+    quoted: a row of `FigureCase.quoted`.
     """
-    time = fig7[fig7["gpus"] == quoted_gpus].set_index(["model", "hb_domain_size"])["iteration_s"]
     rows = []
-    for short, model in {"gpt3": "GPT-3", "opt": "OPT3-175B"}.items():
-        for before, after in ((32, 64), (512, 1024)):
-            if {(model, before), (model, after)} <= set(time.index):
-                paper, differs = _mark(f"fig7.{short}_k{before}_to_{after}", values)
-                rows.append((model, after, time[model, before] * (1 - paper), differs))
-    return pd.DataFrame(rows, columns=["model", "hb_domain_size", "seconds", "differs"])
+    for (short, model), k in product({"gpt3": _MODELS[0], "opt": _MODELS[1]}.items(), (32, 512)):
+        claim = f"fig7.{short}_k{k}_to_{2 * k}"
+        printed = claims.paper_value(f"railonly2023.{claim}")
+        off = claims.differs(f"railonly2023.{claim}", quoted[claim])
+        rows.append((model, 2 * k, printed, off, f"{100 * printed:.3g}%"))
+    return pd.DataFrame(rows, columns=["model", "hb_domain_size", "share", "differs", "text"])
 
 
-def relative_marks(values: Mapping[str, float]) -> list[tuple[float, float, bool]]:
-    """Batch [sequences], relative performance by the document, and whether ours differs. values: ours, by claim id."""
-    return [(float(batch), *_mark(f"fig8.palm_rel_b{batch}", values)) for batch in (512, 2048)]
+def fig8_marks(quoted: Mapping[str, float]) -> pd.DataFrame:
+    """The document's performance relative to the ideal in Fig. 8: columns batch_sequences, relative, differs.
+
+    quoted: a row of `FigureCase.quoted`.
+    """
+    rows = []
+    for sequences in (512, 2048):
+        claim = f"fig8.palm_rel_b{sequences}"
+        off = claims.differs(f"railonly2023.{claim}", quoted[claim])
+        rows.append((sequences, claims.paper_value(f"railonly2023.{claim}"), off))
+    return pd.DataFrame(rows, columns=["batch_sequences", "relative", "differs"])
+
+
+def readings_as_text(scores: pd.DataFrame) -> pd.DataFrame:
+    """`readings.reading_scores` for people: the numbers of a figure in one column, in percent or as ratios."""
+    share, ratio = "{:.3g}%".format, "{:.3g}x".format
+    gains = {
+        f"{model}: gain of 64 and of 1,024 GPUs": [f"fig7.{short}_k32_to_64", f"fig7.{short}_k512_to_1024"]
+        for short, model in {"gpt3": _MODELS[0], "opt": _MODELS[1]}.items()
+    }
+    gains["PaLM-540B: share of ideal, batch 512 and 2,048"] = ["fig8.palm_rel_b512", "fig8.palm_rel_b2048"]
+    shown = scores[["reading"]].assign(**{"numbers met": scores["claims_met"].astype(int)})
+    shown["mean deviation"] = [share(100 * off) for off in scores["mean_deviation"]]
+    for name, (first, second) in gains.items():
+        pairs = zip(scores[first], scores[second], strict=True)
+        shown[name] = [f"{share(100 * one)}, {share(100 * two)}" for one, two in pairs]
+    pairs = zip(scores["fig5.ideal_speedup_min"], scores["fig5.ideal_speedup_max"], strict=True)
+    shown["speedup of the ideal, least and largest"] = [f"{ratio(one)}, {ratio(two)}" for one, two in pairs]
+    return shown.assign(**{"PaLM-540B on 256 GPUs [days]": scores[_DAYS]})
+
+
+def null_test_as_text(table: pd.DataFrame) -> pd.DataFrame:
+    """`readings.reading_null_test` for people."""
+    shares = {
+        "spread": "largest change of a number",
+        "share": "drawn sets with as many met",
+        "share_predicted": "drawn sets with as many of the others met",
+    }
+    texts = {name: [f"{100 * share:.3g}%" for share in table[name]] for name in shares}
+    counts = {"met": "numbers met", "predicted": "of the others met", "mean_met": "met of a drawn set, mean"}
+    return table.assign(**texts).rename(columns=shares | counts)
 
 
 def figure_claims(
@@ -281,12 +346,12 @@ def figure_claims(
     least = values["fig5.ideal_speedup_min"]
     first_step = gpt.time_reduction(case.quoted_gpus, 32, 64, published)
     reasons = {
-        "fig5.ideal_speedup_min": f"{least:.4f} is printed as {least // 0.01 / 100:g} if digits are cut off, as Table "
-        "2 does",
-        "fig5.ideal_speedup_max": f"the cluster of Fig. 5 is not printed: {units.number(_fig5_gpus(case), 3)} GPUs in "
-        f"place of {units.number(case.gpus)} would give it",
-        "fig7.gpt3_batch": f"contradiction: Brown et al. publish {published / 1e6:.3g}M tokens; with them Fig. 7(a)'s "
-        f"first step would be {first_step:.0%}",
+        "fig5.ideal_speedup_min": f"ours is {least:.3f}, which cut off after two digits, as in Table 2, is "
+        f"{least // 0.01 / 100:g}",
+        "fig5.ideal_speedup_max": "the document does not say how many GPUs Fig. 5 has: "
+        f"{units.number(_fig5_gpus(case), 3)} in place of {units.number(case.gpus)} would give its number",
+        "fig7.gpt3_batch": f"contradiction: GPT-3's own paper has {published / 1e6:.3g}M tokens, and with them the "
+        f"gain from 32 to 64 GPUs would be {first_step:.0%}",
     }
     others = [f"{share:.0%} with {k}" for k, share in removable.items() if k != case.radix]
     readings = {"fig5.links_removable": f"switches of radix {case.radix}; {', '.join(others)}"}
@@ -309,13 +374,10 @@ def introduction_claims(case: FigureCase, quoted: Mapping[str, float], year_s: f
     rate = float(case.models["PaLM-540B"].gpu_flops)
     days = palm / rate / (units.day * case.hb_domain_size)
     v100 = catalog.item("gpus", "V100")["fp16_rate"]
-    reason = (
-        f"{palm / 1e24:.3g}e24 FLOP, the total of PaLM's own paper as a secondary source quotes it, at "
-        f"{units.show(rate, 'FLOP/s', 4)}"
-    )
+    reason = f"{palm / 1e24:.3g}e24 FLOP in all, from PaLM's own paper as a secondary source quotes it"
     reading = (
-        f"the rate without sparsity; with it {days / 2:.3g} days, and {quoted[_DAYS]:.4g} days by 6 FLOP a parameter "
-        "and token, without attention"
+        f"{units.show(rate, 'FLOP/s', 4)} a GPU, the rate without sparsity; with sparsity {days / 2:.3g} days; by 6 "
+        f"FLOP a parameter and token, without attention, {quoted[_DAYS]:.4g} days"
     )
     values = {_DAYS: days, "intro.gpt3_v100_years": gpt / v100 / year_s}
     return with_prefix("railonly2023", values, {_DAYS: reason}, {_DAYS: reading})

@@ -1,6 +1,6 @@
 """railonly2025 on iteration time: mean error (Fig. 7), days of Llama 3 405B, and HB domain size (Fig. 8)."""
 
-from collections.abc import Mapping
+import re
 from typing import Any
 
 import pandas as pd
@@ -16,8 +16,8 @@ from railcore.training.runtime import catalog_runtime
 _ERROR, _DAYS = "fig7.mean_error", "intro.llama3_days"
 FIG8_MODELS = ("GPT-1T", "GPT-146B")
 _FIG8_QUOTED = (  # claim, its model, column of `hb_domain_summary`, format
-    ("gpt1t_k256_slowdown", "GPT-1T", "slowdown", ".2%"),
-    ("gpt146b_k256_slowdown", "GPT-146B", "slowdown", ".2%"),
+    ("gpt1t_k256_slowdown", "GPT-1T", "slowdown", ".1%"),
+    ("gpt146b_k256_slowdown", "GPT-146B", "slowdown", ".1%"),
     ("gpt1t_plateau", "GPT-1T", "plateau", ","),
 )
 # How the document describes its model: two phases of a collective in sequence, only gradients hidden, plain 1F1B. On
@@ -36,12 +36,13 @@ def iteration_time_claims(llama: TrainingDuration, modelled: pd.DataFrame) -> En
     errors = modelled["error"].abs()
     values = {_DAYS: days, _ERROR: float(errors.mean())}
     reason = (
-        f"all tokens at {mfu:.1%} of the peak rate, by this model; {published.low:.0%} to {published.high:.0%} are "
-        f"published. The printed days need {mfu * days / printed_days:.1%}: they are those of a part of the training"
+        f"by our model its published split reaches {mfu:.0%} of the peak rate ({published.low:.0%} to "
+        f"{published.high:.0%} are published); {printed_days:.0f} days need {mfu * days / printed_days:.0%} for all "
+        "tokens, and are the length of a part of the training"
     )
     reading = (
-        f"our model on the {len(modelled)} published runs that the document cites, because its own are not public; "
-        f"mean absolute error, no number fitted to any of them; the largest is {errors.max():.1%}"
+        f"mean absolute error of our model on the {len(modelled)} published runs that the document cites, because its "
+        f"own are not public; the largest is {errors.max():.1%}"
     )
     return with_prefix("railonly2025", values, {_DAYS: reason}, {_ERROR: reading})
 
@@ -54,7 +55,7 @@ def fig8_options(machine: Machine) -> tuple[Machine, dict[str, Any]]:
 
 
 def fig8_claims(table: pd.DataFrame, summary: pd.DataFrame, rates: pd.DataFrame) -> Entries:
-    """Values and reasons of what Fig. 8 and its text say; of three clusters the largest value counts.
+    """Values and reasons of what Fig. 8 and its text say, no readings: each number is the largest over the clusters.
 
     Parameters
     ----------
@@ -69,40 +70,51 @@ def fig8_claims(table: pd.DataFrame, summary: pd.DataFrame, rates: pd.DataFrame)
     -------
     For `claims.record`.
     """
-    values, reasons = {"diminishing": increasing_returns_share(table)}, dict[str, str]()
+    values = {"diminishing": increasing_returns_share(table)}
+    reasons = {
+        "diminishing": "with the domain's size the best strategy changes, where a larger tensor-parallel group starts "
+        "to fit, and a change can gain more than the doubling before; while the strategy stays, each doubling gains "
+        "less"
+    }
     for name, model, column, form in _FIG8_QUOTED:
         mine = summary[summary["model"] == model].set_index("gpus")[column]
-        each = ", ".join(f"{value:{form}} at {n:,} GPUs" for n, value in mine.items())
         values[name] = mine.max()
-        reasons[name] = f"the largest of {each}"
+        each = ", ".join(f"{value:{form}} at {n:,} GPUs" for n, value in mine.items())
         if column == "slowdown":
             off = rates[model] - claims.paper_value(f"railonly2025.fig8.{name}")
             nearest = rates.loc[off.abs().idxmin()]
-            reasons[name] += (
-                f". It would come nearest, with {nearest[model]:{form}}, if a GPU sustained "
-                f"{nearest['share_of_best_rate']:.2g} of its best rate"
+            reasons[name] = (
+                f"{each}; GPUs that sustain {nearest['share_of_best_rate']:.0%} of their best rate, so that links "
+                f"matter less, come nearest to the document with {nearest[model]:.1%}"
             )
-    reasons["diminishing"] = (
-        "the best strategy changes where a larger tensor-parallel group starts to fit; while it stays, every doubling "
-        "gains less"
-    )
+        else:
+            reasons[name] = f"the largest over the clusters: {each}; the text does not say of which one it speaks"
     return with_prefix("railonly2025.fig8", values, reasons, {})
 
 
-def slowdown_marks(table: pd.DataFrame, hb_domain_size: int, values: Mapping[str, float]) -> pd.DataFrame:
-    """Times that the document's slowdowns at an HB domain size mean, on the cluster where ours is largest.
+def fig8_marks(found: Entries, within: float) -> pd.DataFrame:
+    """The document's numbers of Fig. 8 as slowdowns over HB domain sizes.
 
-    table: of `best_times`. values: ours, by claim id. Columns model, hb_domain_size, seconds, differs.
+    Parameters
+    ----------
+    found
+        `fig8_claims`.
+    within
+        Excess over the ideal below which a size counts as near: the place of the plateau's mark.
+
+    Returns
+    -------
+    Columns model, hb_domain_size, share, differs, text.
     """
-    rows, at_size = [], table[table["hb_domain_size"] == hb_domain_size]
+    rows: list[tuple[str, float, float, bool, str]] = []
     for name, model, column, _ in _FIG8_QUOTED:
-        mine = at_size[at_size["model"] == model]
-        if column == "slowdown" and len(mine):
-            claim_id = f"railonly2025.fig8.{name}"
-            ideal = mine.loc[mine["slowdown"].idxmax(), "ideal_s"]
-            differs = claims.differs(claim_id, values[claim_id])
-            rows.append((model, hb_domain_size, ideal * (1 + claims.paper_value(claim_id)), differs))
-    return pd.DataFrame(rows, columns=["model", "hb_domain_size", "seconds", "differs"])
+        claim_id = f"railonly2025.fig8.{name}"
+        off, printed = claims.differs(claim_id, found.values[claim_id]), claims.paper_value(claim_id)
+        if size := re.search(r"_k(\d+)_", name):
+            rows.append((model, int(size[1]), printed, off, f"{printed:.1%}"))
+        else:
+            rows.append((model, printed, within, off, column))
+    return pd.DataFrame(rows, columns=["model", "hb_domain_size", "share", "differs", "text"])
 
 
 def dense_slowdown_claim(dense: pd.DataFrame, gpus: int, splits: int) -> Entries:

@@ -70,6 +70,15 @@ def formula_checks(
     return table.assign(error=(table["printed"] / table["counted"] - 1).abs())
 
 
+def checks_as_text(checks: pd.DataFrame) -> pd.DataFrame:
+    """The largest error of each formula over all cases of `formula_checks`, in words and percent."""
+    errors = checks.groupby("formula", sort=False)["error"].agg(["size", "max"])
+    largest = [f"{units.number(100 * error if error > 1e-12 else 0.0, 3)}%" for error in errors["max"]]
+    return pd.DataFrame(
+        {"formula": [FORMULAS[name] for name in errors.index], "cases": errors["size"].to_numpy()}
+    ).assign(**{"largest error": largest})
+
+
 def pipeline_claims(checks: pd.DataFrame) -> Entries:
     """Values and reasons of the claims on Fig. 6; no readings. checks: of `formula_checks`."""
     tensor = checks[checks["formula"] == "pls_tp_time"]
@@ -80,18 +89,20 @@ def pipeline_claims(checks: pd.DataFrame) -> Entries:
     twice = sends - 2 * (sends.index.get_level_values("stages") + sends.index.get_level_values("microbatches") - 2)
     values = checks.groupby("formula", sort=False)["error"].max().to_dict()
     reasons = {
-        "pls_tp_time": "printed is one AllGather of one micro-batch for each operator; a stage has "
-        "AllGather and ReduceScatter, forward and backward, in each of m micro-batches: the count is "
-        f"{factor.min():.6g} m times as long in every case (here m = {tensor['microbatches'].min()} to "
-        f"{tensor['microbatches'].max()}), and with that factor the error is "
-        f"{abs(factor / factor.min() - 1).max():.1g}",
-        "pls_pp_volume": "right for the last stage alone; its first receive and last send are the "
-        "bubble's last hop too, so that both printed volumes together exceed the path through the last stage by "
-        f"{twice.min():.6g} D_p in every case",
-        "sync_time": "holds for a ring, counted send by send; overlap with the backward pass is not "
-        "part of the formula",
+        "pls_tp_time": "the formula has one AllGather for each operator; a stage has an AllGather and a ReduceScatter, "
+        "forward and backward, in each of m micro-batches, so that a factor of "
+        f"{_whole(factor)} m is missing",
+        "pls_pp_volume": "right for the last stage alone; its first receive and last send are the bubble's last hop "
+        f"too, so that the two volumes together count {_whole(twice)} D_p twice",
+        "sync_time": "for a ring, counted send by send; the formula has no overlap with the backward pass",
     }
     return with_prefix("railonly2025.fig6", values, reasons, {})
+
+
+def _whole(numbers: pd.Series | np.ndarray) -> str:
+    """A number that is the same in every case, as text; from least to largest where it is not."""
+    low, high = min(numbers), max(numbers)
+    return units.number(low, 6) if np.isclose(low, high) else f"{units.number(low, 3)} to {units.number(high, 3)}"
 
 
 def _printed_and_counted(p: int, m: int, ratio: float, n: int) -> Iterator[tuple[str, float, float]]:
@@ -159,10 +170,10 @@ def schedule_tables(
     """
     kinds = {"GPipe": ("gpipe", 1), "1F1B": ("1f1b", 1), f"interleaved 1F1B, {chunks} chunks": ("interleaved", chunks)}
     found, events = {}, []
-    for name, (kind, v) in kinds.items():
+    for letter, (name, (kind, v)) in zip("abc", kinds.items(), strict=True):
         table = timetable.schedule(kind, stages, microbatches, forward_s, backward_s, chunks=v)
-        title = f"{name}: {units.show(table.total_s, 's', 4)}, bubble {table.bubble_share:.1%}, a stage holds up to "
-        found[f"{title}{table.peak_microbatches.max():.4g} micro-batches"] = table
+        title = f"({letter}) {name}: {units.show(table.total_s, 's', 4)}, bubble {table.bubble_share:.1%}"
+        found[f"{title}, a stage holds up to {table.peak_microbatches.max():.4g} micro-batches"] = table
         peaks = table.peak_microbatches[table.events["stage"]]
         events.append(table.events.assign(kind=kind, bubble_share=table.bubble_share, peak_microbatches=peaks))
     return found, pd.concat(events)
@@ -197,6 +208,8 @@ def transfer_costs(
     free_s = busy_s + float(pipeline_schedule.pipeline_bubble_time(stages, microbatches, forward_s, backward_s))
     rows.append(("1f1b", "the document's sum", sends, free_s + send_s * sends))
     table = pd.DataFrame(rows, columns=["schedule", "transfers", "transfers that lengthen it", "time"])
+    names = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": f"interleaved 1F1B, {chunks} chunks"}
+    table["schedule"] = table["schedule"].map(names)
     bubbles = [f"{1 - busy_s / total_s:.1%}" for total_s in table["time"]]
     return table.assign(time=[units.show(total_s, "s", 4) for total_s in table["time"]], bubble=bubbles)
 

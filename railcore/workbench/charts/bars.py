@@ -1,6 +1,6 @@
 """Bars: tornados, slowdowns, errors of a model, ranges; and stacked: costs by part, times by term, traffic by kind."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from string import ascii_lowercase
 
 import matplotlib.pyplot as plt
@@ -14,9 +14,11 @@ from railcore.workbench import plotting
 from railcore.workbench.plotting import (
     COLOURS,
     MARKERS,
+    PASSES,
     TRAFFIC,
     ink_on,
     legend_below,
+    panel_title,
     percent,
     percent_axis,
     text_beside,
@@ -24,12 +26,12 @@ from railcore.workbench.plotting import (
 
 _LOW, _HIGH = COLOURS[0], COLOURS[4]  # of a tornado's ends
 _ROUTING_COLOURS = {"two-hop": COLOURS[0], "hierarchical": COLOURS[1]}
-_PHASES = {"in turn": ("", "one phase after the other"), "pipelined": ("////", "phases at the same time")}
-_ITERATION_TERMS = {  # of the two-stage model's iteration time
-    "compute_s": "compute",
-    "first_dp_s": "data parallel across HB domains",
-    "second_dp_s": "data parallel inside",
-    "model_parallel_s": "model parallel",
+_PHASE_HATCHES = {"in turn": "", "pipelined": "////"}
+_ITERATION_TERMS = {  # of the two-stage model's iteration time: name and colour
+    "compute_s": ("compute", PASSES["compute"]),
+    "first_dp_s": ("data parallel across HB domains", TRAFFIC["data between"]),
+    "second_dp_s": ("data parallel inside HB domains", TRAFFIC["data within"]),
+    "model_parallel_s": ("model parallel", TRAFFIC["tensor"]),
 }
 _TRAFFIC_NAMES = {  # in the order of the legend
     "tensor": "tensor (model parallel)",
@@ -113,12 +115,25 @@ def slowdown_by_routing(data: pd.DataFrame, title: str = "", note: str = "") -> 
     return figure
 
 
-def measured_runs(data: pd.DataFrame, title: str, note: str = "") -> plt.Figure:
-    """Measured and modelled times as points, a run a row, and the errors beside them as bars; note: below.
+def measured_runs(data: pd.DataFrame, title: str, document_error: float, note: str = "") -> plt.Figure:
+    """Measured and modelled times as points, a run a row, and the errors beside them as bars.
 
-    data: columns label, source, global_batch, measured_iteration_s, modelled_s, error.
+    Parameters
+    ----------
+    data
+        Columns label, source, global_batch, measured_iteration_s, modelled_s, error.
+    title
+        Of the figure.
+    document_error
+        Mean error that the document has of its own model, for the lines beside the errors.
+    note
+        Above the legend.
+
+    Returns
+    -------
+    The figure.
     """
-    size, widths = (10, 0.3 * len(data) + 2.3), (2.4, 1.3)
+    size, widths = (10, 0.3 * len(data) + 2.4), (2.4, 1.3)
     figure, (left, right) = plt.subplots(1, 2, figsize=size, sharey=True, width_ratios=widths)
     places = np.arange(len(data))
     for i, (source, part) in enumerate(data.assign(place=places).groupby("source", sort=False)):
@@ -126,21 +141,26 @@ def measured_runs(data: pd.DataFrame, title: str, note: str = "") -> plt.Figure:
         style: dict = {"marker": MARKERS[i], "markersize": 8, "linestyle": "", "color": COLOURS[i]}
         left.plot(part["measured_iteration_s"], part["place"], label=label, **style)
         right.barh(part["place"], part["error"], color=COLOURS[i], height=0.62)
-    left.plot(data["modelled_s"], places, "k|", markersize=15, markeredgewidth=1.6, label="model")
+    left.plot(data["modelled_s"], places, "k|", markersize=15, markeredgewidth=1.6, label="our model")
     left.set_yticks(places, data["label"] + data["global_batch"].map(", batch {:,}".format), fontsize=8)
-    left.invert_yaxis()
+    left.set_ylim(len(data) - 0.4, -0.6)
     plotting.log_axis(left.xaxis, [1, 2, 5, 10, 20, 50, 100])
     left.set_xlabel("iteration time [s]")
     for i, error in enumerate(data["error"]):
-        _beside(right, error, i, f"{'+' * (error > 0)}{percent(error, 2)}", error >= 0, fontsize=8)
+        place: dict = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "center", "fontsize": 8}
+        right.annotate(f"{error:+.1%}".replace("-0.0%", "0.0%"), (1.0, i), **place)
     right.axvline(0, color="black", linewidth=0.8)
-    right.margins(x=0.3)
-    percent_axis(right.xaxis, "error, model / measured - 1")
+    bound = f"document, its own model: {percent(document_error)} on average"
+    for side, label in ((1, bound), (-1, "_")):
+        right.axvline(side * document_error, color="black", linestyle="--", linewidth=1.2, label=label)
+    reach = 1.15 * max(document_error, data["error"].abs().max())
+    right.set_xlim(-reach, 1.5 * reach)
+    percent_axis(right.xaxis, "modelled over measured, less 1")
     right.grid(axis="y", visible=False)
-    plotting.panel_title(left, "(a) iteration time", left=True)
-    plotting.panel_title(right, "(b) error", left=True)
-    figure.suptitle(title)
-    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=9, title=note)
+    panel_title(left, "(a) iteration time")
+    panel_title(right, "(b) error of our model")
+    legend_below(figure, (left, right), 2, fontsize=9, title=note, title_fontsize=9)
+    figure.suptitle(title, fontsize=11)
     return figure
 
 
@@ -162,12 +182,14 @@ def _stacked_bars(
     ax.grid(axis="y" if across else "x", visible=False)
 
 
-def _totalled_bars(table: pd.DataFrame, ax: plt.Axes, text: Callable, label: str, title: str = "", **style) -> None:
-    """Stacked bars with a legend, and above each text(its total, the first bar's total)."""
+def _totalled_bars(
+    table: pd.DataFrame, ax: plt.Axes, text: Callable, label: str, title: str = "", lift: float = 3, **style
+) -> None:
+    """Stacked bars with a legend, and text(its total, the first bar's total) so many points above each."""
     _stacked_bars(table, ax, **style)
     totals = table.sum(axis=1).tolist()
     for i, total in enumerate(totals):
-        text_beside(ax, text(total, totals[0]), (i, total), (0, 3), ha="center")
+        text_beside(ax, text(total, totals[0]), (i, total), (0, lift), ha="center")
     ax.margins(y=0.18)
     ax.set_ylabel(label)
     ax.set_title(title, fontsize=9)
@@ -198,7 +220,7 @@ def stacked_costs(data: pd.DataFrame, x: str, y: str, by: str, ax: plt.Axes, lab
     return ax
 
 
-def iteration_terms(data: pd.DataFrame, x: str, ax: plt.Axes, title: str = "") -> plt.Axes:
+def iteration_terms(data: pd.DataFrame, x: str, ax: plt.Axes, title: str = "", lift: float = 3) -> plt.Axes:
     """Iteration time in its terms, stacked, with the total and the speed-up over the first bar.
 
     Parameters
@@ -207,6 +229,8 @@ def iteration_terms(data: pd.DataFrame, x: str, ax: plt.Axes, title: str = "") -
         Table with the columns of TERMS [s], and its column with the names of the bars.
     ax, title
         Where to draw, and the title.
+    lift
+        Of the texts above the bars [points].
 
     Returns
     -------
@@ -216,29 +240,43 @@ def iteration_terms(data: pd.DataFrame, x: str, ax: plt.Axes, title: str = "") -
     def text(total: float, first: float) -> str:
         return number(total, 3) + (f"\n{number(first / total, 3)}x" if total != first else "")
 
-    table = data.set_index(x)[list(_ITERATION_TERMS)].rename(columns=_ITERATION_TERMS)
-    _totalled_bars(table, ax, text, "iteration time [s]", title)
+    names, colours = zip(*_ITERATION_TERMS.values(), strict=True)
+    table = data.set_index(x)[list(_ITERATION_TERMS)].set_axis(names, axis=1)
+    _totalled_bars(table, ax, text, "iteration time [s]", title, lift, colours=colours)
     ax.set_xlabel(units.label(x))
     return ax
 
 
-def iteration_time_by_network(
-    data: pd.DataFrame, title: str, document: Mapping[str, tuple[str, float, bool]]
-) -> plt.Figure:
+def iteration_time_by_network(data: pd.DataFrame, title: str, marks: pd.DataFrame) -> plt.Figure:
     """Iteration time as bars, a panel for each `model` and a bar for each `network`, stacked by its terms.
 
-    data: columns model, network and those of TERMS [s]. title: of the figure. document: by model a network, its time
-    by the document [s], and whether ours differs.
+    Parameters
+    ----------
+    data
+        Columns model, network, batch_tokens and those of TERMS [s].
+    title
+        Of the figure.
+    marks
+        The document's times by ours of the first network: columns model, network, iteration_s, differs.
+
+    Returns
+    -------
+    The figure.
     """
-    figure, parts = plotting.panels(data, "model", (3.3, 4.9))
-    figure.suptitle(title)
-    for i, (model, part, ax) in enumerate(parts):
-        for network, seconds, differs in [document[model]] if model in document else []:
-            plotting.document_marks(ax, list(part["network"]).index(network) + 0.34, seconds, differs)
-        iteration_terms(part, "network", ax)
-        ax.set(title=f"({ascii_lowercase[i]}) {model}", xlabel="", ylabel="" if i else "iteration time [s]")
+    figure, parts = plotting.panels(data, "model", (10 / data["model"].nunique(), 5.6))
+    for letter, (model, part, ax) in zip(ascii_lowercase, parts, strict=False):
+        iteration_terms(part, "network", ax, lift=10)
+        places = {name: i for i, name in enumerate(part["network"])}
+        mine = marks[marks["model"] == model]
+        if len(mine):
+            plotting.document_marks(ax, mine["network"].map(places), mine["iteration_s"], mine["differs"])
+        batch = number(part["batch_tokens"].iloc[0] / 1e6, 3)
+        ax.set(xlabel="", ylabel="" if ax is not figure.axes[0] else "iteration time [s]")
+        panel_title(ax, f"({letter}) {model}, batch {batch}M tokens")
+        ax.tick_params(axis="x", labelsize=9)
         ax.get_legend().remove()
-    plotting.legend_of_all(figure, 3)
+    figure.suptitle(title, fontsize=11)
+    legend_below(figure, figure.axes, 3)
     return figure
 
 

@@ -8,6 +8,7 @@ from string import ascii_lowercase
 import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.colors import ListedColormap
+from matplotlib.patheffects import withStroke
 
 from railcore.facts import units
 from railcore.facts.units import number
@@ -71,25 +72,65 @@ def cost_and_power(
     return figure
 
 
-def iteration_time_by_domain_size(data: pd.DataFrame, title: str, document: pd.DataFrame | None = None) -> plt.Figure:
-    """Iteration time against HB domain size, a panel for each `model`, a line for each `gpus` and its ideal dashed.
+_SHARES = {  # under an iteration time: its column, the axis' label and the panel's title
+    "slowdown": ("longer than the ideal", "slowdown against the ideal"),
+    "saving": ("iteration time saved", "gain of doubling the HB domain to this size"),
+}
+_MARK_TEXTS: dict[str, dict] = {  # where the lines leave room
+    "slowdown": {"shift": (9, 0), "va": "center"},
+    "saving": {"shift": (-6, -7), "ha": "right", "va": "top"},
+}
+_HALO = [withStroke(linewidth=3, foreground="white")]
 
-    data: columns model, gpus, hb_domain_size, iteration_s, ideal_s. document: its numbers as times, columns model,
-    hb_domain_size, seconds, differs (whether ours does). title: of the figure.
+
+def iteration_time_by_domain_size(data: pd.DataFrame, share: str, title: str, marks: pd.DataFrame) -> plt.Figure:
+    """Iteration time against HB domain size over a share of it, a column of panels for each model.
+
+    Parameters
+    ----------
+    data
+        Columns model, gpus, hb_domain_size, iteration_s, ideal_s and the share, a line for each `gpus` and its ideal
+        dashed. Rows of one HB domain for all, and a share that is 0 or no number, are not drawn.
+    share
+        "slowdown" against the ideal, or "saving" by the doubling before.
+    title
+        Of the figure.
+    marks
+        The document's shares: columns model, hb_domain_size, share, differs, text.
+
+    Returns
+    -------
+    The figure.
     """
-    figure, parts = plotting.panels(data, "model", (4.8, 4.8))
-    figure.suptitle(title)
-    for letter, (model, part, ax) in zip(ascii_lowercase, parts, strict=False):
+    models = list(data["model"].unique())
+    figure, axes = plt.subplots(2, len(models), figsize=(10, 8.2), squeeze=False, height_ratios=(1.15, 1))
+    for column, model in enumerate(models):
+        (top, bottom), rows = axes[:, column], data[data["model"] == model]
+        smaller = rows[rows["hb_domain_size"] < rows["gpus"]]
+        part = rows if smaller.empty else smaller
+        sizes = sorted(part["hb_domain_size"].unique())
         for i, (gpus, rows) in enumerate(part.groupby("gpus")):
-            ax.plot(rows["hb_domain_size"], rows["iteration_s"], **plotting.line_style(i, label=f"{gpus:,} GPUs"))
-            ax.axhline(rows["ideal_s"].iloc[0], color=COLOURS[i], linestyle="--", linewidth=1.2)
-        plotting.gpu_axis(ax, sorted(part["hb_domain_size"].unique()))
-        ax.set(title=f"({letter}) {model}", xlabel="HB domain size [GPUs]", ylabel="iteration time [s]", ylim=(0, None))
-        if document is not None:
-            marked = document[document["model"] == model]
-            plotting.document_marks(ax, marked["hb_domain_size"], marked["seconds"], marked["differs"])
-    figure.axes[0].plot([], [], color="black", linestyle="--", label="ideal: one HB domain")
-    plotting.legend_of_all(figure, 3)
+            style = plotting.line_style(i, label=f"{gpus:,} GPUs")
+            top.plot(rows["hb_domain_size"], rows["iteration_s"], **style)
+            top.axhline(rows["ideal_s"].iloc[0], color=style["color"], linestyle="--", linewidth=1.2)
+            drawn = rows[rows[share] > 0]
+            bottom.plot(drawn["hb_domain_size"], drawn[share], **style)
+        mine = marks[marks["model"] == model]
+        if len(mine):
+            plotting.document_marks(bottom, mine["hb_domain_size"], mine["share"], mine["differs"], markersize=11)
+        for x, y, words in zip(mine["hb_domain_size"], mine["share"], mine["text"], strict=True):
+            plotting.text_beside(bottom, words, (x, y), **_MARK_TEXTS[share], fontsize=9, path_effects=_HALO, zorder=6)
+        bottom.margins(y=0.12)
+        log_axis(bottom.yaxis, text=plotting.percent)
+        top.set(title=f"({ascii_lowercase[column]}) {model}", ylabel="iteration time [s]", ylim=(0, None))
+        panel_title(bottom, f"({ascii_lowercase[len(models) + column]}) {model}: {_SHARES[share][1]}")
+        bottom.set_ylabel(_SHARES[share][0])
+        for ax in (top, bottom):
+            plotting.gpu_axis(ax, sizes)
+            ax.set(xlabel="HB domain size [GPUs]", xlim=(0.8 * sizes[0], 1.3 * sizes[-1]))
+    axes[0, 0].plot([], [], color="black", linestyle="--", label="ideal: one HB domain for all GPUs")
+    figure.suptitle(title, fontsize=11)
+    legend_below(figure, axes, 3)
     return figure
 
 
@@ -120,42 +161,45 @@ def slowdown_by_domain_size(data: pd.DataFrame, by: str, title: str, label: str 
     return figure
 
 
-def iteration_time_by_batch(
-    data: pd.DataFrame, title: str, document: Iterable[tuple[float, float, bool]]
-) -> plt.Figure:
+def iteration_time_by_batch(data: pd.DataFrame, title: str, marks: pd.DataFrame) -> plt.Figure:
     """(a) Iteration time and (b) performance relative to the ideal against batch, a line for each HB domain size.
+
+    Where another size of the model-parallel groups begins, the lines bend: a vertical line with both sizes says so.
 
     Parameters
     ----------
     data
-        Columns hb_domain_size, batch_sequences, group_size, iteration_s, ideal_s, relative. Where another size of the
-        model-parallel groups begins, the lines bend: a vertical line with both sizes says so.
+        Columns hb_domain_size, batch_sequences, group_size, iteration_s, ideal_s, relative.
     title
         Of the figure.
-    document
-        Batch, relative performance by the document, and whether ours differs.
+    marks
+        The document's performance relative to the ideal: columns batch_sequences, relative, differs.
 
     Returns
     -------
     The figure.
     """
-    figure, axes = plt.subplots(1, 2, figsize=(9.6, 4.6))
+    figure, axes = plt.subplots(1, 2, figsize=(10, 5.2))
     sizes = list(data["hb_domain_size"].unique())
     ideal = data[data["hb_domain_size"] == sizes[0]]
     for ax, column in zip(axes, ("iteration_s", "relative"), strict=True):
-        plot_lines(data, "batch_sequences", column, "hb_domain_size", ax, sizes, "HB domain of {} GPUs")
+        plot_lines(data, "batch_sequences", column, "hb_domain_size", ax, sizes, "HB domains of {} GPUs")
         ax.set_xticks(ideal["batch_sequences"], [number(count) for count in ideal["batch_sequences"]])
         if data.groupby("batch_sequences")["group_size"].nunique().max() == 1:
             ax.margins(x=0.09)
             _group_sizes(ideal, ax)
-    axes[0].plot(ideal["batch_sequences"], ideal["ideal_s"], color="black", linestyle=":", label="ideal: one HB domain")
-    axes[0].set(title="(a) iteration time", xlabel="batch [sequences]", ylabel="iteration time [s]", ylim=(0, None))
-    axes[1].set(title="(b) relative to the ideal", xlabel="batch [sequences]", ylim=(0, 1))
-    percent_axis(axes[1].yaxis, "performance relative to the ideal")
-    for batch, relative, differs in document:
-        plotting.document_marks(axes[1], batch, relative, differs)
-    figure.suptitle(title)
-    plotting.legend_of_all(figure, 3)
+    axes[0].plot(
+        ideal["batch_sequences"], ideal["ideal_s"], color="black", linestyle=":", label="ideal: one HB domain for all"
+    )
+    if len(marks):
+        plotting.document_marks(axes[1], marks["batch_sequences"], marks["relative"], marks["differs"], markersize=11)
+    axes[0].set(xlabel="batch [sequences]", ylabel="iteration time [s]", ylim=(0, None))
+    axes[1].set(xlabel="batch [sequences]", ylim=(0, 1))
+    percent_axis(axes[1].yaxis, "ideal iteration time over iteration time")
+    panel_title(axes[0], "(a) iteration time")
+    panel_title(axes[1], "(b) performance relative to the ideal")
+    figure.suptitle(title, fontsize=11)
+    legend_below(figure, axes, 3)
     return figure
 
 

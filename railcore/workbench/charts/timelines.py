@@ -83,7 +83,7 @@ def pipeline_gantt(
         _path(ax, path[["start_s", "end_s"]].to_numpy() * scale, path["stage"].to_numpy())
     stages = events["stage"].max() + 1
     for stage, peak in enumerate(peaks):
-        ax.text(span * 1.01, stage, f"holds {number(peak, 4)}", va="center", fontsize=8)
+        ax.text(span * 1.012, stage, f"holds {number(peak, 4)}", va="center", fontsize=8)
     ax.set(xlim=(0, span * (1.11 if len(peaks) else 1.005)), ylim=(stages - 0.4, -0.6), xlabel=f"time [{unit}]")
     _lanes(ax, [f"stage {stage + 1}" for stage in range(stages)])
     panel_title(ax, title, left=True)
@@ -93,8 +93,7 @@ def pipeline_gantt(
 def pipeline_gantts(parts: Sequence[tuple[str, pd.DataFrame, Sequence[float]]], heading: str = "") -> plt.Figure:
     """Gantt charts over one another on one axis of time, each from its title, events and peaks, below a heading."""
     rows = sum(events["stage"].max() + 3 for _, events, _ in parts)
-    figure, axes = plt.subplots(len(parts), 1, figsize=(10, 1.0 + 0.38 * rows), squeeze=False)
-    figure.suptitle(heading)
+    figure, axes = plt.subplots(len(parts), 1, figsize=(10, 0.6 + 0.38 * rows), squeeze=False)
     for ax, (title, events, peaks) in zip(axes.flat, parts, strict=True):
         pipeline_gantt(events, ax, peaks=peaks, title=title)
     right = max(ax.get_xlim()[1] for ax in axes.flat)
@@ -115,7 +114,7 @@ def gantt_legend(figure: plt.Figure, *more: str, chunks: int = 1) -> None:
         "send": Patch(facecolor="black", label="transfer"),
         "path": plt.Line2D([], [], color="black", linewidth=2, marker=">", label="critical path"),
     }
-    figure.legend(handles=[*handles, *(extra[name] for name in more)], loc="outside lower center", ncols=5)
+    figure.legend(handles=[*handles, *(extra[name] for name in more)], loc="outside lower center", ncols=6)
 
 
 def gantt_phases(ax: plt.Axes, ends_s: Mapping[str, tuple[float, float]]) -> None:
@@ -152,7 +151,7 @@ def _numbers(ax: plt.Axes, computes: pd.DataFrame, span: float) -> None:
     for _, alike in computes.groupby(["direction", "chunk"], observed=True):
         digits, width = len(str(alike["microbatch"].max() + 1)), (alike["end"] - alike["start"]).min()
         size = min(9.0, 72 * 0.85 * width / span * inches / (0.65 * digits))
-        for row in alike.itertuples() if size >= 4 else ():
+        for row in alike.itertuples() if size >= 8 else ():
             text = str(row.microbatch + 1)
             ax.text((row.start + row.end) / 2, row.stage - 0.08, text, ha="center", va="center", fontsize=size)
 

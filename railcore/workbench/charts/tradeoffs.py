@@ -191,23 +191,27 @@ def goodput_by_recovery(curves: pd.DataFrame, ways: pd.DataFrame) -> plt.Figure:
     return figure
 
 
-def modelled_over_measured(data: pd.DataFrame, by: str, ax: plt.Axes) -> plt.Axes:
+def modelled_over_measured(data: pd.DataFrame, by: str, title: str) -> plt.Figure:
     """Modelled over measured time against GPUs, a marker for each value of `by`; a band of 10% about 1.
 
     Columns gpus, modelled_s, measured_iteration_s. Runs called "yours" are large black stars, above the others.
     """
+    figure, ax = plt.subplots(figsize=(10, 6.4))
     ax.axhspan(0.9, 1.1, color="#EEEEEE", zorder=0, label="within 10%")
     ax.axhline(1, color="black", linewidth=0.8)
     for i, (name, part) in enumerate(data.groupby(by, sort=False)):
-        style = line_style(i, "", markersize=5, alpha=0.75, label=f"{name} ({len(part)})")
+        style = line_style(i, "", markersize=6, alpha=0.8, label=f"{name} ({len(part)})")
         if name == "yours":
             style |= {"marker": "*", "color": "black", "markerfacecolor": "black", "markersize": 12, "zorder": 5}
         ax.plot(part["gpus"], part["modelled_s"] / part["measured_iteration_s"], **style)
     log_axis(ax.xaxis, [2**power for power in range(2, 15)], 2)
+    ratio = data["modelled_s"] / data["measured_iteration_s"]
     log_axis(ax.yaxis, [0.3, 0.5, 0.7, 0.9, 1, 1.1, 1.5])
-    ax.set(xlabel="GPUs", ylabel="modelled over measured iteration time")
-    ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return ax
+    ax.set_ylim(min(0.85, 0.95 * ratio.min()), max(1.15, 1.05 * ratio.max()))
+    ax.set(xlabel="GPUs of the run", ylabel="modelled over measured iteration time")
+    ax.set_title(title, fontsize=11)
+    legend_below(figure, ax, 3, fontsize=8, title="runs by group (how many)", title_fontsize=9)
+    return figure
 
 
 def cost_over_days(data: pd.DataFrame, title: str) -> plt.Figure:
