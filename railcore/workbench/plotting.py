@@ -190,14 +190,6 @@ def legend_below(figure: plt.Figure, ax: plt.Axes | Iterable[plt.Axes], columns:
     figure.legend([*named.values()], [*named], loc="outside lower center", ncols=columns or len(named), **options)
 
 
-def legend_of_all(figure: plt.Figure, columns: int, **options) -> None:
-    """One legend below the figure of what any of its axes names. columns, **options: of matplotlib's legend."""
-    handles: dict = {}
-    for ax in figure.axes:
-        handles |= dict(zip(*ax.get_legend_handles_labels()[::-1], strict=True))
-    figure.legend([*handles.values()], [*handles], loc="outside lower center", ncols=columns, **options)
-
-
 _DOCUMENT: dict = {"linestyle": "none", "markerfacecolor": "none", "markeredgewidth": 1.6, "markersize": 9, "zorder": 5}
 
 

@@ -464,6 +464,12 @@ def fig4_panels(nets: Mapping[str, Traffic], sizes: Iterable[int]) -> dict[str, 
     return {f"({letter}) {name}, first {size:,}": nets[name].entries(0, size) for letter, (name, size) in cases}
 
 
+def _mark(name: str, values: Mapping[str, float]) -> tuple[float, bool]:
+    """The document's number, and whether ours, of `values` by claim id, differs."""
+    claim_id = f"railonly2023.{name}"
+    return claims.paper_value(claim_id), claims.differs(claim_id, values[claim_id])
+
+
 def pair_traffic_marks(values: Mapping[str, float]) -> dict[float, bool]:
     """Entries that the document gives for Fig. 4 [bytes], and whether ours differs. values: ours, by claim id."""
     return dict(_mark(f"fig4.{name}", values) for name in ("hb_pair_traffic", "cross_hb_pair_traffic"))

@@ -26,7 +26,7 @@ from railcore.workbench.plotting import (
 
 _LOW, _HIGH = COLOURS[0], COLOURS[4]  # of a tornado's ends
 _ROUTING_COLOURS = {"two-hop": COLOURS[0], "hierarchical": COLOURS[1]}
-_PHASE_HATCHES = {"in turn": "", "pipelined": "////"}
+_PHASES = {"in turn": ("", "one phase after the other"), "pipelined": ("////", "phases at the same time")}
 _ITERATION_TERMS = {  # of the two-stage model's iteration time: name and colour
     "compute_s": ("compute", PASSES["compute"]),
     "first_dp_s": ("data parallel across HB domains", TRAFFIC["data between"]),

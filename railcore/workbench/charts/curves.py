@@ -68,7 +68,7 @@ def cost_and_power(
                 plotting.document_marks(ax, gpus, value / 1e6, differs)
                 for text in texts:
                     plotting.text_beside(ax, text, (gpus, value / 1e6), (9, -5), ha="left", va="top", fontsize=9)
-    plotting.legend_of_all(figure, legend_columns, title=note)
+    legend_below(figure, figure.axes, legend_columns, title=note)
     return figure
 
 
