@@ -104,7 +104,7 @@ def test_they_are_published_on_purpose_and_then_the_others_differ(suite):
     assert status == 0 and project.ran(printed) == {project.FIRST, "00_index"}
     assert f"{project.FIRST}: its parameters differ from the published ones (tiers 2 -> 5): those in the" in printed
     assert f"{project.FIRST},tiers,5" in (suite / RECORD).read_text()
-    assert ",5,1.5,differs," in (suite / "figures" / "reproduction.csv").read_text()
+    assert ",5,,,1.5,differs," in (suite / "figures" / "reproduction.csv").read_text()
     status, printed = project.run(suite)
     assert status == 0 and "nothing to do" in printed and "differ from" not in printed
     edit_first(suite, 2)

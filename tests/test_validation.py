@@ -1,7 +1,7 @@
 import pandas as pd
 import pytest
 
-from railcore.documents.railonly2025.iteration_claims import fig8_claims, fig8_marks, iteration_time_claims
+from railcore.documents.railonly2025.iteration_claims import fig8_claims, iteration_time_claims, slowdown_marks
 from railcore.engines import run_errors, validation
 from railcore.engines.strategies.iteration import TIME_PARTS, iteration_times
 from railcore.facts import claims
@@ -167,7 +167,7 @@ def test_a_slowdown_is_the_largest_over_the_clusters_whatever_the_document_has()
     assert found.values == {f"railonly2025.fig8.{name}": value for name, value in ends.items()} and not found.readings
     assert "0.9% at 16,384 GPUs" in found.reasons["railonly2025.fig8.gpt1t_k256_slowdown"]
     assert "50% of their best rate" in found.reasons["railonly2025.fig8.gpt1t_k256_slowdown"]
-    marks = fig8_marks(found, 0.05)
+    marks = slowdown_marks(found, 0.05)
     assert marks.hb_domain_size.tolist() == [256, 256, 32] and marks.differs.all()
     assert marks.share.tolist() == [0.009, 0.041, 0.05]
 

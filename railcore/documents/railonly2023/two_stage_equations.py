@@ -282,7 +282,7 @@ def variables_as_text(table: pd.DataFrame) -> pd.DataFrame:
     return text
 
 
-def errors_as_text(table: pd.DataFrame) -> pd.DataFrame:
+def equation_errors_as_text(table: pd.DataFrame) -> pd.DataFrame:
     """`equation_errors_by_group` for people: how far each expression is from the count, in percent."""
     named = {
         "n_m": "GPUs of a model-parallel group",

@@ -263,7 +263,7 @@ def fig7_marks(quoted: Mapping[str, float]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["model", "hb_domain_size", "share", "differs", "text"])
 
 
-def fig8_marks(quoted: Mapping[str, float]) -> pd.DataFrame:
+def relative_marks(quoted: Mapping[str, float]) -> pd.DataFrame:
     """The document's performance relative to the ideal in Fig. 8: columns batch_sequences, relative, differs.
 
     quoted: a row of `FigureCase.quoted`.

@@ -92,7 +92,7 @@ def fig8_claims(table: pd.DataFrame, summary: pd.DataFrame, rates: pd.DataFrame)
     return with_prefix("railonly2025.fig8", values, reasons, {})
 
 
-def fig8_marks(found: Entries, within: float) -> pd.DataFrame:
+def slowdown_marks(found: Entries, within: float) -> pd.DataFrame:
     """The document's numbers of Fig. 8 as slowdowns over HB domain sizes.
 
     Parameters
