@@ -48,6 +48,15 @@ def main(arguments: list[str] | None = None) -> int:
     planning.add_argument("--markdown", metavar="FILE", help="write it as Markdown, - for the terminal")
     planning.add_argument("--csv", metavar="FOLDER", help="write each table as a CSV file")
     planning.add_argument("--draws", type=int, help="of what is assumed, for 5 to 95%%; 0 for none")
+    sweeping = commands.add_parser("sweep", help="plans over a grid or a table of spec values, into Parquet files")
+    sweeping.add_argument("spec", nargs="?", metavar="SPEC", help="a TOML file with a table over")
+    sweeping.add_argument("--out", metavar="FOLDER", help="for the rows; the same command goes on where it was stopped")
+    sweeping.add_argument(
+        "--workers", type=int, nargs="?", const=0, default=1, help="processes; without a number all cores"
+    )
+    sweeping.add_argument("--scheduler", metavar="ADDRESS", help="of a Dask cluster, such as tcp://10.0.0.1:8786")
+    sweeping.add_argument("--draws", type=int, default=0, help="of what is assumed, for how sure each point is")
+    sweeping.add_argument("--init", action="store_true", help="print a spec with a table over to fill in, and stop")
     known = commands.add_parser("support", help="what evidence there is for a platform and a model")
     known.add_argument("platform", help='of the catalog, such as "GB200 NVL72"')
     known.add_argument("model", help='of the catalog, such as "Llama-3 405B"')
@@ -264,6 +273,15 @@ def _plan(options) -> int:
     return command.run(options.specs, written, options.draws)
 
 
+def _sweep(options) -> int:
+    from railcore.engines.sweep import command
+
+    if options.init:
+        print(command.TEMPLATE, end="")
+        return 0
+    return command.run(options.spec, options.out, options.workers, options.scheduler, options.draws)
+
+
 def _support(options) -> int:
     from railcore.engines.plan import support
     from railcore.facts import tables
@@ -295,6 +313,7 @@ _COMMANDS = {
     "plan": _plan,
     "runs": _runs,
     "support": _support,
+    "sweep": _sweep,
     "assumptions": _assumptions,
     "lab": _lab,
 }

@@ -2,5 +2,5 @@
 
 A folder imports itself and those before it in this order: `deployment`, `transport`, `strategies`, `search`, `steps`,
 `photonics`, `datacenter`, `degraded`, `siting`, `emulator`, `launch_lines`, `validation`,
-`own_runs`, `run_errors`, `plan`.
+`own_runs`, `run_errors`, `plan`, `sweep`.
 """

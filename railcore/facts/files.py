@@ -6,7 +6,8 @@ import os
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from railcore.facts.tables import read_csv
@@ -95,6 +96,22 @@ def check_owner(notebook: str, what: str) -> None:
     if running[:2] != notebook[:2]:
         raise ValueError(f"{what} belongs to notebook {notebook}, this is {running}: save or record it there")
     _notebook = running
+
+
+@contextmanager
+def locked(path: Path, held: str) -> Iterator[None]:
+    """Hold the lock of a file, which the system frees when the process ends, however it ends.
+
+    Raises ValueError, which begins with `held`, where another process holds it.
+    """
+    import fcntl  # not on Windows
+
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"{held}: wait for it or stop it") from None
+        yield
 
 
 class HalfWritten(OSError):

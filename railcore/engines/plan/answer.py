@@ -18,6 +18,7 @@ from railcore.engines.degraded.job_networks import limiting_fabric
 from railcore.engines.photonics.circuit_search import best_on_circuits
 from railcore.engines.plan.candidates import AnyFabric, Candidate
 from railcore.engines.plan.case import Case, Values
+from railcore.engines.plan.spec import OperationSpec
 from railcore.engines.search import SearchResult, search, strategy_label
 from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, Columns, column_numbers, iteration_times
 from railcore.facts import catalog
@@ -42,6 +43,7 @@ _PARTS_ONLY: dict[str, Any] = {
     "network_share": 0.0,
     "other_power_share": 0.0,
 }  # of `Sizing`: no rule of thumb
+CIRCUIT_KEYS = ("nic_ports", "circuit_switch", "reconfiguration")  # of network: what strategies on circuits rest on
 _SWITCHES = ("tier-1 switch", "circuit switch")
 
 
@@ -132,11 +134,16 @@ class Answer:
 
 
 class Designs:
-    """Best strategies of a case, found once for fabrics that give the same times."""
+    """Best strategies of a case and what failures cost them, found once for fabrics that give the same times.
+
+    Cases that differ in sizes, prices, operation, site and goals alone may share them (`planning.Shared`).
+    """
 
     def __init__(self, case: Case) -> None:
         self.case = case
         self._found: dict[Any, Design | None] = {}
+        self._timed: dict[Any, tuple[pd.DataFrame, dict[str, float]]] = {}
+        self._notes: dict[int, str] = {}
 
     def of(self, fabric: AnyFabric) -> Design | None:
         """The best strategies on a fabric; None where none fits."""
@@ -148,6 +155,20 @@ class Designs:
         if (fabric.gpus, limits) not in self._found:
             self._found[fabric.gpus, limits] = self._on_packets(fabric, limits)
         return self._found[fabric.gpus, limits]
+
+    def timed(self, fabric: AnyFabric, design: Design, own: OperationSpec) -> tuple[pd.DataFrame, dict[str, float]]:
+        """Table of `training_goodput` of a design on its fabric, and the numbers of time and failures."""
+        terms: dict[str, Any] = {"rates": own.failures, "checkpoint_time": own.checkpoint, "restart_time": own.restart}
+        key = (fabric, *terms.values())
+        if key not in self._timed:
+            self._timed[key] = _timed(self.case, fabric, design, terms)
+        return self._timed[key]
+
+    def nothing_fits(self, gpus: int) -> str:
+        """Why no strategy is possible on so many GPUs, in the search's words."""
+        if gpus not in self._notes:
+            self._notes[gpus] = _nothing_fits(self.case, gpus)
+        return self._notes[gpus]
 
     @property
     def _options(self) -> dict[str, Any]:
@@ -292,18 +313,18 @@ def answer_of(case: Case, candidate: Candidate, designs: Designs, racks: int) ->
         return known
     design = designs.of(known.fabric)
     if design is None:
-        return replace(known, note=_nothing_fits(case, known.fabric.gpus))
-    return _with_times(case, known, design)
+        return replace(known, note=designs.nothing_fits(known.fabric.gpus))
+    table, numbers = designs.timed(known.fabric, design, case.spec.operation)
+    numbers, warnings = {**known.numbers, **numbers}, (*known.warnings, *design.warnings)
+    return replace(known, design=design, goodput=table, numbers=numbers, warnings=warnings)
 
 
-def _with_times(case: Case, known: Answer, design: Design) -> Answer:
-    """The answer with what the strategy and failures take."""
-    own, strategy = case.spec.operation, design.strategy
-    batch, job = int(strategy["global_batch"]), (case.model, design.machine.changed(fabric=None), strategy)
-    terms: dict[str, Any] = {"checkpoint_time": own.checkpoint, "restart_time": own.restart}
-    terms |= {"runtime": case.runtime, "offload": design.offload}
-    assert known.fabric is not None
-    table = training_goodput(known.fabric, *job, batch, platform=case.rack.name, rates=own.failures, **terms)
+def _timed(
+    case: Case, fabric: AnyFabric, design: Design, terms: Mapping[str, Any]
+) -> tuple[pd.DataFrame, dict[str, float]]:
+    strategy, batch = design.strategy, int(design.strategy["global_batch"])
+    job = (case.model, design.machine.changed(fabric=None), strategy, batch, case.rack.name)
+    table = training_goodput(fabric, *job, runtime=case.runtime, offload=design.offload, **terms)
     flops = float(case.model.training_flops(batch))
     mfu = model_flops_utilization(flops, design.iteration_s, design.gpus, design.machine.rates.bf16_rate)
     parts, failed = table.iloc[:-1], table[table["part"].isin(_SWITCHES)]
@@ -321,8 +342,7 @@ def _with_times(case: Case, known: Answer, design: Design) -> Answer:
         "failed_switch_gpus": float(failed["gpus_stopped"].max()) if len(failed) else 0.0,
         "failed_switch_tokens_share": float(failed["tokens_share"].min()) if len(failed) else 1.0,
     }
-    warnings = (*known.warnings, *design.warnings)
-    return replace(known, design=design, goodput=table, numbers={**known.numbers, **numbers}, warnings=warnings)
+    return table, numbers
 
 
 def costed(
@@ -377,7 +397,6 @@ def with_energy(case: Case, known: Answer, site: SitePrices) -> Answer:
 
 
 def _nothing_fits(case: Case, gpus: int) -> str:
-    """Why no strategy is possible, in the search's words."""
     use_all = case.spec.cluster.use == "all"
     options: dict[str, Any] = {"runtime": case.runtime, "offload": case.spec.job.offload, "at_most": not use_all}
     machine = case.machine.changed(hb_domain_size=min(case.machine.hb_domain_size, gpus))

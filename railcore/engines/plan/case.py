@@ -179,6 +179,8 @@ class Case:
 
 def _drawn(book: PriceBook, values: Values) -> PriceBook:
     """A book with draws of its rows."""
+    if not values:
+        return book
     rows = {part: row for part, row in rows_of_book(book).items() if (row.family, row.name, row.parameter) in values}
     drawn = {part: values[row.family, row.name, row.parameter] for part, row in rows.items()}
     exponent = drawn.pop("rate_exponent", None)

@@ -2,21 +2,68 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from railcore.engines.plan.answer import Answer, Designs, answer_of, racks_of, with_energy
+from railcore.engines.plan.answer import CIRCUIT_KEYS, Answer, Designs, answer_of, racks_of, with_energy
 from railcore.engines.plan.candidates import Candidate, network_candidates
 from railcore.engines.plan.case import Case, case_of
 from railcore.engines.plan.choice import merged, ranked
 from railcore.engines.plan.page import page_html
 from railcore.engines.plan.report import document, terminal_text
 from railcore.engines.plan.result import Plan, Progress, Told, found_answer, site_prices
-from railcore.engines.plan.spec import FindSpec, Spec, read_spec
+from railcore.engines.plan.spec import FindSpec, SiteSpec, Spec, read_spec
+
+if TYPE_CHECKING:
+    from railcore.engines.plan.site import FoundSite
 
 _TOLD = Told(document, terminal_text, page_html)
 
 
-def plan(spec: Spec | Mapping[str, Any] | str | Path, progress: Progress | None = None) -> Plan:
+class Shared:
+    """What plans share whose specs differ in size, networks, books, operation, site, limits and wishes alone.
+
+    Strategies and what failures cost them, by cluster and job; places, by site and demand. Each is computed once for
+    the plans of a process that are given the same object.
+    """
+
+    def __init__(self) -> None:
+        self._candidates: dict[tuple[str, ...], dict[str, Candidate]] = {}
+        self._designs: dict[tuple[str, ...], Designs] = {}
+        self._sites: dict[tuple[str, float], FoundSite] = {}
+
+    def candidates(self, case: Case) -> dict[str, Candidate]:
+        """Candidates of a case by name."""
+        own = case.spec
+        key = _cluster_key(own), own.job.precision, own.network.model_dump_json()
+        if key not in self._candidates:
+            self._candidates[key] = {candidate.name: candidate for candidate in network_candidates(case)}
+        return self._candidates[key]
+
+    def designs(self, case: Case) -> Designs:
+        """Their strategies."""
+        own = case.spec
+        key = _cluster_key(own), own.job.model_dump_json(), own.network.model_dump_json(include=set(CIRCUIT_KEYS))
+        if key not in self._designs:
+            self._designs[key] = Designs(case)
+        return self._designs[key]
+
+    def site(self, asked: SiteSpec, demand_w: float) -> "FoundSite":
+        """Places for a demand."""
+        from railcore.engines.plan.site import site_of  # only where there is one: it takes a third of a second
+
+        key = asked.model_dump_json(), demand_w
+        if key not in self._sites:
+            self._sites[key] = site_of(asked, demand_w)
+        return self._sites[key]
+
+
+def _cluster_key(spec: Spec) -> str:
+    return spec.cluster.model_dump_json(exclude={"gpus", "racks", "budget", "power", "include"})
+
+
+def plan(
+    spec: Spec | Mapping[str, Any] | str | Path, progress: Progress | None = None, shared: Shared | None = None
+) -> Plan:
     """What every model says of one cluster and its job, on one basis.
 
     Parameters
@@ -25,6 +72,8 @@ def plan(spec: Spec | Mapping[str, Any] | str | Path, progress: Progress | None 
         A TOML file, its text, or a dictionary of the same form; `railcore plan --init` writes one with comments.
     progress
         Called with a text before what may take more than a second.
+    shared
+        Of the plans that are made one after the other, what they share.
 
     Returns
     -------
@@ -37,22 +86,19 @@ def plan(spec: Spec | Mapping[str, Any] | str | Path, progress: Progress | None 
     """
     read = read_spec(spec)
     case = case_of(read)
-    built = {candidate.name: candidate for candidate in network_candidates(case)}
-    designs, answers = Designs(case), []
+    common, answers = shared or Shared(), []
+    built, designs = common.candidates(case), common.designs(case)
     say = progress or (lambda text: None)
     for candidate in built.values():
         say(candidate.name)
         answers.append(_answer(read, case, candidate, designs))
-    first = ranked([with_energy(case, answer, site_prices(read, None)) for answer in answers], read)[0]
-    site = None
+    found, site = [with_energy(case, answer, site_prices(read, None)) for answer in answers], None
+    first = ranked(found, read)[0]
     if read.site is not None and first.numbers:
-        from railcore.engines.plan.site import site_of  # only where there is one: it takes a third of a second
-
         say("places for the power")
-        site = site_of(read.site, first.numbers["power_w"])
-    prices = site_prices(read, site)
-    found = merged([with_energy(case, answer, prices) for answer in answers])
-    return Plan(read, case, tuple(ranked(found, read)), site, built, _TOLD, progress)
+        site = common.site(read.site, first.numbers["power_w"])
+        found = [with_energy(case, answer, site_prices(read, site)) for answer in answers]
+    return Plan(read, case, tuple(ranked(merged(found), read)), site, built, _TOLD, progress)
 
 
 def _answer(spec: Spec, case: Case, candidate: Candidate, designs: Designs) -> Answer:

@@ -26,7 +26,7 @@ from railcore.engines.plan.evidence import error_of, grade_of, rows_behind, sour
 from railcore.engines.plan.find import racks_found
 from railcore.engines.plan.shown import NUMBERS
 from railcore.engines.plan.spec import FindSpec, GoalsSpec, Spec
-from railcore.engines.plan.uncertainty import TIE, Situation, Uncertainty, flips, uncertainty
+from railcore.engines.plan.uncertainty import TIE, Situation, Uncertainty, flips, uncertainty, win_shares
 from railcore.engines.search import SearchResult, search
 from railcore.engines.strategies.iteration import iteration_times
 from railcore.facts import catalog
@@ -256,6 +256,14 @@ class Plan:
         own = self.spec.uncertainty
         return uncertainty(self.situation, self.best.name, self.rank, own.draws, own.seed, self._progress)
 
+    @property
+    def wins(self) -> dict[str, float]:
+        """Share of the draws in which each candidate is the best within the limits; none where draws were stored."""
+        if self.uncertainty is None or not self.uncertainty.samples:
+            return {}
+        standing = self.situation.standing(self.uncertainty.samples, self.rank)
+        return win_shares(standing, [answer.name for answer in self.possible if self._as_wished(answer)])
+
     def with_draws(self, table: pd.DataFrame) -> "Plan":
         """The plan with a stored table of draws (`Uncertainty.table`) in place of new ones."""
         found = replace(self)
@@ -385,7 +393,7 @@ def found_answer(spec: Spec, find: FindSpec, case: Case, candidate: Candidate, d
         gpus = asked.racks * case.rack_gpus if asked.racks else asked.gpus
         limits = GoalsSpec.model_construct(purchase=asked.budget, power=asked.power, gpus=gpus)
     try:
-        return ask(racks_found(case, ask, size, find, limits))
+        return ask(racks_found(designs.case, ask, size, find, limits))
     except ValueError as error:
         return Answer(candidate.name, note=str(error))
 

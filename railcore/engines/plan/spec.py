@@ -8,7 +8,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    WithJsonSchema,
+)
 
 from railcore.facts import catalog, units
 from railcore.network.price_books import DEFAULT_BOOK, book_names
@@ -285,21 +294,7 @@ def read_spec(given: "Spec | Mapping[str, Any] | str | Path") -> Spec:
     """
     if isinstance(given, Spec):
         return given
-    name, values = "spec", dict[str, Any]()
-    if isinstance(given, Mapping):
-        values = dict(given)
-    else:
-        text = str(given)
-        if "\n" not in text:
-            name = Path(text).name
-            try:
-                text = Path(text).read_text(encoding="utf-8-sig")
-            except OSError as error:
-                raise ValueError(f"spec {text!r} cannot be read ({error.strerror}): give a TOML file") from None
-        try:
-            values = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise ValueError(f"{name} is no TOML: {error}") from None
+    name, values = _named_values(given)
     faults, found = list(_contradictions(values)), None
     try:
         found = Spec.model_validate(values)
@@ -308,6 +303,63 @@ def read_spec(given: "Spec | Mapping[str, Any] | str | Path") -> Spec:
     if found is None or faults:
         raise ValueError(_message(name, faults))
     return found
+
+
+def _named_values(given: Mapping[str, Any] | str | Path) -> tuple[str, dict[str, Any]]:
+    """What faults call a spec, and its values."""
+    if isinstance(given, Mapping):
+        return "spec", dict(given)
+    name, text = "spec", str(given)
+    if "\n" not in text:
+        name = Path(text).name
+        try:
+            text = Path(text).read_text(encoding="utf-8-sig")
+        except OSError as error:
+            raise ValueError(f"spec {text!r} cannot be read ({error.strerror}): give a TOML file") from None
+    try:
+        return name, tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{name} is no TOML: {error}") from None
+
+
+def spec_values(given: Mapping[str, Any] | str | Path) -> tuple[dict[str, Any], Path]:
+    """Values of a spec as they are given, unread, and the folder in which its file stands.
+
+    Raises ValueError for what is no TOML.
+    """
+    of_file = not isinstance(given, Mapping) and "\n" not in str(given)
+    return _named_values(given)[1], Path(str(given)).parent if of_file else Path()
+
+
+def check_key(key: str) -> None:
+    """Refuse a dotted key that a spec does not have. Raises ValueError with the nearest ones."""
+    *sections, last = key.split(".")
+    for depth, name in enumerate(key.split(".")):
+        section = _section_at(tuple(sections[:depth]))
+        if section is None:  # in a table of one's own, such as job.model
+            return
+        if name not in section.model_fields:
+            raise ValueError(f"{key} is unknown: {_nearest(name, section.model_fields)}")
+    if last in Spec.model_fields and not sections and last != "title":
+        raise ValueError(f"{key} is a section: give its keys, such as {key}.{_first_key(last)}")
+
+
+def _first_key(section: str) -> str:
+    found = _section_at((section,))
+    return next(iter(found.model_fields)) if found else "..."
+
+
+def read_value(key: str, value: Any) -> Any:
+    """A value of a dotted key as a spec reads it, quantities in SI units; as given where the spec would refuse it."""
+    *sections, last = key.split(".")
+    section = _section_at(tuple(sections))
+    field = section.model_fields.get(last) if section else None
+    if field is None:
+        return value
+    try:
+        return TypeAdapter(Annotated[field.annotation, field]).validate_python(value)
+    except ValidationError:
+        return value
 
 
 def _message(name: str, faults: list[str]) -> str:

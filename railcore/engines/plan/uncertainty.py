@@ -222,6 +222,28 @@ def uncertainty(
     return Uncertainty(pd.DataFrame(rows, columns=columns), samples)
 
 
+def win_shares(standing: Mapping[str, np.ndarray], names: Sequence[str]) -> dict[str, float]:
+    """Share of the draws in which each candidate is the best; in the others all miss a limit.
+
+    Parameters
+    ----------
+    standing
+        Of `Situation.standing`.
+    names
+        Candidates that can be the best, the better ones first: of two that are equal the first one wins.
+
+    Returns
+    -------
+    By name; of no names an empty dictionary.
+    """
+    if not names:
+        return {}
+    table = np.array(np.broadcast_arrays(*(standing[name] for name in names)))
+    first = np.argmax(~_less(table.min(axis=0), table), axis=0)
+    won = np.where(np.isfinite(table.min(axis=0)), first, -1)
+    return {name: float(np.mean(won == place)) for place, name in enumerate(names)}
+
+
 def _less(one: Any, other: Any) -> np.ndarray:
     """Where one is less than the other by more than the last bits of a machine."""
     with np.errstate(invalid="ignore"):  # two that are infinite are equal

@@ -1,6 +1,5 @@
 """The main job: run the notebooks that changed, side by side, with a line of progress each and a summary."""
 
-import fcntl
 import hashlib
 import json
 import os
@@ -145,11 +144,7 @@ def make_figures(
     for name in ("MATPLOTLIBRC", "MPLBACKEND"):  # pictures are compared with matplotlib, whatever the user's styles
         os.environ.pop(name, None)
     os.environ["MPLCONFIGDIR"] = str(files.BUILD / "matplotlib")
-    with (files.BUILD / "driver.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ValueError("another `make figures` is running in this folder: wait for it or stop it") from None
+    with files.locked(files.BUILD / "driver.lock", "another `make figures` is running in this folder"):
         for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(ending) != signal.SIG_IGN:  # nohup stays in force
                 signal.signal(ending, _stop)

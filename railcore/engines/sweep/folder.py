@@ -1,0 +1,152 @@
+"""A sweep on disk: its parts as Parquet files, what it is of, and the points that failed.
+
+FOLDER/plans/part-00000.parquet   rows of one chunk of points
+FOLDER/failed.csv                 points that could not be planned, and why
+FOLDER/sweep.json                 the spec, the keys, and hashes of points and inputs
+"""
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from railcore import __version__
+from railcore.engines.sweep.chunk import inputs_hash
+from railcore.engines.sweep.points import Chunk, Points
+from railcore.facts import files
+from railcore.facts.tables import read_csv
+
+_ABOUT, _FAILED, _PARTS = "sweep.json", "failed.csv", "plans"
+
+
+class SweepFolder:
+    """Where parts of a sweep are kept, each written whole."""
+
+    def __init__(self, folder: Path, points: Points, chunks: list[Chunk]) -> None:
+        self.folder = folder
+        self._keys = points.keys
+        self._failed = [row for row in read_csv(folder / _FAILED) if self._part(int(row["chunk"])).exists()]
+        self.done = {chunk.number for chunk in chunks if self._part(chunk.number).exists()}
+
+    def _part(self, number: int) -> Path:
+        return self.folder / _PARTS / f"part-{number:05}.parquet"
+
+    @property
+    def failed(self) -> dict[int, str]:
+        """Reasons by point, of the chunks that are done."""
+        return {int(row["point"]): row["reason"] for row in self._failed}
+
+    def add(self, number: int, rows: pd.DataFrame, failed: dict[int, str], points: Points) -> None:
+        """Keep the rows of a chunk, and why its other points failed."""
+        contents: dict[Path, str | bytes | None] = {}
+        if failed:
+            self._failed += failed_rows(number, failed, points)
+            contents[self.folder / _FAILED] = failed_csv(self._failed, self._keys)
+        stream = io.BytesIO()
+        rows.to_parquet(stream, index=False)
+        files.write_all(contents | {self._part(number): stream.getvalue()})
+
+    def lost(self, number: int, failed: dict[int, str], points: Points) -> None:
+        """Tell of a chunk that no process could plan: its points are not kept, and are tried again next time."""
+        self._failed += failed_rows(number, failed, points)
+        files.write_whole(self.folder / _FAILED, failed_csv(self._failed, self._keys))
+
+    def rows(self) -> pd.DataFrame:
+        """All rows that are there, in the order of points."""
+        return _stored_rows(self.folder)
+
+
+@contextmanager
+def opened(folder: Path, points: Points, chunks: list[Chunk], draws: int) -> Iterator[SweepFolder]:
+    """A folder for a sweep: a new one, or one that holds parts of the same sweep, which then goes on.
+
+    Raises ValueError for a folder of another sweep, with other files, or in which a sweep is running.
+    """
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        raise ValueError(
+            "a sweep is stored with pyarrow, which is not installed: pip install 'railcore[sweeps]'"
+        ) from None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"{folder} cannot be made ({error.strerror}): give another folder") from None
+    about: dict[str, Any] = {
+        "railcore": __version__,
+        "points": len(points.rows),
+        "chunks": len(chunks),
+        "draws": draws,
+        "points_hash": _hash([points.base, points.rows, chunks]),
+        "inputs_hash": inputs_hash(),
+        "keys": points.keys,
+        "spec": points.base,
+    }
+    own = json.dumps(about, indent=1, default=str, ensure_ascii=False) + "\n"
+    there = folder / _ABOUT
+    if not there.exists() and (stray := sorted(path.name for path in folder.iterdir() if path.name != ".lock")):
+        raise ValueError(f"{folder} holds other files, such as {stray[0]}: give a new folder")
+    with files.locked(folder / ".lock", f"another sweep is running in {folder}"):
+        if there.exists():
+            _check_same(folder, json.loads(there.read_text(encoding="utf-8")), about)
+        else:
+            files.write_whole(there, own)
+        for left in (folder / _PARTS).glob(".*.tmp"):  # of a sweep that was killed while it wrote
+            left.unlink()
+        yield SweepFolder(folder, points, chunks)
+
+
+def _check_same(folder: Path, stored: dict[str, Any], about: dict[str, Any]) -> None:
+    what = {
+        "points_hash": "other points, or another spec",
+        "draws": f"{stored.get('draws')} draws in place of {about['draws']}",
+        "inputs_hash": "another state of railcore's models, data or catalog",
+    }
+    for key, text in what.items():
+        if stored.get(key) != about[key]:
+            raise ValueError(f"{folder} holds a sweep of {text}: give a new folder")
+
+
+def _hash(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def failed_rows(number: int, failed: dict[int, str], points: Points) -> list[dict[str, Any]]:
+    """Rows of the log of what failed."""
+    return [{"chunk": number, "point": point, **points.rows[point], "reason": why} for point, why in failed.items()]
+
+
+def failed_csv(rows: list[dict[str, Any]], keys: tuple[str, ...]) -> str:
+    """The log of what failed, by point."""
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, ["point", *keys, "reason", "chunk"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(sorted(rows, key=lambda row: int(row["point"])))
+    return stream.getvalue()
+
+
+def stored_sweep(folder: str | Path) -> pd.DataFrame:
+    """Rows of a stored sweep, also of one that has not ended, in the order of points.
+
+    folder: that `sweep` was given. attrs["points"], attrs["failed"]: how many points the sweep has, and how many of
+    them failed. Raises ValueError for a folder without a sweep.
+    """
+    folder = Path(folder)
+    if not (folder / _ABOUT).is_file():
+        raise ValueError(f"{folder} holds no sweep: give the folder that a sweep was written to")
+    return _stored_rows(folder)
+
+
+def _stored_rows(folder: Path) -> pd.DataFrame:
+    about = json.loads((folder / _ABOUT).read_text(encoding="utf-8"))
+    paths = sorted((folder / _PARTS).glob("part-*.parquet"))
+    found = pd.concat(map(pd.read_parquet, paths), ignore_index=True) if paths else pd.DataFrame({"point": []})
+    found = found.sort_values("point", kind="stable", ignore_index=True)
+    found.attrs |= {"points": about["points"], "failed": len(read_csv(folder / _FAILED))}
+    return found
