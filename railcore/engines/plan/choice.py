@@ -3,8 +3,10 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from railcore.engines.plan.answer import Answer
+from railcore.engines.plan.candidates import AnyFabric
 from railcore.engines.plan.goals import FOUND, GOALS, RANKS
 from railcore.engines.plan.shown import shown
 from railcore.engines.plan.spec import GoalsSpec, Spec
@@ -77,7 +79,7 @@ def merged(answers: Sequence[Answer]) -> list[Answer]:
             found.append(answer)
         else:
             first = found[place]
-            reasons = filter(None, (first.why_same, f"{answer.name}: {_why_equal(answer)}"))
+            reasons = filter(None, (first.why_same, f"{answer.name}: {_why_equal(answer.fabric)}"))
             found[place] = replace(first, also=(*first.also, answer.name), why_same=" ".join(reasons))
     return found
 
@@ -90,7 +92,7 @@ def _equal(one: Answer, other: Answer) -> bool:
     return all(math.isclose(value, other.numbers[name], rel_tol=_SAME) for name, value in one.numbers.items())
 
 
-def _why_equal(answer: Answer) -> str:
-    fabric = answer.fabric
+@lru_cache(maxsize=256)  # of a sweep, points that differ in prices have the same fabrics
+def _why_equal(fabric: AnyFabric | None) -> str:
     why = collapse_warning(fabric) or rail_only_warning(fabric) if isinstance(fabric, RailFabric) else ""
     return why or "it takes the same parts and gives all traffic the same share of the NICs."

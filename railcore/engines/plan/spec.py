@@ -357,7 +357,8 @@ def read_value(key: str, value: Any) -> Any:
     if field is None:
         return value
     try:
-        return TypeAdapter(Annotated[field.annotation, field]).validate_python(value)
+            own: Any = Annotated[field.annotation, field]
+        return TypeAdapter(own).validate_python(value)
     except ValidationError:
         return value
 

@@ -220,7 +220,7 @@ def _range(key: str, given: Mapping[str, Any]) -> list[Any]:
         raise ValueError(f"{what} goes from {texts[0]!r} to {texts[1]!r}: give both in one unit")
     if not all(map(math.isfinite, ends)) or (spacing == "log" and min(ends) <= 0):
         raise ValueError(f"{what} goes from {texts[0]!r} to {texts[1]!r}: give finite numbers, above 0 for spacing log")
-    spaced = np.geomspace(*ends, steps) if spacing == "log" else np.linspace(*ends, steps)
+    spaced = (np.geomspace if spacing == "log" else np.linspace)(ends[0], ends[1], steps)
     numbers = [float(f"{value:.9g}") for value in spaced]  # the last bits of another machine change nothing
     if all(isinstance(text, int) for text in texts):
         return list(dict.fromkeys(round(value) for value in numbers))
