@@ -33,6 +33,7 @@ import mechanism_effects
 import photonic_runs
 import plan_checks
 import plan_draws
+import sweep_winners
 import transport_runs
 
 from railcore.facts import files
@@ -45,6 +46,7 @@ TABLES: dict[str, ModuleType] = {
     "photonic_runs": photonic_runs,
     "plan_checks": plan_checks,
     "plan_draws": plan_draws,
+    "sweep_winners": sweep_winners,
     "transport_runs": transport_runs,
 }
 

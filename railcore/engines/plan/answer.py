@@ -70,6 +70,7 @@ class Design:
     machine: Machine
     added_s: float = 0.0
     warnings: tuple[str, ...] = ()
+    _times: dict[tuple, np.ndarray] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def offload(self) -> str | tuple[str, ...]:
@@ -94,8 +95,11 @@ class Design:
 
     def times(self, **changes: Any) -> np.ndarray:
         """Seconds per sequence of the kept strategies on a changed machine; infinite where one does not fit."""
-        found = self.result.estimates(self.rows, **changes)
-        return np.where(found.feasible, found.total_s / self.rows["global_batch"], np.inf)
+        key = tuple(sorted(changes.items()))
+        if key not in self._times:  # draws of plans that share the design
+            found = self.result.estimates(self.rows, **changes)
+            self._times[key] = np.where(found.feasible, found.total_s / self.rows["global_batch"], np.inf)
+        return self._times[key]
 
 
 @dataclass(frozen=True)

@@ -356,8 +356,8 @@ def read_value(key: str, value: Any) -> Any:
     field = section.model_fields.get(last) if section else None
     if field is None:
         return value
+    own: Any = Annotated[field.annotation, field]
     try:
-            own: Any = Annotated[field.annotation, field]
         return TypeAdapter(own).validate_python(value)
     except ValidationError:
         return value

@@ -67,7 +67,7 @@ def planned_chunk(base: Mapping[str, Any], points: Mapping[int, Mapping[str, Any
 def _rows(found: Plan, draws: int) -> pd.DataFrame:
     site = ""
     if found.site is not None:
-        site = found.site.note or ", ".join(map(str, found.site.table["city"]))
+        site = found.site.note or "; ".join(found.site.table["name"])
     table = found.candidates.assign(rank=range(1, len(found.answers) + 1), site=site)
     if draws and found.uncertainty is not None:
         ends = [found.uncertainty.interval(name, found.rank) for name in table["candidate"]]

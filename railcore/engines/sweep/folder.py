@@ -104,8 +104,8 @@ def opened(folder: Path, points: Points, chunks: list[Chunk], draws: int) -> Ite
 
 def _check_same(folder: Path, stored: dict[str, Any], about: dict[str, Any]) -> None:
     what = {
-        "points_hash": "other points, or another spec",
         "draws": f"{stored.get('draws')} draws in place of {about['draws']}",
+        "points_hash": "other points, or another spec",
         "inputs_hash": "another state of railcore's models, data or catalog",
     }
     for key, text in what.items():

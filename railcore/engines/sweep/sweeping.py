@@ -1,10 +1,13 @@
 """Sweeps: chunks of points planned in this process, in several, or on a Dask cluster, in the same order everywhere."""
 
+import asyncio
 import logging
 import os
+import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +20,11 @@ from railcore.facts.units import minute
 
 Progress = Callable[[str], Any]
 Done = tuple[Chunk, Planned | str]  # a reason in place of rows where no process could plan a chunk
-Planner = Callable[[Points, Sequence[Chunk], int], Iterator[Done]]
+Planning = Generator[Done, None, None]
+Planner = Callable[[Points, Sequence[Chunk], int], Planning]
 LEAST_DRAWS = 20
 _CONNECT_S = 5.0
+_ADDRESS = re.compile(r"(tcp|tls|ws|wss|ucx)://[^/\s]+:\d+")
 _NEEDED = "needs Dask, which is not installed: pip install 'railcore[sweeps]'"
 
 
@@ -75,13 +80,14 @@ def sweep(
     check_numbers(workers, scheduler, draws)
     chunks, values = points.chunks(draws), points.table()
     values.insert(0, "point", range(len(values)))
+    rows, failed = dict[int, pd.DataFrame](), dict[int, str]()
     folder = nullcontext() if out is None else opened(Path(out), points, chunks, draws)
-    with folder as kept:
-        done = kept.done if kept else set()
-        left = [chunk for chunk in chunks if chunk.number not in done]
-        told, rows, failed = _Told(chunks, left, progress), dict[int, pd.DataFrame](), dict(kept.failed if kept else {})
-        with _planner(workers, scheduler, told.say) as planner:
-            for chunk, planned in planner(points, left, draws):
+    with _planner(workers, scheduler) as planner, folder as kept:
+        left = [chunk for chunk in chunks if not kept or chunk.number not in kept.done]
+        failed |= kept.failed if kept else {}
+        told = _Told(chunks, left, progress)
+        with closing(planner(points, left, draws)) as planning:
+            for chunk, planned in planning:
                 if isinstance(planned, str):
                     lost = dict.fromkeys(chunk.points, planned)
                     failed |= lost
@@ -89,15 +95,13 @@ def sweep(
                         kept.lost(chunk.number, lost, points)
                 else:
                     failed |= planned.failed
-                    with_values = values.merge(planned.rows, on="point", sort=False)
+                    rows[chunk.number] = values.merge(planned.rows, on="point", sort=False)
                     if kept:
-                        kept.add(chunk.number, with_values, planned.failed, points)
-                    else:
-                        rows[chunk.number] = with_values
+                        kept.add(chunk.number, rows.pop(chunk.number), planned.failed, points)
                 told.add(chunk, len(failed))
         whole = kept.rows() if kept else pd.concat([rows[number] for number in sorted(rows)] or [values[:0]])
     if len(failed) == len(points.rows):
-        raise ValueError(f"no point of the sweep could be planned; point 0: {failed[min(failed)]}")
+        raise ValueError(f"no point of the sweep could be planned; point 0: {failed[0]}")
     whole = whole.sort_values("point", kind="stable", ignore_index=True)
     whole.attrs = {"points": len(points.rows), "failed": dict(sorted(failed.items()))}
     return whole
@@ -115,8 +119,8 @@ def check_numbers(workers: int, scheduler: str | None, draws: int) -> None:
 
 
 @contextmanager
-def _planner(workers: int, scheduler: str | None, say: Progress) -> Iterator[Planner]:
-    """What plans chunks and gives each when it is done."""
+def _planner(workers: int, scheduler: str | None) -> Iterator[Planner]:
+    """What plans chunks and gives each when it is done. Raises ValueError for a scheduler that does not answer."""
     count = workers or len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1))
     if scheduler is None and count == 1:
         yield _here
@@ -125,15 +129,47 @@ def _planner(workers: int, scheduler: str | None, say: Progress) -> Iterator[Pla
         import distributed
     except ImportError:
         raise ValueError(f"{'a scheduler' if scheduler else 'more than one worker'} {_NEEDED}") from None
-    if scheduler is not None:
-        with _client(scheduler) as client:
-            if not client.scheduler_info()["workers"]:
-                say("the scheduler has no workers yet: waiting for one")
-            yield lambda *terms: _on_dask(client, *terms)
+    if scheduler is None:
+        yield lambda *terms: _on_workers(count, *terms)
         return
-    import dask
+    if not _ADDRESS.fullmatch(scheduler):
+        raise ValueError(f"scheduler {scheduler!r} is no address: give one such as 'tcp://10.0.0.1:8786'")
+    _check_answers(scheduler)
+    with distributed.Client(scheduler, timeout=_CONNECT_S) as client:
+        yield lambda *terms: _on_dask(client, *terms)
 
-    own: dict[str, Any] = {"n_workers": count, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+
+def _check_answers(scheduler: str) -> None:
+    """Raises ValueError where no scheduler answers at an address; a client would wait for another server's answer."""
+    from distributed.comm import connect
+
+    async def knock() -> None:
+        comm = await asyncio.wait_for(connect(scheduler, timeout=_CONNECT_S), 2 * _CONNECT_S)
+        await comm.close()
+
+    with ThreadPoolExecutor(1) as pool:  # Jupyter runs a loop in this thread
+        error = pool.submit(asyncio.run, knock()).exception()
+    if isinstance(error, OSError | TimeoutError):
+        why = str(error).partition("\n")[0] or "it does not answer"
+        start = "start one with `dask scheduler`, and give its address"
+        raise ValueError(f"scheduler {scheduler!r} cannot be reached ({why}): {start}")
+    if error is not None:
+        raise error
+
+
+def _here(points: Points, chunks: Sequence[Chunk], draws: int) -> Planning:
+    for chunk in chunks:
+        yield chunk, planned_chunk(points.base, {point: points.rows[point] for point in chunk.points}, draws)
+
+
+def _on_workers(count: int, points: Points, chunks: Sequence[Chunk], draws: int) -> Planning:
+    """On so many processes of this machine."""
+    import dask
+    import distributed
+
+    if not chunks:
+        return
+    own: dict[str, Any] = {"n_workers": count, "threads_per_worker": 1, "processes": True, "dashboard_address": "127.0.0.1:0"}
     # Dask lets workers give memory back at once, which costs a third of a search's time; they live for one sweep.
     keep = {f"distributed.nanny.pre-spawn-environ.MALLOC_{name}_THRESHOLD_": 2**30 for name in ("TRIM", "MMAP")}
     with (
@@ -141,28 +177,10 @@ def _planner(workers: int, scheduler: str | None, say: Progress) -> Iterator[Pla
         distributed.LocalCluster(silence_logs=logging.CRITICAL, **own) as cluster,
         distributed.Client(cluster) as client,
     ):
-        yield lambda *terms: _on_dask(client, *terms)
+        yield from _on_dask(client, points, chunks, draws)
 
 
-def _client(address: str) -> Any:
-    """A client of a scheduler. Raises ValueError where none answers."""
-    import distributed
-
-    try:
-        return distributed.Client(address, timeout=_CONNECT_S)
-    except (OSError, TimeoutError, ValueError) as error:
-        why = str(error).partition("\n")[0] or type(error).__name__
-        raise ValueError(
-            f"scheduler {address!r} cannot be reached ({why}): start one with `dask scheduler`, and give its address"
-        ) from None
-
-
-def _here(points: Points, chunks: Sequence[Chunk], draws: int) -> Iterator[Done]:
-    for chunk in chunks:
-        yield chunk, planned_chunk(points.base, {point: points.rows[point] for point in chunk.points}, draws)
-
-
-def _on_dask(client: Any, points: Points, chunks: Sequence[Chunk], draws: int) -> Iterator[Done]:
+def _on_dask(client: Any, points: Points, chunks: Sequence[Chunk], draws: int) -> Planning:
     """Dask gives a chunk whose worker has died to another one; after three workers it gives up."""
     import distributed
 

@@ -1,0 +1,49 @@
+"""Cases of sweep_winners.csv: the sweep of data/sweeps/winners.toml with draws, a number of GPUs and an HB domain each."""
+
+import pandas as pd
+
+from railcore.engines.sweep import sweep
+from railcore.engines.sweep.points import sweep_points
+from railcore.facts import files
+
+CODE = ("railcore",)
+CASE = "case"
+DRAWS = 200
+KEYS = ["cluster.gpus", "cluster.hb_domain_size"]
+COLUMNS = ["rank", "candidate", "also", "days", "network_usd", "cost_usd", "low", "high", "wins"]
+_SPEC = files.DATA / "sweeps/winners.toml"
+
+
+def _points() -> pd.DataFrame:
+    rows = pd.DataFrame(sweep_points(_SPEC).rows)
+    return rows.assign(case=[named(f"{gpus}/{size}") for gpus, size in rows[KEYS].itertuples(index=False)])
+
+
+def cases() -> list[str]:
+    """Each number of GPUs with each HB domain."""
+    return list(dict.fromkeys(_points()[CASE]))
+
+
+def size(case: str) -> int:
+    """Few GPUs are searched quickly."""
+    return int(case.partition("/")[0])
+
+
+def key(case: str) -> tuple:
+    """What the rows of a case are computed from, but the code and the catalog."""
+    return case, DRAWS, _SPEC.read_text(encoding="utf-8")
+
+
+def run(case: str) -> pd.DataFrame:
+    """Rows of one case: a row for each candidate and price of a transceiver."""
+    points = _points()
+    mine = points[points[CASE] == case].drop(columns=CASE)
+    spec = sweep_points(_SPEC).base
+    found = sweep(spec, mine, draws=DRAWS)
+    found.insert(0, CASE, case)
+    return found[[CASE, *mine, *COLUMNS]]
+
+
+def named(case: str) -> str:
+    """A case in a line: GPUs, and GPUs of an HB domain."""
+    return case

@@ -1,0 +1,511 @@
+"""Sweeps: each row is a plan's, whoever computes it, in whatever order, however often it was stopped."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import railcore as rc
+from railcore.__main__ import main
+from railcore.engines.plan import answer
+from railcore.engines.plan.planning import Shared, plan
+from railcore.engines.plan.spec import Spec, check_key
+from railcore.engines.plan.uncertainty import win_shares
+from railcore.engines.sweep import chunk, points, stored_sweep, sweep, sweeping
+from railcore.engines.sweep.command import TEMPLATE
+from railcore.engines.sweep.points import sweep_points
+from railcore.facts import files
+
+BASE = {
+    "cluster": {"platform": "DGX H100"},
+    "job": {"model": "Llama-3 8B", "tokens": 1e12, "batch": 512, "search": {"context": 1, "micro_batch": 1}},
+    "network": {"candidates": ["rail-optimized", "rail-only", "photonic rails"]},
+    "books": {"prices": {"port": "600 USD", "rate": "400 Gbps"}},
+}
+OVER = {"cluster.gpus": [64, 256], "books.prices.transceiver": ["200 USD", "900 USD"]}
+TEXT = """
+[cluster]
+platform = "DGX H100"
+[job]
+model = "Llama-3 8B"
+tokens = 1e12
+batch = 512
+search = {context = 1, micro_batch = 1}
+[network]
+candidates = ["rail-optimized", "rail-only", "photonic rails"]
+[books.prices]
+port = "600 USD"
+rate = "400 Gbps"
+"""
+GRID = '[over]\ncluster.gpus = [64, 256]\nbooks.prices.transceiver = ["200 USD", "900 USD"]\n'
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return sweep(BASE, OVER)
+
+
+@pytest.fixture
+def fine(monkeypatch):
+    """A chunk for each point."""
+    monkeypatch.setattr(points, "_CHUNK_S", 0.0)
+    monkeypatch.setattr(points, "_SEARCHES_S", 0.0)
+
+
+def same(one, other):
+    pd.testing.assert_frame_equal(one, other, check_exact=True)
+
+
+def spec_at(gpus, transceiver):
+    prices = BASE["books"]["prices"] | {"transceiver": transceiver}
+    return BASE | {"cluster": BASE["cluster"] | {"gpus": gpus}, "books": {"prices": prices}}
+
+
+def test_each_row_is_the_plans(whole):
+    assert whole["point"].is_monotonic_increasing and whole.attrs["failed"] == {}
+    for number, (gpus, transceiver) in enumerate((g, t) for g in (64, 256) for t in ("200 USD", "900 USD")):
+        mine = whole[whole["point"] == number].reset_index(drop=True)
+        alone = plan(spec_at(gpus, transceiver)).candidates
+        assert list(mine["rank"]) == list(range(1, len(alone) + 1))
+        assert set(mine["cluster.gpus"]) == {gpus}
+        assert set(mine["books.prices.transceiver"]) == {float(transceiver.split()[0])}  # in SI units
+        for name in alone:
+            pd.testing.assert_series_equal(mine[name], alone[name], check_dtype=False, check_names=False)
+    costs = whole[whole["candidate"] == "rail-only"].groupby("cluster.gpus")["network_usd"].agg(["min", "max"])
+    assert (costs["max"] > costs["min"]).all()
+
+
+SHARING = [
+    {"cluster.gpus": [64, 128], "limits.days": [10, 1000]},
+    {"network.candidates": [["rail-only"], ["photonic rails", "Clos"]], "network.nic_ports": [2, 4]},
+    {"operation.checkpoint": ["10 s", "60 s"], "operation.failures": ["low", "high"]},
+    {"job.batch": [256, 512], "cluster.use": ["all", "at most"]},
+    {"cluster.hb_domain_size": [4, 8], "network.radix": [16, 64]},
+    {"cluster.include": [[], ["storage"]], "cluster.nic": ["200 Gbps", "400 Gbps"]},
+    {"job.precision": ["bf16", "fp8"]},
+]
+
+
+@pytest.mark.parametrize("over", SHARING, ids=lambda over: ", ".join(over))
+def test_plans_that_share_are_those_that_do_not(over):
+    base = BASE | {"cluster": {"platform": "DGX H100", "gpus": 64}, "books": {}}
+    asked, shared = sweep_points(base, over), Shared()
+    order = [*range(len(asked.rows)), *reversed(range(len(asked.rows)))]  # whoever comes first
+    alone = [plan(asked.spec(point)).candidates for point in range(len(asked.rows))]
+    for point in order:
+        same(plan(asked.spec(point), shared=shared).candidates, alone[point])
+    assert len({table.to_csv() for table in alone}) > 1  # the keys do change something
+
+
+def test_what_points_share_is_computed_once(monkeypatch):
+    calls = {"search": 0, "training_goodput": 0}
+
+    def counting(name):
+        real = getattr(answer, name)
+
+        def counted(*given, **options):
+            calls[name] += 1
+            return real(*given, **options)
+
+        monkeypatch.setattr(answer, name, counted)
+
+    counting("search")
+    counting("training_goodput")
+    plan(spec_at(64, "200 USD"))
+    one = dict(calls)
+    assert min(one.values()) > 0
+    sweep(BASE, {"cluster.gpus": [64], "books.prices.transceiver": [f"{usd} USD" for usd in range(100, 900, 100)]})
+    assert calls == {name: 2 * count for name, count in one.items()}
+
+
+def test_places_are_found_once_for_a_demand(monkeypatch):
+    from railcore.engines.plan import site
+
+    calls = []
+    real = site.site_of
+    monkeypatch.setattr(site, "site_of", lambda asked, demand_w: calls.append(demand_w) or real(asked, demand_w))
+    base = BASE | {"site": {"near": "Houston"}, "cluster": {"platform": "DGX H100", "gpus": 64}}
+    found = sweep(base, {"books.prices.transceiver": ["200 USD", "201 USD", "202 USD"]})
+    assert len(calls) == 1 and (found["site"] != "").all() and found["carbon_kg"].notna().all()
+
+
+def test_points_come_in_many_forms(tmp_path, whole):
+    (tmp_path / "grid.toml").write_text(TEXT + GRID)
+    same(sweep(tmp_path / "grid.toml"), whole)
+    rows = [{"cluster.gpus": g, "books.prices.transceiver": t} for g in (64, 256) for t in ("200 USD", "900 USD")]
+    same(sweep(BASE, rows), whole)
+    same(sweep(BASE, pd.DataFrame(rows)), whole)
+    same(sweep(BASE, [{"cluster": {"gpus": row["cluster.gpus"]}, **dict([[*row.items()][1]])} for row in rows]), whole)
+    pd.DataFrame(rows).to_csv(tmp_path / "points.csv", index=False)
+    same(sweep(BASE, tmp_path / "points.csv"), whole)
+    (tmp_path / "table.toml").write_text('over = "points.csv"\n' + TEXT)  # beside the spec, wherever one stands
+    same(sweep(tmp_path / "table.toml"), whole)
+    tables = "".join(
+        "[[over]]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in row.items()) for row in rows
+    )
+    (tmp_path / "rows.toml").write_text(TEXT + tables)
+    same(sweep(tmp_path / "rows.toml"), whole)
+    ends = {"from": "200 USD", "to": "900 USD", "steps": 2}
+    same(sweep(BASE, {"cluster.gpus": np.array([64, 256]), "books.prices.transceiver": ends}), whole)
+
+
+def test_a_table_may_leave_cells_blank():
+    frame = pd.DataFrame(
+        {"cluster.gpus": [64, np.nan], "cluster.racks": [np.nan, 8], "books.prices.transceiver": "1 USD"}
+    )
+    found = sweep_points(BASE, frame)
+    assert found.rows[0].keys() == {"cluster.gpus", "books.prices.transceiver"}
+    assert found.spec(1)["cluster"] == {"platform": "DGX H100", "racks": 8} and "gpus" not in BASE["cluster"]
+    table = found.table()
+    assert table["cluster.gpus"].dtype == "float64" and table["cluster.gpus"].isna().tolist() == [False, True]
+
+
+def test_columns_are_numbers_or_texts():
+    over = {"job.batch": [512, "16M tokens"], "network.candidates": [["Clos"], "all"], "cluster.nic": ["1 Tbps"]}
+    table = sweep_points(BASE, over).table()
+    assert table["job.batch"].tolist() == ["512", "512", "16M tokens", "16M tokens"]
+    assert table["network.candidates"].tolist() == ['["Clos"]', "all"] * 2
+    assert table["cluster.nic"].tolist() == [1.25e11] * 4
+
+
+@given(st.integers(1, 10**6), st.integers(1, 10**6), st.integers(2, 40), st.sampled_from(["even", "log"]))
+def test_a_range_goes_from_one_end_to_the_other(low, high, steps, spacing):
+    ends = {"from": low, "to": high, "steps": steps, "spacing": spacing}
+    values = [row["cluster.gpus"] for row in sweep_points(BASE, {"cluster.gpus": ends}).rows]
+    assert values[0] == low and values[-1] == high and len(values) <= steps
+    assert len(set(values)) == len(values) and sorted(values, reverse=high < low) == values
+    assert all(isinstance(value, int) for value in values)
+
+
+def test_a_range_of_quantities_keeps_its_unit():
+    ends = {"from": "100 USD", "to": "1600 USD", "steps": 5, "spacing": "log"}
+    values = [row["books.server"] for row in sweep_points(BASE, {"books.server": ends}).rows]
+    assert values == ["100 USD", "200 USD", "400 USD", "800 USD", "1600 USD"]
+
+
+BAD = [
+    ({}, "over gives no values"),
+    ([], "over gives no values"),
+    (None, "over is missing"),
+    (5, "over is missing"),
+    ([3], "a point of over is 3"),
+    ({"cluster.gpu": [1]}, "cluster.gpu is unknown: give 'gpus'"),
+    ({"cluster": 3}, "over.cluster is 3: give a list"),
+    ({"books.prices.transceivers": ["1 USD"]}, "books.prices.transceivers is unknown: give 'transceiver'"),
+    ({"job": [3]}, "job is a section: give its keys, such as job.model"),
+    ({"cluster.gpus": []}, "over.cluster.gpus is an empty list"),
+    ({"cluster.gpus": "64"}, "over.cluster.gpus is '64': give a list"),
+    ({"cluster.gpus": [64, 64]}, "over.cluster.gpus has a value twice"),
+    ({"cluster.platform.x": [1]}, "cluster.platform.x"),
+    ({"books.prices": ["street2025"], "books.prices.port": ["1 USD"]}, "over gives books.prices and books.prices.port"),
+    ({"cluster.gpus": {"from": 1, "to": 2}}, "over.cluster.gpus.steps is None"),
+    ({"cluster.gpus": {"from": 1, "to": 2, "steps": 1}}, "over.cluster.gpus.steps is 1"),
+    ({"cluster.gpus": {"from": 1, "to": 2, "steps": 2, "by": 1}}, "over.cluster.gpus.by is unknown"),
+    ({"cluster.gpus": {"from": 0, "to": 2, "steps": 2, "spacing": "log"}}, "above 0 for spacing log"),
+    ({"cluster.gpus": {"from": "1 W", "to": "2 USD", "steps": 2}}, "give both in one unit"),
+    ({"cluster.gpus": {"from": "x", "to": "2 USD", "steps": 2}}, "give numbers, or both with a unit"),
+    ({"cluster.gpus": range(2000), "job.tokens": range(1, 2000)}, "over has 3,998,000 points: give at most"),
+    ("no_such.csv", "no_such.csv', which is no file"),
+]
+
+
+@pytest.mark.parametrize(("over", "message"), BAD, ids=[message for _, message in BAD])
+def test_keys_and_values_that_mean_nothing_are_refused(over, message, tmp_path):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        sweep(BASE, over, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_every_key_of_a_spec_is_known_and_no_other():
+    for name in ("title", "cluster.gpus", "job.model.layers", "books.powers.port", "site.near", "uncertainty.seed"):
+        check_key(name)
+    with pytest.raises(ValueError, match="clusters"):
+        check_key("clusters.gpus")
+    with pytest.raises(ValueError, match="over is given twice"):
+        sweep({**BASE, "over": OVER}, OVER)
+
+
+def test_points_that_fail_do_not_stop_the_others(tmp_path, whole):
+    over = {"cluster.gpus": [64, 0, 256], "books.prices.transceiver": ["200 USD", "900 USD", "cheap"]}
+    found = sweep(BASE, over, tmp_path / "out")
+    failed = pd.read_csv(tmp_path / "out/failed.csv")
+    assert failed["point"].tolist() == [2, 3, 4, 5, 8] == list(found.attrs["failed"])
+    assert failed["reason"].str.contains("cluster.gpus is 0").tolist() == [False, True, True, True, False]
+    assert failed.loc[0, "books.prices.transceiver"] == "cheap"
+    assert found["point"].unique().tolist() == [0, 1, 6, 7]
+    columns = [name for name in whole if name not in ("point", "books.prices.transceiver")]
+    same(found[columns], whole[columns])
+    with pytest.raises(
+        ValueError, match=r"no point of the sweep could be planned; point 0: spec has 1 fault: .*gpus is 0"
+    ):
+        sweep(BASE, {"cluster.gpus": [0], "books.prices.transceiver": ["1 USD", "2 USD"]})
+
+
+def test_a_fault_of_the_code_fails_its_point_alone(monkeypatch):
+    real = chunk.plan
+
+    def broken(spec, **options):
+        if spec.cluster.gpus == 64:
+            raise ZeroDivisionError("by nothing")
+        return real(spec, **options)
+
+    monkeypatch.setattr(chunk, "plan", broken)
+    found = sweep(BASE, OVER)
+    assert found.attrs["failed"] == dict.fromkeys((0, 1), "ZeroDivisionError: by nothing")
+
+
+class Stopped(BaseException):
+    pass
+
+
+def test_a_stopped_sweep_goes_on(tmp_path, whole, fine, monkeypatch):
+    planned, texts = [], []
+    real = sweeping.planned_chunk
+
+    def counting(base, rows, draws):
+        planned.extend(rows)
+        return real(base, rows, draws)
+
+    def stop(text):
+        if text.startswith("2 of 4"):
+            raise Stopped
+
+    monkeypatch.setattr(sweeping, "planned_chunk", counting)
+    with pytest.raises(Stopped):
+        sweep(BASE, OVER, tmp_path / "out", progress=stop)
+    assert planned == [0, 1] and stored_sweep(tmp_path / "out")["point"].unique().tolist() == [0, 1]
+    (tmp_path / "out/plans/.part-00002.parquet.x.tmp").write_text("half")  # of a process that was killed
+    same(sweep(BASE, OVER, tmp_path / "out", progress=texts.append), whole)
+    assert planned == [0, 1, 2, 3] and texts[0] == "2 of 4 points are there already" and texts[-1] == "4 of 4 points"
+    same(sweep(BASE, OVER, tmp_path / "out"), whole)
+    same(stored_sweep(tmp_path / "out"), whole)
+    same(pd.read_parquet(tmp_path / "out/plans"), whole)
+    assert planned == [0, 1, 2, 3] and not list((tmp_path / "out/plans").glob(".*"))
+    sweep(BASE, OVER, tmp_path / "again")
+    for path in sorted((tmp_path / "out/plans").iterdir()):
+        assert path.read_bytes() == (tmp_path / "again/plans" / path.name).read_bytes()
+
+
+def test_a_killed_sweep_goes_on(tmp_path, whole, fine):
+    (tmp_path / "grid.toml").write_text(TEXT + GRID)
+    program = """
+        from railcore.engines.sweep import points, sweep
+        points._CHUNK_S = points._SEARCHES_S = 0.0
+        sweep("grid.toml", None, "out", progress=lambda text: print(text, flush=True))
+    """
+    environment = os.environ | {"PYTHONPATH": str(files.ROOT)}
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout.readline().startswith("1 of 4")
+        with pytest.raises(ValueError, match=r"another sweep is running in .*out: wait for it or stop it"):
+            sweep(BASE, OVER, tmp_path / "out")
+        running.send_signal(signal.SIGKILL)
+    before = len(list((tmp_path / "out/plans").glob("part-*")))
+    assert 1 <= before <= 4
+    same(sweep(tmp_path / "grid.toml", None, tmp_path / "out"), whole)
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path, monkeypatch):
+    out, small = tmp_path / "out", {"cluster.gpus": [64], "books.prices.transceiver": ["200 USD"]}
+    sweep(BASE, small, out)
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    with pytest.raises(ValueError, match="holds a sweep of other points, or another spec: give a new folder"):
+        sweep(BASE, OVER, out)
+    with pytest.raises(ValueError, match="holds a sweep of 0 draws in place of 20: give a new folder"):
+        sweep(BASE, small, out, draws=20)
+    monkeypatch.setattr("railcore.engines.sweep.folder.inputs_hash", lambda: "of another catalog")
+    with pytest.raises(ValueError, match="another state of railcore's models, data or catalog: give a new folder"):
+        sweep(BASE, small, out)
+    assert before == {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/letter.txt").write_text("dear")
+    with pytest.raises(ValueError, match=r"mine holds other files, such as letter.txt: give a new folder"):
+        sweep(BASE, small, tmp_path / "mine")
+    with pytest.raises(ValueError, match="cannot be made"):
+        sweep(BASE, small, tmp_path / "mine/letter.txt/out")
+    with pytest.raises(ValueError, match="holds no sweep"):
+        stored_sweep(tmp_path / "mine")
+
+
+def test_the_inputs_of_a_sweep_are_code_data_and_the_own_catalog(tmp_path, monkeypatch):
+    chunk.inputs_hash.cache_clear()
+    before = chunk.inputs_hash()
+    (tmp_path / "gpus.csv").write_text("name,parameter,value,low,high,unit,kind,source,as_of,note\n")
+    monkeypatch.setenv("RAILCORE_CATALOG", str(tmp_path))
+    chunk.inputs_hash.cache_clear()
+    assert chunk.inputs_hash() != before
+    chunk.inputs_hash.cache_clear()
+
+
+def test_draws_say_how_sure_each_point_is():
+    over = {"cluster.gpus": [64], "books.prices.transceiver": ["200 USD", "900 USD"]}
+    found = sweep(BASE, over, draws=40)
+    assert (found["low"] <= found["cost_usd"]).all() and (found["cost_usd"] <= found["high"]).all()
+    assert (found["met"] == 1).all() and np.allclose(found.groupby("point")["wins"].sum(), 1)
+    alone = plan(Spec.model_validate(spec_at(64, "200 USD") | {"uncertainty": {"draws": 40}}))
+    mine = found[found["point"] == 0]
+    for name, low, wins in zip(mine["candidate"], mine["low"], mine["wins"], strict=True):
+        assert low == alone.uncertainty.interval(name, "cost_usd")[0] and wins == alone.wins[name]
+    same(found[[name for name in found if name not in ("low", "high", "met", "wins")]], sweep(BASE, over))
+
+
+def test_the_winner_of_a_draw_is_the_least_and_the_first_of_equals():
+    standing = {"a": np.array([1.0, 2.0, np.inf, 1.0]), "b": np.array([2.0, 1.0, np.inf, 1.0]), "c": np.full(4, 3.0)}
+    standing["c"][2] = np.inf
+    assert win_shares(standing, ["a", "b", "c"]) == {"a": 0.5, "b": 0.25, "c": 0.0}
+    assert win_shares(standing, ["b", "a"]) == {"b": 0.5, "a": 0.25}
+    assert win_shares(standing, []) == {}
+
+
+@given(st.lists(st.sampled_from([0, 1, 2, 3, 5, 9]), min_size=1, max_size=40), st.integers(0, 200))
+def test_chunks_hold_each_point_once(groups, draws):
+    rows = [{"cluster.gpus": 8 * (1 + gpus), "books.prices.transceiver": f"{n} USD"} for n, gpus in enumerate(groups)]
+    found = sweep_points(BASE, rows).chunks(draws)
+    assert sorted(point for each in found for point in each.points) == list(range(len(rows)))
+    assert [each.number for each in found] == list(range(len(found)))
+    assert all(each.points and each.cost_s > 0 for each in found)
+
+
+def test_a_large_group_is_cut_and_small_ones_are_joined():
+    many = sweep_points(
+        BASE, {"cluster.gpus": [64], "books.prices.transceiver": {"from": "1 USD", "to": "9 USD", "steps": 5000}}
+    )
+    cut = many.chunks()
+    assert len(cut) > 3 and max(len(each.points) for each in cut) < 1000
+    sizes = sweep_points(
+        BASE, {"cluster.gpus": list(range(64, 640, 8)), "books.prices.transceiver": ["1 USD"]}
+    ).chunks()
+    assert 1 < len(sizes) < 72
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"workers": -1}, "workers is -1"),
+        ({"workers": 1.5}, "workers is 1.5"),
+        ({"draws": 5}, "draws is 5: give 20 or more"),
+        ({"draws": True}, "draws is True"),
+        ({"workers": 2, "scheduler": "tcp://127.0.0.1:1"}, "workers is 2 beside a scheduler"),
+    ],
+    ids=str,
+)
+def test_numbers_that_mean_nothing_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        sweep(BASE, OVER, **options)
+
+
+def test_without_dask_and_pyarrow_it_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ValueError, match=r"more than one worker needs Dask, .* pip install 'railcore\[sweeps\]'"):
+        sweep(BASE, OVER, workers=2)
+    with pytest.raises(ValueError, match="a scheduler needs Dask"):
+        sweep(BASE, OVER, scheduler="tcp://127.0.0.1:1")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ValueError, match="stored with pyarrow, which is not installed"):
+        sweep(BASE, OVER, tmp_path / "out")
+
+
+def test_the_command(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "grid.toml").write_text(TEXT + GRID.replace("256]", "256, 0]"))
+    assert main(["sweep", "grid.toml", "--out", "out"]) == 3
+    out, err = capsys.readouterr()
+    assert "rows of 4 points: out/plans" in out and "2 points failed: out/failed.csv says why" in err
+    assert sum(int(line.rpartition("best of ")[2].split()[0]) for line in out.splitlines() if "best of" in line) == 4
+    (tmp_path / "good.toml").write_text(TEXT + GRID)
+    assert main(["sweep", "good.toml", "--out", "good"]) == 0
+    assert main(["sweep", "good.toml"]) == 2 and "needs a spec and --out FOLDER" in capsys.readouterr().err
+    assert main(["sweep", "none.toml", "--out", "x"]) == 2 and "cannot be read" in capsys.readouterr().err
+    assert main(["sweep", "--init"]) == 0
+    (tmp_path / "init.toml").write_text(capsys.readouterr().out)
+    assert len(sweep_points("init.toml").rows) == 15 and (tmp_path / "init.toml").read_text() == TEMPLATE
+    about = json.loads((tmp_path / "good/sweep.json").read_text())
+    assert about["points"] == 4 and about["keys"] == ["cluster.gpus", "books.prices.transceiver"]
+
+
+def test_a_stopped_command_says_how_to_go_on(tmp_path, monkeypatch, capsys):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("railcore.engines.sweep.command.sweep", stopped)
+    assert main(["sweep", "a.toml", "--out", "out"]) == 130
+    assert "the same command goes on" in capsys.readouterr().err
+
+
+def test_the_example_is_a_sweep():
+    found = sweep_points(files.data("sweeps/winners.toml"))
+    assert len(found.rows) == 6 * 7 * 5
+    Spec.model_validate(found.spec(0))
+
+
+# With Dask, several processes.
+
+
+@pytest.fixture
+def dask():
+    return pytest.importorskip("distributed", reason="Dask is not installed: pip install 'railcore[sweeps]'")
+
+
+@pytest.fixture
+def cluster(dask):
+    """A scheduler with two workers of one process each, and the worker's processes."""
+    with dask.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0") as found:
+        yield found
+
+
+def test_two_workers_give_the_same_rows(dask, tmp_path, whole, fine):
+    same(sweep(BASE, OVER, workers=2), whole)
+    same(sweep(BASE, OVER, tmp_path / "two", workers=2), whole)
+    sweep(BASE, OVER, tmp_path / "one")
+    for path in sorted((tmp_path / "one/plans").iterdir()):
+        assert path.read_bytes() == (tmp_path / "two/plans" / path.name).read_bytes()
+
+
+def test_a_cluster_gives_the_same_rows_though_a_worker_dies(cluster, whole, fine, tmp_path):
+    killed = []
+
+    def kill(text):
+        if not killed:
+            worker = next(iter(cluster.workers.values()))
+            killed.append(worker.pid)
+            os.kill(worker.pid, signal.SIGKILL)
+
+    found = sweep(BASE, OVER, tmp_path / "out", scheduler=cluster.scheduler_address, progress=kill)
+    assert killed
+    same(found, whole)
+
+
+def test_a_worker_with_other_data_is_refused(cluster, fine, monkeypatch):
+    monkeypatch.setattr(sweeping, "inputs_hash", lambda: "ours")
+    with pytest.raises(ValueError, match="a worker has another state of railcore's models, data or catalog"):
+        sweep(BASE, OVER, scheduler=cluster.scheduler_address)
+
+
+@pytest.mark.parametrize("address", ["tcp://", "nonsense", "", "127.0.0.1:8786", "tcp://here"])
+def test_what_is_no_address_is_refused(dask, address, tmp_path):
+    with pytest.raises(ValueError, match=r"is no address: give one such as 'tcp://10.0.0.1:8786'"):
+        sweep(BASE, OVER, tmp_path / "out", scheduler=address)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_scheduler_that_does_not_answer_is_told_at_once(dask, monkeypatch, tmp_path):
+    monkeypatch.setattr(sweeping, "_CONNECT_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        for port in (silent.getsockname()[1], 1):
+            with pytest.raises(ValueError, match=rf"scheduler 'tcp://127.0.0.1:{port}' cannot be reached"):
+                sweep(BASE, OVER, tmp_path / "out", scheduler=f"tcp://127.0.0.1:{port}")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_public_names():
+    assert rc.sweep is sweep and rc.stored_sweep is stored_sweep
