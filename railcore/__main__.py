@@ -279,7 +279,7 @@ def _sweep(options) -> int:
     if options.init:
         print(command.TEMPLATE, end="")
         return 0
-    return command.run(options.spec, options.out, options.workers, options.scheduler, options.draws)
+    return command.run_sweep(options.spec, options.out, options.workers, options.scheduler, options.draws)
 
 
 def _support(options) -> int:

@@ -26,7 +26,7 @@ from railcore.workbench.driver import parameters
 
 FLOORS = ("facts", "network", "training", "systems", "engines", "documents")  # `workbench` stands aside
 ENGINES = "deployment transport strategies search steps photonics datacenter degraded siting emulator".split()
-ENGINES += ["launch_lines", "validation", "own_runs", "run_errors", "plan"]
+ENGINES += ["launch_lines", "validation", "own_runs", "run_errors", "plan", "sweep"]
 DOCUMENTS = sorted({row["document"] for row in read_csv(files.data("figures.csv"))})
 MODULES = sorted(path for path in (files.ROOT / "railcore").rglob("*.py"))
 NOTEBOOKS = sorted(files.NOTEBOOKS.glob("*.ipynb"))
@@ -310,15 +310,16 @@ def test_the_names_of_a_kernel_tell_its_notebook_and_its_parameters():
             assert name == other or len(theirs) < len(mine) or not theirs <= mine | others, f"{name} looks like {other}"
 
 
-def requirements():
+def requirements(*without):
+    """Packages of the project and of its extras, but those named, and the Python that it needs."""
     project = tomllib.loads((files.ROOT / "pyproject.toml").read_text())["project"]
-    extras = chain(*project["optional-dependencies"].values())
+    extras = chain(*(each for name, each in project["optional-dependencies"].items() if name not in without))
     others = [entry for entry in extras if Requirement(entry).name != project["name"]]  # dev holds railcore[notebooks]
     return project["dependencies"] + others, project["requires-python"]
 
 
 def test_environment_yml_lists_the_packages_of_pyproject():
-    wanted, python = requirements()
+    wanted, python = requirements("sweeps", "site")  # which `make figures` does without
     listed = yaml.safe_load((files.ROOT / "environment.yml").read_text())["dependencies"]
     assert listed[:2] == [f"python {python}", "pip"] and listed[-1] == {"pip": ["-e ."]}
     conda = [Requirement(entry.replace(" ", "")) for entry in listed[2:-1]]

@@ -1,4 +1,4 @@
-"""Cases of sweep_winners.csv: the sweep of data/sweeps/winners.toml with draws, a number of GPUs and an HB domain each."""
+"""Cases of sweep_winners.csv: the sweep of data/sweeps/winners.toml with draws, one GPU count and HB domain a case."""
 
 import pandas as pd
 
@@ -16,7 +16,7 @@ _SPEC = files.DATA / "sweeps/winners.toml"
 
 def _points() -> pd.DataFrame:
     rows = pd.DataFrame(sweep_points(_SPEC).rows)
-    return rows.assign(case=[named(f"{gpus}/{size}") for gpus, size in rows[KEYS].itertuples(index=False)])
+    return rows.assign(case=[f"{gpus}/{size}" for gpus, size in rows[KEYS].itertuples(index=False)])
 
 
 def cases() -> list[str]:

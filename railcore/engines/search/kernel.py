@@ -99,7 +99,7 @@ def empty_kept(stages: int, top: int) -> Kept:
 
 
 @njit
-def sweep(tables: Tables, setting: Any, kept: Kept, begin: int, end: int, only_best: bool) -> int:
+def visit(tables: Tables, setting: Any, kept: Kept, begin: int, end: int, only_best: bool) -> int:
     """Evaluate the strategies of the stages from `begin` to `end`.
 
     Parameters

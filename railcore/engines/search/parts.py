@@ -11,7 +11,7 @@ import numpy as np
 
 from railcore.engines.search.answers import KEPT_DESIGNS
 from railcore.engines.search.bounds import by_least_time
-from railcore.engines.search.kernel import MEMORY, TIME, TOTAL, Kept, Tables, empty_kept, sweep
+from railcore.engines.search.kernel import MEMORY, TIME, TOTAL, Kept, Tables, empty_kept, visit
 from railcore.engines.search.result import SearchResult
 from railcore.engines.search.space import Space, pieces, space_of
 from railcore.engines.search.splits import Allowed, all_splits_at_most, allowed_values, exact_splits, splits_at_most
@@ -171,7 +171,7 @@ class SearchPart:
         begin, stages_ = 0, space.counts.size
         while begin < stages_:
             end = min(max(int(np.searchsorted(done, done[begin] + _AT_A_TIME)), begin + 1), stages_)
-            evaluated = sweep(tables, setting, kept, begin, end, self.only_best)
+            evaluated = visit(tables, setting, kept, begin, end, self.only_best)
             if progress:
                 progress(int(evaluated))
             begin = end

@@ -25,7 +25,7 @@ books.prices.transceiver = {from = "200 USD", to = "1000 USD", steps = 5}  # spa
 """
 
 
-def run(spec: str | None, out: str | None, workers: int, scheduler: str | None, draws: int) -> int:
+def run_sweep(spec: str | None, out: str | None, workers: int, scheduler: str | None, draws: int) -> int:
     """Sweep, and tell; gives the exit status: 3 where some points failed.
 
     Parameters

@@ -16,7 +16,6 @@ from typing import Any
 
 import pandas as pd
 
-from railcore import __version__
 from railcore.engines.sweep.chunk import inputs_hash
 from railcore.engines.sweep.points import Chunk, Points
 from railcore.facts import files
@@ -30,8 +29,10 @@ class SweepFolder:
 
     def __init__(self, folder: Path, points: Points, chunks: list[Chunk]) -> None:
         self.folder = folder
-        self._keys = points.keys
-        self._failed = [row for row in read_csv(folder / _FAILED) if self._part(int(row["chunk"])).exists()]
+        self._points = points
+        self._failed: list[dict[str, Any]] = [
+            row for row in read_csv(folder / _FAILED) if self._part(int(row["chunk"])).exists()
+        ]
         self.done = {chunk.number for chunk in chunks if self._part(chunk.number).exists()}
 
     def _part(self, number: int) -> Path:
@@ -42,20 +43,28 @@ class SweepFolder:
         """Reasons by point, of the chunks that are done."""
         return {int(row["point"]): row["reason"] for row in self._failed}
 
-    def add(self, number: int, rows: pd.DataFrame, failed: dict[int, str], points: Points) -> None:
+    def add(self, number: int, rows: pd.DataFrame, failed: dict[int, str]) -> None:
         """Keep the rows of a chunk, and why its other points failed."""
         contents: dict[Path, str | bytes | None] = {}
         if failed:
-            self._failed += failed_rows(number, failed, points)
-            contents[self.folder / _FAILED] = failed_csv(self._failed, self._keys)
+            contents[self.folder / _FAILED] = self._log(number, failed)
         stream = io.BytesIO()
         rows.to_parquet(stream, index=False)
         files.write_all(contents | {self._part(number): stream.getvalue()})
 
-    def lost(self, number: int, failed: dict[int, str], points: Points) -> None:
+    def lost(self, number: int, failed: dict[int, str]) -> None:
         """Tell of a chunk that no process could plan: its points are not kept, and are tried again next time."""
-        self._failed += failed_rows(number, failed, points)
-        files.write_whole(self.folder / _FAILED, failed_csv(self._failed, self._keys))
+        files.write_whole(self.folder / _FAILED, self._log(number, failed))
+
+    def _log(self, number: int, failed: dict[int, str]) -> str:
+        """The log of what failed, by point, with that of one more chunk."""
+        rows = self._points.rows
+        self._failed += [{"chunk": number, "point": point, **rows[point], "reason": failed[point]} for point in failed]
+        stream = io.StringIO()
+        writer = csv.DictWriter(stream, ["point", *self._points.keys, "reason", "chunk"], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(sorted(self._failed, key=lambda row: int(row["point"])))
+        return stream.getvalue()
 
     def rows(self) -> pd.DataFrame:
         """All rows that are there, in the order of points."""
@@ -66,7 +75,21 @@ class SweepFolder:
 def opened(folder: Path, points: Points, chunks: list[Chunk], draws: int) -> Iterator[SweepFolder]:
     """A folder for a sweep: a new one, or one that holds parts of the same sweep, which then goes on.
 
-    Raises ValueError for a folder of another sweep, with other files, or in which a sweep is running.
+    Parameters
+    ----------
+    folder
+        Made where it is not there.
+    points, chunks, draws
+        Of the sweep.
+
+    Yields
+    ------
+    A `SweepFolder`.
+
+    Raises
+    ------
+    ValueError
+        For a folder of another sweep, with other files, or in which a sweep is running; and without pyarrow.
     """
     try:
         import pyarrow  # noqa: F401
@@ -79,7 +102,6 @@ def opened(folder: Path, points: Points, chunks: list[Chunk], draws: int) -> Ite
     except OSError as error:
         raise ValueError(f"{folder} cannot be made ({error.strerror}): give another folder") from None
     about: dict[str, Any] = {
-        "railcore": __version__,
         "points": len(points.rows),
         "chunks": len(chunks),
         "draws": draws,
@@ -115,20 +137,6 @@ def _check_same(folder: Path, stored: dict[str, Any], about: dict[str, Any]) -> 
 
 def _hash(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def failed_rows(number: int, failed: dict[int, str], points: Points) -> list[dict[str, Any]]:
-    """Rows of the log of what failed."""
-    return [{"chunk": number, "point": point, **points.rows[point], "reason": why} for point, why in failed.items()]
-
-
-def failed_csv(rows: list[dict[str, Any]], keys: tuple[str, ...]) -> str:
-    """The log of what failed, by point."""
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, ["point", *keys, "reason", "chunk"], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(sorted(rows, key=lambda row: int(row["point"])))
-    return stream.getvalue()
 
 
 def stored_sweep(folder: str | Path) -> pd.DataFrame:

@@ -92,12 +92,12 @@ def sweep(
                     lost = dict.fromkeys(chunk.points, planned)
                     failed |= lost
                     if kept:
-                        kept.lost(chunk.number, lost, points)
+                        kept.lost(chunk.number, lost)
                 else:
                     failed |= planned.failed
                     rows[chunk.number] = values.merge(planned.rows, on="point", sort=False)
                     if kept:
-                        kept.add(chunk.number, rows.pop(chunk.number), planned.failed, points)
+                        kept.add(chunk.number, rows.pop(chunk.number), planned.failed)
                 told.add(chunk, len(failed))
         whole = kept.rows() if kept else pd.concat([rows[number] for number in sorted(rows)] or [values[:0]])
     if len(failed) == len(points.rows):
@@ -169,7 +169,12 @@ def _on_workers(count: int, points: Points, chunks: Sequence[Chunk], draws: int)
 
     if not chunks:
         return
-    own: dict[str, Any] = {"n_workers": count, "threads_per_worker": 1, "processes": True, "dashboard_address": "127.0.0.1:0"}
+    own: dict[str, Any] = {
+        "n_workers": count,
+        "threads_per_worker": 1,
+        "processes": True,
+        "dashboard_address": "127.0.0.1:0",
+    }
     # Dask lets workers give memory back at once, which costs a third of a search's time; they live for one sweep.
     keep = {f"distributed.nanny.pre-spawn-environ.MALLOC_{name}_THRESHOLD_": 2**30 for name in ("TRIM", "MMAP")}
     with (

@@ -337,3 +337,49 @@ def overhead_map(
     handles = [Rectangle((0, 0), 1, 1, color=colour) for colour in colours]
     figure.legend(handles, texts, loc="outside lower center", ncols=len(texts), title="longer iteration")
     return figure
+
+
+def winner_maps(data: pd.DataFrame, panels: Mapping[str, float], title: str) -> plt.Figure:
+    """Which network is the best over GPUs (across) and HB domain (up), a panel for each price, side by side.
+
+    Parameters
+    ----------
+    data
+        Columns gpus, hb_domain_size, price, network (the best one), wins (the share of the draws in which it is, which
+        is written on its cell).
+    panels
+        Titles, and the price of each.
+    title
+        Of the figure.
+
+    Returns
+    -------
+    The figure.
+    """
+    networks = sorted(data["network"].unique())
+    colours: dict[str, str] = {}
+    for name, colour in plotting.colours_of(networks).items():  # variants of a network: its colour, paler
+        colours[name] = plotting.paler(colour, 0.55) if colour in colours.values() else colour
+    size = (10.0 if len(panels) > 1 else 7.0), 4.6
+    figure, axes = plt.subplots(1, len(panels), figsize=size, sharex=True, sharey=True, squeeze=False)
+    figure.suptitle(title)
+    for ax, (words, price) in zip(axes.flat, panels.items(), strict=True):
+        part = data[np.isclose(data["price"], price)]
+        sizes, domains = (sorted(data[name].unique()) for name in ("gpus", "hb_domain_size"))
+        for row in part.itertuples():
+            place = sizes.index(row.gpus), domains.index(row.hb_domain_size)
+            face = colours[row.network]
+            ax.add_patch(Rectangle(place, 1, 1, facecolor=face, edgecolor="white", linewidth=1.5))
+            ink = {"color": plotting.ink_on(face), "ha": "center", "va": "center", "fontsize": 8}
+            ax.text(place[0] + 0.5, place[1] + 0.5, f"{100 * row.wins:.0f}%", **ink)
+        ax.set(xlim=(0, len(sizes)), ylim=(0, len(domains)))
+        ax.set_xticks(np.arange(len(sizes)) + 0.5, [number(gpus) for gpus in sizes], rotation=45)
+        ax.set_yticks(np.arange(len(domains)) + 0.5, [number(gpus) for gpus in domains])
+        ax.tick_params(length=0)
+        ax.grid(False)
+        plotting.panel_title(ax, words)
+        ax.set_xlabel("GPUs")
+    axes[0, 0].set_ylabel("HB domain [GPUs]")
+    handles = [Rectangle((0, 0), 1, 1, color=colours[name]) for name in networks]
+    figure.legend(handles, networks, loc="outside lower center", ncols=len(networks))
+    return figure
