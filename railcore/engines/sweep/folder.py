@@ -82,9 +82,9 @@ def opened(folder: Path, points: Points, chunks: list[Chunk], draws: int) -> Ite
     points, chunks, draws
         Of the sweep.
 
-    Yields
-    ------
-    A `SweepFolder`.
+    Returns
+    -------
+    A context with a `SweepFolder`, which is locked while it is open.
 
     Raises
     ------
