@@ -8,22 +8,27 @@ export PYTHONUTF8 = 1
 ifeq ($(origin PYTHON),command line)
 RUN = "$(PYTHON)"
 SETUP =
+WITH_SITE =
 else
 RUN = .venv/bin/python
 SETUP = .venv/.stamp
+WITH_SITE = .venv/.with-site
 endif
 # Given to make, never taken from the environment.
 $(foreach name,PUBLISH FORCE KEEP DISCARD NAME,$(if $(filter command,$(origin $(name))),,$(eval $(name) =)))
 yes = $(filter 1 yes true,$($(1)))
 NBVAL_OUT = $(CURDIR)/build/nbval
 
-.PHONY: help figures test check lab bench assumptions grid slow test-browser lock clean
+.PHONY: help figures site test check lab bench assumptions grid slow test-browser lock clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1: /p' Makefile | awk -F': ' '{ printf "  make %-13s %s\n", $$1, $$2 }'
 
 figures: $(SETUP) ## Run the notebooks that changed; regenerate figures/ [NB=01 PARAMS="-p gpus 100000" NAME=mine] [PUBLISH=1]
 	@$(RUN) -m railcore figures $(NB) $(PARAMS) $(if $(NAME),--name '$(NAME)') $(if $(call yes,PUBLISH),--publish)
+
+site: $(WITH_SITE) ## Build the static site into build/site, with extra packages of its own
+	@$(RUN) docs/build.py
 
 test: $(SETUP) ## Check every notebook's outputs and pictures, then the unit tests
 	@rm -rf "$(NBVAL_OUT)"; failed=0; \
@@ -103,7 +108,7 @@ clean: ## Remove build/ and .venv/, which can be made again, unless build/lab ho
 	else \
 	  echo "$$found cannot make virtual environments: on Debian, apt install python3-venv (or install uv)"; exit 1; \
 	fi; \
-	echo "  downloading about `grep -vc ';' constraints.txt` packages with $$with"; \
+	echo "  downloading what constraints.txt names with $$with"; \
 	{ install 2>&1 || echo failed >.venv/failed; } | tee build/setup.log | { n=0; while read -r line; do case $$line in \
 	  Collecting*|Processing*) n=$$((n + 1)); if [ $$((n % 25)) = 0 ]; then echo "    $$n"; fi;; \
 	  "Installing collected"*) echo "  installing and compiling them";; \
@@ -113,3 +118,10 @@ clean: ## Remove build/ and .venv/, which can be made again, unless build/lab ho
 	  cat build/setup.log; echo "Setting up .venv failed; $$with says why above (and in build/setup.log)."; exit 1; \
 	fi; \
 	echo "  done"; touch .venv/.stamp
+
+# What an extra of pyproject.toml adds: .venv/.with-site, .venv/.with-sweeps.
+.venv/.with-%: .venv/.stamp
+	@echo "  installing what $* needs"; \
+	if [ -x .venv/bin/pip ]; then PIP_USER=0 .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'; \
+	else uv pip install --quiet --compile-bytecode --python .venv/bin/python -c constraints.txt -e '.[$*]'; fi
+	@touch $@

@@ -1,10 +1,12 @@
-"""Build the static site into build/site, offline: `make site`, or `python docs/build.py`.
+"""Build the static site into build/site, offline: `make site`, or `python docs/build.py [FOLDER]`.
 
 Its packages are the extra `site`. The last site stays where a build fails.
 """
 
+import argparse
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -13,43 +15,47 @@ from pages import DOCS, Pages
 
 from railcore.facts import files
 
-SITE, WORK = files.BUILD / "site", files.BUILD / "site_work"
-
 
 def main() -> int:
     """Build; gives the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=Path, default=files.BUILD / "site", help="build/site by default")
+    site = parser.parse_args().folder
     try:
         import myst_nb  # noqa: F401
         import pydata_sphinx_theme  # noqa: F401
         from sphinx.cmd.build import build_main
     except ImportError as error:
-        print(f"the site needs {error.name}, which is not installed: make site, or pip install -e '.[site]'")
+        print(f"the site needs {error.name}: run make site, or pip install -e '.[site]'", file=sys.stderr)
         return 2
-    shutil.rmtree(WORK, ignore_errors=True)
-    source, new = WORK / "source", WORK / "site"
-    try:
-        pages = Pages()
-    except ValueError as error:
-        print(f"site: {error}", file=sys.stderr)
+    if site.exists() and not (site / "index.html").is_file():
+        print(f"site: {site} is no site: give a new folder", file=sys.stderr)
         return 2
-    for place, text in pages.texts.items():
-        files.write_whole(source / place, text)
-    shutil.copy(DOCS / "conf.py", source)
-    shutil.copytree(DOCS / "_static", source / "_static")
-    if status := build_main(["-q", "-W", "--keep-going", "-d", str(WORK / "doctrees"), str(source), str(new)]):
-        return status
-    for place in sorted(pages.linked):
-        (new / place).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(files.ROOT / place, new / place)
-    for left in (".buildinfo", "objects.inv"):
-        (new / left).unlink(missing_ok=True)
-    (new / ".nojekyll").touch()  # GitHub leaves out folders that begin with _ otherwise
-    shutil.rmtree(SITE, ignore_errors=True)
-    new.rename(SITE)
-    shutil.rmtree(WORK)
-    built = [path for path in SITE.rglob("*") if path.is_file()]
+    site.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".site", dir=site.parent) as work:
+        source, new = Path(work) / "source", Path(work) / "site"
+        try:
+            pages = Pages()
+        except ValueError as error:
+            print(f"site: {error}", file=sys.stderr)
+            return 2
+        for place, text in pages.texts.items():
+            files.write_whole(source / place, text)
+        shutil.copy(DOCS / "conf.py", source)
+        shutil.copytree(DOCS / "_static", source / "_static")
+        if status := build_main(["-q", "-W", "--keep-going", "-d", f"{work}/doctrees", str(source), str(new)]):
+            return status
+        for place in sorted(pages.linked):
+            (new / place).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(files.ROOT / place, new / place)
+        for left in (".buildinfo", "objects.inv", "_static/webpack-macros.html"):
+            (new / left).unlink(missing_ok=True)
+        (new / ".nojekyll").touch()  # GitHub leaves out folders that begin with _ otherwise
+        shutil.rmtree(site, ignore_errors=True)
+        new.rename(site)
+    built = [path for path in site.rglob("*") if path.is_file()]
     size, count = sum(path.stat().st_size for path in built), sum(path.suffix == ".html" for path in built)
-    print(f"{SITE / 'index.html'}: {count} pages, {size / 1e6:.0f} MB")
+    print(f"{site}/index.html: {count} pages, {size / 1e6:.0f} MB")
     return 0
 
 

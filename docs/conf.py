@@ -12,11 +12,13 @@ root_doc = "index"
 exclude_patterns = ["figures/**", "data/**", "jupyter_execute/**"]
 html_theme = "pydata_sphinx_theme"
 html_title = "railcore"
+html_context = {"default_mode": "auto"}
 html_copy_source = html_show_sourcelink = False
 html_show_sphinx = html_show_copyright = False
 html_static_path = ["_static"]
 html_css_files = ["railcore.css"]
-html_sidebars = {"index": [], "glossary": [], "extending": [], "reproduction": []}
+_ALONE = ("index", "glossary", "extending", "reproduction", "plans", "api", "notebooks")  # pages without others beside
+html_sidebars: dict = {page: [] for page in _ALONE}
 html_theme_options = {
     "navbar_align": "left",
     "show_nav_level": 1,
@@ -41,6 +43,7 @@ autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 default_role = "code"
 napoleon_google_docstring = False
+napoleon_custom_sections = ["Result"]
 
 _FIELD = re.compile(r"^(\w+(?:, \w+)*): (?=\S)")
 
@@ -53,6 +56,8 @@ def _readable(_app, _what, _name, _object, _options, lines: list[str]) -> None:
         following = next((each for each in lines[i + 1 :] if each.strip()), "")
         if line.rstrip().endswith(":") and following.startswith("    ") and not line.startswith(" "):
             line = f"{line.rstrip()}:"  # what follows, more to the right, is an equation
+        if line == "Returns" and set(following) == {"-"}:
+            line = "Result"  # a text, where numpydoc expects a type
         if field := _FIELD.match(line):
             found += [] if in_fields else [""]
             line, in_fields = f"- ``{field[1]}``: {line[field.end() :]}", True

@@ -22,6 +22,8 @@ FLOORS = {
     "facts": "Numbers for people",
 }
 _LINK = re.compile(r"(?P<before>\]\(|\b(?:href|src)=\")(?P<target>[^)\"\s#:]+)(?=[)\"#])")
+_PAGES = {"README.md": "guide/start.html", "api.md": "api.html", "reproduction.md": "reproduction.html"}
+_PAGES["figures/reproduction.md"] = _PAGES["reproduction.md"]
 _EXPLORE = "In JupyterLab (`make lab`) this place has sliders over the picture."
 
 
@@ -65,13 +67,12 @@ class Pages:
 
     def _page_of(self, path: str) -> str | None:
         """The page that shows a file of the project; None for one that is linked as it is."""
-        known = {"README.md": "guide/start.html", "figures/reproduction.md": "reproduction.html"}
-        if path in known:
-            return known[path]
+        if path in _PAGES:
+            return _PAGES[path]
         stem, end = posixpath.splitext(path)
         if (end == ".ipynb" and path.startswith("notebooks/")) or (end == ".md" and (DOCS / path).is_file()):
             return f"{stem}.html"
-        return "api.html" if path == "api.md" else None
+        return None
 
 
 def notebook_page(notebook: dict[str, Any], name: str, relinked: Callable[[str], str]) -> dict[str, Any]:

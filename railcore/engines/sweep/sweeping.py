@@ -57,7 +57,7 @@ def sweep(
         Processes: 1 is this one, 0 as many as there are cores. More than one take Dask (`railcore[sweeps]`), and in a
         script a guard: `if __name__ == "__main__":`.
     scheduler
-        Address of a Dask scheduler, such as "tcp://10.0.0.1:8786", whose workers have this railcore; in place of
+        Address of a Dask scheduler, such as `tcp://10.0.0.1:8786`, whose workers have this railcore; in place of
         `workers`.
     draws
         Of what is assumed, for each point: adds low and high (5 and 95%) of the number that decides, met (the share of
