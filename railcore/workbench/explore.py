@@ -20,7 +20,7 @@ def panel(draw: Callable, warn: Callable | None = None, button: tuple[str, Calla
     Parameters
     ----------
     draw
-        draw(**values) gives matplotlib Axes or a Figure.
+        draw(**values) gives matplotlib Axes, a Figure, or HTML as a text.
     warn
         warn(**values) gives texts to show below the sliders.
     button
@@ -51,7 +51,11 @@ def panel(draw: Callable, warn: Callable | None = None, button: tuple[str, Calla
 
     def update(change=None) -> None:
         try:
-            image.value = _png(draw(**values()))
+            drawn = draw(**values())
+            if isinstance(drawn, str):
+                message.value, image.layout.display = drawn, "none"
+                return
+            image.value = _png(drawn)
             message.value = "<br>".join(escape(text) for text in (warn(**values()) if warn else ()))
         except ValueError as error:
             if change is None and os.environ.get("RAILCORE_NOTEBOOK") and not files.parameterized():

@@ -1,0 +1,83 @@
+"""The report on the reproduction: contradictions with our numbers, and the ledger as tables."""
+
+import pytest
+
+from railcore.documents import reproduction
+from railcore.facts import claims, files
+from railcore.facts.tables import read_csv
+
+LEDGER = read_csv(files.FIGURES / "reproduction.csv")
+
+
+def row(claim_id):
+    return next(each for each in LEDGER if each["id"] == claim_id)
+
+
+def test_each_contradiction_is_a_claim_that_does_not_simply_hold():
+    for each in reproduction.contradictions():
+        assert row(each.claim)["verdict"] in ("differs", "close"), each.claim
+
+
+def test_contradictions_are_in_order_of_weight_with_our_numbers():
+    table = reproduction.contradiction_table(LEDGER)
+    assert table["weight"].is_monotonic_decreasing and (table["weight"] > 0).all()
+    assert len(table) == len(reproduction.contradictions()) == table["claim"].nunique()
+    ratio = table.set_index("claim").loc["railonly2025.text.r64_switch_ratio"]
+    assert ratio["printed"] == "= 0.75" and ratio["ours"] == "0.6" and ratio["weight"] == pytest.approx(0.2)
+    formula = table.set_index("claim").loc["railonly2023.table1.hb_domain_product"]
+    assert (formula["printed"], formula["ours"]) == ("a formula", "off by 300%")
+    none = table.set_index("claim").loc["railonly2025.text.fault_switch_difference"]
+    assert none["weight"] == 1 and none["printed"] == "= 0 GPUs"
+
+
+def test_a_ledger_without_a_claims_value_is_refused():
+    with pytest.raises(ValueError, match=r"the ledger has no value of .*: run make figures"):
+        reproduction.contradiction_table(LEDGER[:5])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("no.such,a,b", "line 2: claim is 'no.such', which data/claims.csv has not"),
+        ("{id},,b", "line 2: says is blank"),
+        ("{id},a, ", "line 2: against is blank"),
+        ("{id},a,b\n{id},c,d", "line 3: claim .* is given twice"),
+    ],
+)
+def test_damaged_contradictions_are_refused_by_line(text, message, tmp_path, monkeypatch):
+    path = tmp_path / "contradictions.csv"
+    path.write_text("claim,says,against\n" + text.format(id=LEDGER[0]["id"]) + "\n")
+    monkeypatch.setattr(files, "data", lambda name: path)
+    reproduction.contradictions.cache_clear()
+    with pytest.raises(ValueError, match=message):
+        reproduction.contradictions()
+    monkeypatch.undo()
+    reproduction.contradictions.cache_clear()
+
+
+def test_deviations_are_of_claims_that_print_a_number():
+    table = reproduction.deviations(LEDGER).set_index("id")
+    assert (table["off"] >= 0).all() and set(table["verdict"]) == {"reproduced", "close", "differs"}
+    for name in table.index:
+        entry = claims.claim(name)
+        assert entry.paper_value and entry.relation in ("=", "~")
+    assert (table.loc[table["verdict"] == "close", "off"] <= 0.1).all()
+    assert (table.loc[table["verdict"] == "reproduced", "off"] <= table["tolerance"].max()).all()
+
+
+def test_the_ledger_is_filtered_and_folded():
+    every = reproduction.ledger_table(LEDGER)
+    assert len(every) == len(LEDGER) == len(reproduction.ledger_table(LEDGER, document="all", basis="all"))
+    some = reproduction.ledger_table(LEDGER, document="flops2024", verdict="differs")
+    assert 0 < len(some) == sum(each["document"] == "flops2024" and each["verdict"] == "differs" for each in LEDGER)
+    text = reproduction.folded_ledger(LEDGER, ["differs", "close"]).text
+    documents = {each["document"] for each in LEDGER}
+    assert text.count("<details>") == len(documents) == text.count("</details>")
+    assert text.count("| differs |") == sum(each["verdict"] == "differs" for each in LEDGER)
+    menus = reproduction.choices(LEDGER)
+    assert menus["verdict"][0] == "differs" and all(value in values for value, values in menus.values())
+
+
+def test_what_was_solved_is_counted():
+    table = reproduction.solved_table(LEDGER)
+    assert (table["of these reproduced"] <= table["predicted"]).all() and table["must be"].str.len().gt(5).all()
