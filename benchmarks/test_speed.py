@@ -29,6 +29,7 @@ from railcore.engines.siting import areas, counting, split
 from railcore.engines.steps import simulation, stage_program, workload
 from railcore.engines.steps.stage_program import fsdp_options
 from railcore.engines.steps.timetable import schedule
+from railcore.engines.sweep import sweep
 from railcore.engines.transport import (
     all_to_all,
     ecmp_paths,
@@ -471,6 +472,14 @@ MIXTURE = {"cluster": {"platform": "DGX H800", "gpus": 2048}, "job": {"model": "
 @pytest.mark.parametrize("spec", [PLANNED, MIXTURE], ids=["Llama-3 405B on 12,312 GB200", "DeepSeek-V3 on 2,048 H800"])
 def test_plan_of_eight_networks(benchmark, spec):
     assert benchmark.pedantic(plan, (spec,), rounds=5, warmup_rounds=1).best
+
+
+def test_a_sweep_over_prices_shares_its_searches(benchmark):
+    """25 prices of a transceiver on 16,384 H100: the searches of one plan."""
+    base = {"cluster": {"platform": "DGX H100", "gpus": 16384}, "job": {"model": "Llama-3 405B"}}
+    base["books"] = {"prices": {"port": "600 USD", "rate": "400 Gbps"}}
+    over = {"books.prices.transceiver": {"from": "100 USD", "to": "1300 USD", "steps": 25}}
+    assert len(benchmark.pedantic(sweep, (base, over), rounds=3, warmup_rounds=1)) >= 25 * 5
 
 
 def test_plan_of_eight_networks_with_a_site(benchmark):

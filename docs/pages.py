@@ -139,6 +139,8 @@ def folded(ledger: str) -> str:
 
     def fold(found: re.Match[str]) -> str:
         heading, body = found[1], found[2].strip()
+        if "<details>" in body:
+            return found[0]
         return f"## {heading}\n\n<details><summary>{_rows(body)}</summary>\n\n{body}\n\n</details>\n\n"
 
     return re.sub(r"^## (.*)\n((?:(?!^## ).*\n)*)", fold, ledger, flags=re.MULTILINE)

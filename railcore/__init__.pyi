@@ -9,7 +9,6 @@ from .engines.search import search as search
 from .engines.siting.areas import Area as Area
 from .engines.siting.split import find_places as find_places
 from .engines.strategies.iteration import iteration_times as iteration_times
-from .engines.sweep import stored_sweep as stored_sweep
 from .engines.sweep import sweep as sweep
 from .facts.tables import readable as readable
 from .facts.units import show as show

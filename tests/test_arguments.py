@@ -234,8 +234,8 @@ def test_what_is_checked_looks_the_same():
 
 
 def test_help_shows_annotations_in_few_letters():
-    """Of every function of railcore that README's examples name: signatures were up to 2,300 letters long."""
-    text = (files.ROOT / "README.md").read_text(encoding="utf-8")
+    """Of every function of railcore that the guide's examples name: signatures were up to 2,300 letters long."""
+    text = (files.ROOT / "docs/guide/python.md").read_text(encoding="utf-8")
     lengths = {}
     for block in re.findall(r"^ *```python\n(.*?)^ *```", text, re.M | re.S):
         tree = ast.parse(textwrap.dedent(block))

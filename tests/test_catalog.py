@@ -222,10 +222,10 @@ def test_a_user_names_a_shape(overlay):
     assert catalog.item("gpus", "X100").row("power").shape == "whole"
 
 
-def test_the_example_of_readme_is_read_though_it_has_no_shapes(monkeypatch, tmp_path):
-    lines = (files.ROOT / "README.md").read_text().splitlines()
+def test_the_example_of_the_guide_is_read_though_it_has_no_shapes(monkeypatch, tmp_path):
+    lines = (files.ROOT / "docs/guide/start.md").read_text().splitlines()
     first = next(i for i, line in enumerate(lines) if line.strip() == ",".join(catalog.OLD_COLUMNS))
-    example = [line.strip() for line in lines[first : lines.index("  ```", first)]]
+    example = [line.strip() for line in lines[first : lines.index("```", first)]]
     (tmp_path / "prices.csv").write_text("\n".join(example) + "\n")
     monkeypatch.setenv("RAILCORE_CATALOG", str(tmp_path))
     book = catalog.item("prices", "ours")

@@ -21,7 +21,8 @@ import railcore
 from railcore.facts import files
 
 README = (files.ROOT / "README.md").read_text(encoding="utf-8")
-EXAMPLES = [textwrap.dedent(block) for block in re.findall(r"^ *```python\n(.*?)^ *```", README, re.M | re.S)]
+GUIDE = "".join(path.read_text(encoding="utf-8") for path in sorted((files.ROOT / "docs").rglob("*.md")))
+EXAMPLES = [textwrap.dedent(block) for block in re.findall(r"^ *```python\n(.*?)^ *```", README + GUIDE, re.M | re.S)]
 IMPORT_ALL = """
 import importlib, pathlib, railcore
 for floor in ("facts", "network", "training", "systems", "engines", "documents"):
@@ -127,8 +128,20 @@ def test_importing_the_package_loads_no_model(installed):
     assert installed("-c", code).stdout == "railcore\n"
 
 
-def test_readme_has_examples():
-    assert len(EXAMPLES) >= 4
+def test_readme_is_short_and_has_short_examples():
+    assert len([word for word in README.split() if re.search(r"\w", word)]) <= 900
+    short = re.findall(r"^```python\n(.*?)^```", README, re.M | re.S)
+    assert len(short) == 3 and all(block.strip().count("\n") < 8 for block in short)
+    assert len(EXAMPLES) >= 14
+
+
+def test_readme_prints_what_plan_prints():
+    spec = re.search(r"```toml\n(# cluster.toml\n.*?)```", README, re.S)[1]
+    shown = re.search(r"\$ .*? plan cluster.toml.*?\n(.*?)\.\.\.\n```", README, re.S)[1]
+    printed = str(railcore.plan(spec))
+    assert " ".join(shown.partition("\n\n")[0].split()) == printed.partition("\n")[0]
+    for line in shown.partition("\n\n")[2].splitlines():
+        assert any(other.startswith(line) for other in printed.splitlines()), line
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.splitlines()[0][:60])

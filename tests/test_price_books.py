@@ -219,10 +219,10 @@ def test_a_scaled_book_says_so():
     assert slower.label(copper=True) == "flops2024 (scaled from 800 Gbps to 400 Gbps), copper of street2025"
 
 
-def test_the_recipe_of_readme_has_one_book(tmp_path, monkeypatch, capsys):
+def test_the_recipe_of_the_guide_has_one_book(tmp_path, monkeypatch, capsys):
     """The cells of notebook 01 with a book of one's own, without its pictures and its explore cell."""
-    text = (files.ROOT / "README.md").read_text()
-    recipe = re.search(r"```\n(  name,parameter.*?)  ```", text, re.DOTALL)[1]
+    text = (files.ROOT / "docs/guide/start.md").read_text()
+    recipe = re.search(r"```\n(name,parameter.*?)```", text, re.DOTALL)[1]
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "prices.csv").write_text(textwrap.dedent(recipe))
     assert 'RAILCORE_CATALOG=mine make figures NB=01 PARAMS="-p price_book ours"' in text

@@ -507,5 +507,5 @@ def test_a_scheduler_that_does_not_answer_is_told_at_once(dask, monkeypatch, tmp
     assert not (tmp_path / "out").exists()
 
 
-def test_the_public_names():
-    assert rc.sweep is sweep and rc.stored_sweep is stored_sweep
+def test_the_public_name():
+    assert rc.sweep is sweep
