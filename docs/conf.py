@@ -51,23 +51,19 @@ _FIELD = re.compile(r"^(\w+(?:, \w+)*): (?=\S)")
 def _readable(_app, _what, _name, _object, _options, lines: list[str]) -> None:
     """A docstring's fields, a line each, as a list, and its equations as they are written."""
     found: list[str] = []
-    in_fields = False
-    for i, line in enumerate(lines):
-        following = next((each for each in lines[i + 1 :] if each.strip()), "")
-        if line.rstrip().endswith(":") and following.startswith("    ") and not line.startswith(" "):
-            line = f"{line.rstrip()}:"  # what follows, more to the right, is an equation
-        if line == "Returns" and set(following) == {"-"}:
-            line = "Result"  # a text, where numpydoc expects a type
-        if field := _FIELD.match(line):
-            found += [] if in_fields else [""]
-            line, in_fields = f"- ``{field[1]}``: {line[field.end() :]}", True
-        elif in_fields and line.startswith("    "):
-            line = f"  {line.strip()}"
-        elif in_fields and line.strip():
-            found, in_fields = [*found, ""], False
-        elif not line.strip():
-            in_fields = False
-        found.append(line)
+    blocks = [block.splitlines() for block in "\n".join(lines).split("\n\n")]
+    for block, following in zip(blocks, [*blocks[1:], []], strict=True):
+        fields = [_FIELD.match(line) for line in block]
+        if any(fields) and all(field or line.startswith("    ") for field, line in zip(fields, block, strict=True)):
+            block = [
+                f"- ``{field[1]}``: {line[field.end() :]}" if field else f"  {line.strip()}"
+                for field, line in zip(fields, block, strict=True)
+            ]
+        elif block[-1:] and block[-1].endswith(":") and following and following[0].startswith("    "):
+            block = [*block[:-1], f"{block[-1]}:"]  # what follows, more to the right, is an equation
+        if block[:1] == ["Returns"]:
+            block = ["Result", "------", *block[2:]]  # a text, where numpydoc expects a type
+        found += [*block, ""]
     lines[:] = found
 
 

@@ -19,7 +19,7 @@ import railcore as rc
 from railcore.__main__ import main
 from railcore.engines.plan import answer
 from railcore.engines.plan.planning import Shared, plan
-from railcore.engines.plan.spec import Spec, check_key
+from railcore.engines.plan.spec import Spec, check_key, read_spec
 from railcore.engines.plan.uncertainty import win_shares
 from railcore.engines.sweep import chunk, points, stored_sweep, sweep, sweeping
 from railcore.engines.sweep.command import TEMPLATE
@@ -446,6 +446,15 @@ def test_the_example_is_a_sweep():
     found = sweep_points(files.data("sweeps/winners.toml"))
     assert len(found.rows) == 6 * 7 * 5
     Spec.model_validate(found.spec(0))
+
+
+def test_the_specs_of_the_guide_are_read():
+    text = (files.ROOT / "docs/guide/plan.md").read_text(encoding="utf-8")
+    spec, grid = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    read_spec(spec)
+    found = sweep_points(grid)
+    assert len(found.rows) == 6 * 3 * 3 and found.rows[9]["cluster.gpus"] == 2304
+    read_spec(found.spec(0))
 
 
 # With Dask, several processes.
