@@ -315,6 +315,22 @@ def test_a_killed_sweep_goes_on(tmp_path, whole, fine):
     same(sweep(tmp_path / "grid.toml", None, tmp_path / "out"), whole)
 
 
+def test_a_chunk_that_no_worker_could_plan_is_tried_again(tmp_path, whole, fine, monkeypatch):
+    real = sweeping._here
+
+    def losing(*terms):
+        for place, (each, planned) in enumerate(real(*terms)):
+            yield each, "no worker could plan it: KilledWorker" if place in (1, 2) else planned
+
+    monkeypatch.setattr(sweeping, "_here", losing)
+    found = sweep(BASE, OVER, tmp_path / "out")
+    assert found.attrs["failed"] == dict.fromkeys((1, 2), "no worker could plan it: KilledWorker")
+    assert stored_sweep(tmp_path / "out").attrs["failed"] == found.attrs["failed"]
+    monkeypatch.setattr(sweeping, "_here", real)
+    same(sweep(BASE, OVER, tmp_path / "out"), whole)
+    assert not (tmp_path / "out/failed.csv").exists()
+
+
 def test_a_folder_of_something_else_is_refused(tmp_path, monkeypatch):
     out, small = tmp_path / "out", {"cluster.gpus": [64], "books.prices.transceiver": ["200 USD"]}
     sweep(BASE, small, out)
@@ -338,13 +354,10 @@ def test_a_folder_of_something_else_is_refused(tmp_path, monkeypatch):
 
 
 def test_the_inputs_of_a_sweep_are_code_data_and_the_own_catalog(tmp_path, monkeypatch):
-    chunk.inputs_hash.cache_clear()
     before = chunk.inputs_hash()
     (tmp_path / "gpus.csv").write_text("name,parameter,value,low,high,unit,kind,source,as_of,note\n")
     monkeypatch.setenv("RAILCORE_CATALOG", str(tmp_path))
-    chunk.inputs_hash.cache_clear()
     assert chunk.inputs_hash() != before
-    chunk.inputs_hash.cache_clear()
 
 
 def test_draws_say_how_sure_each_point_is():

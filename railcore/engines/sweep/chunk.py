@@ -3,7 +3,6 @@
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -87,7 +86,6 @@ def _typed(tables: Sequence[pd.DataFrame], draws: int) -> pd.DataFrame:
     return whole.astype(types)
 
 
-@cache
 def inputs_hash() -> str:
     """Hash of what a plan rests on: the models' code, the data, and the catalog of RAILCORE_CATALOG."""
     found = hashlib.sha256()

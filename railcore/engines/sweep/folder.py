@@ -30,9 +30,10 @@ class SweepFolder:
     def __init__(self, folder: Path, points: Points, chunks: list[Chunk]) -> None:
         self.folder = folder
         self._points = points
-        self._failed: list[dict[str, Any]] = [
-            row for row in read_csv(folder / _FAILED) if self._part(int(row["chunk"])).exists()
-        ]
+        logged = read_csv(folder / _FAILED)
+        self._failed: list[dict[str, Any]] = [row for row in logged if self._part(int(row["chunk"])).exists()]
+        if len(self._failed) < len(logged):  # the others are tried again
+            files.write_all({folder / _FAILED: self._log_text() if self._failed else None})
         self.done = {chunk.number for chunk in chunks if self._part(chunk.number).exists()}
 
     def _part(self, number: int) -> Path:
@@ -60,6 +61,9 @@ class SweepFolder:
         """The log of what failed, by point, with that of one more chunk."""
         rows = self._points.rows
         self._failed += [{"chunk": number, "point": point, **rows[point], "reason": failed[point]} for point in failed]
+        return self._log_text()
+
+    def _log_text(self) -> str:
         stream = io.StringIO()
         writer = csv.DictWriter(stream, ["point", *self._points.keys, "reason", "chunk"], lineterminator="\n")
         writer.writeheader()
@@ -142,8 +146,8 @@ def _hash(value: Any) -> str:
 def stored_sweep(folder: str | Path) -> pd.DataFrame:
     """Rows of a stored sweep, also of one that has not ended, in the order of points.
 
-    folder: that `sweep` was given. attrs["points"], attrs["failed"]: how many points the sweep has, and how many of
-    them failed. Raises ValueError for a folder without a sweep.
+    folder: that `sweep` was given. attrs["points"]: how many points the sweep has. attrs["failed"]: reasons by point.
+    Raises ValueError for a folder without a sweep.
     """
     folder = Path(folder)
     if not (folder / _ABOUT).is_file():
@@ -156,5 +160,8 @@ def _stored_rows(folder: Path) -> pd.DataFrame:
     paths = sorted((folder / _PARTS).glob("part-*.parquet"))
     found = pd.concat(map(pd.read_parquet, paths), ignore_index=True) if paths else pd.DataFrame({"point": []})
     found = found.sort_values("point", kind="stable", ignore_index=True)
-    found.attrs |= {"points": about["points"], "failed": len(read_csv(folder / _FAILED))}
+    found.attrs |= {
+        "points": about["points"],
+        "failed": {int(row["point"]): row["reason"] for row in read_csv(folder / _FAILED)},
+    }
     return found

@@ -95,7 +95,7 @@ def sweep(
                         kept.lost(chunk.number, lost)
                 else:
                     failed |= planned.failed
-                    rows[chunk.number] = values.merge(planned.rows, on="point", sort=False)
+                    rows[chunk.number] = values.loc[[*chunk.points]].merge(planned.rows, on="point")
                     if kept:
                         kept.add(chunk.number, rows.pop(chunk.number), planned.failed)
                 told.add(chunk, len(failed))
