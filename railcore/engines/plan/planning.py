@@ -34,7 +34,7 @@ class Shared:
     def candidates(self, case: Case) -> dict[str, Candidate]:
         """Candidates of a case by name."""
         own = case.spec
-        key = _cluster_key(own), own.job.precision, own.network.model_dump_json()
+        key = _cluster_key(own), own.network.model_dump_json()
         if key not in self._candidates:
             self._candidates[key] = {candidate.name: candidate for candidate in network_candidates(case)}
         return self._candidates[key]
