@@ -88,7 +88,7 @@ def test_each_row_is_the_plans(whole):
 SHARING = [
     {"cluster.gpus": [64, 128], "limits.days": [10, 1000]},
     {"network.candidates": [["rail-only"], ["photonic rails", "Clos"]], "network.nic_ports": [2, 4]},
-    {"network.reconfiguration": ["1 ms", "10 s"], "network.candidates": [["photonic rails"]]},
+    {"network.reconfiguration": ["1 ms", "1 s"], "job.search": [{"tensor": 8, "pipeline": 4}]},
     {"operation.checkpoint": ["10 s", "60 s"], "operation.failures": ["low", "high"]},
     {"job.batch": [256, 512], "cluster.use": ["all", "at most"]},
     {"cluster.hb_domain_size": [4, 8], "network.radix": [16, 64]},
