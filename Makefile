@@ -35,7 +35,7 @@ test: $(SETUP) ## Check every notebook's outputs and pictures, then the unit tes
 	RAILCORE_OUT="$(NBVAL_OUT)" $(RUN) -m pytest --nbval --nbval-current-env --nbval-kernel-startup-timeout 600 \
 	  -n auto --dist loadfile notebooks \
 	  || { failed=1; echo "A notebook gives other outputs than it is stored with (+ stored, - now)."; }; \
-	RAILCORE_NBVAL="$(NBVAL_OUT)" $(RUN) -m pytest -n auto --dist loadfile tests || failed=1; \
+	RAILCORE_NBVAL="$(NBVAL_OUT)" $(RUN) -m pytest -rs -n auto --dist loadfile tests || failed=1; \
 	if [ $$failed = 1 ]; then echo "If the change is meant: make figures (PUBLISH=1 for parameters that you edited)," \
 	  "then commit what it rewrites."; exit 1; fi
 
