@@ -41,7 +41,8 @@ def main() -> int:
             return 2
         for place, text in pages.texts.items():
             files.write_whole(source / place, text)
-        shutil.copy(DOCS / "conf.py", source)
+        for name in ("conf.py", "favicon.ico"):
+            shutil.copy(DOCS / name, source)
         shutil.copytree(DOCS / "_static", source / "_static")
         if status := build_main(["-q", "-W", "--keep-going", "-d", f"{work}/doctrees", str(source), str(new)]):
             return status

@@ -16,6 +16,8 @@ html_context = {"default_mode": "auto"}
 html_copy_source = html_show_sourcelink = False
 html_show_sphinx = html_show_copyright = False
 html_static_path = ["_static"]
+html_favicon = "favicon.ico"
+html_extra_path = ["favicon.ico"]  # where browsers look for it from pages of plans
 html_css_files = ["railcore.css"]
 _ALONE = ("index", "glossary", "extending", "reproduction", "plans", "api", "notebooks")  # pages without others beside
 html_sidebars: dict = {page: [] for page in _ALONE}
