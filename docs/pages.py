@@ -22,8 +22,10 @@ FLOORS = {
     "facts": "Numbers for people",
 }
 _LINK = re.compile(r"(?P<before>\]\(|\b(?:href|src)=\")(?P<target>[^)\"\s#:]+)(?=[)\"#])")
-_PAGES = {"README.md": "guide/start.html", "api.md": "api.html", "reproduction.md": "reproduction.html"}
-_PAGES["figures/reproduction.md"] = _PAGES["reproduction.md"]
+_PAGES = {  # of the site, for files that are not shown as they are
+    **{"README.md": "guide/start.html", "railcore/__init__.pyi": "api.html"},
+    "figures/reproduction.md": "reproduction.html",
+}
 _EXPLORE = "In JupyterLab (`make lab`) this place has sliders over the picture."
 
 
@@ -38,8 +40,9 @@ class Pages:
         self.texts: dict[str, str] = {}
         for path in sorted(DOCS.rglob("*.md")):
             text = path.read_text(encoding="utf-8")
-            self._add(path.relative_to(DOCS).as_posix(), text.replace("<!-- cards -->", cards()))
-        self._add("api.md", api())
+            place = path.relative_to(DOCS).as_posix()
+            self._add(place, text.replace("<!-- cards -->", cards()), posixpath.join("docs", posixpath.dirname(place)))
+        self._add("api.md", api(), "docs")
         ledger = (files.FIGURES / "reproduction.md").read_text(encoding="utf-8")
         self._add("reproduction.md", folded(ledger), "figures")
         for path in sorted(files.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb")):
@@ -47,9 +50,8 @@ class Pages:
             page = notebook_page(notebook, path.name, lambda text: self._relinked(text, "notebooks", "notebooks"))
             self.texts[f"notebooks/{path.name}"] = json.dumps(page, ensure_ascii=False)
 
-    def _add(self, place: str, text: str, links_from: str | None = None) -> None:
-        folder = posixpath.dirname(place)
-        self.texts[place] = self._relinked(text, folder if links_from is None else links_from, folder)
+    def _add(self, place: str, text: str, links_from: str) -> None:
+        self.texts[place] = self._relinked(text, links_from, posixpath.dirname(place))
 
     def _relinked(self, text: str, links_from: str, folder: str) -> str:
         """A text whose links are relative to one folder of the project, as a page in a folder of the site."""
@@ -70,8 +72,8 @@ class Pages:
         if path in _PAGES:
             return _PAGES[path]
         stem, end = posixpath.splitext(path)
-        if (end == ".ipynb" and path.startswith("notebooks/")) or (end == ".md" and (DOCS / path).is_file()):
-            return f"{stem}.html"
+        if (end == ".ipynb" and path.startswith("notebooks/")) or (end == ".md" and path.startswith("docs/")):
+            return f"{stem.removeprefix('docs/')}.html"
         return None
 
 
@@ -126,11 +128,11 @@ def cards() -> str:
             continue
         text, _, link = stored.read_text(encoding="utf-8").strip().rpartition("\n\n")
         item = outputs.items()[link.partition("[![")[2].partition("]")[0]]
-        picture = f"figures/{item['document']}/{item['item']}.svg"
+        picture = f"../figures/{item['document']}/{item['item']}.svg"
         sentence = re.split(r"(?<=[.!?])\s", re.sub(r"[*`]|\[([^]]*)\]\([^)]*\)", r"\1", " ".join(text.split())))[0]
         image = f'<img src="{picture}" alt="{html.escape(item["must_show"])}" loading="lazy">'
         told = f"<strong>{words(path.stem)}</strong><span>{html.escape(sentence)}</span>"
-        found.append(f'<a href="notebooks/{path.name}">{image}{told}</a>')
+        found.append(f'<a href="../notebooks/{path.name}">{image}{told}</a>')
     return "\n".join(['<div class="cards">', *found, "</div>"])
 
 

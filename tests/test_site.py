@@ -77,6 +77,16 @@ def test_every_link_and_picture_is_there(site):
     assert not missing, "\n".join(missing)
 
 
+def test_links_of_the_guide_lead_somewhere_in_the_project_too():
+    missing = []
+    for path in [files.ROOT / "README.md", *sorted(BUILD.parent.rglob("*.md"))]:
+        text = path.read_text(encoding="utf-8")
+        for link in re.findall(r"\]\(([^)#:\s]+)[)#]|(?:href|src)=\"([^\"#:]+)\"", text):
+            if not (path.parent / "".join(link)).exists():
+                missing.append(f"{path.name}: {''.join(link)}")
+    assert not missing, "\n".join(missing)
+
+
 def test_nothing_is_loaded_from_another_host(site):
     folder, pages = site
     found = [f"{place}: {link}" for place, page in pages.items() for link in page.loaded if is_elsewhere(link)]
