@@ -108,7 +108,7 @@ clean: ## Remove build/ and .venv/, which can be made again, unless build/lab ho
 	else \
 	  echo "$$found cannot make virtual environments: on Debian, apt install python3-venv (or install uv)"; exit 1; \
 	fi; \
-	echo "  downloading what constraints.txt names with $$with"; \
+	echo "  downloading packages with $$with"; \
 	{ install 2>&1 || echo failed >.venv/failed; } | tee build/setup.log | { n=0; while read -r line; do case $$line in \
 	  Collecting*|Processing*) n=$$((n + 1)); if [ $$((n % 25)) = 0 ]; then echo "    $$n"; fi;; \
 	  "Installing collected"*) echo "  installing and compiling them";; \
