@@ -81,7 +81,7 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        print(f"railcore: {type(error).__name__}: {error}", file=sys.stderr)
+        print(f"railcore: {files.refusal(error)}", file=sys.stderr)
         return 1
 
 

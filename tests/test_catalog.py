@@ -1,8 +1,12 @@
 import csv
+import errno
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
 import pytest
+from test_files import NO_FILES, not_a_file
 
 from railcore.documents.railonly2025 import table1
 from railcore.facts import catalog, catalog_template, claims, files, grounds, tables, units
@@ -287,4 +291,61 @@ def test_row_with_a_comma_too_many(overlay, tmp_path):
     path = tmp_path / "mine" / "gpus.csv"
     path.write_text(path.read_text().replace("a datasheet", "a datasheet, page 2"))
     with pytest.raises(ValueError, match=r"gpus\.csv line 2"):
+        catalog.names("gpus")
+
+
+@pytest.mark.parametrize("family", ["gpus", "prices", "latencies"])
+def test_a_file_that_is_cut_in_a_row_is_refused(tmp_path, family):
+    """At every place within its middle and its last row; the last comma ends a row whose shape is blank."""
+    whole = (files.DATA / "catalog" / f"{family}.csv").read_bytes()
+    path = tmp_path / f"{family}.csv"
+    last, middle = whole.rindex(b"\n", 0, -1) + 1, whole.index(b"\n", len(whole) // 2) + 1
+    for start in (middle, last):
+        row = whole[start : whole.index(b"\n", start)]
+        for cut in range(1, row.rindex(b",") + 1):
+            path.write_bytes(whole[: start + cut])
+            for own in (False, True):
+                with pytest.raises(ValueError, match=rf"{family}\.csv line \d+.*is the file cut"):
+                    catalog._rows(path, own)
+
+
+@pytest.mark.parametrize("kind", NO_FILES)
+@pytest.mark.parametrize("name", ["gpus.csv", "transports.csv"])
+def test_an_own_file_that_cannot_be_read_is_refused_and_not_left_out(monkeypatch, tmp_path, kind, name):
+    monkeypatch.setenv("RAILCORE_CATALOG", str(tmp_path))
+    catalog.names("gpus")
+    not_a_file(tmp_path / name, kind)
+    with pytest.raises(ValueError, match=rf"{name} is (a link that leads nowhere|a folder|no regular file): "):
+        catalog.names("gpus")
+
+
+@pytest.mark.parametrize("kind", NO_FILES)
+def test_a_template_neither_waits_on_what_is_no_file_nor_replaces_it(tmp_path, kind):
+    not_a_file(tmp_path / "gpus.csv", kind)
+    before = (tmp_path / "gpus.csv").lstat()
+    command = [sys.executable, "-m", "railcore", "catalog", "template", "gpus", "B300", "--write", str(tmp_path)]
+    done = subprocess.run(command, cwd=files.ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2 and "gpus.csv is " in done.stderr and done.stderr.count("\n") == 1
+    assert (tmp_path / "gpus.csv").lstat() == before
+
+
+def test_a_template_goes_where_a_link_leads(tmp_path):
+    (tmp_path / "kept.csv").write_text(",".join(catalog.COLUMNS) + "\n")
+    (tmp_path / "gpus.csv").symlink_to("kept.csv")
+    catalog_template.write_template({"gpus": catalog_template.template("gpus", "B300")["gpus"]}, tmp_path)
+    assert (tmp_path / "gpus.csv").is_symlink() and "B300" in (tmp_path / "kept.csv").read_text()
+
+
+def test_a_closed_folder_and_a_long_name_are_refused_with_the_remedy(monkeypatch, tmp_path):
+    monkeypatch.setenv("RAILCORE_CATALOG", "a" * 300)
+    with pytest.raises(ValueError, match="RAILCORE_CATALOG .*File name too long: give a shorter name"):
+        catalog.names("gpus")
+    monkeypatch.setenv("RAILCORE_CATALOG", str(tmp_path / "closed"))
+    (tmp_path / "closed").mkdir()
+
+    def closed(path):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(catalog.Path, "iterdir", closed)
+    with pytest.raises(ValueError, match=r"closed: Permission denied: open its permissions"):
         catalog.names("gpus")

@@ -1,5 +1,6 @@
 import ast
 import errno
+import os
 import sys
 from pathlib import Path
 
@@ -162,3 +163,51 @@ def test_a_kernel_with_other_parameters_has_the_users_numbers(monkeypatch, noteb
 def test_parameters_of_a_kernel_are_compared_as_values(monkeypatch, edited, own):
     hold_parameters(monkeypatch, "01_network_cost", **edited)
     assert files.parameterized() == own
+
+
+def not_a_file(path, kind):
+    """Something in a file's place."""
+    match kind:
+        case "a link that leads nowhere":
+            path.symlink_to(path.parent / "gone")
+        case "a folder":
+            path.mkdir()
+        case "a pipe":
+            os.mkfifo(path)
+
+
+NO_FILES = ["a link that leads nowhere", "a folder", "a pipe"]
+
+
+@pytest.mark.parametrize("kind", NO_FILES)
+def test_what_is_no_file_is_neither_read_nor_replaced(tmp_path, kind):
+    first, second = tmp_path / "first.csv", tmp_path / "second.csv"
+    not_a_file(second, kind)
+    before = second.lstat()
+    with pytest.raises(ValueError, match=r"second\.csv is (a link that leads nowhere|a folder|no regular file): "):
+        files.write_all({first: "new", second: "new"})
+    assert second.lstat() == before and not first.exists() and len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_link_stays_and_its_file_is_written(tmp_path):
+    files.write_whole(tmp_path / "kept" / "mine.csv", "old")
+    link = tmp_path / "mine.csv"
+    link.symlink_to("kept/mine.csv")
+    files.write_whole(link, "new")
+    assert link.is_symlink() and (tmp_path / "kept" / "mine.csv").read_text() == "new"
+    assert [each.name for each in (tmp_path / "kept").iterdir()] == ["mine.csv"]
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [("a" * 300, "File name too long: give a shorter name"), ("file/mine.csv", "a file stands where a folder is")],
+)
+def test_what_the_system_refuses_is_one_line_with_the_remedy(tmp_path, path, told):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(ValueError, match=told) as caught:
+        files.write_whole(tmp_path / path, "new")
+    assert "\n" not in str(caught.value)
+    closed = PermissionError(errno.EACCES, "Permission denied", "folder/mine.csv")
+    told = "folder/mine.csv: Permission denied: open its permissions, or name another place"
+    assert files.refusal(closed) == told
+    assert files.refusal(OSError("what no system says")) == "what no system says"

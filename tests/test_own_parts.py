@@ -408,7 +408,7 @@ X,hb_links,18,,,links,datasheet,page 1, of two,2026,,
 
 def test_a_parameter_that_nothing_reads_is_a_fault_of_its_line(own):
     rows = [f"ours,{name},90,,,USD,measured,q,," for name in ("dac_prize", "prot_price", "port_price_flops2024")]
-    own("prices.csv", "\n".join([HEAD, *rows]).encode())
+    own("prices.csv", "\n".join([HEAD, *rows, ""]).encode())
     with pytest.raises(ValueError, match=r"prices\.csv has 2 faults") as refusal:
         catalog.names("prices")
     text = str(refusal.value)
@@ -431,7 +431,7 @@ ROW = "X,memory,80,,,GB,datasheet,Täuschung 1,2026,"
     "content",
     [
         f"{HEAD}\r\n{ROW}\r\n",
-        f"\ufeff{HEAD}\r\n{ROW}",
+        f"\ufeff{HEAD}\r\n{ROW},",
         f"{HEAD}\n\n{ROW}\n{',' * 9}\n",  # a blank line, and a row that a spreadsheet has left empty
     ],
 )

@@ -256,25 +256,36 @@ def _rows(path: Path, own: bool = False) -> list[Value]:
     """
     where = path.relative_to(files.DATA.parent) if path.is_relative_to(files.DATA.parent) else path
     try:
-        reader = csv.DictReader(io.StringIO(path.read_bytes().decode("utf-8-sig"), newline=""))
+        content = path.read_bytes().decode("utf-8-sig")
+        reader = csv.DictReader(io.StringIO(content, newline=""), strict=True)
+        header = reader.fieldnames or ()
+        read = [(reader.line_num, row) for row in reader]
     except UnicodeDecodeError:
         raise ValueError(f"{where}: is no text in UTF-8: save it as CSV in UTF-8") from None
-    header = reader.fieldnames or ()
+    except OSError as error:
+        raise ValueError(files.refusal(error)) from None
+    except csv.Error as error:
+        raise ValueError(f"{where} line {reader.line_num}: {error}: is the file cut, or a quote not closed?") from None
     if tuple(header) not in ((COLUMNS, OLD_COLUMNS) if own else (COLUMNS,)):
         divided = next((sign for sign in ";\t" if any(sign in cell for cell in header)), "")
         remedy = f"; it is divided by {divided!r}: save it with commas, and points in numbers" if divided else ""
         raise ValueError(f"{where}: columns are {list(header)}: write {','.join(COLUMNS)}{remedy}")
     rows: dict[tuple[str, str], Value] = {}
     found: list[str] = []
-    lines = [(reader.line_num, row, {key: (row.get(key) or "").strip() for key in COLUMNS}) for row in reader]
+    lines = [(line, row, {key: (row.get(key) or "").strip() for key in COLUMNS}) for line, row in read]
     filled = [any(text[key] for key in ("value", "low", "high", "source")) for _, _, text in lines]
     begun = {text["name"] for (_, _, text), some in zip(lines, filled, strict=True) if some and text["source"] != GIVEN}
     for (line, row, text), some in zip(lines, filled, strict=True):
-        if None not in row and not (some and text["name"] in begun):
+        short = sum(row[column] is None for column in header)
+        if short == 1 and own and header[-1] == COLUMNS[-1] and (line < read[-1][0] or content.endswith(("\n", "\r"))):
+            short = 0  # the row of an older file, which had no shape
+        if None not in row and not short and not (some and text["name"] in begun):
             continue
         key, faults = (text["name"], text["parameter"]), []
         if None in row:
             faults.append("a comma too many: quote texts that hold commas")
+        elif short:
+            faults.append(f"{len(header) - short} cells of {len(header)}: is the file cut? Blank cells need commas too")
         else:
             value = _value(path.stem, text, own, faults)
             if key in rows:
@@ -307,8 +318,9 @@ def _items(family: str) -> dict[str, Item]:
 
 def own_version(family: str) -> tuple[Path | None, int]:
     """The own file that lies over a family, and when it was changed; while it is the same, so are the items."""
-    own = Path(os.environ.get("RAILCORE_CATALOG") or os.devnull) / f"{family}.csv"
-    return (own, own.stat().st_mtime_ns) if own.is_file() else (None, 0)
+    folder = os.environ.get("RAILCORE_CATALOG")
+    own = Path(folder or "") / f"{family}.csv"
+    return (own, own.stat().st_mtime_ns) if folder and files.regular_file(own) else (None, 0)
 
 
 @cache
@@ -320,6 +332,8 @@ def _check_folder(folder: str, _changed: int) -> None:
             raise ValueError(f"{path} is read by nothing: name it after a family, the nearest are {near}")
         if path.stem in _our_families() and path.suffix != ".csv" and path.suffix.lower() in (".csv", *_SHEETS):
             raise ValueError(f"{path} is read by nothing: save it as {path.stem}.csv, with commas, in UTF-8")
+        if path.suffix == ".csv":
+            files.regular_file(path)
 
 
 @cache
@@ -330,9 +344,12 @@ def _our_families() -> tuple[str, ...]:
 def families() -> list[str]:
     """Names of the catalog's files, sorted. Raises ValueError for a folder in RAILCORE_CATALOG with others."""
     if folder := os.environ.get("RAILCORE_CATALOG"):
-        if not Path(folder).is_dir():
-            raise ValueError(f"RAILCORE_CATALOG is {folder!r}, which is no folder: name a folder of catalog CSV files")
-        _check_folder(folder, Path(folder).stat().st_mtime_ns)
+        try:
+            if not Path(folder).is_dir():
+                raise ValueError(f"RAILCORE_CATALOG is {folder!r}, which is no folder: name one of catalog CSV files")
+            _check_folder(folder, Path(folder).stat().st_mtime_ns)
+        except OSError as error:
+            raise ValueError(f"RAILCORE_CATALOG cannot be read: {files.refusal(error)}") from None
     return list(_our_families())
 
 

@@ -97,14 +97,14 @@ def write_template(rows: dict[str, list[dict[str, str]]], folder: Path) -> dict[
 
     A file without the column shape stays so.
 
-    Raises ValueError for a file with other columns than the catalog's.
+    Raises ValueError for a file with other columns than the catalog's, and for what is no regular file.
     """
     contents: dict[Path, str | bytes | None] = {}
     added = {}
     for family, found in rows.items():
         path = folder / f"{family}.csv"
+        before = path.read_text(encoding="utf-8-sig") if files.regular_file(path) else ""
         there = tables.read_csv(path)
-        before = path.read_text(encoding="utf-8-sig") if path.exists() else ""
         header = tuple(next(csv.reader(before.strip().splitlines()), catalog.COLUMNS))
         if header not in (catalog.COLUMNS, catalog.OLD_COLUMNS):
             raise ValueError(f"{path} has other columns than {','.join(catalog.COLUMNS)}: write its first line so")

@@ -3,6 +3,7 @@
 import ast
 import errno
 import os
+import stat
 import sys
 import tempfile
 from collections import defaultdict
@@ -20,6 +21,18 @@ FIGURES = ROOT / "figures"
 NOTEBOOKS = ROOT / "notebooks"
 BUILD = ROOT / "build"
 
+_REMEDIES = {  # of what the system refuses
+    errno.EACCES: "open its permissions, or name another place",
+    errno.EPERM: "open its permissions, or name another place",
+    errno.EROFS: "name a place that can be written to",
+    errno.ENAMETOOLONG: "give a shorter name",
+    errno.ENOTDIR: "a file stands where a folder is needed: name another place, or move the file",
+    errno.EEXIST: "a file stands where a folder is needed: name another place, or move the file",
+    errno.EISDIR: "name a file, this is a folder",
+    errno.ENOSPC: "make room on the disk",
+    errno.ELOOP: "links lead back to themselves: name the file",
+    errno.ENOENT: "check the path",
+}
 _read: set[Path] = set()
 _notebook: str | None = None
 
@@ -39,6 +52,34 @@ def data(relative: str) -> Path:
 def data_files_read() -> list[str]:
     """Files under data/ that this process has read, such as "data/claims.csv", sorted."""
     return sorted(path.relative_to(DATA.parent).as_posix() for path in _read)
+
+
+def refusal(error: OSError) -> str:
+    """What the system refused, as one line with the remedy."""
+    where = f"{os.fspath(error.filename)!s}: " if error.filename else ""
+    remedy = _REMEDIES.get(error.errno or 0, "")
+    why = error.strerror or str(error) or type(error).__name__
+    return f"{where}{why}{f': {remedy}' if remedy else ''}"
+
+
+def regular_file(path: Path) -> bool:
+    """True for a file that can be read, through links too, and False where there is nothing.
+
+    Raises ValueError for what is no file: a folder, a link that leads nowhere, a pipe (which would be waited on), a
+    folder that is closed, a name that is too long.
+    """
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise ValueError(f"{path} is a link that leads nowhere: mend or remove it") from None
+        return False
+    except OSError as error:
+        raise ValueError(refusal(error)) from None
+    if not stat.S_ISREG(mode):
+        kind = "a folder" if stat.S_ISDIR(mode) else "no regular file"
+        raise ValueError(f"{path} is {kind}: put a file there, or remove it")
+    return True
 
 
 def check_project(what: str) -> None:
@@ -128,8 +169,13 @@ def write_all(contents: Mapping[Path, str | bytes | None]) -> None:
 
     Every new file is written beside its target before the first is renamed, so that a full disk or a folder that
     cannot be written to fails while all are as they were.
-    Raises OSError when nothing was changed, and HalfWritten when a rename or removal failed after others.
+    A link stays, and what it leads to is written. Raises ValueError for a target that is no file, before anything is
+    written, OSError when nothing was changed, and HalfWritten when a rename or removal failed after others.
     """
+    contents = {
+        path if content is None or not regular_file(path) else path.resolve(): content
+        for path, content in contents.items()
+    }
     prepared: dict[Path, str | None] = {}
     changed: list[Path] = []
     try:
