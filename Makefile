@@ -17,6 +17,8 @@ endif
 # Given to make, never taken from the environment.
 $(foreach name,PUBLISH FORCE KEEP DISCARD NAME,$(if $(filter command,$(origin $(name))),,$(eval $(name) =)))
 yes = $(filter 1 yes true,$($(1)))
+# One word of the shell, whatever is in it: what is given is never a command.
+quoted = '$(subst ','\'',$(value $(1)))'
 NBVAL_OUT = $(CURDIR)/build/nbval
 
 .PHONY: help figures site test check lab bench assumptions grid slow test-browser lock clean
@@ -25,7 +27,8 @@ help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1: /p' Makefile | awk -F': ' '{ printf "  make %-13s %s\n", $$1, $$2 }'
 
 figures: $(SETUP) ## Run the notebooks that changed; regenerate figures/ [NB=01 PARAMS="-p gpus 100000" NAME=mine] [PUBLISH=1]
-	@$(RUN) -m railcore figures $(NB) $(PARAMS) $(if $(NAME),--name '$(NAME)') $(if $(call yes,PUBLISH),--publish)
+	@$(RUN) -m railcore figures $(if $(value PARAMS),--params=$(call quoted,PARAMS)) \
+	  $(if $(value NAME),--name=$(call quoted,NAME)) $(if $(call yes,PUBLISH),--publish) $(if $(value NB),-- $(call quoted,NB))
 
 site: $(WITH_SITE) ## Build the static site into build/site, with extra packages of its own
 	@$(RUN) docs/build.py
@@ -46,7 +49,8 @@ check: $(SETUP) ## Lint, format, types, floors, catalog sources
 	$(RUN) -m pytest tests/test_structure.py tests/test_catalog.py
 
 lab: $(SETUP) ## Open JupyterLab on copies of the notebooks [KEEP=01 or DISCARD=01, of an edited copy]
-	@$(RUN) -m railcore lab $(if $(KEEP),--keep $(KEEP)) $(if $(DISCARD),--discard $(DISCARD)) $(if $(call yes,FORCE),--force)
+	@$(RUN) -m railcore lab $(if $(value KEEP),--keep=$(call quoted,KEEP)) \
+	  $(if $(value DISCARD),--discard=$(call quoted,DISCARD)) $(if $(call yes,FORCE),--force)
 
 bench: $(SETUP) ## Measure the speed targets
 	$(RUN) -m pytest benchmarks --benchmark-columns=min,median,max,rounds

@@ -19,6 +19,7 @@ def main(arguments: list[str] | None = None) -> int:
     figures = commands.add_parser("figures", help="run the notebooks that changed and publish what they made")
     figures.add_argument("notebook", nargs="?", help="the one notebook to run, such as 01_network_cost or 01")
     figures.add_argument("-p", nargs=2, action="append", metavar=("NAME", "VALUE"), dest="given", help="a parameter")
+    figures.add_argument("--params", metavar="TEXT", help="parameters as one text, split as a shell would: make's PARAMS")
     publish = "make parameters edited in notebooks the published ones"
     figures.add_argument("--publish", action="store_true", help=publish)
     figures.add_argument("--name", help="of a run with your own numbers; by default made of what was changed")
@@ -88,7 +89,21 @@ def main(arguments: list[str] | None = None) -> int:
 def _figures(options) -> int:
     from railcore.workbench import driver
 
-    return driver.make_figures(options.notebook, options.given, options.publish, options.name)
+    given = [*(options.given or []), *_parameters_of(options.params or "")]
+    return driver.make_figures(options.notebook, given, options.publish, options.name)
+
+
+def _parameters_of(text: str) -> list[list[str]]:
+    """Pairs of parameter and value of a text such as "-p gpus 100000 -p ownership '7 years'"."""
+    import shlex
+
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise ValueError(f"PARAMS is {text!r}: {error}: write -p NAME VALUE, or -p NAME 'VALUE OF WORDS'") from None
+    if len(words) % 3 or set(words[::3]) - {"-p"}:
+        raise ValueError(f"PARAMS is {text!r}: write -p NAME VALUE for each parameter, and 'VALUE OF WORDS' in quotes")
+    return [words[at + 1 : at + 3] for at in range(0, len(words), 3)]
 
 
 def _claim(options) -> int:

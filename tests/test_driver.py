@@ -229,6 +229,11 @@ MISTAKES = [
     ([project.FIRST, "-p", "tiers", "2.5"], "parameter 'tiers' is '2.5': give a whole number"),
     ([project.SECOND, "-p", "speed", "3 GB"], "parameter 'speed' is '3 GB': write a quantity such as '400 Gbps'"),
     (["-p", "tiers", "3"], "parameters need one notebook"),
+    (["--params=-p tiers 3"], "parameters need one notebook"),
+    ([project.SECOND, "--params=-p speed '3 GB'"], "parameter 'speed' is '3 GB': write a quantity such as '400 Gbps'"),
+    ([project.SECOND, "--params=-p speed 3 GB"], "PARAMS is '-p speed 3 GB': write -p NAME VALUE for each parameter"),
+    ([project.SECOND, "--params=-p speed '3"], "No closing quotation: write -p NAME VALUE"),
+    ([project.SECOND, "--params=--publish -p speed"], "PARAMS is '--publish -p speed': write -p NAME VALUE"),
     ([project.FIRST, "-p", "tiers", "3", "--publish"], "leave out PUBLISH, or PARAMS"),
 ]
 

@@ -70,3 +70,26 @@ def test_without_a_python_that_fits_it_says_which_and_how(make, tmp_path):
     (tmp_path / "tools" / "python3.13").unlink()
     found, made = make()
     assert found.returncode == 2 and not made and "needs Python 3.11, 3.12 or 3.13" in found.stdout
+
+
+@pytest.mark.parametrize(
+    ("target", "given", "words"),
+    [
+        ("figures", {"NB": "x; touch y"}, ["figures", "--", "x; touch y"]),
+        ("figures", {"NB": "$(touch y)`touch y`"}, ["figures", "--", "$(touch y)`touch y`"]),
+        ("figures", {"PARAMS": "-p ownership '7 years'"}, ["figures", "--params=-p ownership '7 years'"]),
+        ("figures", {"NB": "01", "NAME": "it's"}, ["figures", "--name=it's", "--", "01"]),
+        ("figures", {"NB": "", "PARAMS": ""}, ["figures"]),
+        ("lab", {"KEEP": "01' ; touch 'y"}, ["lab", "--keep=01' ; touch 'y"]),
+        ("lab", {"DISCARD": "$HOME"}, ["lab", "--discard=$HOME"]),
+    ],
+)
+def test_what_make_is_given_reaches_the_command_as_it_is(tmp_path, target, given, words):
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 2\n")
+    python.chmod(0o755)
+    command = ["make", "-f", str(files.ROOT / "Makefile"), target, f"PYTHON={python}"]
+    command += [f"{name}={value}" for name, value in given.items()]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["-m", "railcore", *words]
+    assert done.returncode == 2 and [each.name for each in tmp_path.iterdir()] == ["python"]
