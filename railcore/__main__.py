@@ -19,7 +19,7 @@ def main(arguments: list[str] | None = None) -> int:
     figures = commands.add_parser("figures", help="run the notebooks that changed and publish what they made")
     figures.add_argument("notebook", nargs="?", help="the one notebook to run, such as 01_network_cost or 01")
     figures.add_argument("-p", nargs=2, action="append", metavar=("NAME", "VALUE"), dest="given", help="a parameter")
-    figures.add_argument("--params", metavar="TEXT", help="parameters as one text, split as a shell would: make's PARAMS")
+    figures.add_argument("--params", metavar="TEXT", help="parameters as one text, which is split as a shell would")
     publish = "make parameters edited in notebooks the published ones"
     figures.add_argument("--publish", action="store_true", help=publish)
     figures.add_argument("--name", help="of a run with your own numbers; by default made of what was changed")

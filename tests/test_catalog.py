@@ -338,7 +338,7 @@ def test_a_template_goes_where_a_link_leads(tmp_path):
 
 def test_a_closed_folder_and_a_long_name_are_refused_with_the_remedy(monkeypatch, tmp_path):
     monkeypatch.setenv("RAILCORE_CATALOG", "a" * 300)
-    with pytest.raises(ValueError, match="RAILCORE_CATALOG .*File name too long: give a shorter name"):
+    with pytest.raises(ValueError, match=r"RAILCORE_CATALOG .*File name too long: give a shorter name"):
         catalog.names("gpus")
     monkeypatch.setenv("RAILCORE_CATALOG", str(tmp_path / "closed"))
     (tmp_path / "closed").mkdir()

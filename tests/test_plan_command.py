@@ -118,7 +118,7 @@ def test_all_forms_say_the_same_and_are_written_whole(write, tmp_path, capsys):
     assert headline in page.read_text() and headline in text.read_text()
     assert json.loads(told.read_text())[0]["headline"] == headline
     assert "<h1>Our &lt;first&gt; cluster</h1>" in page.read_text() and page.read_text().rstrip().endswith("</html>")
-    assert text.read_text().startswith("# Our <first> cluster\n")
+    assert text.read_text().startswith("# Our &lt;first&gt; cluster\n")
     assert err.count(": written") == 4
     tables = sorted(path.name for path in (tmp_path / "tables").iterdir())
     assert {"candidates.csv", "designs.csv", "times.csv", "parts.csv", "failures.csv", "sources.csv"} <= set(tables)
@@ -144,7 +144,7 @@ def test_a_form_for_the_terminal_stands_alone_there(write, capsys):
     assert err == "" and told["candidates"][0]["numbers"]["cost_usd"]["low"] is None
     assert "uncertainty" not in {section["id"] for section in told["sections"]}
     assert main(["plan", write(), "--markdown", "-"]) == 0
-    assert capsys.readouterr().out.startswith("# Our <first> cluster\n\nRail-optimized trains")
+    assert capsys.readouterr().out.startswith("# Our &lt;first&gt; cluster\n\nRail-optimized trains")
 
 
 def test_several_specs_stand_side_by_side(write, tmp_path, capsys):

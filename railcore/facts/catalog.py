@@ -183,6 +183,11 @@ def _number(text: str, factor: float, what: str, faults: list[str]) -> float | N
 def _value(family: str, text: dict[str, str], own: bool, faults: list[str]) -> Value:
     """A row from its texts; what is wrong with it goes to `faults`, each with its remedy."""
     faults += [f"column {key!r} is blank: fill it in" for key in (*COLUMNS[:3], "unit", "source") if not text[key]]
+    faults += [
+        f"column {key!r} has a letter that no page shows: {cell!r}: write one plain line"
+        for key, cell in text.items()
+        if not cell.isprintable()
+    ]
     if text["kind"] not in KINDS:
         faults.append(f"kind {text['kind']!r} is none of {', '.join(KINDS)}")
     numbers: dict[str, Any] = {"value": text["value"], "low": None, "high": None}

@@ -1,6 +1,7 @@
 """Rows as CSV and Markdown text, and tables as people read them: `readable`."""
 
 import csv
+import html
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,21 +19,45 @@ if TYPE_CHECKING:
 _COLUMN_UNITS = {"usd": "USD", "w": "W", "Bps": "bps", "bytes": "B", "s": "s", "m": "m", "kg": "t"}
 _AMOUNT = re.compile(r"(?<=\d) ((?:[kMGTPE] )?)([^\s,;:.)|]+)")  # what may be a unit, behind a digit
 _DOLLAR = "<span>&#36;</span>"  # JupyterLab and GitHub typeset what is between two bare ones, and between two of "\\$"
+_MARKS = re.compile(r"[\\`*|<>]|&(?=#?\w+;)|(?<!\w)_|_(?!\w)|\](?=[(\[])")  # of Markdown and HTML
+_OURS = re.compile(  # tags that railcore writes: links and pictures that stay in the project
+    r"(<(?:/?(?:details|summary|br|a|span)"
+    r'|a href="(?!\w+:|//)[^"<>]*"'
+    r'|img src="(?!\w+:|//)[^"<>]*"(?: (?:width|loading|alt)="[^"<>]*")*)>)'
+)
+_FORMULA = re.compile(r"[=@\t\r](?!$)|[+-](?!$|inf$|[\d.]+(?:e[+-]?\d+)?%?$)", re.IGNORECASE)
 
 
 def markdown_words(text: str) -> str:
-    """Words with amounts such as $100B as Markdown that shows them: what is between two bare $ would be a formula."""
-    return text.replace("$", _DOLLAR)
+    """Words that are data, such as a name or a source, as Markdown that shows them letter by letter.
+
+    Without it "a|b" would be two cells, "<b>" a tag, and what is between two $ a formula.
+    """
+    shown = _MARKS.sub(lambda found: f"\\{found[0]}" if found[0] not in "<>&" else html.escape(found[0]), text)
+    return " ".join(shown.replace("$", _DOLLAR).splitlines())
+
+
+def spreadsheet_cell(value: Any) -> Any:
+    """A cell of a CSV file: a text that a spreadsheet would compute, such as "=1+1", begins with an apostrophe."""
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
+
+
+class Markdown(str):
+    """A cell that is Markdown already, such as a link."""
 
 
 @dataclass(frozen=True)
 class MarkdownText:
-    """Markdown that Jupyter and GitHub render as the result of a cell; amounts in dollars are escaped."""
+    """Markdown that Jupyter and GitHub render as the result of a cell.
+
+    Amounts in dollars are escaped, and so is every tag but those that railcore writes.
+    """
 
     text: str
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "text", markdown_words(self.text))
+        plain = "".join(part if at % 2 else part.replace("<", "&lt;") for at, part in enumerate(_OURS.split(self.text)))
+        object.__setattr__(self, "text", plain.replace("$", _DOLLAR))
 
     def _repr_markdown_(self) -> str:
         return self.text
@@ -46,8 +71,15 @@ def csv_text(columns: Sequence[str], rows: Iterable[Mapping]) -> str:
     stream = io.StringIO()
     writer = csv.DictWriter(stream, columns, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({column: spreadsheet_cell(row[column]) for column in columns if column in row} for row in rows)
     return stream.getvalue()
+
+
+def frame_csv(table: "pd.DataFrame", float_format: str | None = None) -> str:
+    """A table as CSV text with plain line ends."""
+    texts = table.select_dtypes(exclude="number").map(spreadsheet_cell)
+    shown = table.assign(**{name: texts[name] for name in texts}).rename(columns=spreadsheet_cell)
+    return shown.to_csv(index=False, float_format=float_format, lineterminator="\n")
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
@@ -61,7 +93,8 @@ def read_csv(path: Path) -> list[dict[str, str]]:
 def markdown_table(rows: Sequence[Mapping]) -> str:
     """Rows (mappings with the same keys) as a Markdown table, columns of numbers to the right.
 
-    A number and its unit stay on one line: a space that does not break is between them.
+    Cells are data, shown as they are, but for those of class Markdown. A number and its unit stay on one line: a space
+    that does not break is between them.
     """
     if not rows:
         return "none\n"
@@ -72,7 +105,8 @@ def markdown_table(rows: Sequence[Mapping]) -> str:
 
 
 def _cell_text(cell: object) -> str:
-    return _unbroken(markdown_words(str(cell).replace("|", "/")))
+    text = str(cell).replace("|", "/")
+    return _unbroken(text.replace("$", _DOLLAR) if isinstance(cell, Markdown) else markdown_words(text))
 
 
 def _unbroken(text: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from railcore.facts import files, units
 from railcore.facts.catalog import UnknownName
-from railcore.facts.tables import MarkdownText, markdown_table, read_csv, readable
+from railcore.facts.tables import Markdown, MarkdownText, frame_csv, markdown_table, markdown_words, read_csv, readable
 from railcore.workbench import legible
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def items() -> dict[str, dict[str, str]]:
 
 def _alternative(item_id: str) -> str:
     """What a picture shows, in words, for who cannot see it: an attribute of HTML in a cell of a table."""
-    return escape(items()[item_id]["must_show"]).replace("|", "/")
+    return escape(items()[item_id]["must_show"]).replace("|", "/").replace("$", "&#36;")
 
 
 def _own_item(item_id: str) -> dict[str, str]:
@@ -90,7 +90,7 @@ def save(
     if figure is None and {"png", "svg"} & set(extensions):
         raise ValueError(f"{item_id!r} is listed with {' '.join(extensions)}: give its matplotlib figure")
     table = readable(data if shown is None else shown, digits) if {"md", "tex"} & set(extensions) else None
-    texts = {"csv": data.to_csv(index=False, float_format="%.10g", lineterminator="\n")}
+    texts = {"csv": frame_csv(data, "%.10g")}
     if table is not None:
         texts |= {"md": markdown_table(table.to_dict("records")), "tex": table.to_latex(index=False, escape=True)}
     content: dict = {extension: text for extension, text in texts.items() if extension in extensions}
@@ -192,7 +192,7 @@ def answers() -> MarkdownText:
                 shown = _alternative(found[1].removesuffix(".png").replace("/", "."))
                 image = f'<img src="../figures/{found[1]}" width="{_THUMBNAIL_PX}" alt="{shown}">'
                 image = f'<a href="{notebook.name}">{image}</a>'
-            rows.append({"picture": image, "answer": cell})
+            rows.append({"picture": Markdown(image), "answer": Markdown(cell)})
     return MarkdownText(markdown_table(rows))
 
 
@@ -221,12 +221,12 @@ def gallery() -> MarkdownText:
     return MarkdownText("\n".join([*lines, folded]))
 
 
-def _tile(item: dict[str, str]) -> str:
+def _tile(item: dict[str, str]) -> Markdown:
     """A picture of the gallery that leads to itself in full size, its name, its files and what it shows."""
     place = f"{item['document']}/{item['item']}.png"
     image = f'<img src="../figures/{place}" width="{_THUMBNAIL_PX}" alt="{_alternative(item["id"])}">'
     image = f'<a href="../figures/{place}">{image}</a><br>' if (files.FIGURES / place).is_file() else ""
-    return f"{image}**{_item_name(item)}** {_item_links(item)}<br>{item['must_show']}"
+    return Markdown(f"{image}**{_item_name(item)}** {_item_links(item)}<br>{markdown_words(item['must_show'])}")
 
 
 def _row(item: dict[str, str]) -> dict[str, str]:
@@ -237,12 +237,12 @@ def _row(item: dict[str, str]) -> dict[str, str]:
     return {kind: name, "shows": item["must_show"], "files": _item_links(item)}
 
 
-def _item_links(item: dict[str, str]) -> str:
+def _item_links(item: dict[str, str]) -> Markdown:
     """Notebook and files of an item, as far as they are in figures/."""
     place, notebook = f"{item['document']}/{item['item']}", item["notebook"]
     found = [end for end in item["files"].split() if (files.FIGURES / f"{place}.{end}").is_file()]
     links = [f"[{notebook[:2]}]({notebook}.ipynb)", *(f"[{end}](../figures/{place}.{end})" for end in found)]
-    return "\u00a0".join(links) if found else "not\u00a0yet"
+    return Markdown("\u00a0".join(links) if found else "not\u00a0yet")
 
 
 def _item_name(item: dict[str, str]) -> str:

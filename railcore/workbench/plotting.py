@@ -33,6 +33,7 @@ def house_style() -> None:
     mpl.rc("figure", dpi=100)
     mpl.rc("figure.constrained_layout", use=True)
     mpl.rc("svg", hashsalt="railcore")
+    mpl.rc("text", parse_math=False)  # a name with two $ is no formula
     if (shell := sys.modules.get("IPython")) and shell.get_ipython():
         from matplotlib_inline.backend_inline import set_matplotlib_formats
 

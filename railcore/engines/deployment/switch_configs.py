@@ -24,6 +24,7 @@ from railcore.engines.deployment.summaries import ipv4_network
 from railcore.facts.arguments import checked
 from railcore.facts.catalog import UnknownName
 from railcore.facts.files import write_all
+from railcore.facts.tables import frame_csv
 
 LOCAL_MAC = 0x02_00_00_00_00_00  # locally administered, of no maker
 _TABLES = ("switches", "port_map", "cabling", "subnets", "summaries", "neighbours")
@@ -213,7 +214,7 @@ def write_deployment(bgp: BgpDesign, folder: str | Path, lengths_m: Mapping = {}
     frames = (bgp.switches, plan.ports, cables, plan.subnets, plan.summaries, bgp.neighbours)
     contents: dict[Path, str | bytes | None] = {}
     for name, frame in zip(_TABLES, frames, strict=True):
-        contents[root / f"{name}.csv"] = frame.to_csv(index=False, lineterminator="\n", float_format="%.10g")
+        contents[root / f"{name}.csv"] = frame_csv(frame, "%.10g")
     for name in bgp.switches["switch"]:
         contents[root / "frr" / f"{name}.conf"] = frr_text(switch_config(bgp, name, mtu))
     write_all(contents)

@@ -19,6 +19,7 @@ from railcore.engines.plan.planning import plan
 from railcore.engines.plan.result import Plan
 from railcore.engines.plan.spec import UncertaintySpec, read_spec
 from railcore.facts import files
+from railcore.facts.tables import frame_csv
 
 NOT_MET = 3  # exit status where a hard limit is not met
 _LEAST_DRAWS = 20
@@ -114,7 +115,7 @@ def _csv_files(plans: Sequence[Plan], folder: Path) -> dict[Path, str]:
         for name in TABLES:
             table: pd.DataFrame = getattr(each, name)
             if len(table):
-                found[into / f"{name}.csv"] = table.to_csv(index=False, lineterminator="\n")
+                found[into / f"{name}.csv"] = frame_csv(table)
     return found
 
 

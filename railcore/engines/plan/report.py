@@ -12,7 +12,7 @@ from railcore.engines.plan.sections import boundary, capital, row_value, row_wor
 from railcore.engines.plan.shown import FIRST, NUMBERS, interval, shown
 from railcore.engines.plan.spec import GoalsSpec
 from railcore.facts.colours import COLOURS
-from railcore.facts.tables import aligned_table, markdown_table
+from railcore.facts.tables import aligned_table, markdown_table, markdown_words
 from railcore.facts.units import number, show
 
 _COLOURS = (*COLOURS[:6], "#8C6D31", COLOURS[7])  # brown in place of black, which dark pages do not show
@@ -233,13 +233,14 @@ def markdown_text(plans: Sequence[Plan], documents: Sequence[Mapping[str, Any]])
     """Plans and their documents as Markdown: the answer and table of each, then its sections' tables."""
     texts = []
     for plan, told in zip(plans, documents, strict=True):
-        texts += [f"# {told['title']}\n", f"{told['headline']}\n", markdown_table(summary_rows(plan))]
-        texts += [*(f"- {each['text']}" for each in told["verdicts"]), ""]
+        title, head = markdown_words(told["title"]), markdown_words(told["headline"])
+        texts += [f"# {title}\n", f"{head}\n", markdown_table(summary_rows(plan))]
+        texts += [*(f"- {markdown_words(each['text'])}" for each in told["verdicts"]), ""]
         for section in told["sections"]:
-            texts += [f"## {section['title']}\n", f"{section['lead']}\n"]
+            texts += [f"## {markdown_words(section['title'])}\n", f"{markdown_words(section['lead'])}\n"]
             for table in section["tables"]:
                 cells = [[cell["text"] if isinstance(cell, dict) else cell for cell in row] for row in table["rows"]]
                 rows = [dict(zip(table["head"], row, strict=True)) for row in cells]
-                texts += [f"{table['caption']}\n", markdown_table(rows)]
-            texts += [*(f"- {note}" for note in section["notes"]), ""]
+                texts += [f"{markdown_words(table['caption'])}\n", markdown_table(rows)]
+            texts += [*(f"- {markdown_words(note)}" for note in section["notes"]), ""]
     return "\n".join(texts)

@@ -5,7 +5,6 @@ FOLDER/failed.csv                 points that could not be planned, and why
 FOLDER/sweep.json                 the spec, the keys, and hashes of points and inputs
 """
 
-import csv
 import hashlib
 import io
 import json
@@ -19,7 +18,7 @@ import pandas as pd
 from railcore.engines.sweep.chunk import inputs_hash
 from railcore.engines.sweep.points import Chunk, Points
 from railcore.facts import files
-from railcore.facts.tables import read_csv
+from railcore.facts.tables import csv_text, read_csv
 
 _ABOUT, _FAILED, _PARTS = "sweep.json", "failed.csv", "plans"
 
@@ -64,11 +63,8 @@ class SweepFolder:
         return self._log_text()
 
     def _log_text(self) -> str:
-        stream = io.StringIO()
-        writer = csv.DictWriter(stream, ["point", *self._points.keys, "reason", "chunk"], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(sorted(self._failed, key=lambda row: int(row["point"])))
-        return stream.getvalue()
+        rows = sorted(self._failed, key=lambda row: int(row["point"]))
+        return csv_text(["point", *self._points.keys, "reason", "chunk"], rows)
 
     def rows(self) -> pd.DataFrame:
         """All rows that are there, in the order of points."""

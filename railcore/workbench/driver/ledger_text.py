@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from railcore.facts import claims, grounds, units
-from railcore.facts.tables import markdown_table
+from railcore.facts.tables import Markdown, markdown_table, markdown_words
 
 _MEANINGS = {  # in the order in which somebody who doubts reads
     "differs": "off by more than 10% of the document's value, or beyond the tolerance of a 0",
@@ -54,10 +54,9 @@ def _contents(counts: list[dict[str, object]]) -> str:
     rows = []
     for row in counts:
         document = row["document"]
-        linked = {
-            verdict: f"[{row[verdict]}](#{document}-{verdict})" if row[verdict] and document != "all" else row[verdict]
-            for verdict in _MEANINGS
-        }
+        linked = {verdict: row[verdict] for verdict in _MEANINGS}
+        if document != "all":
+            linked |= {each: Markdown(f"[{count}](#{document}-{each})") for each, count in linked.items() if count}
         rows.append({"document": document, "claims": row["claims"], **linked})
     return markdown_table(rows)
 
@@ -73,7 +72,7 @@ def _solved(ledger: list[dict[str, str]]) -> list[str]:
     for row in grounds.calibration_counts(ledger):
         name, used, how = str(row["parameter"]), str(row.pop("solved from")), row.pop("how")
         ids = ", ".join(f"`{claim_id}`" for claim_id in used.split(", "))
-        text = f"**{name}**<br>{how}<br>from {ids}"
+        text = Markdown(f"**{markdown_words(name)}**<br>{how}<br>from {ids}")
         rows.append({"": _numbers()[name], **row, "parameter": text})
     return [f"## {_SOLVED}\n\n{markdown_table(rows)}"] if rows else []
 
@@ -94,8 +93,9 @@ def _line(row: Mapping[str, str]) -> dict[str, str]:
     missing, notebook = row["verdict"] == "missing", f"notebook {row['notebook'][:2]}"
     linked = notebook if missing else f"[{notebook}](../notebooks/{row['notebook']}.ipynb)"
     below = " · ".join(filter(None, [f"`{row['id'].partition('.')[2]}`", _basis(row), linked]))
-    parts = [f"{claims.claim(row['id']).place}: **{row['claim']}**", reason, below]
-    line = {"claim": "<br>".join(filter(None, parts)), "document": shown["document"]}
+    place = markdown_words(claims.claim(row["id"]).place)
+    parts = [f"{place}: **{markdown_words(row['claim'])}**", markdown_words(reason), below]
+    line = {"claim": Markdown("<br>".join(filter(None, parts))), "document": shown["document"]}
     return line if missing else line | {"ours": shown["ours"], "deviation": shown["deviation"]}
 
 
@@ -106,7 +106,7 @@ def _basis(row: Mapping[str, str]) -> str:
         named.setdefault(how, []).append(f"[{_numbers()[each.parameter]}](#{_SOLVED.replace(' ', '-')})")
     if row["basis"] and (deciding := claims.decided_by_assumed(row["id"], row["verdict"])):
         single = [f"{units.words(each.parameter)} of {each.name}" for each in deciding if each.parameter]
-        inputs = dict.fromkeys(single or ["all assumed inputs together"])
+        inputs = dict.fromkeys(map(markdown_words, single or ["all assumed inputs together"]))
         named["assumed"] = [f"({', '.join(inputs)})"]
     worth = grounds.evidence(row["id"])
     texts = [" ".join([how, *numbers]) for how, numbers in named.items() if how]
