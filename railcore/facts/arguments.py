@@ -1,19 +1,44 @@
 """Arguments as a person types them: a text with its unit becomes an SI number, another kind of thing is refused."""
 
 import inspect
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import wraps
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, checks, units
 
+
+class Range(NamedTuple):
+    """Numbers that an argument may be, each of an array. infinite: infinity too, which means no limit."""
+
+    least: float = 0
+    most: float = math.inf
+    infinite: bool = False
+
+
 Quantity = float | Any  # an SI number; as an argument of what is `checked` also a text with its unit
+Signed = Annotated[float, Range(-math.inf)]  # a number that may be below 0, too
+SignedArray = Annotated[ArrayLike, Range(-math.inf)]
+Unbounded = Annotated[float, Range(infinite=True)]  # a number, or infinity for no limit
+Listed = Annotated[int, Range(1, 2**22)]  # a count of what is made one by one, in memory
 T = TypeVar("T")
+_RANGES = {  # of arguments that mean the same everywhere; of all others 0 or more
+    **dict.fromkeys(
+        "gpus hb_domain_size radix planes racks hosts servers tensor context expert pipeline data stages layers hidden "
+        "heads global_batch micro_batch microbatches chunks ranks members nic_ports ports fibres_per_port "
+        "rails_per_switch entropies groups iterations".split(),
+        Range(1),
+    ),
+    "oversubscription": Range(infinite=True),
+    "latitude": Range(-90, 90),
+    "longitude": Range(-180, 180),
+}
 _EXAMPLES = {  # last word of an argument's name: a quantity of its dimension
     "Bps": "400 Gbps",
     "bytes": "141 GB",
@@ -27,6 +52,7 @@ _EXAMPLES = {  # last word of an argument's name: a quantity of its dimension
     "compute": "1e25 FLOP",
     "electricity_price": "0.1 USD/kWh",  # the whole name
 }
+_EMPTY = inspect.Parameter.empty
 _MOST_SHOWN = 60  # letters of a value that is refused
 _NUMBERS = frozenset(get_args(ArrayLike) or [ArrayLike])  # NumPy has a union, and one name from Python 3.12 on
 _REMEDIES = {
@@ -42,22 +68,23 @@ def checked(target: T) -> T:
     """A function, or a dataclass at its construction, whose arguments are held against their annotations.
 
     Numbers and arrays may be texts with a unit, such as nic_Bps="400 Gbps", where the last word of the name tells the
-    dimension; what else is of another kind than annotated is refused, and so is an unknown name. Ranges are checked
-    where the values are used. help() shows the annotations in few letters.
+    dimension; what else is of another kind than annotated is refused, and so is an unknown name. Numbers are finite and
+    0 or more, those of int whole, and counts such as gpus 1 or more, unless a `Range` in the annotation says otherwise;
+    a text is one of its Literal. help() shows the annotations in few letters.
     """
     function: Any = target.__init__ if isinstance(target, type) else target  # type: ignore[misc]
     signature = inspect.signature(function)
     parameters = signature.parameters
-    kinds = {name: _kinds(each.annotation) for name, each in parameters.items()}
+    readers = {name: _Reader(name, each.annotation, each.default) for name, each in parameters.items()}
     any_name = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
-    names, unknown = list(kinds), frozenset({Any})
+    in_order, names = list(readers.values()), {*readers} - {"self"}
 
     @wraps(function)
     def reading(*args: Any, **named: Any) -> Any:
-        if not any_name and (stray := [name for name in named if name not in kinds]):
-            raise catalog.UnknownName(f"argument of {target.__name__}", stray[0], {*names} - {"self"})  # type: ignore
-        placed = [_read(name, value, kinds[name]) for name, value in zip(names, args, strict=False)]
-        options = {name: _read(name, value, kinds.get(name, unknown)) for name, value in named.items()}
+        if not any_name and (stray := [name for name in named if name not in readers]):
+            raise catalog.UnknownName(f"argument of {target.__name__}", stray[0], names)  # type: ignore
+        placed = [reader.read(value) for reader, value in zip(in_order, args, strict=False)]
+        options = {name: readers.get(name, _Reader(name)).read(value) for name, value in named.items()}
         return function(*placed, *args[len(placed) :], **options)
 
     setattr(reading, "__signature__", _in_few_letters(signature))  # noqa: B010
@@ -103,6 +130,10 @@ def _in_few_letters(signature: inspect.Signature) -> inspect.Signature:
 def _written(annotation: Any) -> str:
     if annotation == Quantity:
         return "Quantity"
+    if get_origin(annotation) is Annotated:
+        return _written(get_args(annotation)[0])
+    if get_origin(annotation) is Literal:
+        return " | ".join(map(repr, get_args(annotation)))
     members = _members(annotation)
     numbers = {*members} >= _NUMBERS
     texts = ["ArrayLike"] if numbers else []
@@ -116,9 +147,16 @@ def _members(annotation: Any) -> tuple:
     return get_args(annotation) if union else (annotation,)
 
 
+def _plain(annotation: Any) -> Any:
+    """An annotation without its range, and a text for words."""
+    if get_origin(annotation) is Annotated:
+        return get_args(annotation)[0]
+    return str if get_origin(annotation) is Literal else annotation
+
+
 def _kinds(annotation: Any) -> frozenset:
     """What an annotation allows, brackets left out: ndarray for numbers of any shape, Sequence for lists."""
-    members = frozenset(_members(annotation))
+    members = frozenset(inner for part in _members(annotation) for inner in _members(_plain(part)))
     if members >= _NUMBERS:
         members = members - _NUMBERS | {np.ndarray}
     plain = {get_origin(each) or each for each in members}
@@ -126,33 +164,60 @@ def _kinds(annotation: Any) -> frozenset:
     return frozenset(same.get(each, each) for each in plain)
 
 
-def _read(name: str, value: Any, kinds: frozenset) -> Any:
-    """The value that is meant. Raises ValueError where it is of none of the kinds."""
-    if value is None and NoneType in kinds:
-        return value
-    example = _EXAMPLES.get(name) or _EXAMPLES.get(name.rpartition("_")[2], "")
-    example = example if kinds & {float, np.ndarray, Sequence, Any} else ""
-    if example:
-        value = si(name, value, example)
-    if kinds & {float, np.ndarray}:
-        if isinstance(value, float):
+class _Reader:
+    """How one argument is read: its kinds, its range or its words, and a quantity of its dimension."""
+
+    def __init__(self, name: str, annotation: Any = _EMPTY, default: Any = _EMPTY) -> None:
+        self.name, self.kinds = name, _kinds(annotation)
+        self._real, self._whole = bool(self.kinds & {float, np.ndarray}), self.kinds - {NoneType} == {int}
+        ranges = [each for part in _members(annotation) for each in getattr(part, "__metadata__", ())]
+        self._allowed = next((each for each in ranges if type(each) is Range), _RANGES.get(name, Range()))
+        if isinstance(default, float) and default == math.inf:
+            self._allowed = self._allowed._replace(infinite=True)
+        self._words = tuple(
+            word for part in _members(annotation) if get_origin(part) is Literal for word in get_args(part)
+        )
+        quantity = self._real or self.kinds & {Sequence, Any}
+        self._example = (_EXAMPLES.get(name) or _EXAMPLES.get(name.rpartition("_")[2], "")) if quantity else ""
+
+    def read(self, value: Any) -> Any:
+        """The value that is meant. Raises ValueError where it is of none of the kinds, or out of range."""
+        if value is None and NoneType in self.kinds:
             return value
-        wanted = _in_unit(example) if example else "a number"
-        array = checks.numbers(name, value, wanted)
-        if not array.size or (array.ndim and np.ndarray not in kinds):
-            raise ValueError(f"{name} is {value!r}: give {wanted}")
+        if self._example:
+            value = si(self.name, value, self._example)
+        if self._real:
+            return self._number(value)
+        if self._whole:
+            return self._whole_number(value)
+        if self._words and isinstance(value, str):
+            return checks.one_of(self.name, value, self._words)
+        if not any(_is_a(value, kind) for kind in self.kinds):
+            remedies = {getattr(kind, "made_by", "") for kind in self.kinds} - {""}
+            plain = {_REMEDIES.get(kind, f"a {kind.__name__}") for kind in self.kinds - {NoneType}}
+            raise ValueError(f"{self.name} is {_shown(value)}: give {' or '.join(sorted(remedies or plain))}")
         return value
-    if kinds - {NoneType} == {int}:
-        if np.ndim(checks.numbers(name, value, "a whole number")):
-            raise ValueError(f"{name} is {value!r}: give a whole number")
-        if isinstance(value, int):
+
+    def _number(self, value: Any) -> Any:
+        least, most, infinite = self._allowed
+        if type(value) is float and least <= value <= most and value <= checks.LARGEST:
             return value
-        return int(value) if value == value // 1 else value  # what is not whole is refused with its range
-    if not any(_is_a(value, kind) for kind in kinds):
-        remedies = {getattr(kind, "made_by", "") for kind in kinds} - {""}
-        plain = {_REMEDIES.get(kind, f"a {kind.__name__}") for kind in kinds - {NoneType}}
-        raise ValueError(f"{name} is {_shown(value)}: give {' or '.join(sorted(remedies or plain))}")
-    return value
+        wanted = _in_unit(self._example) if self._example else "a number"
+        array = checks.numbers(self.name, value, wanted)
+        if not array.size or (array.ndim and np.ndarray not in self.kinds):
+            raise ValueError(f"{self.name} is {value!r}: give {wanted}")
+        if not (infinite and np.all(array >= least)):
+            checks.at_least(self.name, value, least, most)
+        return value
+
+    def _whole_number(self, value: Any) -> Any:
+        least, most, _ = self._allowed
+        if type(value) is int and least <= value <= min(most, checks.MOST_WHOLE):
+            return value
+        if np.ndim(checks.numbers(self.name, value, "a whole number")):
+            raise ValueError(f"{self.name} is {value!r}: give a whole number")
+        found = int(checks.whole(self.name, value, least, None if most == math.inf else most))
+        return value if isinstance(value, int) else found
 
 
 def _shown(value: Any) -> str:

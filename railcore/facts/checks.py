@@ -1,5 +1,6 @@
 """Checks of arguments. Each gives the value back, or raises ValueError with argument, value and remedy."""
 
+import math
 import operator
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -10,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 _MOST_SHOWN = 16  # numbers of an array that is refused
+LARGEST = 1e60  # of what is finite: products of several stay so, too
+MOST_WHOLE = 2.0**52 - 1
 
 
 def _array(name: str, value: ArrayLike, wanted: str) -> NDArray[Any]:
@@ -39,7 +42,7 @@ def numbers(name: str, value: ArrayLike, wanted: str = "a number") -> Floats:
 
 def _floats(name: str, value: ArrayLike, fits: Callable[[Floats], Any], wanted: str) -> Floats:
     array = numbers(name, value, wanted)
-    good = np.isfinite(array) & fits(array)
+    good = (np.abs(array) <= LARGEST) & fits(array)
     if not np.all(good):
         raise ValueError(f"{_shown(name, value, good)}: give {wanted}")
     return array
@@ -50,11 +53,16 @@ def positive(name: str, value: ArrayLike, unit: str = "") -> Floats:
     return _floats(name, value, lambda array: array > 0, f"a positive number{f' of {unit}' if unit else ''}")
 
 
-def at_least(name: str, value: ArrayLike, least: float = 0.0) -> Floats:
-    """Finite floats from `least` up."""
-    finite = bool(np.all(np.isfinite(numbers(name, value, f"a number of at least {least:g}"))))
-    wanted = f"{least:g} or more" if finite else f"a finite number of at least {least:g}"
-    return _floats(name, value, lambda array: array >= least, wanted)
+def at_least(name: str, value: ArrayLike, least: float = 0.0, most: float = math.inf) -> Floats:
+    """Finite floats from `least` up, at most `most`."""
+    finite = bool(np.all(np.abs(numbers(name, value, f"a number of at least {least:g}")) <= LARGEST))
+    if most < math.inf:
+        wanted = f"a number from {least:g} to {most:g}"
+    elif least == -math.inf:
+        wanted = "a finite number"
+    else:
+        wanted = f"{least:g} or more" if finite else f"a finite number of at least {least:g}"
+    return _floats(name, value, lambda array: (array >= least) & (array <= most), wanted)
 
 
 def share(name: str, value: ArrayLike, *, above_0: bool = False, below_1: bool = False) -> Floats:
@@ -76,7 +84,7 @@ def share(name: str, value: ArrayLike, *, above_0: bool = False, below_1: bool =
     return _floats(name, value, lambda array: low(array, 0) & high(array, 1), f"a share {ends}")
 
 
-def whole(name: str, value: ArrayLike, least: int = 1, most: int | None = None) -> Ints:
+def whole(name: str, value: ArrayLike, least: float = 1, most: float | None = None) -> Ints:
     """Integers; whole floats become integers.
 
     Parameters
@@ -90,9 +98,10 @@ def whole(name: str, value: ArrayLike, least: int = 1, most: int | None = None) 
     -------
     The value as integers.
     """
-    wanted = f"whole numbers of at least {least}" if most is None else f"whole numbers from {least} to {most}"
+    upwards = "whole numbers" if least == -math.inf else f"whole numbers of at least {least}"
+    wanted = upwards if most is None else f"whole numbers from {least} to {most}"
     array = _array(name, value, wanted)
-    good = (array >= least) & (array <= (2.0**52 - 1 if most is None else most))
+    good = (array >= max(least, -MOST_WHOLE)) & (array <= (MOST_WHOLE if most is None else most))
     if array.dtype.kind not in "iu":
         good &= array == np.floor(array)
     if not np.all(good):

@@ -1,0 +1,297 @@
+"""The public surface of the floors: a good call of each callable, one argument made bad, and what came of it.
+
+tests/surface/*.py are scripts of good calls: imports and names first, then a call a line, of a function, a class or a
+method. Each argument of a call, given or left at its default, is replaced by bad values of the kinds that its
+annotation allows. A case runs in a process of its own, with limits of CPU time and memory.
+"""
+
+import ast
+import dataclasses
+import importlib
+import inspect
+import itertools
+import math
+import numbers
+import os
+import pickle
+import pkgutil
+import resource
+import signal
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from types import ModuleType, UnionType
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+FLOORS = ("facts", "network", "training", "systems", "engines")
+FOLDER = Path(__file__).with_name("surface")
+CPU_S, MEMORY_BYTES = 6, 2 << 30  # of a case; memory beyond what the process has already
+WHOLE = {"zero": 0, "negative": -1, "NaN": math.nan, "infinite": math.inf, "huge": 10**12}
+REAL = WHOLE | {"huge": 1e300}
+REFUSED = ("negative", "NaN", "infinite", "unknown name")  # kinds that are refused, whatever the answer would be
+_ARRAYS = set(get_args(ArrayLike))
+
+
+class Case(NamedTuple):
+    """One argument of a good call made bad."""
+
+    name: str
+    parameter: str
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.name}({self.parameter}={self.kind})"
+
+
+# What is public
+
+
+def public(module: ModuleType) -> dict[str, Any]:
+    """Functions, classes and methods of a module whose names say that others may call them."""
+    found = {}
+    for name, each in vars(module).items():
+        if name.startswith("_") or getattr(each, "__module__", None) != module.__name__:
+            continue
+        if not inspect.isclass(each):
+            found[name] = each
+        elif not issubclass(each, BaseException):
+            found[name] = each
+            found |= {f"{name}.{key}": value for key, value in vars(each).items() if not key.startswith("_")}
+    return {name: each for name, each in found.items() if inspect.isclass(each) or _function(each)}
+
+
+def _function(target: Any) -> Any:
+    """The Python function behind a method, a cached and a checked one; None for what is none."""
+    target = getattr(target, "__func__", target)
+    target = inspect.unwrap(target) if callable(target) else target
+    return target if inspect.isfunction(target) else None
+
+
+@cache
+def surface() -> dict[str, str]:
+    """Modules of the public callables of the floors that take a number, a text or a list, by name."""
+    found = {}
+    for floor in FLOORS:
+        package = importlib.import_module(f"railcore.{floor}")
+        for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            for name, each in public(importlib.import_module(info.name)).items():
+                if any(bad_values(parameter.annotation) for parameter in parameters_of(each).values()):
+                    found[name] = info.name
+    return found
+
+
+def parameters_of(target: Any) -> dict[str, inspect.Parameter]:
+    """Parameters of a callable by name, without self and those that gather the rest."""
+    function = _function(vars(target).get("__init__") if inspect.isclass(target) else target)
+    if function is None:
+        return {}
+    given = inspect.signature(function).parameters
+    gathered = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return {name: each for name, each in given.items() if name not in ("self", "cls") and each.kind not in gathered}
+
+
+def bad_values(annotation: Any) -> dict[str, Any]:
+    """Bad values by kind that an annotation lets a caller try."""
+    members = _members(annotation)
+    found: dict[str, Any] = {}
+    if arrays := members >= _ARRAYS:
+        members -= _ARRAYS
+    plain = {get_origin(each) or each for each in members}
+    if int in plain:
+        found |= WHOLE
+    if arrays or float in plain or np.ndarray in plain:
+        found |= REAL
+    if arrays or plain & {np.ndarray, list, tuple, Sequence, Iterable}:
+        found["empty"] = []
+    if str in plain:
+        found |= {"empty": "", "unknown name": "no such name"}
+    if plain & {dict, Mapping}:
+        found["empty"] = {}
+    return found
+
+
+def _members(annotation: Any) -> set[Any]:
+    if get_origin(annotation) is Annotated:
+        return _members(get_args(annotation)[0])
+    if get_origin(annotation) is Union or isinstance(annotation, UnionType):
+        return set().union(*map(_members, get_args(annotation)))
+    return {annotation}
+
+
+# Good calls
+
+
+class Call:
+    """A good call: its callable, its arguments by parameter, and its answer."""
+
+    def __init__(self, node: ast.Call, names: dict[str, Any]) -> None:
+        def value(each: ast.expr) -> Any:
+            return eval(compile(ast.Expression(each), "surface", "eval"), names)
+
+        self.target = value(node.func)
+        self.name = getattr(self.target, "__qualname__", "")
+        self.text = ast.unparse(node)
+        owner = _function(vars(self.target)["__init__"] if inspect.isclass(self.target) else self.target)
+        signature = inspect.signature(owner)
+        own = "self" in signature.parameters or "cls" in signature.parameters
+        places = [value(each) for each in node.args]
+        given = {each.arg: value(each.value) for each in node.keywords if each.arg}
+        self._bound = signature.bind(*[None] * own, *places, **given)
+        self._own = own
+        self.parameters = parameters_of(self.target)
+
+    def value(self, parameter: str) -> Any:
+        return self._bound.arguments.get(parameter, self.parameters[parameter].default)
+
+    def answer(self, **changed: Any) -> Any:
+        """What the call gives, with arguments changed. Iterators are read."""
+        bound = inspect.BoundArguments(self._bound.signature, dict(self._bound.arguments) | changed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = self.target(*bound.args[self._own :], **bound.kwargs)
+            return list(itertools.islice(found, 1000)) if isinstance(found, Iterator) else found
+
+
+@cache
+def calls() -> dict[str, Call]:
+    """Good calls by the name of what they call."""
+    found = {}
+    for path in sorted(FOLDER.glob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        lines = [node for node in tree.body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
+        rest = [node for node in tree.body if node not in lines]
+        names: dict[str, Any] = {}
+        exec(compile(ast.Module(rest, []), str(path), "exec"), names)
+        for node in lines:
+            call = Call(node.value, names)
+            found[call.name] = call
+    return found
+
+
+def cases() -> list[Case]:
+    """Every case, sorted; a bad value that is the good one is none."""
+    found = []
+    for name, call in calls().items():
+        for parameter, each in call.parameters.items():
+            for kind, bad in bad_values(each.annotation).items():
+                if not _same(call.value(parameter), _placed(bad, call.value(parameter))):
+                    found.append(Case(name, parameter, kind))
+    return sorted(found)
+
+
+def _placed(bad: Any, good: Any) -> Any:
+    """A bad value in the form of the good one: an array or a list has it in its first place."""
+    if isinstance(good, np.ndarray | list | tuple | range) and np.ndim(bad) == 0 and len(good):
+        plain = np.asarray(good)
+        if plain.dtype.kind in "iuf" and isinstance(bad, int | float):
+            changed = plain.astype(float)
+            changed.flat[0] = bad
+            return changed if isinstance(good, np.ndarray) else type(good if good.__class__ is not range else [])(
+                changed.tolist()
+            )
+    if isinstance(good, np.ndarray) and isinstance(bad, list):
+        return np.array([])
+    return () if isinstance(good, tuple) and bad == [] else bad
+
+
+# What came of a case
+
+
+def verdict(case: Case) -> str:
+    """ "" where a case was refused or answered with sense; else what is wrong."""
+    call = calls()[case.name]
+    good = call.answer()
+    bad = _placed(bad_values(call.parameters[case.parameter].annotation)[case.kind], call.value(case.parameter))
+    reading, writing = os.pipe()
+    if not (child := os.fork()):
+        _limited()
+        try:
+            told = _told(call, case, bad, good)
+        except BaseException as error:
+            told = f"the judge failed: {error!r}"
+        os.write(writing, told.encode()[:4000])
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, encoding="utf-8", errors="replace") as pipe:
+        told = pipe.read()
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        name = signal.Signals(os.WTERMSIG(status)).name
+        return f"hang: more than {CPU_S} s" if name in ("SIGXCPU", "SIGKILL") else f"crash: {name}"
+    return told
+
+
+def _limited() -> None:
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY_BYTES,) * 2)
+    spent = math.ceil(sum(resource.getrusage(resource.RUSAGE_SELF)[:2]))
+    resource.setrlimit(resource.RLIMIT_CPU, (spent + CPU_S, spent + CPU_S + 1))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1), os.dup2(quiet, 2)
+
+
+def _told(call: Call, case: Case, bad: Any, good: Any) -> str:
+    try:
+        answer = call.answer(**{case.parameter: bad})
+    except (ValueError, TypeError, OSError, ImportError):
+        return ""
+    except MemoryError:
+        return "memory"
+    except Exception as error:
+        return f"raw: {type(error).__name__}: {error}"[:200]
+    if case.kind in REFUSED:
+        return f"accepted: {answer!r}"[:200]
+    if found := nonsense(answer, good):
+        return f"nonsense: {found}"
+    return "silence: the good answer" if _same(answer, good) else ""
+
+
+def nonsense(answer: Any, good: Any) -> str:
+    """A NaN, an infinity or a number below 0 in an answer, of a kind that the good answer has none of."""
+    allowed = set(map(_sort, _numbers(good)))
+    wrong = sorted({_sort(each) for each in _numbers(answer)} - allowed - {""})
+    return ", ".join(wrong)
+
+
+def _sort(number: float) -> str:
+    return "NaN" if number != number else "infinite" if math.isinf(number) else "negative" if number < 0 else ""
+
+
+def _numbers(found: Any, depth: int = 0) -> Iterator[float]:
+    """Numbers of an answer, of arrays the least, the largest and a NaN."""
+    if isinstance(found, bool | np.bool_ | str) or found is None or depth > 6:
+        return
+    if isinstance(found, numbers.Real):
+        yield float(found)
+    elif isinstance(found, pd.DataFrame):
+        for name in found.columns:
+            yield from _numbers(found[name], depth + 1)
+    elif isinstance(found, np.ndarray | pd.Series):
+        values = np.asarray(found)
+        if values.dtype.kind in "iuf" and values.size:
+            yield from (float(np.nanmin(values)), float(np.nanmax(values)), float(np.min(values)))
+    elif isinstance(found, Mapping):
+        for each in itertools.islice(found.values(), 1000):
+            yield from _numbers(each, depth + 1)
+    elif isinstance(found, list | tuple | set | frozenset):
+        for each in itertools.islice(found, 1000):
+            yield from _numbers(each, depth + 1)
+    elif dataclasses.is_dataclass(found):
+        for each in dataclasses.fields(found):
+            yield from _numbers(getattr(found, each.name, None), depth + 1)
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray | pd.DataFrame | pd.Series) or isinstance(b, np.ndarray | pd.DataFrame | pd.Series):
+        if type(a) is not type(b) or a.shape != b.shape:
+            return False
+    try:
+        return pickle.dumps(a) == pickle.dumps(b)
+    except Exception:
+        return a is b
