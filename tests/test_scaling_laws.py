@@ -99,10 +99,10 @@ def test_loss_falls_with_parameters_and_tokens_to_its_limits(name, n, d):
     assert loss > found.loss(2 * n, d) > 0 and loss > found.loss(n, 2 * d)
     item = catalog.item("scaling_laws", name)
     if name == "Kaplan":
-        assert float(found.loss(n, 1e60)) == pytest.approx((item["N_c"] / n) ** item["alpha_N"])
-        assert float(found.loss(1e200, d)) == pytest.approx((item["D_c"] / d) ** item["alpha_D"])
+        assert float(found.loss(n, 1e59)) == pytest.approx((item["N_c"] / n) ** item["alpha_N"])
+        assert float(found.loss(1e59, d)) == pytest.approx((item["D_c"] / d) ** item["alpha_D"])
     else:
-        assert float(found.loss(1e200, 1e200)) == pytest.approx(item["E"])
+        assert float(found.loss(1e59, 1e59)) == pytest.approx(item["E"])
 
 
 def test_readings_of_approach_2_differ_by_less_than_a_hundredth():

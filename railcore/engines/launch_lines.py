@@ -74,6 +74,7 @@ def megatron_run(args: str | Sequence[str], gpus: int | None = None, vocabulary:
     return MegatronRun(strategy, model, batch, strategy.warnings + odd)
 
 
+@checked
 def read_launch_line(
     args: str | Sequence[str], gpus: int | None = None, vocabulary: int | None = None
 ) -> tuple[dict[str, Any], Transformer | None, int]:

@@ -9,7 +9,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from railcore.facts import catalog, checks, units
 
@@ -26,15 +26,16 @@ Quantity = float | Any  # an SI number; as an argument of what is `checked` also
 Signed = Annotated[float, Range(-math.inf)]  # a number that may be below 0, too
 SignedArray = Annotated[ArrayLike, Range(-math.inf)]
 Unbounded = Annotated[float, Range(infinite=True)]  # a number, or infinity for no limit
+UnboundedArray = Annotated[ArrayLike, Range(infinite=True)]
+Flags = bool | NDArray[np.bool_]
 Listed = Annotated[int, Range(1, 2**22)]  # a count of what is made one by one, in memory
 T = TypeVar("T")
-_RANGES = {  # of arguments that mean the same everywhere; of all others 0 or more
-    **dict.fromkeys(
-        "gpus hb_domain_size radix planes racks hosts servers tensor context expert pipeline data stages layers hidden "
-        "heads global_batch micro_batch microbatches chunks ranks members nic_ports ports fibres_per_port "
-        "rails_per_switch entropies groups iterations".split(),
-        Range(1),
-    ),
+_COUNTS = frozenset(  # whole numbers of at least 1, wherever they are asked for
+    "gpus hb_domain_size radix planes racks hosts servers tensor context expert pipeline data stages layers hidden "
+    "heads micro_batch microbatches chunks ranks nic_ports fibres_per_port iterations".split()
+)
+_RANGES = {  # of names that mean the same everywhere; all others are 0 or more
+    **dict.fromkeys(_COUNTS, Range(1)),
     "oversubscription": Range(infinite=True),
     "latitude": Range(-90, 90),
     "longitude": Range(-180, 180),
@@ -147,16 +148,19 @@ def _members(annotation: Any) -> tuple:
     return get_args(annotation) if union else (annotation,)
 
 
-def _plain(annotation: Any) -> Any:
-    """An annotation without its range, and a text for words."""
+def _plain_members(annotation: Any) -> list:
+    """Members of an annotation without ranges, and a text for words."""
     if get_origin(annotation) is Annotated:
-        return get_args(annotation)[0]
-    return str if get_origin(annotation) is Literal else annotation
+        return _plain_members(get_args(annotation)[0])
+    members = _members(annotation)
+    if members != (annotation,):
+        return [inner for part in members for inner in _plain_members(part)]
+    return [str if get_origin(annotation) is Literal else annotation]
 
 
 def _kinds(annotation: Any) -> frozenset:
     """What an annotation allows, brackets left out: ndarray for numbers of any shape, Sequence for lists."""
-    members = frozenset(inner for part in _members(annotation) for inner in _members(_plain(part)))
+    members = frozenset(_plain_members(annotation))
     if members >= _NUMBERS:
         members = members - _NUMBERS | {np.ndarray}
     plain = {get_origin(each) or each for each in members}
@@ -169,9 +173,11 @@ class _Reader:
 
     def __init__(self, name: str, annotation: Any = _EMPTY, default: Any = _EMPTY) -> None:
         self.name, self.kinds = name, _kinds(annotation)
-        self._real, self._whole = bool(self.kinds & {float, np.ndarray}), self.kinds - {NoneType} == {int}
+        self._real = bool(self.kinds & {float, np.ndarray}) and bool not in self.kinds
+        self._whole, self._typed = self.kinds - {NoneType} == {int}, {*_plain_members(annotation)} >= _NUMBERS
         ranges = [each for part in _members(annotation) for each in getattr(part, "__metadata__", ())]
-        self._allowed = next((each for each in ranges if type(each) is Range), _RANGES.get(name, Range()))
+        usual = Range() if self._real and name in _COUNTS else _RANGES.get(name, Range())
+        self._allowed = next((each for each in ranges if type(each) is Range), usual)
         if isinstance(default, float) and default == math.inf:
             self._allowed = self._allowed._replace(infinite=True)
         self._words = tuple(
@@ -204,7 +210,7 @@ class _Reader:
             return value
         wanted = _in_unit(self._example) if self._example else "a number"
         array = checks.numbers(self.name, value, wanted)
-        if not array.size or (array.ndim and np.ndarray not in self.kinds):
+        if (self._typed and not array.size) or (array.ndim and np.ndarray not in self.kinds):
             raise ValueError(f"{self.name} is {value!r}: give {wanted}")
         if not (infinite and np.all(array >= least)):
             checks.at_least(self.name, value, least, most)

@@ -133,6 +133,7 @@ def with_domain_warnings(table: pd.DataFrame, gpus: ArrayLike, hb_domain_size: A
     return table
 
 
+@checked
 def cluster_fabrics(
     gpus: int, hb_domain_size: int, radix: int, oversubscriptions: Sequence[float] = (), planes: int = 1, **links: Any
 ) -> dict[str, RailFabric]:

@@ -127,6 +127,7 @@ class PriceBook:
         links = f"{_rate_text(self.source_Bps)} links: they are scaled to {_rate_text(self.rate_Bps)}."
         return (f"{what} of {self.name} are of {links}",)
 
+    @checked
     def at_rate(self, rate_Bps: Quantity, exponent: float | None = None) -> "PriceBook":
         """The book for links of another rate: all times (rate / the book's) ** exponent; `label` and `warnings` say so.
 
@@ -146,6 +147,7 @@ class PriceBook:
         sources: dict[str, Any] = {"source_Bps": self.source_Bps or self.rate_Bps, "circuit_port": self.circuit_port}
         return replace(scaled, rate_Bps=rate, copper_source_Bps=self.copper_source_Bps or self.rate_Bps, **sources)
 
+    @checked
     def of_ports(self, ports: int) -> "PriceBook":
         """The book for NICs of its rate that are split into so many ports; raises ValueError where it has no rate."""
         if ports == 1:

@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
+from railcore.facts.arguments import checked
 from railcore.facts.catalog import Value
 from railcore.facts.checks import at_least, one_of, positive
 from railcore.facts.units import hour, year
@@ -111,6 +112,7 @@ def rate_and_repair(kind: str) -> tuple[Value, Value]:
     return item.row("failure_rate"), item.row("repair_time")
 
 
+@checked
 def failure_rows(
     kinds: Iterable[str], checkpoint_time: float | None = None, restart_time: float | None = None
 ) -> list[Value]:

@@ -32,6 +32,7 @@ class SwitchModel:
         whole("ports", self.ports)
         positive("port_Bps", self.port_Bps, "bytes/s")
 
+    @checked
     def ports_of_interface(self, speed_Bps: float) -> int:
         """Ports of a speed that one interface gives; with no speeds in `slower`, one of any speed.
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
+from railcore.facts.arguments import checked
 from railcore.facts.checks import Floats, at_least, positive
 from railcore.facts.globe import great_circle_distance
 
@@ -18,6 +19,7 @@ def one_way_delay(distance: ArrayLike, route_factor: ArrayLike, fibre_delay: Arr
     return at_least("distance", distance) * f * positive("fibre_delay", fibre_delay)
 
 
+@checked
 @dataclass(frozen=True)
 class Route:
     """Fibre between two sites.

@@ -51,6 +51,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from railcore.facts import checks
+from railcore.facts.arguments import checked
 from railcore.facts.checks import Floats
 
 
@@ -79,6 +80,7 @@ def _share_of_others(n: Floats) -> Floats:
     return (n - 1) / n
 
 
+@checked
 def doublings(n: ArrayLike) -> Floats:
     """ceil(log2(n)) of whole numbers, exact: a CPU may round a logarithm over a whole number."""
     return np.asarray(np.frexp(np.asarray(n) - 1.0)[1], float)
@@ -310,6 +312,7 @@ def hierarchical_phases(
     return phases
 
 
+@checked
 def hierarchical_phase_times(
     operation: str,
     message_bytes: ArrayLike,
@@ -345,6 +348,7 @@ def hierarchical_phase_times(
     return times
 
 
+@checked
 def hierarchical_time(
     operation: str,
     message_bytes: ArrayLike,
@@ -397,6 +401,7 @@ def hierarchical_time(
     return hb + nic + (parts - 1) * np.maximum(hb, nic)
 
 
+@checked
 def rings_time(
     message_bytes: ArrayLike, hb_ranks: ArrayLike, domains: ArrayLike, hb_Bps: ArrayLike, nic_Bps: ArrayLike
 ) -> Floats:

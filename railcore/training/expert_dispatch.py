@@ -24,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from railcore.facts.arguments import checked
 from railcore.facts.checks import Floats, Ints, at_least, one_of, positive, share, whole
 
 DISPATCHERS = ("copies", "nodes")
@@ -104,6 +105,7 @@ def copies_by_place(
     return np.clip(n * (1 - missed), 1.0, np.minimum(k, n))
 
 
+@checked
 def parts_groups(dispatcher: str, groups: int, ranks: ArrayLike, domains: ArrayLike) -> NDArray[np.bool_]:
     """Whether "nodes" has no rule for experts so spread: an HB domain or a rank holds parts of several groups.
 
@@ -200,6 +202,7 @@ def dispatch_bytes(
     return DispatchBytes(*np.broadcast_arrays(size * nic, size * hb))
 
 
+@checked
 def capacity_copies(
     top_k: ArrayLike, capacity: ArrayLike = math.inf, imbalance: ArrayLike = 1.0, padded: bool = False
 ) -> Floats:
@@ -240,6 +243,7 @@ def capacity_copies(
     return k * (c + 0 * m if padded else np.minimum(c, m))
 
 
+@checked
 def host_operators(
     experts_local: ArrayLike, cast_kernels: int = 0, bias: bool = False, graphed: bool = False
 ) -> HostOperators:

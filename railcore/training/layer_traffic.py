@@ -5,6 +5,7 @@ Symbols as in `rank`.
 
 from typing import NamedTuple
 
+from railcore.facts.arguments import checked
 from railcore.training.expert_dispatch import dispatch_bytes, parts_groups
 from railcore.training.link_times import NO_LINK, LinkTimes, exposed_beside, exposed_time
 from railcore.training.products import ELEMENT_BYTES
@@ -19,6 +20,7 @@ class LayerTraffic(NamedTuple):
     backward: LinkTimes
 
 
+@checked
 def tensor_traffic(rank: Rank, forward_products: float, input_products: float, weight_products: float) -> LayerTraffic:
     """Between tensor ranks: each operator gathers its input and scatters its output, an AllReduce in two halves.
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, checks
-from railcore.facts.arguments import Quantity, checked
+from railcore.facts.arguments import Flags, Quantity, checked
 from railcore.facts.units import show
 from railcore.training.experts import expert_all_to_all_time
 from railcore.training.formats import FORMATS, LinearFormat
@@ -136,6 +136,7 @@ class Machine:
         """Rate of a large matrix product in bf16 [FLOP/s]."""
         return self.rates.bf16_rate * self.rates.bf16_fraction
 
+    @checked
     def attention_share(
         self, kernel: str, tokens: ArrayLike, query_dim: float = 128, value_dim: float = 128
     ) -> np.ndarray:
@@ -217,6 +218,7 @@ class Machine:
             for kind, levels in groups.items()
         }
 
+    @checked
     def gather_links(
         self,
         message_bytes: ArrayLike,
@@ -241,6 +243,7 @@ class Machine:
         phases = self.collectives.two_phase_collectives
         return gather_links(message_bytes, inside, domains, *self.reached(nic_share), calls, phases)
 
+    @checked
     def all_reduce_links(
         self,
         message_bytes: ArrayLike,
@@ -269,6 +272,7 @@ class Machine:
         latencies = Latencies(links.hb_latency_s, links.nic_latency_s, links.call_latency_s, links.multicast_latency_s)
         return (self.collective_hb_Bps, self.collective_nic_Bps * nic_share), latencies
 
+    @checked
     def all_to_all_links(
         self,
         message_bytes: ArrayLike,
@@ -308,6 +312,7 @@ class Machine:
         faster = meet & (straight.time_s < links.time_s) & (straight.nic_s <= links.nic_s)
         return LinkTimes(*(np.where(faster, *pair)[()] for pair in zip(straight, links, strict=True)))
 
+    @checked
     def routed_links(
         self,
         hb_bytes: ArrayLike,
@@ -337,7 +342,8 @@ class Machine:
         start = (np.asarray(inside) > 1) * hb_latency + (np.asarray(domains) > 1) * nic_latency
         return LinkTimes(time + start, within, beyond)
 
-    def hop_link(self, inside: ArrayLike, nic_share: ArrayLike = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    @checked
+    def hop_link(self, inside: Flags, nic_share: ArrayLike = 1.0) -> tuple[np.ndarray, np.ndarray]:
         """Bandwidth [bytes/s] and latency [s] of a hop between two GPUs, by whether they are in one HB domain.
 
         nic_share: of the NIC's bandwidth that it gets.

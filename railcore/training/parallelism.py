@@ -234,6 +234,7 @@ class Strategy:
         """Sizes of the rank grid, the slowest dimension first."""
         return tuple(getattr(self, name) for name in reversed(self.order))
 
+    @checked
     def coordinates(self, rank: ArrayLike) -> dict[str, NDArray[np.int64]]:
         """Place of ranks in every dimension, and among the expert ranks: {"tensor": ..., ..., "expert": ...}.
 

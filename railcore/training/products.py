@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from railcore.facts.arguments import checked
 from railcore.training.formats import BF16, LinearFormat
 from railcore.training.machine import Machine
 
@@ -73,6 +74,7 @@ def _tiling(m: Any, n: Any, rows: int, columns: int) -> tuple[np.ndarray, np.nda
     return np.ceil(m / a) * np.ceil(n / b), a * b
 
 
+@checked
 def product_passes(
     machine: Machine,
     m: Any,

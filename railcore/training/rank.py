@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from railcore.facts.arguments import checked
 from railcore.training.expert_dispatch import capacity_copies
 from railcore.training.link_times import LinkTimes
 from railcore.training.machine import GroupPlace, Machine
@@ -117,6 +118,7 @@ class Rank:
         """Share of a second of compute that a collective beside it takes."""
         return self.runtime.interference(self.machine)
 
+    @checked
     def gather(self, message_bytes: float, group: str, calls: float = 1) -> LinkTimes:
         """An AllGather, or a ReduceScatter, of so many bytes in a kind of group."""
         place = self.places[group]

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from railcore.facts.arguments import checked
 from railcore.training.formats import LinearFormat
 from railcore.training.link_times import NO_LINK, LinkTimes
 from railcore.training.machine import Machine
@@ -171,6 +172,7 @@ def kept_bytes(
     return sum(kinds.values())
 
 
+@checked
 def working_bytes(kept: Sequence[Any], recompute: ArrayLike) -> Any:
     """Activations of the layer that is made again [bytes]: all of it, or of modules what it did not keep.
 

@@ -108,6 +108,7 @@ class Shape(NamedTuple):
     warnings: tuple[str, ...]
 
 
+@checked
 def fit_power_law(x: ArrayLike, y: ArrayLike) -> tuple[float, float]:
     """Scale k and exponent a of y = k x^a through a table by least squares of v = log k + a u, u = log x, v = log y.
 
@@ -119,6 +120,7 @@ def fit_power_law(x: ArrayLike, y: ArrayLike) -> tuple[float, float]:
     return float(np.exp(v.mean() - exponent * u.mean())), float(exponent)
 
 
+@checked
 def parametric_loss(parameters: ArrayLike, tokens: ArrayLike, E: float, A: float, B: float, alpha: float, beta: float):
     """Loss of a model trained on tokens: L = E + A / N^alpha + B / D^beta.
 
@@ -140,6 +142,7 @@ def parametric_loss(parameters: ArrayLike, tokens: ArrayLike, E: float, A: float
     return E + A / np.asarray(parameters, float) ** alpha + B / np.asarray(tokens, float) ** beta
 
 
+@checked
 def parametric_optimum(A: float, B: float, alpha: float, beta: float) -> tuple[float, float]:
     """The size of least `parametric_loss` under 6 N D = C: N = G (C / 6)^a.
 
@@ -161,6 +164,7 @@ def parametric_optimum(A: float, B: float, alpha: float, beta: float) -> tuple[f
     return (alpha * A / (beta * B)) ** (1 / (alpha + beta)), beta / (alpha + beta)
 
 
+@checked
 def joint_loss(parameters: ArrayLike, tokens: ArrayLike, N_c: float, D_c: float, alpha_N: float, alpha_D: float):
     """Loss of a model trained on tokens: L = ((N_c / N)^(alpha_N / alpha_D) + D_c / D)^alpha_D.
 
@@ -277,6 +281,7 @@ def depth_and_width(parameters: ArrayLike) -> Shape:
     return Shape(layers, np.sqrt(n / (12 * layers)), warnings)
 
 
+@checked
 def parameters_at_depth(layers: ArrayLike) -> np.ndarray:
     """Parameters for which the rule has L layers: N = 12 L exp(2 (a + b L)), the inverse of `depth_and_width`."""
     item = catalog.item("scaling_laws", _DEPTH_LAW)

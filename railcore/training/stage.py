@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from railcore.facts.arguments import checked
 from railcore.training.link_times import NO_LINK, LinkTimes
 from railcore.training.machine import Machine
 from railcore.training.rank import Rank
@@ -108,6 +109,7 @@ def stage_of(rank: Rank, offload: tuple[str, ...] = ()) -> Stage:
     )
 
 
+@checked
 def spare_layers(rank: Rank, layers: int) -> int:
     """Layers that the last stage has fewer than the fullest.
 
@@ -118,6 +120,7 @@ def spare_layers(rank: Rank, layers: int) -> int:
     return min(strategy.pipeline * layers - model.layers, layers) if model.mtp_layers else int(strategy.ends_as_layers)
 
 
+@checked
 def held_parameters(rank: Rank, layers: int) -> dict[str, tuple[float, float]]:
     """Parameters of a rank on the first, a middle and the last stage: shared by all tokens, and of routed experts."""
     model, strategy = rank.model, rank.strategy
@@ -137,6 +140,7 @@ def held_parameters(rank: Rank, layers: int) -> dict[str, tuple[float, float]]:
     return {"first": ends, "middle": (layers * inner, layers * experts), "last": last_stage}
 
 
+@checked
 def stage_state_bytes(rank: Rank, held: tuple[float, float], layers: int, offload: tuple[str, ...]) -> dict[str, float]:
     """Bytes of weights, gradients and optimizer states, sharded as the strategy says (ZeRO, FSDP).
 
@@ -171,6 +175,7 @@ def stage_state_bytes(rank: Rank, held: tuple[float, float], layers: int, offloa
     }
 
 
+@checked
 def replica_exchanges(rank: Rank, held: tuple[float, float], layers: int) -> dict[str, LinkTimes]:
     """Gradients and weights among ranks that hold the same ones, a layer at a time where they are sharded (FSDP).
 
@@ -219,6 +224,7 @@ def hops_hide(runtime: Runtime, pipeline: Any, interleave: Any) -> Any:
     return runtime.overlap_pipeline & ((np.asarray(interleave) > 1) | runtime.dual(pipeline, interleave))
 
 
+@checked
 def bucket_calls(parameters: ArrayLike, ranks: ArrayLike) -> np.ndarray:
     """Collectives that so many parameters are exchanged in: buckets of 40 million, or a million a rank where more.
 
@@ -227,6 +233,7 @@ def bucket_calls(parameters: ArrayLike, ranks: ArrayLike) -> np.ndarray:
     return np.ceil(np.asarray(parameters) / np.maximum(40e6, 1e6 * np.asarray(ranks)))
 
 
+@checked
 def expected_maximum(ranks: int) -> float:
     """Standard deviations by which the largest of n normal numbers is expected above the mean, 0 for one.
 

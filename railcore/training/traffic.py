@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from railcore.facts.arguments import checked
 from railcore.facts.checks import Floats, one_of, whole
 from railcore.facts.units import show
 from railcore.training.parallelism import Strategy, as_strategy
@@ -198,6 +199,7 @@ ALGORITHMS = ("ring", "bidirectional_ring", "direct", "tree", "hierarchical", "h
 _Pattern = tuple[NDArray[np.int64], Floats]
 
 
+@checked
 def iteration_traffic(
     model: Transformer | str,
     strategy: Strategy | Mapping,

@@ -32,6 +32,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from railcore.facts.arguments import checked
 from railcore.training.collectives import bus_factor
 from railcore.training.parallelism import Strategy
 from railcore.training.transformer import Transformer
@@ -39,6 +40,7 @@ from railcore.training.transformer import Transformer
 TRAFFIC_KINDS = ("tensor", "sequence", "context", "expert", "pipeline", "data")
 
 
+@checked
 @dataclass(frozen=True)
 class TrafficOptions:
     """Bytes of an element, and variants of a step's communication.

@@ -170,6 +170,7 @@ class Transformer:
         """Layers whose feed-forward is a mixture of experts."""
         return (self.layers - self.dense_layers) // self.expert_layer_interval if self.experts else 0
 
+    @checked
     def has_experts(self, layer: int) -> bool:
         """Whether a layer, counted from 0, is a mixture: the last of every interval behind the dense layers."""
         behind = layer - self.dense_layers + 1
@@ -185,6 +186,7 @@ class Transformer:
         """Tokens that the experts of the busiest rank take, over its own tokens: top_k imbalance."""
         return self.top_k * self.imbalance
 
+    @checked
     def mixture_width(self, copies: float) -> float:
         """Feed-forward width that a token passes in a mixture layer, in f: copies f_e / f + f_s / f.
 
@@ -411,6 +413,7 @@ def batch_sequences(name: str) -> int:
     return round(item["batch"] / item["sequence_length"]) if tokens else int(item["batch"])
 
 
+@checked
 def model_flops_utilization(model_flops: ArrayLike, time_s: ArrayLike, gpus: ArrayLike, peak: ArrayLike) -> np.ndarray:
     """Share of the GPUs' peak rate that the model's own FLOPs use, recompute not counted: F / (T N R).
 

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from railcore.facts.arguments import Flags, checked
+
 WEIGHT_BYTES, GRADIENT_BYTES, OPTIMIZER_BYTES = 2, 4, 12
 WHOLE_LAYERS = 2  # that a rank holds whole at a time where states are sharded: the one at work and the next
 RECOMPUTE_MODULES = ("core_attn", "layernorm", "mla_up_proj", "moe_act", "mlp", "moe", "shared_experts")
@@ -34,12 +36,13 @@ class ElementBytes(NamedTuple):
 BF16_ELEMENTS = ElementBytes()
 
 
+@checked
 def layer_activation_bytes(
     model: Any,
     micro_batch: ArrayLike = 1,
     tensor: ArrayLike = 1,
     context: ArrayLike = 1,
-    sequence_parallel: ArrayLike = False,
+    sequence_parallel: Flags = False,
     recompute: ArrayLike = 0,
     fused_attention: bool = False,
     dropout: bool = True,
@@ -276,6 +279,7 @@ def stage_parameters(model: Any, tensor: Any, pipeline: Any, expert: Any = 1) ->
     return held.layers(model.layers - mixtures, mixtures) / p + ends, experts
 
 
+@checked
 def sharded_parameters(
     held: tuple[Any, ...],
     replicas: Any,

@@ -17,6 +17,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, checks, units
+from railcore.facts.arguments import UnboundedArray, checked
 from railcore.facts.units import day, show
 from railcore.systems.datacenter.exposed import layer_times
 from railcore.systems.datacenter.layouts import (
@@ -198,6 +199,7 @@ class TrainingRun:
         """Cost of a token trained on [USD]."""
         return self.total_usd / self.tokens
 
+    @checked
     def carbon_kg(self, intensity: ArrayLike) -> Any:
         """Carbon dioxide of the energy [kg]: energy x carbon intensity of the power [kg/J]."""
         return self.energy_J * checks.at_least("intensity", intensity)
@@ -215,6 +217,7 @@ def operating_prices(bound: str = "value", wear: str = "value") -> OperatingPric
     )
 
 
+@checked
 def training_run(
     parameters: ArrayLike,
     tokens: ArrayLike,
@@ -257,6 +260,7 @@ def training_run(
     return run_of_time(d, flops, flops / (machine.dense_flops * u * (1 - x) * g), machine, costs)
 
 
+@checked
 def run_of_time(
     tokens: ArrayLike, flops: ArrayLike, time_s: ArrayLike, machine: Sizing, costs: OperatingPrices
 ) -> TrainingRun:
@@ -281,8 +285,9 @@ def run_of_time(
     return TrainingRun(tokens, flops, time, drawn, energy_rate * time, wear_rate * time)
 
 
+@checked
 def training_time(
-    iteration_s: ArrayLike,
+    iteration_s: UnboundedArray,
     batch_tokens: ArrayLike,
     tokens: ArrayLike,
     goodput: ArrayLike = 1.0,
@@ -311,6 +316,7 @@ def training_time(
     return (iterations * np.asarray(iteration_s, float) * extra / held)[()]
 
 
+@checked
 def utilization_cases(gpu: str, exposed: float, goodput: float) -> pd.DataFrame:
     """Arguments of `training_run` from the ideal to what has been measured.
 

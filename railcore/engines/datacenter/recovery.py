@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from railcore.facts import catalog, checks
+from railcore.facts.arguments import checked
 from railcore.facts.units import day, hour, show, year
 from railcore.network import reliability
 from railcore.network.topology import rail_optimized
@@ -77,6 +78,7 @@ class ReplicaGrid:
         """GPUs of a rack that no group needs, s."""
         return self.rack_gpus - self.tensor * self.groups_per_rack
 
+    @checked
     def groups_per_block(self, block: int) -> float:
         """Mean number of groups that a block of neighbouring GPUs of a rack belongs to; spares come last."""
         owner = np.arange(self.rack_gpus - self.spares) // self.tensor
@@ -174,6 +176,7 @@ def share_of_paired_groups(blast: pd.DataFrame, job: ReplicaGrid, same_rail: boo
     return share_of_complete_pipelines(out, job.layers)
 
 
+@checked
 def share_of_complete_pipelines(out: ArrayLike, layers: int) -> float:
     """Share of n groups of each layer that find a partner in every layer: 1 - E[max over L layers of those out] / n.
 
@@ -204,6 +207,7 @@ def share_of_groups_with_spares(blast: pd.DataFrame, job: ReplicaGrid) -> float:
     return float(switches * (1 - np.sum(out * lost) / job.groups_per_rack))
 
 
+@checked
 def spares_needed(needed: int, out_of_service: float, probability: float, pools: int = 1) -> int:
     """Fewest spares k so that of needed + k parts at most k are out, in all pools at once with a probability.
 
@@ -235,11 +239,13 @@ def spares_needed(needed: int, out_of_service: float, probability: float, pools:
     return int(np.argmax(special.bdtr(k, needed + k, out_of_service) >= asked))
 
 
+@checked
 def binomial_probabilities(n: int, p: float) -> np.ndarray:
     """Probabilities of 0 to n events in n trials of probability p each."""
     return np.diff(special.bdtr(np.arange(n + 1), n, p), prepend=0)
 
 
+@checked
 def restart_curves(
     job: ReplicaGrid,
     mtbf: float,
@@ -314,6 +320,7 @@ def checkpoint_and_load_times(
     return {"storage": stored, "host memory": own / float(site.host_Bps)}, own / float(site.nic_Bps)
 
 
+@checked
 def recovery_goodput(
     laid: Layout,
     platform: str,

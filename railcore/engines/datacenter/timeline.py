@@ -18,6 +18,7 @@ import pandas as pd
 
 from railcore.engines.datacenter.training_case import TrainingCase
 from railcore.facts import checks, units
+from railcore.facts.arguments import checked
 from railcore.systems.datacenter.exposed import LayerTimes
 from railcore.systems.datacenter.sizing import Site
 
@@ -82,6 +83,7 @@ class Timeline:
         return exposed / (float(self.times.forward_s + self.times.backward_s) + exposed)
 
 
+@checked
 def timeline(
     times: LayerTimes,
     site: Site,

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.facts import catalog, checks
+from railcore.facts.arguments import checked
 from railcore.systems.datacenter.exposed import LayerTimes, layer_times, least_wan_Bps
 from railcore.systems.datacenter.layouts import Layer, Layout, Precision, model_layer, rack_layout
 from railcore.systems.datacenter.sizing import Site
@@ -22,6 +23,7 @@ from railcore.training.transformer import Transformer
 NETWORK_NAMES = {"hb_Bps": "scale-up", "nic_Bps": "scale-out", "wan_Bps": "wide area"}
 
 
+@checked
 @dataclass(frozen=True)
 class TrainingCase:
     """All that the exposed share of a model depends on; an array in a field of `site` makes a sweep.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from railcore.facts.arguments import checked
 from railcore.facts.checks import Floats, one_of, whole
 from railcore.training.experts import ROUTINGS, BusiestLinks, checked_imbalance
 
@@ -51,6 +52,7 @@ class LinkLoads:
         return BusiestLinks(*(np.max([load.max() for load in loads]) for loads in (hb, nic, layer)))
 
 
+@checked
 def expert_load(experts: int, imbalance: float = 1.0, skew: str = "hot") -> Floats:
     """Share of the tokens that each expert gets, the busiest first; they sum to 1.
 
@@ -72,6 +74,7 @@ def expert_load(experts: int, imbalance: float = 1.0, skew: str = "hot") -> Floa
     return np.where(np.arange(experts) == 0, imbalance / experts, cool)
 
 
+@checked
 def expert_demand(
     bytes_per_gpu: float, ranks: int, imbalance: float = 1.0, skew: str = "hot", experts: int = 0
 ) -> Floats:
@@ -106,6 +109,7 @@ def expert_demand(
     return load[(target - source - ranks // 2 - 1) % ranks] if skew == "pairs" else load[target]
 
 
+@checked
 def link_loads(demand: ArrayLike, hb_domain_size: int, routing: str = "two-hop") -> LinkLoads:
     """Bytes on every link for a demand matrix, counted pair by pair.
 

@@ -13,12 +13,14 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from railcore.engines.deployment.scale_out import Equipment, rail_plane_networks
+from railcore.facts.arguments import checked
 from railcore.facts.checks import share, whole
 from railcore.network.topology.clos import down_ports
 
 Racks = NDArray[np.int64]
 
 
+@checked
 def ring_crossing(members: ArrayLike, stride: ArrayLike, rack_endpoints: ArrayLike, block: ArrayLike) -> np.ndarray:
     """Share of a ring's flows that leave their block, averaged over the ring's possible starts.
 
@@ -39,6 +41,7 @@ def ring_crossing(members: ArrayLike, stride: ArrayLike, rack_endpoints: ArrayLi
     return np.where(n > 1, ((n - 1) * _leaves(step, block) + _leaves(step * (n - 1), block)) / n, 0.0)
 
 
+@checked
 def chain_crossing(
     stages: ArrayLike, members: ArrayLike, bands: ArrayLike, rack_endpoints: ArrayLike, block: ArrayLike
 ) -> np.ndarray:
@@ -68,6 +71,7 @@ def _leaves(distance: ArrayLike, block: ArrayLike) -> np.ndarray:
     return np.minimum(1.0, np.asarray(distance, float) / block)
 
 
+@checked
 def best_band_count(stages: int, members: int, block: int) -> int:
     """Number of bands that lets least traffic leave a leaf of `block` racks, counting the worse kind of flow.
 
@@ -81,6 +85,7 @@ def best_band_count(stages: int, members: int, block: int) -> int:
     return int(bands[np.argmin(worse)])
 
 
+@checked
 def band_placement(stages: int, members: int, bands: int) -> Racks:
     """Place of each stage's and ring member's rack in the row of racks [stages, members], in bands of stages.
 
@@ -93,12 +98,14 @@ def band_placement(stages: int, members: int, bands: int) -> Racks:
     return place.reshape(stages, members)
 
 
+@checked
 def placement_bands(stages: int, members: int, block: int) -> dict[str, int]:
     """Number of bands of each placement: rings together (a band a stage), pipelines together (one), best for leaves."""
     best = best_band_count(stages, members, block)
     return {"rings together": stages, "pipelines together": 1, f"bands, {best} of them": best}
 
 
+@checked
 def rack_placements(stages: int, members: int, block: int) -> dict[str, Racks]:
     """Places of racks [stages, members] by the names of `placement_bands`, and at random; block: racks of a leaf."""
     placed = {
@@ -122,6 +129,7 @@ class Crossing(NamedTuple):
         return max(self.ring_most, self.chain_most)
 
 
+@checked
 def counted_crossing(place: Racks, rack_endpoints: int, block: int) -> Crossing:
     """Flows counted on a placement. place [stages, members]: racks' places; rack_endpoints e, block B [endpoints]."""
     ranks = np.arange(rack_endpoints, dtype=np.int32)[:, None, None]
@@ -136,6 +144,7 @@ def counted_crossing(place: Racks, rack_endpoints: int, block: int) -> Crossing:
     return Crossing(ring, chain, ring_most, chain_most)
 
 
+@checked
 def oversubscribed_leaves(
     gpus: int,
     rails: int,

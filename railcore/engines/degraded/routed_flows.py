@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.engines.degraded.faults import cut_from_network, wiring_left
+from railcore.facts.arguments import checked
 from railcore.network.topology import RailFabric
 from railcore.network.topology.wiring import Wiring, whole_wiring
 
@@ -339,11 +340,13 @@ def moved_to_other_rails(
     return pd.concat([kept, *moved], ignore_index=True)
 
 
+@checked
 def gpu_names(ranks: Iterable[int], hb_domain_size: int) -> list[str]:
     """Nodes of ranks (from 0), which fill HB domains in their order: rank 0 is "D1.GPU1"."""
     return [f"D{rank // hb_domain_size + 1}.GPU{rank % hb_domain_size + 1}" for rank in ranks]
 
 
+@checked
 def domain_ring(gpus: int, hb_domain_size: int) -> pd.DataFrame:
     """A flow of one byte from every GPU to the GPU of equal rank in the next HB domain, the last to the first."""
     ranks = np.arange(gpus)

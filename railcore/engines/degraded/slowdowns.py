@@ -149,6 +149,7 @@ def dense_slowdowns(
     return table[["model", "strategy", "times_best", *table.columns[:-3]]]
 
 
+@checked
 def checked_job(
     fabric: RailFabric | PhotonicRails, model: Transformer, strategy: Strategy, global_batch: int, whole: bool = True
 ) -> tuple[str, ...]:

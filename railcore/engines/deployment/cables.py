@@ -21,6 +21,7 @@ from railcore.facts.units import Gbps, number, significant
 CABLE_KINDS = ("host", "spine", "super-spine", "peer")
 
 
+@checked
 @dataclass(frozen=True)
 class LinkMedium:
     """What one kind of link is made of.

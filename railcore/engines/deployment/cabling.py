@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from railcore.engines.deployment.scale_out import cost_with_optics
 from railcore.facts import catalog
+from railcore.facts.arguments import checked
 from railcore.facts.checks import at_least, positive, whole
 from railcore.facts.units import Gbps, number
 
@@ -22,6 +23,7 @@ BlockSizes = Mapping[str, tuple[int, Sequence[int]]]
 COPPER = ("DAC", "ACC", "AEC")
 
 
+@checked
 @dataclass(frozen=True)
 class Floor:
     """A hall of racks; lengths in metres.
@@ -51,6 +53,7 @@ class Floor:
             check = at_least if field.name == "slack" else positive
             check(field.name, getattr(self, field.name))
 
+    @checked
     def rack_positions(self, racks: int) -> NDArray[np.float64]:
         """Positions of racks in the order of their numbers [racks, 2], metres along and across the rows."""
         racks = int(whole("racks", racks))
@@ -75,6 +78,7 @@ def catalog_floor(name: str) -> Floor:
     return Floor(**{field: item[parameter] for field, parameter in FLOOR_PARAMETERS.items()})
 
 
+@checked
 def rail_link_lengths(
     floor: Floor, racks: int, rack_endpoints: int, blocks: Sequence[int]
 ) -> list[NDArray[np.float64]]:
@@ -147,6 +151,7 @@ def is_copper_item(item: str) -> bool:
     return item.split()[-1] in COPPER
 
 
+@checked
 def link_media(nic_Bps: float, optic_price: float | None = None) -> pd.DataFrame:
     """Media of the catalog for links of the NIC's speed, shortest reach first.
 
@@ -177,6 +182,7 @@ def _of_speed(nic_Bps: float) -> dict[str, int]:
     return {name: n for name, n in fitting.items() if n == min(fitting.values())}
 
 
+@checked
 def cheapest_link_costs(
     floor: Floor, racks: int, block_sizes: BlockSizes, cables: int, media: pd.DataFrame
 ) -> pd.Series:

@@ -102,6 +102,7 @@ class BuiltDesign:
         return tuple(found)
 
 
+@checked
 def design_lengths(fabric: SegmentFabric, floor: Floor, servers_per_rack: int) -> dict[str, float]:
     """Longest cable of each kind of a fabric on a floor of racks [m]: host, spine, super-spine.
 

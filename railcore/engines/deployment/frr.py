@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from railcore.facts.arguments import checked
 from railcore.facts.checks import whole
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 ABOVE, BELOW = "ABOVE", "BELOW"  # peer groups: the switches of the tier above, of the tier below
 
 
+@checked
 @dataclass(frozen=True)
 class RoutedLink:
     """A link to another switch: interface, its address such as "172.16.0.0/31", other end; members of a bond."""
@@ -33,6 +35,7 @@ class RoutedLink:
     members: tuple[str, ...] = ()
 
 
+@checked
 @dataclass(frozen=True)
 class VlanGateway:
     """Gateway of a VLAN: own address with prefix length, and the address that a pair of switches shares, if any."""
@@ -43,6 +46,7 @@ class VlanGateway:
     shared: str = ""
 
 
+@checked
 @dataclass(frozen=True)
 class EthernetSegment:
     """A port channel that ends on several switches: its number and MAC are the same on all. members: interfaces."""
@@ -53,6 +57,7 @@ class EthernetSegment:
     members: tuple[str, ...] = ()
 
 
+@checked
 @dataclass(frozen=True)
 class EvpnPeer:
     """A neighbour that is told of Ethernet segments, by its loopback."""
@@ -62,6 +67,7 @@ class EvpnPeer:
     as_number: int
 
 
+@checked
 @dataclass(frozen=True)
 class SwitchConfig:
     """What a switch is configured with.
@@ -98,6 +104,7 @@ class SwitchConfig:
         return {name: links for name, links in found.items() if links}
 
 
+@checked
 def frr_text(config: SwitchConfig, each: int | None = None) -> str:
     """The configuration as a file frr.conf.
 

@@ -98,6 +98,7 @@ def links_by_kind(design: SegmentFabric | AddressPlan) -> dict[str, int]:
     return {kind: links for kind, links in zip(CABLE_KINDS, counts, strict=True) if links}
 
 
+@checked
 def host_interfaces(fabric: SegmentFabric, servers: int) -> int:
     """Interfaces of rail switches that hold NIC ports, where so many servers fill the segments one after another."""
     here = np.clip(servers - fabric.servers * np.arange(fabric.pods * fabric.segments), 0, fabric.servers)

@@ -105,6 +105,7 @@ def rail_switch_ports(fabric: SegmentFabric, rule: InterfaceRule = "by server") 
     return found
 
 
+@checked
 def lanes_of(fabric: SegmentFabric, tier: int, up: bool) -> int:
     """Ports that an interface of a switch of a tier gives at the speed of its links up or down."""
     speed = fabric.port_Bps if tier == 1 and not up else fabric.uplink_Bps
@@ -116,6 +117,7 @@ def _place(port: Ints, lanes: int) -> tuple[Ints, Ints]:
     return (port - 1) // lanes + 1, ((port - 1) % lanes + 1 if lanes > 1 else np.zeros_like(port))
 
 
+@checked
 def free_interfaces(fabric: SegmentFabric, rule: InterfaceRule, peer_links: int) -> Ints:
     """Interfaces of a rail switch that no NIC port takes. Raises ValueError for fewer than uplinks and peer links."""
     ports, model = rail_switch_ports(fabric, rule), fabric.rail_switch
@@ -311,6 +313,7 @@ def _peer_ends(fabric: SegmentFabric, free: Ints, peers: int, on_leaf: int) -> t
     return pod, first, second, link
 
 
+@checked
 def interface_texts(interface: ArrayLike, lane: ArrayLike) -> np.ndarray:
     """Names of interfaces as in Linux: "swp7", or "swp7s0" for lane 1 of one that breaks out."""
     interface, lane = np.asarray(interface), np.asarray(lane)

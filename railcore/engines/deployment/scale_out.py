@@ -286,6 +286,7 @@ Shapes = Mapping[str, tuple[int, int]]
 COST_PARTS = {"chips_usd": "switch chips", "links_usd": "switch-to-switch links", "host_links_usd": "host links"}
 
 
+@checked
 def network_shapes(
     hb_domain_size: int, rails: int, planes: int, modes: Container[int] | None = None
 ) -> dict[str, tuple[int, int]]:
@@ -386,6 +387,7 @@ def oversubscribed_leaf_costs(gpus: int, rails: int, planes: int, ratio: float, 
     return cost_with_optics(pd.concat(rows))
 
 
+@checked
 def network_combinations(gpus: int, rails: int, planes: Sequence[int], equipment: Equipment) -> pd.DataFrame:
     """`rail_plane_networks` of 1 to `rails` rails with each number of planes that the chip has a mode for, whole parts.
 
@@ -406,6 +408,7 @@ def network_combinations(gpus: int, rails: int, planes: Sequence[int], equipment
     return rail_plane_networks(gpus, r, p, equipment)
 
 
+@checked
 def notable_shapes(
     table: pd.DataFrame, hb_domain_size: int, rails: int, planes: int, equipment: Equipment
 ) -> dict[str, tuple[int, int]]:
@@ -440,6 +443,7 @@ def notable_shapes(
     return {name: shape for name, shape in found.items() if shape in cheapest}
 
 
+@checked
 def block_sizes(
     gpus: int, hb_domain_size: int, shapes: Shapes, equipment: Equipment
 ) -> dict[str, tuple[int, tuple[int, ...]]]:

@@ -331,6 +331,7 @@ class SegmentFabric:
         )
 
 
+@checked
 def rails_name(rails_per_switch: int, rails: int) -> str:
     """Name of a design by its rail switches: multi-rail, dual-rail, single-rail, or "4 rails"."""
     if rails_per_switch in (0, rails):
@@ -338,6 +339,7 @@ def rails_name(rails_per_switch: int, rails: int) -> str:
     return {1: "single-rail", 2: "dual-rail"}.get(rails_per_switch, f"{rails_per_switch} rails")
 
 
+@checked
 def leaf_name(pod: int, segment: int, leaf: int) -> str:
     """Name of a rail switch: all numbers from 1."""
     return f"Pod{pod}.Seg{segment}.Leaf{leaf}"

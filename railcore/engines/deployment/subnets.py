@@ -337,6 +337,7 @@ def _overlapping(begin: Ints, end: Ints) -> np.ndarray:
     return found
 
 
+@checked
 def address_texts(addresses: Ints, prefix_length: int = 32) -> np.ndarray:
     """Dotted texts of addresses, with a prefix length where it is less than 32."""
     addresses = np.asarray(addresses, dtype=np.int64)

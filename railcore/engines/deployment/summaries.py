@@ -40,6 +40,7 @@ def refuse_overlaps(name: str, networks: Iterable[IPv4Network]) -> list[IPv4Netw
     return networks
 
 
+@checked
 def first_free(size: int, taken: Iterable[IPv4Network], area: IPv4Network, count: int = 1) -> int | None:
     """First address of `count` blocks in a row, of `size` addresses each, that others leave free in an area.
 

@@ -80,6 +80,7 @@ def check_exportable(bgp: BgpDesign) -> None:
         )
 
 
+@checked
 def interface_name(interface: int, lane: int, port_channel: int) -> str:
     """Name of an interface in Linux: "swp7", "swp7s0" for lane 1 of one that breaks out, "bond3" for a port channel."""
     if port_channel:

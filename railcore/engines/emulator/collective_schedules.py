@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railcore.facts import checks
+from railcore.facts.arguments import checked
 from railcore.facts.checks import Floats
 from railcore.training.collectives import HB, NIC, OPERATIONS, RAIL_FORWARDED, hierarchical_phases, steps_and_bytes
 
@@ -61,6 +62,7 @@ class Schedule:
         """Blocks that message_bytes is made of: a block is message_bytes / blocks."""
         return self.ranks * self.parts
 
+    @checked
     def start(self, rank: int) -> list[int]:
         """Blocks that a rank holds before the first step."""
         if self.operation == "all_gather":
@@ -70,6 +72,7 @@ class Schedule:
         one = self.operation in ("broadcast", "scatter", "point_to_point")
         return self._slots(range(self.ranks)) if rank == 0 or not one else []
 
+    @checked
     def end(self, rank: int) -> list[int]:
         """Blocks that are a rank's result after the last step."""
         if self.operation in ("reduce_scatter", "scatter"):
@@ -107,6 +110,7 @@ class ScheduleBytes:
         return float(max(self.sent.max(), self.received.max()))
 
 
+@checked
 def count_bytes(schedule: Schedule, block_bytes: float = 1.0) -> ScheduleBytes:
     """Steps and bytes of a schedule whose blocks have `block_bytes` each [bytes]."""
     ports = np.zeros((len(schedule), 2, schedule.ranks))
@@ -143,6 +147,7 @@ def run_schedule(schedule: Schedule, arrays: Sequence[np.ndarray]) -> list[np.nd
     return [np.concatenate(pieces) if pieces else arrays[0][:0] for pieces in ends]
 
 
+@checked
 def pipelined_schedule(schedule: Schedule, chunks: int) -> Schedule:
     """The same schedule with every block cut into chunks, each of which starts a step after the one before.
 
@@ -185,6 +190,7 @@ class DomainRailBytes:
         return float(self.by_rail.sum() + self.across_rails)
 
 
+@checked
 def domain_rail_bytes(schedule: Schedule, message_bytes: float, hb_ranks: int) -> DomainRailBytes:
     """Bytes of a schedule, flat or hierarchical, whose ranks fill HB domains of `hb_ranks` in order.
 
@@ -219,6 +225,7 @@ _Steps = list[Step]
 _Blocks = Callable[[int], tuple[int, ...]]
 
 
+@checked
 def collective_schedule(operation: str, algorithm: str, ranks: int) -> Schedule:
     """Schedule of one algorithm; no steps for one rank. Its counted bytes equal `steps_and_bytes`.
 
@@ -413,6 +420,7 @@ _STEPS: dict[str, _Table] = {
 }
 
 
+@checked
 def hierarchical_schedule(
     operation: str,
     hb_ranks: int,

@@ -154,6 +154,7 @@ def sized_strategy(
     return Strategy(tensor=tensor, pipeline=pipeline, data=data, micro_batch=size, order=tuple(order))
 
 
+@checked
 def possible_strategies(
     network: FeedForward, gpus: int, samples: int, microbatches: int, order: Sequence[str] = DIMENSIONS
 ) -> dict[str, Strategy]:

@@ -50,11 +50,13 @@ class ControlPlane:
         for field in fields(self):
             at_least(field.name, getattr(self, field.name))
 
+    @checked
     def network(self, message_bytes: float, within_domain: bool = False) -> str:
         """One of NETWORKS for a collective: by its message [bytes], and by whether its ranks share an HB domain."""
         at_least("message_bytes", message_bytes)
         return NETWORKS[0] if within_domain else NETWORKS[1 if message_bytes < self.frontend_bytes else 2]
 
+    @checked
     def steps(self, requests: int, state: str = "cached") -> dict[str, float]:
         """Steps between the last rank's call and usable circuits, with their times [s]; without the switch itself.
 
@@ -74,6 +76,7 @@ class ControlPlane:
             "acknowledgement": 2 * self.message_s + self.local_s,
         }
 
+    @checked
     def overhead_s(self, requests: int, state: str = "cached") -> float:
         """Time between the last rank's call and usable circuits besides the switch's reconfiguration [s]."""
         return sum(self.steps(requests, state).values())

@@ -85,6 +85,7 @@ def _next_rail(nics: set[int], gone: set[int], size: int) -> dict[int, int]:
     )
 
 
+@checked
 def slower_nic(workload: Workload, rank: int, left: float, rings: Sequence[str] = ()) -> Workload:
     """A workload of which a NIC has a part of its bandwidth: what passes it takes as long as 1 / left of its bytes.
 

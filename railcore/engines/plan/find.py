@@ -15,6 +15,7 @@ from railcore.engines.plan.answer import Answer
 from railcore.engines.plan.case import Case
 from railcore.engines.plan.choice import missed_limits, missed_text
 from railcore.engines.plan.spec import FindSpec, GoalsSpec
+from railcore.facts.arguments import checked
 
 _MOST_RACKS = 2**17
 _GROWING = ("power", "purchase", "gpus")  # limits that more racks only break
@@ -62,6 +63,7 @@ def racks_found(case: Case, ask: Asked, size: Asked, find: FindSpec, limits: Goa
     return _fewest(case, ask, meets, least, min(_WIDE * least, most), limits)
 
 
+@checked
 def useful_racks(case: Case, low: int, high: int) -> pd.DataFrame:
     """Racks from `low` to `high` that a number of GPUs which divides the job just fills: columns racks, sequence_s."""
     steps, asked = {high}, float(low)

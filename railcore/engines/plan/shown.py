@@ -3,6 +3,7 @@
 import math
 from typing import NamedTuple
 
+from railcore.facts.arguments import checked
 from railcore.facts.units import kWh, number, show
 
 
@@ -45,6 +46,7 @@ FIRST = ("days", "cost_usd", "purchase_usd", "network_usd", "power_w", "goodput"
 _DIGITS = 4
 
 
+@checked
 def shown(name: str, value: float, digits: int = _DIGITS) -> str:
     """A number of NUMBERS with its unit."""
     unit = NUMBERS[name].unit

@@ -13,6 +13,7 @@ from railcore.engines.search.answers import KEPT_DESIGNS
 from railcore.engines.search.kernel import TIME_EDGES_S
 from railcore.engines.search.space import DESIGN, KEY
 from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, Columns, IterationEstimate, iteration_times
+from railcore.facts.arguments import checked
 from railcore.facts.tables import readable
 from railcore.facts.units import show
 from railcore.training.machine import Machine
@@ -237,6 +238,7 @@ def _some(rows: Columns, places: Any) -> Columns:
     return {name: values[places] for name, values in rows.items()}
 
 
+@checked
 def fastest_of(time: np.ndarray, memory: np.ndarray, top: int) -> np.ndarray:
     """Places of the least times, in order; of strategies with the same time and memory the first."""
     order = np.lexsort((memory, time))

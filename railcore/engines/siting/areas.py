@@ -62,6 +62,7 @@ def _known_names(what: str, given: str | Iterable[str], known: dict[str, str], s
     return tuple(dict.fromkeys(known[str(name).strip().casefold()] for name in asked))
 
 
+@checked
 def people_within(latitude: ArrayLike, longitude: ArrayLike, distance_m: float) -> np.ndarray:
     """People in `cities` within a distance of each point.
 

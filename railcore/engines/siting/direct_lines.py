@@ -6,6 +6,7 @@ from numpy.typing import ArrayLike
 
 from railcore.engines.siting.sitings import Places
 from railcore.facts import catalog
+from railcore.facts.arguments import checked
 from railcore.facts.globe import great_circle_distance
 from railcore.systems.siting.grid import PowerGrid
 from railcore.systems.siting.supply import RULES, available_power_w
@@ -40,6 +41,7 @@ def nearest_direct_line(grid: PowerGrid, item: str) -> pd.Series:
     return lines.assign(near=near, off_m=off.min(axis=1)).loc[int(np.argmin(off.min(axis=1)))]
 
 
+@checked
 def distances_to_ends(line: pd.Series | pd.DataFrame, latitude: ArrayLike, longitude: ArrayLike) -> np.ndarray:
     """Great circles from places to both ends of a line [m], shape (places, 2); or from one place to those of lines."""
     ends = [(line[f"{end}_latitude"], line[f"{end}_longitude"]) for end in ("from", "to")]

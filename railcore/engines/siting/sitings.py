@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from railcore.engines.siting.cities import nearest_city
 from railcore.engines.siting.distances import Located
 from railcore.facts import checks
+from railcore.facts.arguments import checked
 from railcore.systems.siting.candidates import Candidates
 from railcore.systems.siting.grid import state_of
 from railcore.systems.siting.nodes import PowerNodes
@@ -19,6 +20,7 @@ Sitings = Mapping[str, Sequence[int]]  # indices of places by name of the siting
 RENEWABLE = ("geothermal", "hydro", "solar", "wind", "wind_offshore")
 
 
+@checked
 def even_shares(power_w: Sequence[float] | np.ndarray, demand_w: float) -> np.ndarray:
     """Share of a demand that each place feeds, as even as their powers allow; they sum to 1.
 
@@ -36,6 +38,7 @@ def even_shares(power_w: Sequence[float] | np.ndarray, demand_w: float) -> np.nd
     return np.minimum(p, levels[np.argmax(enough)]) / demand_w
 
 
+@checked
 def shares_or_nan(power_w: np.ndarray, demand_w: float) -> np.ndarray:
     """`even_shares`, all NaN where the powers do not suffice."""
     return even_shares(power_w, demand_w) if np.sum(power_w) >= demand_w else np.full(len(power_w), np.nan)

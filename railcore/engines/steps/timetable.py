@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from railcore.facts.arguments import checked
 from railcore.facts.checks import Floats, Ints, at_least, positive
 from railcore.training.pipeline_schedule import checked_sizes
 
@@ -87,6 +88,7 @@ class Timetable:
         forward = self.order < self.end_s.size // 2
         return np.cumsum(np.where(forward, 1, -1), axis=1).max(axis=1) / self.chunks
 
+    @checked
     def peer_to_peer_bytes(self, message_bytes: float) -> Floats:
         """Bytes of one iteration [from stage, to stage] where each message has message_bytes [bytes]."""
         matrix, stage = np.zeros((self.stages, self.stages)), self._positions.stage
@@ -167,6 +169,7 @@ class Timetable:
         return pd.DataFrame(columns)
 
 
+@checked
 def schedule(
     kind: str,
     stages: int,

@@ -95,6 +95,7 @@ class IterationEstimate:
         return "".join([self.table().to_html(index=False), *(f"<p>{text}</p>" for text in self.warnings)])
 
 
+@checked
 def obstacle_names(obstacles: np.ndarray) -> np.ndarray:
     """Texts of OBSTACLES given as bits, "feasible" for 0."""
     found, place = np.unique(obstacles, return_inverse=True)

@@ -7,6 +7,7 @@ import pandas as pd
 
 from railcore.engines.strategies.layer_passes import LAYER_COLUMNS
 from railcore.engines.strategies.layer_time import layer_costs
+from railcore.facts.arguments import checked
 from railcore.training.machine import UNLIMITED_BANDWIDTH, Machine
 from railcore.training.parallelism import Strategy
 from railcore.training.runtime import MODERN
@@ -30,6 +31,7 @@ def pure_strategies(degree: int) -> dict[str, Strategy]:
     }
 
 
+@checked
 def parallelism_comparison(
     model: Transformer, mixture: Transformer, machine: Machine, degree: int, batch: int
 ) -> pd.DataFrame:

@@ -111,6 +111,7 @@ def correction_delay(link_Bps: Quantity, code: str = ETHERNET_CODE) -> Bounded:
     return bits / (8 * positive("link_Bps", link_Bps, "bytes/s")) + latency(DECODER)
 
 
+@checked
 def hall_cables(floor: cabling.Floor, racks: int, rack_endpoints: int, blocks: Sequence[int]) -> list[float]:
     """Longest cables of a path in a hall, from one end up to the top tier and down to the other [m].
 

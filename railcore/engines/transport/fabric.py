@@ -175,6 +175,7 @@ class PathFabric:
         """First port of each stage, and the number of ports at the end; shape [stages + 1]."""
         return np.concatenate([[0], np.cumsum(self.stage_ports)])
 
+    @checked
     def tables(self, source: ArrayLike, destination: ArrayLike) -> tuple[Ints, Ints]:
         """base [flows, stages], offset [paths, stages]: the port at stage s is base[f, s] + offset[q, s].
 
@@ -213,11 +214,13 @@ class PathFabric:
         base[:, 1:-1][leaf_s == leaf_d] = SKIPPED
         return base, offset + starts
 
+    @checked
     def port_table(self, source: ArrayLike, destination: ArrayLike, path: ArrayLike) -> Ints:
         """Ports of flows on given paths, shape [flows, stages]; `SKIPPED` where a stage is not passed."""
         base, offset = self.tables(source, destination)
         return np.where(base == SKIPPED, SKIPPED, base + offset[whole("path", path, 0, self.paths - 1)])
 
+    @checked
     def latency_s(self, source: ArrayLike, destination: ArrayLike) -> Floats:
         """One-way delay without queues and without the time of sending [s]: both ends, cables, switches between."""
         base, _ = self.tables(source, destination)

@@ -15,6 +15,7 @@ _STEP = 0x9E3779B97F4A7C15  # of splitmix64: 2^64 over the golden ratio
 _MOST_SUBFLOWS = 2**20
 
 
+@checked
 def hash64(key: ArrayLike) -> np.ndarray:
     """A 64-bit hash of 64-bit keys that is the same on every machine: the last step of splitmix64.
 

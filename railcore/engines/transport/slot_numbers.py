@@ -22,6 +22,7 @@ from railcore.engines.transport.transports import (
     Rccc,
     Transport,
 )
+from railcore.facts.arguments import checked
 
 
 def slot_time_s(fabric: PathFabric, framing: Framing) -> float:
@@ -29,11 +30,13 @@ def slot_time_s(fabric: PathFabric, framing: Framing) -> float:
     return framing.packet_bytes / float(fabric.link_Bps)
 
 
+@checked
 def slots_for(time_s: Any, slot_s: float) -> Any:
     """Whole slots that have room for a time."""
     return np.ceil(time_s / slot_s - 1e-9).astype(np.int64)
 
 
+@checked
 def slot_numbers(
     fabric: PathFabric,
     transport: Transport,

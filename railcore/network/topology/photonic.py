@@ -70,11 +70,13 @@ def _ports_in_plane(nic_ports: ArrayLike, planes: ArrayLike, fibres_per_port: Ar
     return ports // split * whole("fibres_per_port", fibres_per_port)
 
 
+@checked
 def rings_of_ports(ports: int, fibres_per_port: int = 1) -> int:
     """Rings that so many ports of a NIC hold: one fibre takes two ports, one each way is a ring at every port."""
     return ports if fibres_per_port > 1 else ports // 2
 
 
+@checked
 def ring_lengths(nic_ports: int, planes: int = 1, fibres_per_port: int = 1) -> str:
     """Rings that circuits of one NIC port each can close: "any" number of GPUs, an "even" one, or "none".
 
@@ -86,6 +88,7 @@ def ring_lengths(nic_ports: int, planes: int = 1, fibres_per_port: int = 1) -> s
     return "even" if nic_ports == 2 else "none"
 
 
+@checked
 def ring_warnings(nic_ports: int, planes: int = 1, fibres_per_port: int = 1) -> tuple[str, ...]:
     """A text where not every ring closes: `ring_lengths`."""
     found = ring_lengths(nic_ports, planes, fibres_per_port)

@@ -45,6 +45,7 @@ _NIC_BPS: Any = _Bandwidth("nic_bandwidth")
 _HB_BPS: Any = _Bandwidth("hb_bandwidth")
 
 
+@checked
 def domain_warnings(gpus: int, hb_domain_size: int, advice: str = "") -> tuple[str, ...]:
     """A text where GPUs do not fill HB domains (scale-up or NVLink domains), with the nearest numbers that do.
 
@@ -203,6 +204,7 @@ class RailFabric(HBDomains):
         """Bandwidth of one link, one direction [bytes/s]."""
         return self.nic_Bps / self.planes
 
+    @checked
     def block_uplinks(self, tier: int) -> float:
         """Links of one plane out of a block of a tier below the top; all its blocks have as many."""
         return float(self.links_by_tier[tier] / (float(self.layout.blocks[tier - 1]) * self.planes))
@@ -229,6 +231,7 @@ class RailFabric(HBDomains):
         joined = self.rails == 1 or math.isfinite(self.oversubscription)
         return within, min(shares, default=1.0) if joined else 0.0
 
+    @checked
     def endpoints(self, rail: int) -> list[tuple[int, int]]:
         """(domain, rank), both from 1, of the GPUs on a rail, in the order in which leaves take them."""
         ranks = range(rail, self.hb_domain_size + 1, self.rails)
@@ -241,6 +244,7 @@ class RailFabric(HBDomains):
 
         return build_graph(self, rails)
 
+    @checked
     def with_layer(self, oversubscription: float) -> "RailFabric":
         """The same cluster with another any-to-any layer over its rails."""
         new = replace(self, oversubscription=oversubscription, rails_per_switch=1)

@@ -62,6 +62,7 @@ def catalog_precision(name: str) -> Precision:
     return Precision(**{field: item[field] for field in Precision.__dataclass_fields__})
 
 
+@checked
 @dataclass(frozen=True)
 class Layer:
     """One layer for one micro-batch, over all the GPUs that share it; fields are arrays of one shape.
@@ -111,6 +112,7 @@ class Layer:
         """Training state of a layer and its share of the embeddings [bytes]."""
         return self.parameters * (self.precision.state / self.layers)
 
+    @checked
     def flops(self, recomputed: float = RECOMPUTED_PASSES) -> Any:
         """A third of the FLOPs of forward and backward pass with selective recomputation: the forward's equivalent.
 

@@ -1,16 +1,23 @@
 """Which points of the Earth lie within a radius of others, and which inside an outline."""
 
+import math
 from collections.abc import Iterable, Sequence
+from typing import Annotated
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 from scipy.spatial import cKDTree
 
 from railcore.facts import checks
+from railcore.facts.arguments import Range, checked
 from railcore.facts.globe import chord_length
 
+Vectors = Annotated[NDArray[np.float64], Range(-math.inf)]  # unit vectors
 
-def within_radius(a: np.ndarray, b: np.ndarray, radius_m: float) -> csr_array:
+
+@checked
+def within_radius(a: Vectors, b: Vectors, radius_m: float) -> csr_array:
     """Sparse matrix (a, b) with 1.0 where point b lies within radius_m of point a; both as `unit_vectors`.
 
     Raises ValueError for a radius that is not above 0.

@@ -12,6 +12,7 @@ import pandas as pd
 from scipy.sparse import csr_array
 
 from railcore.facts import checks
+from railcore.facts.arguments import checked
 from railcore.facts.catalog import UnknownName
 from railcore.facts.units import MW, show
 from railcore.systems.siting.grid import PowerGrid
@@ -196,6 +197,7 @@ AFTER_LOAD = "headroom after load"  # the one rule that subtracts load
 _LEAST_DEMAND_W = 1e6  # less than any datacenter of these models draws
 
 
+@checked
 def demand_warnings(demand_w: float) -> tuple[str, ...]:
     """A text for a demand below 1 MW [W], which was hardly meant in watts."""
     if demand_w >= _LEAST_DEMAND_W:
