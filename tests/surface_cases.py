@@ -18,15 +18,18 @@ import pkgutil
 import resource
 import signal
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from types import ModuleType, UnionType
-from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+
+from railcore.facts import arguments
 
 FLOORS = ("facts", "network", "training", "systems", "engines")
 FOLDER = Path(__file__).with_name("surface")
@@ -35,6 +38,60 @@ WHOLE = {"zero": 0, "negative": -1, "NaN": math.nan, "infinite": math.inf, "huge
 REAL = WHOLE | {"huge": 1e300}
 REFUSED = ("negative", "NaN", "infinite", "unknown name")  # kinds that are refused, whatever the answer would be
 _ARRAYS = set(get_args(ArrayLike))
+NOT_CALLED = {  # public names that a user does not call, by module:name
+    "railcore.facts.checks:*": "the checks themselves: name and message are their caller's",
+    "railcore.facts.arguments:*": "the checks themselves: name and message are their caller's",
+    "railcore.facts.compiled:*": "makes compiled loops, while modules are imported",
+    "railcore.engines.search.kernel:*": "compiled, called by search with arrays that it has made",
+    "railcore.engines.search.space:*": "a part of search, which checks what it is given",
+    "railcore.engines.search.bounds:*": "a part of search",
+    "railcore.engines.search.splits:*": "a part of search",
+    "railcore.engines.search.parts:faster_parts": "a part of search",
+    "railcore.engines.search.parts:SearchPart*": "a part of search",
+    "railcore.engines.search.advice:*": "a part of search",
+    "railcore.engines.strategies.layer_passes:*": "a part of iteration_times, called with columns that it has checked",
+    "railcore.engines.strategies.layer_time:*": "a part of iteration_times",
+    "railcore.engines.strategies.stage_costs:*": "a part of iteration_times",
+    "railcore.engines.siting.search:*": "a part of find_places",
+    "railcore.engines.siting.split_problem:*": "a part of find_places",
+    "railcore.engines.siting.reasons:*": "a part of find_places",
+    "railcore.engines.plan.answer:*": "a part of plan",
+    "railcore.engines.plan.candidates:*": "a part of plan",
+    "railcore.engines.plan.case:*": "a part of plan",
+    "railcore.engines.plan.choice:*": "a part of plan",
+    "railcore.engines.plan.page:*": "a part of plan",
+    "railcore.engines.plan.planning:Shared*": "a part of plan",
+    "railcore.engines.plan.report:*": "a part of plan",
+    "railcore.engines.plan.sections:*": "a part of plan",
+    "railcore.engines.plan.site:*": "a part of plan",
+    "railcore.engines.plan.shown:*": "a part of plan",
+    "railcore.engines.plan.uncertainty:*": "a part of plan",
+    "railcore.engines.plan.evidence:*_of": "a part of plan",
+    "railcore.engines.plan.evidence:rows_behind": "a part of plan",
+    "railcore.engines.sweep.chunk:*": "a part of sweep",
+    "railcore.engines.sweep.folder:SweepFolder*": "a part of sweep",
+    "railcore.engines.sweep.folder:opened": "a part of sweep",
+    "railcore.engines.sweep.points:Points*": "a part of sweep",
+    "railcore.engines.photonics.*:*.*": "called by the loop of a simulation with its own numbers",
+    "railcore.engines.photonics.circuit_lanes:*": "called by the loop of a simulation",
+    "railcore.engines.steps.simulation:*.*": "called by the loop of a simulation",
+    "railcore.engines.steps.simulation:Lane": "made by the loop of a simulation",
+    "railcore.engines.steps.stage_program:*": "a part of training_step",
+    "railcore.engines.steps.workload:Workload*": "made by training_step",
+    "railcore.engines.emulator.ranks:*": "a part of emulated_run",
+    "railcore.engines.emulator.feedforward:*": "a part of emulated_run",
+}
+RESULTS = frozenset(  # classes that railcore's functions make, and methods of them that need the whole
+    """
+    Answer BuiltDesign Calibration Candidates CircuitParts CircuitTerms Claim ClosLayout DomainRailBytes
+    EmulatedRun Equipment ExpertPlacement FairRun FlowTimes FoundPlaces FoundSite Item ItemBook IterationEstimate
+    IterationTime Layer LayerTime LeveledTimes Limits LinkLoads LinkMedium MarkdownText MegatronRun
+    MixedIntegerProgramme MovingInput OverheadEstimate PacketRun PartBandwidth Parts Plan PlatformLinks Pods
+    PowerGrid PowerNodes Rank RankTimeline ReroutedWorkload Room RowNeed ScalingLaw Schedule ScheduleBytes
+    SearchResult SegmentSizing SharedLinks Sizing Split Stage StepTimeline SummaryCheck Timeline Timetable Traffic
+    TrainingStep TransferLabel Value WireList Wiring
+    """.split()
+)
 
 
 class Case(NamedTuple):
@@ -80,9 +137,17 @@ def surface() -> dict[str, str]:
         package = importlib.import_module(f"railcore.{floor}")
         for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             for name, each in public(importlib.import_module(info.name)).items():
-                if any(bad_values(parameter.annotation) for parameter in parameters_of(each).values()):
+                takes = any(bad_values(parameter) for parameter in parameters_of(each).values())
+                if takes and not why_not_called(info.name, name):
                     found[name] = info.name
     return found
+
+
+def why_not_called(module: str, name: str) -> str:
+    """Why a public name is no part of the surface; "" for one that is."""
+    if name.partition(".")[0] in RESULTS:
+        return "a result"
+    return next((why for pattern, why in NOT_CALLED.items() if fnmatchcase(f"{module}:{name}", pattern)), "")
 
 
 def parameters_of(target: Any) -> dict[str, inspect.Parameter]:
@@ -95,9 +160,9 @@ def parameters_of(target: Any) -> dict[str, inspect.Parameter]:
     return {name: each for name, each in given.items() if name not in ("self", "cls") and each.kind not in gathered}
 
 
-def bad_values(annotation: Any) -> dict[str, Any]:
-    """Bad values by kind that an annotation lets a caller try."""
-    members = _members(annotation)
+def bad_values(parameter: inspect.Parameter) -> dict[str, Any]:
+    """Bad values by kind that a parameter lets a caller try; what its range or its name allows is not bad."""
+    members = _members(parameter.annotation)
     found: dict[str, Any] = {}
     if arrays := members >= _ARRAYS:
         members -= _ARRAYS
@@ -112,12 +177,18 @@ def bad_values(annotation: Any) -> dict[str, Any]:
         found |= {"empty": "", "unknown name": "no such name"}
     if plain & {dict, Mapping}:
         found["empty"] = {}
+    reader = arguments._Reader(parameter.name, parameter.annotation, parameter.default)
+    if found.keys() & REAL.keys():
+        found.pop("negative" if reader.allowed.least < 0 else "", None)
+        found.pop("infinite" if reader.allowed.infinite else "", None)
     return found
 
 
 def _members(annotation: Any) -> set[Any]:
     if get_origin(annotation) is Annotated:
         return _members(get_args(annotation)[0])
+    if get_origin(annotation) is Literal:
+        return {str}
     if get_origin(annotation) is Union or isinstance(annotation, UnionType):
         return set().union(*map(_members, get_args(annotation)))
     return {annotation}
@@ -169,7 +240,8 @@ def calls() -> dict[str, Call]:
         exec(compile(ast.Module(rest, []), str(path), "exec"), names)
         for node in lines:
             call = Call(node.value, names)
-            found[call.name] = call
+            if call.name in surface():
+                found[call.name] = call
     return found
 
 
@@ -178,10 +250,16 @@ def cases() -> list[Case]:
     found = []
     for name, call in calls().items():
         for parameter, each in call.parameters.items():
-            for kind, bad in bad_values(each.annotation).items():
-                if not _same(call.value(parameter), _placed(bad, call.value(parameter))):
+            for kind, bad in bad_values(each).items():
+                good = call.value(parameter)
+                if not (_same(good, _placed(bad, good)) or (kind in ("zero", "empty") and _nothing(good))):
                     found.append(Case(name, parameter, kind))
     return sorted(found)
+
+
+def _nothing(good: Any) -> bool:
+    """Whether a good value is 0, empty or not given."""
+    return good is None or (len(good) == 0 if isinstance(good, Sized) else bool(np.size(good) == 1 and not good))
 
 
 def _placed(bad: Any, good: Any) -> Any:
@@ -206,7 +284,7 @@ def verdict(case: Case) -> str:
     """ "" where a case was refused or answered with sense; else what is wrong."""
     call = calls()[case.name]
     good = call.answer()
-    bad = _placed(bad_values(call.parameters[case.parameter].annotation)[case.kind], call.value(case.parameter))
+    bad = _placed(bad_values(call.parameters[case.parameter])[case.kind], call.value(case.parameter))
     reading, writing = os.pipe()
     if not (child := os.fork()):
         _limited()

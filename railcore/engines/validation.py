@@ -235,6 +235,8 @@ def predictions(
 
 def error_summary(table: pd.DataFrame, by: str | list[str] = "source") -> pd.DataFrame:
     """Errors of `predictions` by a column: runs, mean_error, mean_absolute_error, largest_error."""
+    for name in [by] if isinstance(by, str) else by:
+        one_of("by", name, table.columns)
     absolute = table.assign(absolute=table["error"].abs()).groupby(by, sort=False)
     return absolute.agg(
         runs=("error", "count"),

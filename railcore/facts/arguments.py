@@ -15,11 +15,15 @@ from railcore.facts import catalog, checks, units
 
 
 class Range(NamedTuple):
-    """Numbers that an argument may be, each of an array. infinite: infinity too, which means no limit."""
+    """Numbers that an argument may be, each of an array.
+
+    infinite: infinity too, which means no limit. above_0: 0 is none of them.
+    """
 
     least: float = 0
     most: float = math.inf
     infinite: bool = False
+    above_0: bool = False
 
 
 Quantity = float | Any  # an SI number; as an argument of what is `checked` also a text with its unit
@@ -28,6 +32,11 @@ SignedArray = Annotated[ArrayLike, Range(-math.inf)]
 Unbounded = Annotated[float, Range(infinite=True)]  # a number, or infinity for no limit
 UnboundedArray = Annotated[ArrayLike, Range(infinite=True)]
 Flags = bool | NDArray[np.bool_]
+Positive = Annotated[float, Range(above_0=True)]
+PositiveArray = Annotated[ArrayLike, Range(above_0=True)]
+Share = Annotated[float, Range(0, 1)]
+ShareArray = Annotated[ArrayLike, Range(0, 1)]
+Count = Annotated[int, Range(1)]
 Listed = Annotated[int, Range(1, 2**22)]  # a count of what is made one by one, in memory
 T = TypeVar("T")
 _COUNTS = frozenset(  # whole numbers of at least 1, wherever they are asked for
@@ -177,9 +186,10 @@ class _Reader:
         self._whole, self._typed = self.kinds - {NoneType} == {int}, {*_plain_members(annotation)} >= _NUMBERS
         ranges = [each for part in _members(annotation) for each in getattr(part, "__metadata__", ())]
         usual = Range() if self._real and name in _COUNTS else _RANGES.get(name, Range())
-        self._allowed = next((each for each in ranges if type(each) is Range), usual)
-        if isinstance(default, float) and default == math.inf:
-            self._allowed = self._allowed._replace(infinite=True)
+        self.allowed = next((each for each in ranges if type(each) is Range), usual)
+        if isinstance(default, int | float):  # what stands for "not given" may be given
+            least = min(self.allowed.least, default)
+            self.allowed = self.allowed._replace(least=least, infinite=self.allowed.infinite or default == math.inf)
         self._words = tuple(
             word for part in _members(annotation) if get_origin(part) is Literal for word in get_args(part)
         )
@@ -205,19 +215,24 @@ class _Reader:
         return value
 
     def _number(self, value: Any) -> Any:
-        least, most, infinite = self._allowed
-        if type(value) is float and least <= value <= most and value <= checks.LARGEST:
+        least, most, infinite, above_0 = self.allowed
+        if type(value) is float and least <= value <= most and value <= checks.LARGEST and (value or not above_0):
+            return value
+        if isinstance(value, np.ndarray) and value.dtype == bool and not self._typed:
             return value
         wanted = _in_unit(self._example) if self._example else "a number"
         array = checks.numbers(self.name, value, wanted)
         if (self._typed and not array.size) or (array.ndim and np.ndarray not in self.kinds):
             raise ValueError(f"{self.name} is {value!r}: give {wanted}")
-        if not (infinite and np.all(array >= least)):
-            checks.at_least(self.name, value, least, most)
+        if above_0:
+            checks.positive(self.name, value)
+        else:
+            endless = infinite and np.any(array == math.inf)
+            checks.at_least(self.name, array[array != math.inf] if endless else value, least, most)
         return value
 
     def _whole_number(self, value: Any) -> Any:
-        least, most, _ = self._allowed
+        least, most, *_ = self.allowed
         if type(value) is int and least <= value <= min(most, checks.MOST_WHOLE):
             return value
         if np.ndim(checks.numbers(self.name, value, "a whole number")):
@@ -245,4 +260,6 @@ def _is_a(value: Any, kind: Any) -> bool:
         return isinstance(value, Iterable) and not isinstance(value, str | Mapping)
     if kind is bool:
         return np.ndim(value) == 0 and value in (True, False)
-    return kind is Any or not isinstance(kind, type) or isinstance(value, kind)
+    if kind is Any or not isinstance(kind, type) or getattr(kind, "_is_protocol", False):
+        return True
+    return isinstance(value, kind)

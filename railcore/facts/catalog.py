@@ -323,6 +323,8 @@ def _items(family: str) -> dict[str, Item]:
 
 def own_version(family: str) -> tuple[Path | None, int]:
     """The own file that lies over a family, and when it was changed; while it is the same, so are the items."""
+    if family not in _our_families():
+        raise UnknownName("catalog family", family, _our_families())
     folder = os.environ.get("RAILCORE_CATALOG")
     own = Path(folder or "") / f"{family}.csv"
     return (own, own.stat().st_mtime_ns) if folder and files.regular_file(own) else (None, 0)
@@ -375,9 +377,29 @@ def item(family: str, name: str) -> Item:
 
 
 def variant_value(item: Item, parameter: str, variant: str = "") -> Any:
-    """Value of the row <parameter>_<variant>, such as an announced size, or of <parameter> where there is none."""
+    """Value of the row <parameter>_<variant>, such as an announced size, or of <parameter> where there is none.
+
+    Raises UnknownName for a variant that no item of the catalog has.
+    """
+    if variant and variant not in (known := variants()):
+        raise UnknownName("variant", variant, known)
     named = f"{parameter}_{variant}"
     return item[named if named in item else parameter]
+
+
+def variants() -> list[str]:
+    """What `variant_value` takes, sorted: last words of rows such as memory_<variant>, and books."""
+    return list(_variants(tuple(own_version(family) for family in families())))
+
+
+@cache
+def _variants(_versions: tuple) -> tuple[str, ...]:
+    found = {name for family in BOOKS for name in names(family)}
+    for row in values():
+        for need in row_needs(row.family):
+            if row.parameter.startswith(f"{need.parameter}_"):
+                found.add(row.parameter.removeprefix(f"{need.parameter}_"))
+    return tuple(sorted(found))
 
 
 def values(kind: str | None = None) -> list[Value]:
@@ -401,6 +423,8 @@ def _all_needs() -> dict[str, tuple[RowNeed, ...]]:
 def row_needs(family: str = "") -> tuple[RowNeed, ...]:
     """Rows that railcore asks of a family's items; of all families where none is named."""
     needs = _all_needs()
+    if family and family not in _our_families():
+        raise UnknownName("catalog family", family, _our_families())
     return needs.get(family, ()) if family else tuple(need for each in needs.values() for need in each)
 
 

@@ -54,7 +54,19 @@ def positive(name: str, value: ArrayLike, unit: str = "") -> Floats:
 
 
 def at_least(name: str, value: ArrayLike, least: float = 0.0, most: float = math.inf) -> Floats:
-    """Finite floats from `least` up, at most `most`."""
+    """Finite floats.
+
+    Parameters
+    ----------
+    name, value
+        Of the argument.
+    least, most
+        Smallest and largest value allowed.
+
+    Returns
+    -------
+    The value as floats.
+    """
     finite = bool(np.all(np.abs(numbers(name, value, f"a number of at least {least:g}")) <= LARGEST))
     if most < math.inf:
         wanted = f"a number from {least:g} to {most:g}"

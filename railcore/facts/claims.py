@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from statistics import median, quantiles
 
-from railcore.facts import files, grounds
+from railcore.facts import checks, files, grounds
 from railcore.facts.catalog import UnknownName
 from railcore.facts.claim_rows import RELATIONS, Claim, claims
 from railcore.facts.tables import MarkdownText, csv_text, markdown_table, read_csv
@@ -30,9 +30,7 @@ MIN_DRAWS = 10  # of a claim that is one draw of the document
 
 def claim(claim_id: str) -> Claim:
     """The claim with this id. Raises UnknownName listing the nearest ids."""
-    if claim_id not in claims():
-        raise UnknownName("claim", claim_id, list(claims()))
-    return claims()[claim_id]
+    return claims()[grounds.known_claim(claim_id)]
 
 
 def matching_claims(text: str) -> list[Claim]:
@@ -257,6 +255,7 @@ def _basis(claim_id: str, reading: str, reason: str, judged: str) -> tuple[str, 
 def decided_by_assumed(claim_id: str, judged: str) -> list[grounds.MovingInput]:
     """Assumed inputs of the catalog at whose low or high end a claim has another verdict than `judged`."""
     entry = claim(claim_id)
+    checks.one_of("judged", judged, ("", *VERDICTS))
     terms = entry.paper_value, entry.relation, entry.tolerance
     return grounds.deciding_inputs(claim_id, lambda value: verdict(value, *terms), judged)
 

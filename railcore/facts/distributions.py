@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, checks
+from railcore.facts.arguments import Listed, checked
 
 
 def quantile(row: catalog.Value, q: ArrayLike) -> np.ndarray:
@@ -38,7 +39,8 @@ def quantile(row: catalog.Value, q: ArrayLike) -> np.ndarray:
     return np.asarray(np.clip(np.rint(found) if shape == "whole" else found, row.low, row.high))
 
 
-def draws(rows: Iterable[catalog.Value], n: int, seed: int = 1) -> dict[tuple[str, str, str], np.ndarray]:
+@checked
+def draws(rows: Iterable[catalog.Value], n: Listed, seed: int = 1) -> dict[tuple[str, str, str], np.ndarray]:
     """n random values of each row that has a range, by (family, name, parameter), in SI units.
 
     They are stratified (a Latin hypercube): of n equal parts of a row's probability, each gives one value, in random

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 
 from railcore.facts import files
+from railcore.facts.catalog import UnknownName
 from railcore.facts.claim_rows import claims
 from railcore.facts.tables import read_csv
 
@@ -94,8 +95,16 @@ def matching_ids(pattern: str, where: str) -> list[str]:
     return found
 
 
+def known_claim(claim_id: str) -> str:
+    """The id of a claim. Raises UnknownName listing the nearest ids."""
+    if claim_id not in claims():
+        raise UnknownName("claim", claim_id, list(claims()))
+    return claim_id
+
+
 def calibrations_of(claim_id: str) -> dict[Calibration, str]:
     """Solved parameters that a claim depends on, with "calibrated" (solved from it) or "predicted" (from others)."""
+    known_claim(claim_id)
     found = {each: "calibrated" for each in calibrations() if claim_id in each.used}
     return found | {each: "predicted" for each in calibrations() if claim_id in each.predicted}
 
@@ -141,12 +150,12 @@ def evidence(claim_id: str) -> str:
     Raises ValueError for a row of that file with an unknown evidence, without a reason, or that fits no claim, and for
     a claim that two rows name.
     """
-    return _evidence().get(claim_id, ("model", ""))[0]
+    return _evidence().get(known_claim(claim_id), ("model", ""))[0]
 
 
 def evidence_reason(claim_id: str) -> str:
     """Why a value is worth what `evidence` says, "" for a model's."""
-    return _evidence().get(claim_id, ("", ""))[1]
+    return _evidence().get(known_claim(claim_id), ("", ""))[1]
 
 
 @dataclass(frozen=True)
@@ -177,7 +186,7 @@ def _moving() -> dict[str, tuple[MovingInput, ...]]:
 
 def moving_inputs(claim_id: str) -> tuple[MovingInput, ...]:
     """Assumed rows and stored numbers that move a claim's value, from data/derived/claim_inputs.csv (`make slow`)."""
-    return _moving().get(claim_id, ())
+    return _moving().get(known_claim(claim_id), ())
 
 
 def deciding_inputs(claim_id: str, verdict_of: Callable[[float], str], verdict: str) -> list[MovingInput]:

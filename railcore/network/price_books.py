@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from railcore.facts import catalog, units
-from railcore.facts.arguments import Quantity, checked, si
+from railcore.facts.arguments import Count, Quantity, checked, si
 from railcore.facts.checks import at_least, one_of, positive
 from railcore.network.topology.bill_line import BillLine
 
@@ -148,7 +148,7 @@ class PriceBook:
         return replace(scaled, rate_Bps=rate, copper_source_Bps=self.copper_source_Bps or self.rate_Bps, **sources)
 
     @checked
-    def of_ports(self, ports: int) -> "PriceBook":
+    def of_ports(self, ports: Count) -> "PriceBook":
         """The book for NICs of its rate that are split into so many ports; raises ValueError where it has no rate."""
         if ports == 1:
             return self
@@ -320,7 +320,7 @@ def book_of_links(family: str, book: PriceBook, rate_Bps: Quantity | None = None
     is not known: then that of the book counts. Raises ValueError for prices in the place of powers or the other way
     round, and for a book whose link rate is unknown where that of the links is known.
     """
-    _, unit = catalog.BOOKS[family]
+    _, unit = catalog.BOOKS[one_of("family", family, catalog.BOOKS)]
     if book.unit not in ("", unit):
         raise ValueError(f"{family} is book {book.name!r}, which is in {book.unit}: give one in {unit}")
     return book if rate_Bps is None else replace(book, unit=unit).at_rate(rate_Bps)
@@ -405,7 +405,7 @@ def _power_name(prices: str, powers: str | None) -> str:
 
 def book_names(family: str) -> list[str]:
     """Items of a family that price or power a network's parts, in whole or in part."""
-    what, _ = catalog.BOOKS[family]
+    what, _ = catalog.BOOKS[one_of("family", family, catalog.BOOKS)]
     parts = {"bandwidth", *(f"{part}_{what}" for part in _NUMBERS)}
     return [name for name in catalog.names(family) if parts & set(catalog.item(family, name))]
 

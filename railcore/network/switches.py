@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from railcore.facts import catalog, files
-from railcore.facts.arguments import Quantity, checked
+from railcore.facts.arguments import Positive, Quantity, checked
 from railcore.facts.checks import positive, whole
 from railcore.facts.tables import read_csv
 from railcore.facts.units import Gbps, either, number
@@ -33,7 +33,7 @@ class SwitchModel:
         positive("port_Bps", self.port_Bps, "bytes/s")
 
     @checked
-    def ports_of_interface(self, speed_Bps: float) -> int:
+    def ports_of_interface(self, speed_Bps: Positive) -> int:
         """Ports of a speed that one interface gives; with no speeds in `slower`, one of any speed.
 
         Raises ValueError for a speed above the interface's, and for one that `slower` lacks.

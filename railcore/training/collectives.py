@@ -51,7 +51,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from railcore.facts import checks
-from railcore.facts.arguments import checked
+from railcore.facts.arguments import PositiveArray, checked
 from railcore.facts.checks import Floats
 
 
@@ -155,7 +155,11 @@ def algorithm_names(operation: str) -> tuple[str, ...]:
 
 
 def default_algorithm(operation: str) -> str:
-    """What an operation runs unless named: "ring", or "direct" for scatter, all_to_all and point_to_point."""
+    """What an operation runs unless named: "ring", or "direct" for scatter, all_to_all and point_to_point.
+
+    Raises ValueError for an unknown operation.
+    """
+    checks.one_of("operation", operation, OPERATIONS)
     return "direct" if operation in ("scatter", "all_to_all", "point_to_point") else "ring"
 
 
@@ -303,12 +307,14 @@ def hierarchical_phases(
 ) -> list[tuple[str, str, str]]:
     """Phases of a hierarchical collective in order: HB or NIC, the flat operation, its algorithm.
 
-    Scatter and point_to_point are always direct. Raises ValueError for an unknown operation.
+    Scatter and point_to_point are always direct. Raises ValueError for an unknown operation and algorithm.
     """
     named, phases = {HB: hb_algorithm, NIC: nic_algorithm}, []
     for where, flat in HIERARCHICAL_PHASES[checks.one_of("operation", operation, HIERARCHICAL_PHASES)]:
         chosen = None if flat in ("scatter", "point_to_point") else named[where]
-        phases.append((where, flat, chosen or default_algorithm(flat)))
+        chosen = default_algorithm(flat) if chosen is None else chosen
+        algorithm_cost(flat, chosen)
+        phases.append((where, flat, chosen))
     return phases
 
 
@@ -403,7 +409,7 @@ def hierarchical_time(
 
 @checked
 def rings_time(
-    message_bytes: ArrayLike, hb_ranks: ArrayLike, domains: ArrayLike, hb_Bps: ArrayLike, nic_Bps: ArrayLike
+    message_bytes: ArrayLike, hb_ranks: ArrayLike, domains: ArrayLike, hb_Bps: PositiveArray, nic_Bps: PositiveArray
 ) -> Floats:
     """Time of an AllGather or ReduceScatter by x rings through all n = x y ranks, without latency [s].
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, checks
-from railcore.facts.arguments import Flags, Quantity, checked
+from railcore.facts.arguments import Flags, PositiveArray, Quantity, checked
 from railcore.facts.units import show
 from railcore.training.experts import expert_all_to_all_time
 from railcore.training.formats import FORMATS, LinearFormat
@@ -157,6 +157,7 @@ class Machine:
         Shares, of the shape of tokens.
         """
         rates, known = self.rates, dict(self.rates.attention_kernels)
+        checks.one_of("kernel", kernel, dict.fromkeys((*ATTENTION_KERNELS, *known, "best", "unfused")))
         share = known.get(kernel, known.get(kernel.partition("_")[0], rates.attention_fraction))
         shape = "head64" if query_dim <= 64 else "mla" if query_dim != value_dim else ""
         share, ramp = share * dict(rates.attention_shapes).get(shape, 1.0), rates.attention_ramp
@@ -225,7 +226,7 @@ class Machine:
         inside: ArrayLike,
         domains: ArrayLike,
         calls: ArrayLike = 1,
-        nic_share: ArrayLike = 1.0,
+        nic_share: PositiveArray = 1.0,
     ) -> LinkTimes:
         """`link_times.gather_links` on this machine's links.
 
@@ -250,7 +251,7 @@ class Machine:
         inside: ArrayLike,
         domains: ArrayLike,
         calls: ArrayLike = 1,
-        nic_share: ArrayLike = 1.0,
+        nic_share: PositiveArray = 1.0,
     ) -> LinkTimes:
         """`link_times.all_reduce_links` on this machine's links.
 
@@ -319,7 +320,7 @@ class Machine:
         nic_bytes: ArrayLike,
         inside: ArrayLike,
         domains: ArrayLike,
-        nic_share: ArrayLike = 1.0,
+        nic_share: PositiveArray = 1.0,
     ) -> LinkTimes:
         """Times of an exchange of these bytes over a GPU's HB interconnect and NIC, at once where `pipelined`.
 
@@ -343,7 +344,7 @@ class Machine:
         return LinkTimes(time + start, within, beyond)
 
     @checked
-    def hop_link(self, inside: Flags, nic_share: ArrayLike = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    def hop_link(self, inside: Flags, nic_share: PositiveArray = 1.0) -> tuple[np.ndarray, np.ndarray]:
         """Bandwidth [bytes/s] and latency [s] of a hop between two GPUs, by whether they are in one HB domain.
 
         nic_share: of the NIC's bandwidth that it gets.

@@ -34,7 +34,7 @@ def level_places(name: str, values: Any) -> NDArray[np.int64]:
 
     Raises ValueError naming the column for an unknown name or place.
     """
-    places = {level: place for place, level in enumerate(LEVEL_NAMES[name])}
+    places = {level: place for place, level in enumerate(LEVEL_NAMES[one_of("name", name, LEVEL_NAMES)])}
     array = np.asarray(values, None if hasattr(values, "dtype") else object)
     given = array.ravel().tolist() if array.dtype.kind in "OUT" else []
     if any(isinstance(each, str) for each in given):

@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
-from railcore.facts.arguments import checked
+from railcore.facts.arguments import Positive, PositiveArray, checked
 from railcore.facts.checks import one_of, positive, share
 from railcore.facts.units import day, significant
 
@@ -121,7 +121,9 @@ def fit_power_law(x: ArrayLike, y: ArrayLike) -> tuple[float, float]:
 
 
 @checked
-def parametric_loss(parameters: ArrayLike, tokens: ArrayLike, E: float, A: float, B: float, alpha: float, beta: float):
+def parametric_loss(
+    parameters: PositiveArray, tokens: PositiveArray, E: float, A: float, B: float, alpha: float, beta: float
+):
     """Loss of a model trained on tokens: L = E + A / N^alpha + B / D^beta.
 
     Parameters
@@ -143,7 +145,7 @@ def parametric_loss(parameters: ArrayLike, tokens: ArrayLike, E: float, A: float
 
 
 @checked
-def parametric_optimum(A: float, B: float, alpha: float, beta: float) -> tuple[float, float]:
+def parametric_optimum(A: Positive, B: Positive, alpha: Positive, beta: Positive) -> tuple[float, float]:
     """The size of least `parametric_loss` under 6 N D = C: N = G (C / 6)^a.
 
     a = beta / (alpha + beta), G = (alpha A / (beta B))^(1 / (alpha + beta)).
@@ -165,7 +167,9 @@ def parametric_optimum(A: float, B: float, alpha: float, beta: float) -> tuple[f
 
 
 @checked
-def joint_loss(parameters: ArrayLike, tokens: ArrayLike, N_c: float, D_c: float, alpha_N: float, alpha_D: float):
+def joint_loss(
+    parameters: PositiveArray, tokens: PositiveArray, N_c: Positive, D_c: Positive, alpha_N: Positive, alpha_D: Positive
+):
     """Loss of a model trained on tokens: L = ((N_c / N)^(alpha_N / alpha_D) + D_c / D)^alpha_D.
 
     Parameters

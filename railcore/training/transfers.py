@@ -32,7 +32,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from railcore.facts.arguments import checked
+from railcore.facts.arguments import Positive, checked
 from railcore.training.collectives import bus_factor
 from railcore.training.parallelism import Strategy
 from railcore.training.transformer import Transformer
@@ -52,9 +52,9 @@ class TrafficOptions:
     embeddings: count the traffic of the embedding, of the last norm and of the logits.
     """
 
-    activation_bytes: float = 2
-    weight_bytes: float = 2
-    gradient_bytes: float = 2
+    activation_bytes: Positive = 2
+    weight_bytes: Positive = 2
+    gradient_bytes: Positive = 2
     keep_gathered: bool = False
     scatter_gather: bool = False
     embeddings: bool = True

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
-from railcore.facts.arguments import checked
+from railcore.facts.arguments import PositiveArray, checked
 from railcore.facts.checks import one_of, whole
 from railcore.training import transformer_memory
 
@@ -414,7 +414,9 @@ def batch_sequences(name: str) -> int:
 
 
 @checked
-def model_flops_utilization(model_flops: ArrayLike, time_s: ArrayLike, gpus: ArrayLike, peak: ArrayLike) -> np.ndarray:
+def model_flops_utilization(
+    model_flops: ArrayLike, time_s: PositiveArray, gpus: PositiveArray, peak: PositiveArray
+) -> np.ndarray:
     """Share of the GPUs' peak rate that the model's own FLOPs use, recompute not counted: F / (T N R).
 
     Parameters

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.facts.arguments import Flags, checked
+from railcore.facts.arguments import Flags, PositiveArray, checked
 
 WEIGHT_BYTES, GRADIENT_BYTES, OPTIMIZER_BYTES = 2, 4, 12
 WHOLE_LAYERS = 2  # that a rank holds whole at a time where states are sharded: the one at work and the next
@@ -40,8 +40,8 @@ BF16_ELEMENTS = ElementBytes()
 def layer_activation_bytes(
     model: Any,
     micro_batch: ArrayLike = 1,
-    tensor: ArrayLike = 1,
-    context: ArrayLike = 1,
+    tensor: PositiveArray = 1,
+    context: PositiveArray = 1,
     sequence_parallel: Flags = False,
     recompute: ArrayLike = 0,
     fused_attention: bool = False,

@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, checks, units
-from railcore.facts.arguments import UnboundedArray, checked
+from railcore.facts.arguments import checked
 from railcore.facts.units import day, show
 from railcore.systems.datacenter.exposed import layer_times
 from railcore.systems.datacenter.layouts import (
@@ -285,9 +285,8 @@ def run_of_time(
     return TrainingRun(tokens, flops, time, drawn, energy_rate * time, wear_rate * time)
 
 
-@checked
 def training_time(
-    iteration_s: UnboundedArray,
+    iteration_s: ArrayLike,
     batch_tokens: ArrayLike,
     tokens: ArrayLike,
     goodput: ArrayLike = 1.0,

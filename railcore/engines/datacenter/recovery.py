@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from railcore.facts import catalog, checks
-from railcore.facts.arguments import checked
+from railcore.facts.arguments import Listed, checked
 from railcore.facts.units import day, hour, show, year
 from railcore.network import reliability
 from railcore.network.topology import rail_optimized
@@ -208,7 +208,7 @@ def share_of_groups_with_spares(blast: pd.DataFrame, job: ReplicaGrid) -> float:
 
 
 @checked
-def spares_needed(needed: int, out_of_service: float, probability: float, pools: int = 1) -> int:
+def spares_needed(needed: Listed, out_of_service: float, probability: float, pools: int = 1) -> int:
     """Fewest spares k so that of needed + k parts at most k are out, in all pools at once with a probability.
 
     P(Binomial(needed + k, u) <= k) >= probability^(1 / pools).
@@ -240,7 +240,7 @@ def spares_needed(needed: int, out_of_service: float, probability: float, pools:
 
 
 @checked
-def binomial_probabilities(n: int, p: float) -> np.ndarray:
+def binomial_probabilities(n: Listed, p: float) -> np.ndarray:
     """Probabilities of 0 to n events in n trials of probability p each."""
     return np.diff(special.bdtr(np.arange(n + 1), n, p), prepend=0)
 

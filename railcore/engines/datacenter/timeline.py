@@ -18,7 +18,7 @@ import pandas as pd
 
 from railcore.engines.datacenter.training_case import TrainingCase
 from railcore.facts import checks, units
-from railcore.facts.arguments import checked
+from railcore.facts.arguments import Listed, checked
 from railcore.systems.datacenter.exposed import LayerTimes
 from railcore.systems.datacenter.sizing import Site
 
@@ -87,7 +87,7 @@ class Timeline:
 def timeline(
     times: LayerTimes,
     site: Site,
-    chunks: int = 16,
+    chunks: Listed = 16,
     spread: float = 0.0,
     due: int = 3,
     shared: bool = False,

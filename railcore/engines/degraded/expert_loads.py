@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.facts.arguments import checked
+from railcore.facts.arguments import Listed, checked
 from railcore.facts.checks import Floats, one_of, whole
 from railcore.training.experts import ROUTINGS, BusiestLinks, checked_imbalance
 
@@ -53,7 +53,7 @@ class LinkLoads:
 
 
 @checked
-def expert_load(experts: int, imbalance: float = 1.0, skew: str = "hot") -> Floats:
+def expert_load(experts: Listed, imbalance: float = 1.0, skew: str = "hot") -> Floats:
     """Share of the tokens that each expert gets, the busiest first; they sum to 1.
 
     imbalance m: load of the busiest over the mean, 1 (uniform) to `experts`. skew: "hot", one expert with m / E and
@@ -76,7 +76,7 @@ def expert_load(experts: int, imbalance: float = 1.0, skew: str = "hot") -> Floa
 
 @checked
 def expert_demand(
-    bytes_per_gpu: float, ranks: int, imbalance: float = 1.0, skew: str = "hot", experts: int = 0
+    bytes_per_gpu: float, ranks: Listed, imbalance: float = 1.0, skew: str = "hot", experts: Listed = 0
 ) -> Floats:
     """Bytes that each GPU sends to the experts of each other one; on the way back it is the transpose.
 

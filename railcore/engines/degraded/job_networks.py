@@ -11,7 +11,7 @@ from railcore.engines.photonics.circuit_search import best_on_circuits
 from railcore.engines.search import search, strategy_label
 from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, iteration_times
 from railcore.facts import catalog
-from railcore.facts.arguments import Quantity, checked
+from railcore.facts.arguments import Listed, Quantity, checked
 from railcore.facts.checks import one_of, positive, whole
 from railcore.facts.units import day
 from railcore.network.cost import cluster_fabrics, fabric_cost
@@ -33,7 +33,7 @@ _TOKENS = 1e12  # of a training where nobody says
 def job_networks(
     model: Transformer | str,
     machine: Machine | str,
-    gpus: int,
+    gpus: Listed,
     global_batch: int,
     radix: int,
     prices: PriceBook,

@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from railcore.engines.deployment.scale_out import Equipment, rail_plane_networks
-from railcore.facts.arguments import checked
+from railcore.facts.arguments import Listed, PositiveArray, checked
 from railcore.facts.checks import share, whole
 from railcore.network.topology.clos import down_ports
 
@@ -21,7 +21,9 @@ Racks = NDArray[np.int64]
 
 
 @checked
-def ring_crossing(members: ArrayLike, stride: ArrayLike, rack_endpoints: ArrayLike, block: ArrayLike) -> np.ndarray:
+def ring_crossing(
+    members: PositiveArray, stride: PositiveArray, rack_endpoints: PositiveArray, block: PositiveArray
+) -> np.ndarray:
     """Share of a ring's flows that leave their block, averaged over the ring's possible starts.
 
     f = ((n - 1) min(1, e g / B) + min(1, e g (n - 1) / B)) / n: n - 1 steps to the next member and one back.
@@ -43,7 +45,11 @@ def ring_crossing(members: ArrayLike, stride: ArrayLike, rack_endpoints: ArrayLi
 
 @checked
 def chain_crossing(
-    stages: ArrayLike, members: ArrayLike, bands: ArrayLike, rack_endpoints: ArrayLike, block: ArrayLike
+    stages: PositiveArray,
+    members: PositiveArray,
+    bands: PositiveArray,
+    rack_endpoints: PositiveArray,
+    block: PositiveArray,
 ) -> np.ndarray:
     """Share of the flows between stages that leave their block, averaged over a band's possible starts.
 
@@ -72,7 +78,7 @@ def _leaves(distance: ArrayLike, block: ArrayLike) -> np.ndarray:
 
 
 @checked
-def best_band_count(stages: int, members: int, block: int) -> int:
+def best_band_count(stages: Listed, members: int, block: int) -> int:
     """Number of bands that lets least traffic leave a leaf of `block` racks, counting the worse kind of flow.
 
     Many bands keep rings inside (each stage its own: a ring's racks stand in a row), few keep chains. The least maximum
@@ -86,7 +92,7 @@ def best_band_count(stages: int, members: int, block: int) -> int:
 
 
 @checked
-def band_placement(stages: int, members: int, bands: int) -> Racks:
+def band_placement(stages: Listed, members: Listed, bands: int) -> Racks:
     """Place of each stage's and ring member's rack in the row of racks [stages, members], in bands of stages.
 
     A band holds about S / b consecutive stages; in it the stages of member 1 stand in a row, then those of member 2.
@@ -99,14 +105,14 @@ def band_placement(stages: int, members: int, bands: int) -> Racks:
 
 
 @checked
-def placement_bands(stages: int, members: int, block: int) -> dict[str, int]:
+def placement_bands(stages: Listed, members: int, block: int) -> dict[str, int]:
     """Number of bands of each placement: rings together (a band a stage), pipelines together (one), best for leaves."""
     best = best_band_count(stages, members, block)
     return {"rings together": stages, "pipelines together": 1, f"bands, {best} of them": best}
 
 
 @checked
-def rack_placements(stages: int, members: int, block: int) -> dict[str, Racks]:
+def rack_placements(stages: Listed, members: Listed, block: int) -> dict[str, Racks]:
     """Places of racks [stages, members] by the names of `placement_bands`, and at random; block: racks of a leaf."""
     placed = {
         name: band_placement(stages, members, bands) for name, bands in placement_bands(stages, members, block).items()
@@ -130,7 +136,7 @@ class Crossing(NamedTuple):
 
 
 @checked
-def counted_crossing(place: Racks, rack_endpoints: int, block: int) -> Crossing:
+def counted_crossing(place: Racks, rack_endpoints: Listed, block: Listed) -> Crossing:
     """Flows counted on a placement. place [stages, members]: racks' places; rack_endpoints e, block B [endpoints]."""
     ranks = np.arange(rack_endpoints, dtype=np.int32)[:, None, None]
     at = (place[None].astype(np.int32) * np.int32(rack_endpoints) + ranks) // np.int32(block)
@@ -150,8 +156,8 @@ def oversubscribed_leaves(
     rails: int,
     planes: int,
     ratios: ArrayLike,
-    stages: int,
-    members: int,
+    stages: Listed,
+    members: Listed,
     equipment: Equipment,
     outside: float = 0.0,
 ) -> pd.DataFrame:

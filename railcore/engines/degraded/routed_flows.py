@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.engines.degraded.faults import cut_from_network, wiring_left
-from railcore.facts.arguments import checked
+from railcore.facts.arguments import Listed, checked
 from railcore.network.topology import RailFabric
 from railcore.network.topology.wiring import Wiring, whole_wiring
 
@@ -347,7 +347,7 @@ def gpu_names(ranks: Iterable[int], hb_domain_size: int) -> list[str]:
 
 
 @checked
-def domain_ring(gpus: int, hb_domain_size: int) -> pd.DataFrame:
+def domain_ring(gpus: Listed, hb_domain_size: Listed) -> pd.DataFrame:
     """A flow of one byte from every GPU to the GPU of equal rank in the next HB domain, the last to the first."""
     ranks = np.arange(gpus)
     return pd.DataFrame({"source": ranks, "target": (ranks + hb_domain_size) % gpus, "bytes": 1.0})

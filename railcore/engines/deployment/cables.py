@@ -66,7 +66,7 @@ def ports_at_ends(fabric: SegmentFabric, kind: str) -> tuple[int, int]:
     for tier, name in ((1, "spine"), (2, "super-spine")):
         if fabric.tiers > tier:
             lanes[name] = lanes_of(fabric, tier, up=True), lanes_of(fabric, tier + 1, up=False)
-    return lanes[kind]
+    return lanes[one_of("kind", kind, lanes)]
 
 
 def link_medium(fabric: SegmentFabric, kind: str, length_m: float | None = None) -> LinkMedium:

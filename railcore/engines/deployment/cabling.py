@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from railcore.engines.deployment.scale_out import cost_with_optics
 from railcore.facts import catalog
-from railcore.facts.arguments import checked
+from railcore.facts.arguments import Listed, checked
 from railcore.facts.checks import at_least, positive, whole
 from railcore.facts.units import Gbps, number
 
@@ -54,7 +54,7 @@ class Floor:
             check(field.name, getattr(self, field.name))
 
     @checked
-    def rack_positions(self, racks: int) -> NDArray[np.float64]:
+    def rack_positions(self, racks: Listed) -> NDArray[np.float64]:
         """Positions of racks in the order of their numbers [racks, 2], metres along and across the rows."""
         racks = int(whole("racks", racks))
         width, rows = self.racks_per_row * self.rack_pitch_m + self.cross_aisle_m, -(-racks // self.racks_per_row)
@@ -80,7 +80,7 @@ def catalog_floor(name: str) -> Floor:
 
 @checked
 def rail_link_lengths(
-    floor: Floor, racks: int, rack_endpoints: int, blocks: Sequence[int]
+    floor: Floor, racks: Listed, rack_endpoints: Listed, blocks: Sequence[int]
 ) -> list[NDArray[np.float64]]:
     """Lengths of the links below tier 1, 2, ... of one rail, one for each endpoint and tier, sorted [m].
 
@@ -148,7 +148,7 @@ def _cable_lengths(
 
 def is_copper_item(item: str) -> bool:
     """Whether an item of the catalog's transceivers is a copper cable, by the last word of its name."""
-    return item.split()[-1] in COPPER
+    return catalog.item("transceivers", item).name.split()[-1] in COPPER
 
 
 @checked
@@ -184,7 +184,7 @@ def _of_speed(nic_Bps: float) -> dict[str, int]:
 
 @checked
 def cheapest_link_costs(
-    floor: Floor, racks: int, block_sizes: BlockSizes, cables: int, media: pd.DataFrame
+    floor: Floor, racks: Listed, block_sizes: BlockSizes, cables: int, media: pd.DataFrame
 ) -> pd.Series:
     """Cost of the links of each network and tier, each of the cheapest medium that reaches [USD].
 

@@ -17,7 +17,7 @@ from railcore.engines.deployment.segment_sizing import (
 from railcore.engines.deployment.segments import SegmentFabric, rails_name
 from railcore.engines.deployment.subnets import AddressPlan, bundling_warnings
 from railcore.engines.deployment.switch_configs import check_exportable
-from railcore.facts.arguments import checked
+from railcore.facts.arguments import Listed, checked
 from railcore.facts.checks import whole
 from railcore.facts.units import counted, significant
 from railcore.network.bill import bill_total
@@ -103,7 +103,7 @@ class BuiltDesign:
 
 
 @checked
-def design_lengths(fabric: SegmentFabric, floor: Floor, servers_per_rack: int) -> dict[str, float]:
+def design_lengths(fabric: SegmentFabric, floor: Floor, servers_per_rack: Listed) -> dict[str, float]:
     """Longest cable of each kind of a fabric on a floor of racks [m]: host, spine, super-spine.
 
     Switches stand in the middle of what they join, as of `cabling.rail_link_lengths`.
@@ -118,7 +118,7 @@ def design_lengths(fabric: SegmentFabric, floor: Floor, servers_per_rack: int) -
 def build_design(
     demand: SegmentDemand,
     floor: Floor,
-    servers_per_rack: int = 4,
+    servers_per_rack: Listed = 4,
     addresses: Mapping = {},
     sessions: Mapping = {},
 ) -> BuiltDesign:

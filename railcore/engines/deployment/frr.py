@@ -5,19 +5,44 @@ that switches share, peer links and NIC bonds of MLAG pairs; and the MTU and the
 descriptions of the interfaces.
 """
 
+import ipaddress
+import re
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from railcore.facts.arguments import checked
-from railcore.facts.checks import whole
+from railcore.facts.arguments import Range, checked
+from railcore.facts.checks import one_of, whole
 
 if TYPE_CHECKING:
     import jinja2
 
 ABOVE, BELOW = "ABOVE", "BELOW"  # peer groups: the switches of the tier above, of the tier below
+Vlan = Annotated[int, Range(1, 4094)]
+AsNumber = Annotated[int, Range(0, 2**32 - 1)]
+Mtu = Annotated[int, Range(68, 65535)]
+_WORD = re.compile(r"[\w.:/-]{1,64}")  # of a configuration: a name that no line is broken by
+
+
+def _words(**names: str | Iterable[str]) -> None:
+    """Refuse names that would break a line of the configuration. An argument may be several names."""
+    for argument, given in names.items():
+        for name in [given] if isinstance(given, str) else given:
+            if not _WORD.fullmatch(name):
+                raise ValueError(f"{argument} is {name!r}: give letters, digits and . : / - _, at most 64")
+
+
+def _addresses(**texts: str | Iterable[str]) -> None:
+    """Refuse what is no IP address, with or without a prefix length; "" is none."""
+    for argument, given in texts.items():
+        for text in [given] if isinstance(given, str) else given:
+            try:
+                ipaddress.ip_interface(text.partition(" le ")[0] or "0.0.0.0")
+            except ValueError:
+                raise ValueError(f"{argument} is {text!r}: give an address such as '172.16.0.0/31'") from None
 
 
 @checked
@@ -31,8 +56,13 @@ class RoutedLink:
     peer: str
     peer_interface: str
     peer_address: str
-    peer_as: int
+    peer_as: AsNumber
     members: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        one_of("group", self.group, (ABOVE, BELOW))
+        _words(interface=self.interface, peer=self.peer, peer_interface=self.peer_interface, members=self.members)
+        _addresses(address=self.address, peer_address=self.peer_address)
 
 
 @checked
@@ -40,10 +70,13 @@ class RoutedLink:
 class VlanGateway:
     """Gateway of a VLAN: own address with prefix length, and the address that a pair of switches shares, if any."""
 
-    vlan: int
+    vlan: Vlan
     rail: int
     address: str
     shared: str = ""
+
+    def __post_init__(self) -> None:
+        _addresses(address=self.address, shared=self.shared)
 
 
 @checked
@@ -56,6 +89,11 @@ class EthernetSegment:
     mac: str
     members: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        _words(interface=self.interface, members=self.members)
+        if not re.fullmatch(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", self.mac):
+            raise ValueError(f"mac is {self.mac!r}: give an address such as '02:00:00:00:00:01'")
+
 
 @checked
 @dataclass(frozen=True)
@@ -64,7 +102,11 @@ class EvpnPeer:
 
     peer: str
     address: str
-    as_number: int
+    as_number: AsNumber
+
+    def __post_init__(self) -> None:
+        _words(peer=self.peer)
+        _addresses(address=self.address)
 
 
 @checked
@@ -84,8 +126,8 @@ class SwitchConfig:
 
     hostname: str
     loopback: str
-    as_number: int = 0
-    mtu: int = 9216
+    as_number: AsNumber = 0
+    mtu: Mtu = 9216
     links: tuple[RoutedLink, ...] = ()
     gateways: tuple[VlanGateway, ...] = ()
     ethernet_segments: tuple[EthernetSegment, ...] = ()
@@ -94,8 +136,13 @@ class SwitchConfig:
     summary_only: bool = True
     above_only: tuple[str, ...] = ()
     not_below: tuple[str, ...] = ()
-    maximum_paths: int = 1
+    maximum_paths: Annotated[int, Range(1, 256)] = 1
     evpn_peers: tuple[EvpnPeer, ...] = ()
+
+    def __post_init__(self) -> None:
+        _words(hostname=self.hostname)
+        _addresses(loopback=self.loopback, networks=self.networks, aggregates=self.aggregates)
+        _addresses(above_only=self.above_only, not_below=self.not_below)
 
     @property
     def links_by_group(self) -> dict[str, list[RoutedLink]]:

@@ -4,12 +4,12 @@ Names count from 1: "Pod1.Seg2.Host3" is host 3 of segment 2 of pod 1, domain 5 
 that breaks out has lanes from 1; lane 0 is a whole interface.
 """
 
+from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from railcore.engines.deployment.segments import SegmentFabric, leaf_name
 from railcore.facts.arguments import checked
@@ -314,7 +314,7 @@ def _peer_ends(fabric: SegmentFabric, free: Ints, peers: int, on_leaf: int) -> t
 
 
 @checked
-def interface_texts(interface: ArrayLike, lane: ArrayLike) -> np.ndarray:
+def interface_texts(interface: Sequence[int] | Ints, lane: Sequence[int] | Ints) -> np.ndarray:
     """Names of interfaces as in Linux: "swp7", or "swp7s0" for lane 1 of one that breaks out."""
     interface, lane = np.asarray(interface), np.asarray(lane)
     ends = zip(interface.ravel().tolist(), lane.ravel().tolist(), strict=True)

@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from railcore.facts import catalog
-from railcore.facts.arguments import checked
+from railcore.facts.arguments import Listed, checked
 from railcore.facts.checks import one_of, whole
 from railcore.facts.units import Gbps, number, significant
 from railcore.network.bill import BETWEEN_SWITCHES, bill_counts, bill_total, include_text, merged_bill
@@ -388,7 +388,7 @@ def oversubscribed_leaf_costs(gpus: int, rails: int, planes: int, ratio: float, 
 
 
 @checked
-def network_combinations(gpus: int, rails: int, planes: Sequence[int], equipment: Equipment) -> pd.DataFrame:
+def network_combinations(gpus: int, rails: Listed, planes: Sequence[int], equipment: Equipment) -> pd.DataFrame:
     """`rail_plane_networks` of 1 to `rails` rails with each number of planes that the chip has a mode for, whole parts.
 
     Parameters
@@ -410,7 +410,7 @@ def network_combinations(gpus: int, rails: int, planes: Sequence[int], equipment
 
 @checked
 def notable_shapes(
-    table: pd.DataFrame, hb_domain_size: int, rails: int, planes: int, equipment: Equipment
+    table: pd.DataFrame, hb_domain_size: Listed, rails: int, planes: int, equipment: Equipment
 ) -> dict[str, tuple[int, int]]:
     """(rails, planes) to mark on a map: cheapest, cheapest that divides a rack, fewest rails with two tiers.
 

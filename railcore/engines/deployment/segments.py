@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railcore.facts.arguments import Quantity, checked
+from railcore.facts.arguments import Listed, Quantity, checked
 from railcore.facts.checks import Ints, positive, whole
 from railcore.facts.units import Gbps, either
 from railcore.network.switches import SwitchModel
@@ -59,9 +59,9 @@ class SegmentFabric:
     Raises ValueError naming what does not divide, join or fit, and what would.
     """
 
-    servers: int
+    servers: Listed
     rail_switch: SwitchModel
-    gpus_per_server: int = 8
+    gpus_per_server: Listed = 8
     segments: int = 1
     pods: int = 1
     nic_ports: int = 1

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railcore.facts import checks
-from railcore.facts.arguments import checked
+from railcore.facts.arguments import Listed, checked
 from railcore.facts.checks import Floats
 from railcore.training.collectives import HB, NIC, OPERATIONS, RAIL_FORWARDED, hierarchical_phases, steps_and_bytes
 
@@ -148,7 +148,7 @@ def run_schedule(schedule: Schedule, arrays: Sequence[np.ndarray]) -> list[np.nd
 
 
 @checked
-def pipelined_schedule(schedule: Schedule, chunks: int) -> Schedule:
+def pipelined_schedule(schedule: Schedule, chunks: Listed) -> Schedule:
     """The same schedule with every block cut into chunks, each of which starts a step after the one before.
 
     It has chunks - 1 steps more and the same bytes. Where ranks forward what they receive, the sum of
@@ -226,7 +226,7 @@ _Blocks = Callable[[int], tuple[int, ...]]
 
 
 @checked
-def collective_schedule(operation: str, algorithm: str, ranks: int) -> Schedule:
+def collective_schedule(operation: str, algorithm: str, ranks: Listed) -> Schedule:
     """Schedule of one algorithm; no steps for one rank. Its counted bytes equal `steps_and_bytes`.
 
     A switch that reduces is the node ("switch", 0). Raises ValueError for an unknown algorithm, and for a number of
@@ -423,8 +423,8 @@ _STEPS: dict[str, _Table] = {
 @checked
 def hierarchical_schedule(
     operation: str,
-    hb_ranks: int,
-    domains: int,
+    hb_ranks: Listed,
+    domains: Listed,
     hb_algorithm: str | None = None,
     nic_algorithm: str | None = None,
     hb_first: bool = False,

@@ -19,7 +19,7 @@ from railcore.engines.emulator.feedforward import (
 from railcore.engines.emulator.ranks import SCALE_UP, EmulatedRanks
 from railcore.engines.emulator.timeline import rank_timeline
 from railcore.facts import checks
-from railcore.facts.arguments import checked
+from railcore.facts.arguments import Listed, checked
 from railcore.facts.checks import Floats
 from railcore.training.parallelism import DIMENSIONS, Strategy
 
@@ -156,7 +156,7 @@ def sized_strategy(
 
 @checked
 def possible_strategies(
-    network: FeedForward, gpus: int, samples: int, microbatches: int, order: Sequence[str] = DIMENSIONS
+    network: FeedForward, gpus: Listed, samples: int, microbatches: int, order: Sequence[str] = DIMENSIONS
 ) -> dict[str, Strategy]:
     """All ways to split a network over GPUs with tensor, pipeline and data parallelism, by name.
 

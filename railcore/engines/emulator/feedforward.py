@@ -76,7 +76,6 @@ class FeedForward:
         rng = np.random.default_rng(seed)
         return [rng.normal(scale=np.sqrt(2 / shape[1]), size=shape) for shape in self.shapes]
 
-    @checked
     def samples(self, number: int, seed: int = 0) -> tuple[Floats, Floats]:
         """Inputs and targets from 0 to 1 [width, number]."""
         rng = np.random.default_rng(seed)
@@ -112,7 +111,6 @@ class TrainingStep:
     replicas: list[list[Floats]]
 
 
-@checked
 def one_rank_step(
     network: FeedForward, weights: Sequence[Floats], inputs: Floats, targets: Floats, learning_rate: float
 ) -> TrainingStep:
@@ -389,7 +387,6 @@ def refuse_too_large(network: FeedForward, strategy: Strategy, samples: int = 0)
             )
 
 
-@checked
 def layer_stages(layers: int, stages: int) -> list[int]:
     """Pipeline stage of each layer: runs of layers, the first stages have one more where they do not divide."""
     if stages > layers:

@@ -160,7 +160,6 @@ class EmulatedRanks:
         """The network that ranks send over: "scale-up" where all are on one node, else "scale-out"."""
         return SCALE_UP if len({int(self.nodes[rank]) for rank in ranks}) == 1 else SCALE_OUT
 
-    @checked
     def compute(self, rank: int, phase: str, layer: int | None = None, microbatch: int | None = None) -> None:
         """Log that a rank computes a layer of a micro-batch.
 
@@ -200,7 +199,6 @@ class EmulatedRanks:
         self._changed(rank, name, self._held_bytes[rank][name])
         return array
 
-    @checked
     def holds(self, rank: int, name: str) -> bool:
         """Whether a rank holds an array under a name."""
         return name in self._held[rank]

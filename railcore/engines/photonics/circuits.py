@@ -35,7 +35,7 @@ from railcore.engines.steps.simulation import (
 from railcore.engines.steps.stage_program import DEFAULT_STEP, StepOptions
 from railcore.engines.steps.workload import WORKLOAD_KINDS, Workload, differing_replicas, training_step
 from railcore.facts import units
-from railcore.facts.arguments import Quantity, checked
+from railcore.facts.arguments import Listed, Quantity, checked
 from railcore.facts.checks import at_least, one_of, positive, whole
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy, as_strategy
@@ -163,7 +163,7 @@ def photonic_overhead(
     machine: Machine | str,
     strategy: Strategy | Mapping,
     reconfiguration_s: ArrayLike,
-    global_batch: int,
+    global_batch: Listed,
     provisioning: bool | Sequence[bool] = (False, True),
     options: StepOptions = DEFAULT_STEP,
     runtime: Runtime | str = MODERN,

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.facts import catalog
-from railcore.facts.arguments import checked
+from railcore.facts.arguments import Positive, checked
 from railcore.facts.checks import at_least, one_of, positive, whole
 
 CIRCUIT_STATES = ("first time", "cached", "up")  # what the controller knows of a group's circuits
@@ -163,7 +163,7 @@ def reconfiguration_sequence(
 def saturating_gpus(
     plane: ControlPlane,
     hb_domain_size: int,
-    changes: float,
+    changes: Positive,
     iteration_s: float,
     group_ranks: float = 2,
     coalesced: bool = True,

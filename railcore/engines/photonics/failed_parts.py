@@ -17,7 +17,7 @@ from railcore.engines.photonics.circuits import PhotonicCircuits, electrical_twi
 from railcore.engines.steps.simulation import RAIL, RailNetwork, StaticPartition, simulate
 from railcore.engines.steps.workload import Workload
 from railcore.facts.arguments import checked
-from railcore.facts.checks import share, whole
+from railcore.facts.checks import one_of, share, whole
 from railcore.network.reliability import expected_failures, parts_at_risk
 from railcore.network.switches import SwitchModel
 from railcore.network.topology import PhotonicRails
@@ -61,6 +61,9 @@ def moved_rings(workload: Workload, lost: Sequence[int], rings: Sequence[str] = 
         For a rank that is not simulated, and where no rail is left.
     """
     gone, size = set(whole("lost", list(lost), 0).tolist()), workload.machine.hb_domain_size
+    _check_rings(workload, rings)
+    if not gone:
+        raise ValueError("lost is empty: give at least one rank")
     if stray := gone - workload.simulated:
         raise ValueError(f"lost has {min(stray)}, which is not simulated: give some of 0 to {max(workload.simulated)}")
     nic_of: dict[int, dict[int, int]] = {}
@@ -103,6 +106,8 @@ def slower_nic(workload: Workload, rank: int, left: float, rings: Sequence[str] 
     A workload with the same operations.
     """
     times = 1 / float(share("left", left, above_0=True))
+    one_of("rank", rank, sorted(workload.simulated))
+    _check_rings(workload, rings)
     slow = [
         link == RAIL
         and (not rings or workload.ring(op) in rings)
@@ -114,6 +119,13 @@ def slower_nic(workload: Workload, rank: int, left: float, rings: Sequence[str] 
         for sizes in (workload.sent_bytes, workload.ring_bytes)
     )
     return replace(workload, sent_bytes=sent, ring_bytes=around)
+
+
+def _check_rings(workload: Workload, rings: Sequence[str]) -> None:
+    """Refuse names of rings that a workload lacks."""
+    there = {workload.ring(op) for op, link in enumerate(workload.link) if link == RAIL}
+    for name in rings:
+        one_of("rings", name, sorted(there))
 
 
 @checked

@@ -18,7 +18,6 @@ from railcore.engines.plan.spec import PriceSpec, SiteSpec, Spec
 from railcore.engines.search.gpu_counts import gpu_counts, near_batches
 from railcore.engines.search.splits import allowed_values
 from railcore.facts import catalog
-from railcore.facts.arguments import checked
 from railcore.facts.checks import whole
 from railcore.facts.units import show, year
 from railcore.network.price_books import (
@@ -107,7 +106,6 @@ class Case:
         """Books of prices and powers, with draws of their rows."""
         return _drawn(self.prices, values), _drawn(self.powers, values)
 
-    @checked
     def radix_of_planes(self, planes: int) -> int:
         """Ports of a switch at a plane's share of the NIC, over planes. Raises ValueError for a rate that it lacks."""
         if self.spec.network.radix is not None:
@@ -124,7 +122,6 @@ class Case:
     def _sides(self) -> dict[int, pd.DataFrame]:
         return {}
 
-    @checked
     def side_networks(self, gpus: int) -> pd.DataFrame:
         """Parts and cost of the networks of cluster.include, of servers that share a NIC on each; none by default.
 

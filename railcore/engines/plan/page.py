@@ -12,7 +12,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from railcore.facts.arguments import Signed, checked
 from railcore.facts.units import number
 
 if TYPE_CHECKING:
@@ -156,12 +155,10 @@ class Axis:
     start: float
     end: float
 
-    @checked
-    def at(self, value: Signed) -> float:
+    def at(self, value: float) -> float:
         """Where a value stands."""
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
-    @checked
     def ticks(self, most: int = 6) -> list[tuple[float, str]]:
         """Round values on the axis, most + 1 at most, and their texts."""
         step = _round_step((self.high - self.low) / most)
@@ -390,7 +387,6 @@ def bar_picture(bars: Mapping[str, Any], width: float) -> dict[str, Any]:
     return {"width": width, "height": frame[3] + 22, "frame": frame, "ticks": ticks, "rows": rows, "legend": legend}
 
 
-@checked
 def place_picture(places: Mapping[str, Any], width: float) -> dict[str, Any]:
     """Places by longitude and latitude, with a bar of so many km; for the template picture.svg.j2.
 

@@ -3,6 +3,7 @@
 import math
 from typing import NamedTuple
 
+from railcore.facts import checks
 from railcore.facts.arguments import checked
 from railcore.facts.units import kWh, number, show
 
@@ -49,7 +50,7 @@ _DIGITS = 4
 @checked
 def shown(name: str, value: float, digits: int = _DIGITS) -> str:
     """A number of NUMBERS with its unit."""
-    unit = NUMBERS[name].unit
+    unit = NUMBERS[checks.one_of("name", name, NUMBERS)].unit
     if name == "token_usd":
         return f"{number(value * 1e9, digits)} USD"
     if unit == "%":

@@ -27,7 +27,7 @@ from railcore.engines.strategies.iteration import (
 )
 from railcore.engines.strategies.layer_time import layer_costs
 from railcore.engines.strategies.stage_costs import stage_costs
-from railcore.facts.arguments import checked
+from railcore.facts.arguments import Listed, checked
 from railcore.facts.checks import whole
 from railcore.training.group_shares import Fabric
 from railcore.training.machine import Machine, as_machine
@@ -201,7 +201,7 @@ def search_parts(
     offload: str | Sequence = "none",
     top: int = 10,
     at_most: bool = False,
-    shares: int = 1,
+    shares: Listed = 1,
     hb_domain_size: int | None = None,
     only_best: bool = False,
     fabric: Fabric | None = None,
@@ -283,7 +283,7 @@ def search(
     global_batch: int | Sequence[int],
     runtime: Runtime | str | Sequence = MODERN,
     offload: str | Sequence = "none",
-    top: int = 10,
+    top: Listed = 10,
     at_most: bool = False,
     workers: int = 1,
     progress: bool | None = None,

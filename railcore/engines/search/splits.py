@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from railcore.engines.strategies.iteration import OBSTACLES, STRATEGY_COLUMNS, column_numbers
-from railcore.facts.arguments import checked
 from railcore.training.parallelism import indivisible
 from railcore.training.rank_order import PLACEMENTS
 from railcore.training.transformer import Transformer
@@ -42,7 +41,6 @@ def allowed_values(global_batch: Any, limits: dict[str, Any]) -> Allowed:
     return tuple(allowed.items())
 
 
-@checked
 def among(values: np.ndarray, allowed: tuple[int, ...] | None) -> np.ndarray:
     """The values that are allowed, all where there is no limit."""
     return values if allowed is None else values[np.isin(values, allowed)]
@@ -94,7 +92,6 @@ def _data_degrees(batch: int, limits: dict[str, Any]) -> np.ndarray:
     return among(np.unique(np.concatenate([divisors(k) for k in each] or [np.zeros(0, int)])), limits["data"])
 
 
-@checked
 def splits_at_most(
     model: Transformer, gpus: int, allowed: Allowed, domain: int, ragged: bool
 ) -> tuple[np.ndarray, dict[str, int]]:
@@ -131,7 +128,6 @@ def splits_at_most(
     return splits[obstacle == len(OBSTACLES)], dict(Counter([*OBSTACLES, "feasible"][i] for i in obstacle))
 
 
-@checked
 def all_splits_at_most(model: Transformer, gpus: int, allowed: Allowed, domain: int, ragged: bool) -> np.ndarray:
     """All splits of at most so many GPUs that divide.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from railcore.facts import catalog, files, units
+from railcore.facts import catalog, checks, files, units
 from railcore.facts.tables import read_csv
 from railcore.systems.siting.grid import REQUIRED_COLUMNS
 
@@ -22,6 +22,7 @@ _UNIT = re.compile(r"\b(?:[kmgt]?wh?|kilowatts|megawatts|megawatthours|watts)\b"
 def code_meanings(kind: str) -> Mapping[str, str]:
     """Meaning of each of EIA's codes of a kind, such as "energy source" or "state", from data/grid/eia_codes.csv."""
     rows = read_csv(files.data("grid/eia_codes.csv"))
+    checks.one_of("kind", kind, dict.fromkeys(row["kind"] for row in rows))
     return {row["code"]: row["meaning"] for row in rows if row["kind"] == kind}
 
 

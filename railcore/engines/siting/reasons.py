@@ -18,7 +18,6 @@ from railcore.engines.siting.cities import cities
 from railcore.engines.siting.distances import fibre_delays_s
 from railcore.engines.siting.sitings import RENEWABLE, Places, Sitings, power_mix, shares_or_nan, siting_indices
 from railcore.facts import files, units
-from railcore.facts.arguments import checked
 from railcore.facts.globe import great_circle_distance
 from railcore.systems.siting.candidates import Candidates
 from railcore.systems.siting.grid import PowerGrid
@@ -84,7 +83,6 @@ def siting_traits(places: Places, sitings: Sitings, power_w: ArrayLike, demand_w
     return pd.DataFrame(rows)
 
 
-@checked
 def mix_diversity(mixes: np.ndarray) -> float:
     """How little the fuel mixes of places overlap: mean over pairs of 1 - sum over fuels min(a, b), 0 for one place.
 
@@ -98,7 +96,6 @@ def mix_diversity(mixes: np.ndarray) -> float:
     return float(np.mean([1 - np.minimum(a, b).sum() for a, b in combinations(each, 2)]))
 
 
-@checked
 def user_latency(latitude: np.ndarray, longitude: np.ndarray) -> dict[str, float]:
     """One-way fibre delay from people in `cities` to the nearest place.
 

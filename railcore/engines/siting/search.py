@@ -13,7 +13,6 @@ from scipy.sparse import csr_array
 
 from railcore.engines.siting.distances import diameter_m, index_pairs, pair_distances_m
 from railcore.engines.siting.split_problem import SiteOptions, SplitConstraints, pairs_within
-from railcore.facts.arguments import checked
 from railcore.facts.globe import unit_vectors
 from railcore.facts.units import MW
 from railcore.systems.siting.geometry import within_radius
@@ -326,13 +325,11 @@ class Branch:
         return members_of(others)
 
 
-@checked
 def bits_of(mask: np.ndarray) -> Bits:
     """The set of a boolean mask."""
     return int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")
 
 
-@checked
 def members_of(of: Bits) -> list[int]:
     """Numbers of a set's members, rising."""
     found = []

@@ -41,7 +41,6 @@ class Need(NamedTuple):
     circuit: bool = False
 
 
-@checked
 @dataclass(slots=True)
 class Lane:
     """Who holds a lane and who waits for it.
@@ -55,7 +54,6 @@ class Lane:
     held: dict = field(default_factory=dict)
     runs: deque = field(default_factory=deque)
 
-    @checked
     def queue(self, op: int, state: Any) -> None:
         """An operation is the last to wait."""
         if not self.runs or self.runs[-1][0] != state:

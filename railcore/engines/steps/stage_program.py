@@ -209,7 +209,6 @@ class StageProgram:
         """Ranks of a group of each kind."""
         return {kind: inside * domains for kind, (inside, domains) in self.spread.items()}
 
-    @checked
     def add_iteration(self, iteration: int) -> None:
         """Programs of all stages for one step."""
         for stage in range(self.strategy.pipeline):

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from railcore.facts.arguments import checked
+from railcore.facts.arguments import Listed, checked
 from railcore.facts.checks import Floats, Ints, at_least, positive
 from railcore.training.pipeline_schedule import checked_sizes
 
@@ -173,11 +173,11 @@ class Timetable:
 def schedule(
     kind: str,
     stages: int,
-    microbatches: int,
+    microbatches: Listed,
     forward_s: ArrayLike,
     backward_s: ArrayLike,
     send_s: float = 0.0,
-    chunks: int = 1,
+    chunks: Listed = 1,
     transfers: str = "overlapped",
 ) -> Timetable:
     """The timetable of one iteration: each compute as early as its input and its stage allow.

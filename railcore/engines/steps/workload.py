@@ -15,7 +15,7 @@ import pandas as pd
 
 from railcore.engines.steps.stage_program import DEFAULT_STEP, Operation, StageProgram, StepOptions
 from railcore.facts import units
-from railcore.facts.arguments import checked
+from railcore.facts.arguments import Listed, checked
 from railcore.facts.checks import whole
 from railcore.training.collectives import steps_and_bytes
 from railcore.training.machine import Machine, as_machine
@@ -164,10 +164,10 @@ def training_step(
     model: Transformer | str,
     machine: Machine | str,
     strategy: Strategy | Mapping,
-    global_batch: int,
+    global_batch: Listed,
     options: StepOptions = DEFAULT_STEP,
     runtime: Runtime | str = MODERN,
-    iterations: int = 1,
+    iterations: Listed = 1,
     one_replica: bool = False,
 ) -> Workload:
     """The dependency graph of training steps, built from model, machine and strategy.

@@ -354,4 +354,4 @@ def column_numbers(name: str, values: Any) -> np.ndarray:
         return level_places(name, values)
     if name in STRATEGY_SWITCHES and np.asarray(values).dtype == bool:
         values = np.asarray(values, np.int64)
-    return checks.whole(name, values, *STRATEGY_RANGES[name])
+    return checks.whole(name, values, *STRATEGY_RANGES[checks.one_of("name", name, STRATEGY_RANGES)])

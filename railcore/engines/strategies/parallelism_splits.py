@@ -7,7 +7,7 @@ import pandas as pd
 
 from railcore.engines.strategies.layer_passes import LAYER_COLUMNS
 from railcore.engines.strategies.layer_time import layer_costs
-from railcore.facts.arguments import checked
+from railcore.facts.arguments import Count, checked
 from railcore.training.machine import UNLIMITED_BANDWIDTH, Machine
 from railcore.training.parallelism import Strategy
 from railcore.training.runtime import MODERN
@@ -33,7 +33,7 @@ def pure_strategies(degree: int) -> dict[str, Strategy]:
 
 @checked
 def parallelism_comparison(
-    model: Transformer, mixture: Transformer, machine: Machine, degree: int, batch: int
+    model: Transformer, mixture: Transformer, machine: Machine, degree: Count, batch: int
 ) -> pd.DataFrame:
     """What each of `pure_strategies` splits, compared with one GPU that has the whole batch, and what a GPU sends.
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from railcore.engines.deployment import cabling
 from railcore.facts import catalog
-from railcore.facts.arguments import Quantity, checked
+from railcore.facts.arguments import Listed, Quantity, checked
 from railcore.facts.checks import at_least, positive, whole
 from railcore.facts.units import counted
 
@@ -112,7 +112,7 @@ def correction_delay(link_Bps: Quantity, code: str = ETHERNET_CODE) -> Bounded:
 
 
 @checked
-def hall_cables(floor: cabling.Floor, racks: int, rack_endpoints: int, blocks: Sequence[int]) -> list[float]:
+def hall_cables(floor: cabling.Floor, racks: Listed, rack_endpoints: Listed, blocks: Sequence[int]) -> list[float]:
     """Longest cables of a path in a hall, from one end up to the top tier and down to the other [m].
 
     Parameters

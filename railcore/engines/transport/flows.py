@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.facts.arguments import Quantity, checked
+from railcore.facts.arguments import Listed, Quantity, checked
 from railcore.facts.checks import Floats, Ints, at_least, positive, seed_of, share, whole
 
 
@@ -60,7 +60,7 @@ class FlowTimes:
 
 
 @checked
-def permutation(hosts: int, size_bytes: Quantity, load: float = 1.0, seed: int = 0) -> Flows:
+def permutation(hosts: Listed, size_bytes: Quantity, load: float = 1.0, seed: int = 0) -> Flows:
     """Every active host sends one flow to another active host, and receives one; all start at once.
 
     Parameters
@@ -113,7 +113,7 @@ def split_flows(flows: Flows, parts: int) -> Flows:
 
 
 @checked
-def incast(senders: int, receiver: int, size_bytes: Quantity, hosts: int, spread_s: Quantity = 0.0, seed: int = 0):
+def incast(senders: int, receiver: int, size_bytes: Quantity, hosts: Listed, spread_s: Quantity = 0.0, seed: int = 0):
     """Hosts drawn at random all send one flow to one receiver.
 
     Parameters

@@ -7,7 +7,7 @@ from scipy import special
 
 from railcore.engines.transport.fabric import SKIPPED, PathFabric
 from railcore.engines.transport.flows import Flows
-from railcore.facts.arguments import checked
+from railcore.facts.arguments import Listed, checked
 from railcore.facts.checks import Floats, Ints, positive, seed_of, share, whole
 
 _AT_ONCE = 2**15  # hashes that are held together: they fit a core's cache
@@ -55,7 +55,7 @@ def live_paths(fabric: PathFabric, flows: Flows) -> np.ndarray:
 
 
 @checked
-def entropy_paths(fabric: PathFabric, flows: Flows, entropies: int, seed: int = 0, converged: bool = True) -> Ints:
+def entropy_paths(fabric: PathFabric, flows: Flows, entropies: Listed, seed: int = 0, converged: bool = True) -> Ints:
     """The path of each entropy of each flow: what a sender sprays over that changes a field of its packets.
 
     Two entropies may hash to one path. One hash chooses the whole path; switches that hash alike one after another

@@ -22,7 +22,7 @@ from railcore.engines.transport.transports import (
     Rccc,
     Transport,
 )
-from railcore.facts.arguments import checked
+from railcore.facts.arguments import Positive, checked
 
 
 def slot_time_s(fabric: PathFabric, framing: Framing) -> float:
@@ -31,7 +31,7 @@ def slot_time_s(fabric: PathFabric, framing: Framing) -> float:
 
 
 @checked
-def slots_for(time_s: Any, slot_s: float) -> Any:
+def slots_for(time_s: Any, slot_s: Positive) -> Any:
     """Whole slots that have room for a time."""
     return np.ceil(time_s / slot_s - 1e-9).astype(np.int64)
 

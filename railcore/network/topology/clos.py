@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from railcore.facts.arguments import UnboundedArray, checked
+from railcore.facts.arguments import PositiveArray, UnboundedArray, checked
 from railcore.facts.checks import Ints, numbers, whole
 from railcore.network.topology.bill_line import Bill, BillLine
 
@@ -141,13 +141,13 @@ def checked_oversubscription(value: ArrayLike, name: str = "oversubscription") -
 
 
 @checked
-def floor_div(a: ArrayLike, b: ArrayLike) -> Numbers:
+def floor_div(a: ArrayLike, b: PositiveArray) -> Numbers:
     """Largest whole number of at most a / b."""
     return np.floor(np.true_divide(a, b))
 
 
 @checked
-def ceil_div(a: ArrayLike, b: ArrayLike) -> Numbers:
+def ceil_div(a: ArrayLike, b: PositiveArray) -> Numbers:
     """Smallest whole number of at least a / b."""
     return np.ceil(np.true_divide(a, b))
 

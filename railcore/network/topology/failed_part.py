@@ -150,6 +150,7 @@ class FailedPart:
 
 def has_part(fabric: RailFabric | PhotonicRails, part: str) -> bool:
     """Whether a fabric has such a part, of STOPPING_PARTS or SLOWING_PARTS."""
+    one_of("part", part, (*STOPPING_PARTS, *SLOWING_PARTS))
     if part in STOPPING_PARTS:
         return True
     if part == "HB switch":

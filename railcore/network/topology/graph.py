@@ -13,6 +13,7 @@ from collections.abc import Iterable
 import networkx as nx
 import pandas as pd
 
+from railcore.facts.catalog import UnknownName
 from railcore.facts.units import convert
 from railcore.network.topology.wiring import WireList, rails_of_pods, wire_list
 
@@ -49,6 +50,8 @@ def first_pod(fabric) -> nx.Graph:
 
 def switches_to_gpus(graph: nx.Graph, source: str) -> dict[str, int]:
     """Number of switches on the shortest path from a GPU to each GPU that it reaches without an HB domain."""
+    if source not in graph:
+        raise UnknownName("node", source, map(str, graph))
     network = nx.subgraph_view(graph, filter_edge=lambda a, b: graph.edges[a, b]["kind"] != "hb")
     lengths = nx.single_source_shortest_path_length(network, source)
     return {node: n - 1 for node, n in lengths.items() if n and graph.nodes[node]["kind"] == "gpu"}

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from railcore.facts.arguments import checked
+from railcore.facts.arguments import Listed, checked
 
 
 class Switch(NamedTuple):
@@ -120,7 +120,7 @@ def rails_of_pods(fabric) -> list[range]:
 
 
 @checked
-def even_cuts(items: int, groups: int) -> np.ndarray:
+def even_cuts(items: int, groups: Listed) -> np.ndarray:
     """Where consecutive groups begin and the last one ends, whose lengths differ by one at most."""
     size, more = divmod(items, groups)
     places = np.arange(groups + 1)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
+from railcore.facts import checks
 from railcore.facts.globe import unit_vectors
 from railcore.systems.siting.geometry import within_radii
 from railcore.systems.siting.grid import PowerGrid, state_of, state_outlines
@@ -47,6 +48,7 @@ class Candidates:
 
     def most_of(self, column: str) -> np.ndarray:
         """Label of the plants' column ("authority", "interconnect") that has most of each centre's counted power."""
+        checks.one_of("column", column, self.grid.plants.columns)
         return self.grid.largest_label(column, self.plants, self.grid.power_w * counted_plants(self.grid, self.oil))
 
     @cached_property

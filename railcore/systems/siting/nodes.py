@@ -60,6 +60,7 @@ class PowerNodes:
 
     def most_of(self, column: str) -> np.ndarray:
         """Text of the plants' column ("state", "authority") that has most of each node's power, coal counted."""
+        checks.one_of("column", column, self.grid.plants.columns)
         return self.grid.largest_label(column, self.plants, self.grid.power_w)
 
     def table(self) -> pd.DataFrame:
