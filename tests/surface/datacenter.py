@@ -5,7 +5,7 @@ from railcore.engines.datacenter.expert_placement import expert_placement, fitti
 from railcore.engines.datacenter.operation import OperatingPrices, TrainingRun, layer_of_size, models_by_budget, operating_prices, precision_for_format, run_of_time, training_run, training_runs, training_time, utilization_cases
 from railcore.engines.datacenter.recovery import ReplicaGrid, binomial_probabilities, blast_radius, checkpoint_and_load_times, recovery_goodput, replica_grid, restart_curves, share_of_complete_pipelines, spares_needed
 from railcore.engines.datacenter.timeline import timeline, titled_timelines
-from railcore.engines.datacenter.training_case import TrainingCase, iterations_by_micro_batches, pipelined_iteration, share_by_speed
+from railcore.engines.datacenter.training_case import TrainingCase, iterations_by_micro_batches, pipelined_iteration, share_by_datacenters, share_by_speed
 from railcore.systems.datacenter.exposed import LayerTimes
 from railcore.systems.datacenter.layouts import Layout, Precision, catalog_precision
 from railcore.systems.datacenter.rack_network import PricedNetwork
@@ -18,6 +18,7 @@ MIXTURE = catalog_model('DeepSeek-V3')
 SITE = datacenter_site(1000, 'GB200 NVL72', 'fp8_dense_rate')
 CASE = TrainingCase(catalog_model('Llama-3 70B'), catalog_precision('fp8'), SITE)
 MIXED = TrainingCase(MIXTURE, catalog_precision('fp8'), SITE)
+FAR = datacenter_site(1000, 'GB200 NVL72', 'fp8_dense_rate', 'flops2024')
 
 TrainingRun(1000000000000.0, 5.79e+22, 1410000.0, 113000000000.0, 2540.0, 22400.0).carbon_kg(2.78e-07)
 layer_of_size(MODEL, Precision(rate_format='fp4', master=1.0, weights=0.5, gradients=0.5, optimizer=2.0, element=0.5, mask=1.0), np.array([5580000000000.0, 52300000000000.0]))
@@ -48,3 +49,4 @@ checkpoint_and_load_times(CASE.layer, CASE.layout, SITE, 1000000000000.0)
 titled_timelines({'70B': CASE})
 iterations_by_micro_batches({'70B': CASE}, [4, 8])
 share_by_speed({'70B': CASE}, {'nic_Bps': [50000000000.0, 100000000000.0]})
+share_by_datacenters({'70B': TrainingCase(catalog_model('Llama-3 70B'), catalog_precision('fp8'), FAR)}, [1, 2])

@@ -3,11 +3,11 @@
 import numpy as np
 import pandas as pd
 from railcore.engines.degraded.expert_loads import LinkLoads, expert_demand, expert_load, link_loads
-from railcore.engines.degraded.faults import fail, failed_part, rail_switch_survey, wiring_left
-from railcore.engines.degraded.goodput import training_goodput
+from railcore.engines.degraded.faults import fail, failed_part, rail_switch_survey, replace_gpu, wiring_left
+from railcore.engines.degraded.goodput import lost_shares, training_goodput
 from railcore.engines.degraded.job_networks import job_networks, network_shares
 from railcore.engines.degraded.locality import band_placement, best_band_count, chain_crossing, counted_crossing, oversubscribed_leaves, placement_bands, rack_placements, ring_crossing
-from railcore.engines.degraded.routed_flows import domain_ring, gpu_names, moved_to_other_rails
+from railcore.engines.degraded.routed_flows import domain_ring, fabric_loads, flow_times, gpu_names, moved_to_other_rails, nic_bandwidth_share, share_of_nic
 from railcore.engines.degraded.slowdowns import checked_job, dense_slowdown, dense_slowdowns, failed_part_slowdowns, feasibility_warnings, mixture_slowdowns, platform_fabric
 from railcore.engines.deployment.scale_out import Equipment
 from railcore.network.price_books import PriceBook, power_book, price_book
@@ -56,3 +56,9 @@ dense_slowdowns(FABRIC, {'8B': MODEL}, MACHINE, 64, 2)
 mixture_slowdowns(catalog_model('DeepSeek-V3'), MACHINE, Strategy(pipeline=2, data=32, expert=32), 64, [8], [1.0], 64)
 moved_to_other_rails(FABRIC, FLOWS, np.array([0]))
 rail_switch_survey(pd.DataFrame({'gpus': [64], 'radix': [16]}), 8)
+replace_gpu(FABRIC.graph(), 'D1.GPU1', 'D1.GPU2')
+lost_shares(pd.DataFrame({'stops': [True], 'tokens_share': [1.0], 'events_per_year': [12.0], 'parts_down': [0.01]}), 60.0, 600.0)
+fabric_loads(FABRIC, FLOWS)
+flow_times(FABRIC, FLOWS)
+share_of_nic(FABRIC, FLOWS, flow_times(FABRIC, FLOWS))
+nic_bandwidth_share(FABRIC, [FLOWS])

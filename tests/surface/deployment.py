@@ -1,15 +1,16 @@
 """Good calls of what is public in railcore.engines.deployment."""
 
 import numpy as np
+import pandas as pd
 from ipaddress import ip_network
 from railcore.engines.deployment.cables import LinkMedium, cable_lengths, cable_speed, cabling_table, link_medium, ports_at_ends
 from railcore.engines.deployment.cabling import Floor, catalog_floor, cheapest_link_costs, is_copper_item, link_media, rail_link_lengths
 from railcore.engines.deployment.cluster import Cluster, ClusterNetwork
 from railcore.engines.deployment.cluster_cost import cluster_network_parts
-from railcore.engines.deployment.design_build import build_design, build_designs, design_lengths
+from railcore.engines.deployment.design_build import build_design, build_designs, design_lengths, designs_sizing
 from railcore.engines.deployment.design_comparison import compare_designs, design_measures
 from railcore.engines.deployment.frr import EthernetSegment, EvpnPeer, RoutedLink, SwitchConfig, VlanGateway, frr_text
-from railcore.engines.deployment.part_counts import design_cost, design_parts, expected_losses, host_interfaces
+from railcore.engines.deployment.part_counts import cost_of_parts, design_cost, design_parts, expected_losses, host_interfaces
 from railcore.engines.deployment.port_map import checked_vlan_base, free_interfaces, host_port_map, interface_texts, lanes_of, nic_bundling, peer_link_count, trunk_port_map, vlan_count
 from railcore.engines.deployment.routing import BgpDesign
 from railcore.engines.deployment.scale_out import Equipment, block_sizes, catalog_equipment, chip_modes, compare_shapes, fewest_rails, network_combinations, network_parts, network_shapes, notable_shapes, oversubscribed_leaf_costs, rack_rails, rail_plane_networks
@@ -25,6 +26,7 @@ from railcore.network.switches import SwitchModel
 PRICES = price_book('street2025')
 POWERS = power_book('street2025')
 DESIGN = build_design(SegmentDemand(gpus=256, rail_switch=SwitchModel('SN5600', 64, 100000000000.0), rails_per_switch=2), Floor(0.6, 2.4, 16.0, 2.4, 1.5, 1.5, 0.1), addresses={'bundling': 'none'})
+LARGE = SegmentFabric(8, SwitchModel('SN5600', 64, 100000000000.0))
 
 LinkMedium((('400G DR4', 1, 1), ('800G DR8', 2, 1)), 650.0)
 cable_lengths({})
@@ -101,3 +103,7 @@ refuse_overlaps('subnets', [ip_network('10.0.0.0/24'), ip_network('10.0.1.0/24')
 free_network(24, [ip_network('10.0.0.0/24')], [ip_network('10.0.0.0/16')])
 smallest_cover([ip_network('10.0.0.0/24'), ip_network('10.0.1.0/24')])
 design_measures([DESIGN])
+cost_of_parts(design_parts(LARGE))
+SegmentFabric(8, SwitchModel('SN5600', 64, 100000000000.0))
+Cluster(16, 8)
+designs_sizing({'own': DESIGN}, pd.DataFrame())

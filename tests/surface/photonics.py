@@ -1,18 +1,21 @@
 """Good calls of what is public in railcore.engines.photonics."""
 
 import numpy as np
+from railcore.engines.photonics.circuit_changes import rail_ring
 from railcore.engines.photonics.circuit_search import best_on_circuits, technology_overheads
 from railcore.engines.photonics.circuits import PhotonicCircuits, photonic_overhead
 from railcore.engines.photonics.control_plane import ControlPlane, catalog_control_plane, reconfiguration_sequence, saturating_gpus
-from railcore.engines.photonics.estimate import OverheadEstimate, overhead_estimate
-from railcore.engines.photonics.failed_parts import failure_slowdowns, moved_rings, slower_nic
-from railcore.engines.photonics.photonic_cost import photonic_network_costs, photonic_ownership
-from railcore.engines.photonics.ring_limits import ring_all_to_all_ratio, ring_neighbours, ring_ports, ring_step_ratio, static_port_partition
+from railcore.engines.photonics.estimate import OverheadEstimate, circuit_terms, overhead_estimate
+from railcore.engines.photonics.failed_parts import FailedPort, failure_slowdowns, moved_rings, slower_nic
+from railcore.engines.photonics.photonic_cost import circuit_switch_plans, photonic_network_costs, photonic_ownership
+from railcore.engines.photonics.ring_limits import nic_port_modes, ring_all_to_all_ratio, ring_neighbours, ring_ports, ring_step_ratio, static_port_partition
 from railcore.engines.steps.stage_program import StepOptions
 from railcore.engines.steps.workload import training_step
 from railcore.network.price_books import PriceBook, power_book, price_book
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
+from railcore.training.rank_order import group_levels
+from railcore.training.runtime import catalog_runtime
 from railcore.training.transformer import catalog_model
 
 MODEL = catalog_model('Llama-3 8B')
@@ -42,3 +45,10 @@ ring_step_ratio(2)
 static_port_partition({'group 0': 5}, 11, 1.0)
 photonic_ownership(PLAN, 4.0, 2e-08, 1.2)
 ring_all_to_all_ratio(8)
+rail_ring(group_levels({'tensor': 2, 'pipeline': 2, 'data': 4})['replica'], 2)
+PhotonicCircuits(0.01)
+catalog_control_plane('host-driven')
+FailedPort(0.05, ports=4)
+circuit_switch_plans(['Polatis 6000N'], 64, 8, 64, PRICES, POWERS)
+nic_port_modes('ConnectX-7')
+circuit_terms(MODEL, MACHINE, catalog_runtime('modern'), ('none',), {name: np.array([value]) for name, value in STRATEGY.columns(8).items()})

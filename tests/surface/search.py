@@ -1,7 +1,7 @@
 """Good calls of what is public in railcore.engines.search."""
 
 import numpy as np
-from railcore.engines.search.answers import designs, robust
+from railcore.engines.search.answers import designs, robust, runner_up_wins
 from railcore.engines.search.gpu_counts import gpu_counts, near_batches
 from railcore.engines.search.hb_domains import best_times, hb_domain_summary, slowdown_by_sustained_rate, smallest_hb_domain_near_ideal
 from railcore.engines.search.labels import strategy_label
@@ -18,6 +18,7 @@ MACHINE = catalog_machine('DGX H100')
 RUNTIME = catalog_runtime('modern')
 FOUND = search(MODEL, MACHINE, 16, 16, tensor=8, pipeline=2)
 SIZES = best_times({'8B': MODEL}, MACHINE, gpus=[16], hb_domain_sizes=[2, 4, 8], batches={'8B': [16]})
+WIDE = search(MODEL, MACHINE, 16, 16)
 
 gpu_counts(MODEL, MACHINE, 6, 24)
 near_batches(2.04, 2)
@@ -38,3 +39,4 @@ designs(FOUND, 3)
 robust(FOUND, 3)
 smallest_hb_domain_near_ideal(SIZES, 0.1)
 hb_domain_summary(SIZES, 8, 0.1)
+runner_up_wins(WIDE, 2)

@@ -12,7 +12,7 @@ from railcore.systems.siting.candidates import candidate_centres, candidates, ca
 from railcore.systems.siting.geometry import inside_rings, within_radii, within_radius
 from railcore.systems.siting.grid import PowerGrid, load_grid, state_of
 from railcore.systems.siting.nodes import complete_linkage, densest_first, power_nodes
-from railcore.systems.siting.supply import Supply, available_power_w, demand_warnings, eligible, feeds_demand, largest_member
+from railcore.systems.siting.supply import Supply, available_power_w, demand_warnings, eligible, feeds_demand, largest_member, supply_of_groups
 from railcore.training.transformer import catalog_model
 
 EVERY = load_grid()
@@ -66,3 +66,4 @@ complete_linkage(SITES, np.array([1000000000.0, 2000000000.0, 3000000000.0]), 50
 largest_member(NEAR, np.array([1000000000.0, 2000000000.0, 3000000000.0]))
 NODES.most_of('state')
 power_nodes(GRID, 100000.0)
+supply_of_groups(GRID, NODES.plants, NODES.plants[:, :50], NODES.plants[:, :50])

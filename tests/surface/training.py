@@ -4,10 +4,13 @@ import math
 
 import numpy as np
 from railcore.facts.catalog import item
+from railcore.network.topology.rails import rail_only
 from railcore.training.collectives import algorithm_cost, algorithm_names, bus_factor, collective_time, default_algorithm, doublings, hierarchical_phase_times, hierarchical_phases, hierarchical_time, rings_time, steps_and_bytes
 from railcore.training.expected_error import expected_error, gpu_generation
 from railcore.training.expert_dispatch import capacity_copies, copies_by_place, dispatch_bytes, host_bound_time, host_operators, parts_groups
 from railcore.training.experts import busiest_links, checked_imbalance, expert_all_to_all_time, routed_time
+from railcore.training.formats import LinearFormat
+from railcore.training.group_shares import group_shares
 from railcore.training.iteration import iteration_time, stage_memory
 from railcore.training.layer_traffic import tensor_traffic
 from railcore.training.link_times import Latencies, LinkTimes, all_reduce_links, exposed_beside, exposed_time, gather_links
@@ -15,7 +18,7 @@ from railcore.training.machine import Machine, as_machine, catalog_machine, prod
 from railcore.training.machine_parts import CollectiveWays, GpuLinks, GpuMemory, GpuRates, HostWork
 from railcore.training.parallelism import Strategy, as_strategy, indivisible, level_places
 from railcore.training.pipeline_schedule import checked_sizes, critical_sends, pipeline_bubble_time
-from railcore.training.products import product_passes, product_time
+from railcore.training.products import product_passes, product_time, sustained_share
 from railcore.training.rank import Rank
 from railcore.training.rank_order import gpus_of, group_levels
 from railcore.training.recompute import working_bytes
@@ -35,6 +38,7 @@ RUNTIME = catalog_runtime('modern')
 MIXTURE = catalog_model('DeepSeek-V3')
 ROUTED = busiest_links(np.array([25000000.0]), np.array([64]), np.array([8]), 'two-hop', 1.0)
 BUSY = LinkTimes(0.01, 0.004, 0.006)
+DATA = group_levels(STRATEGY.columns(8))['replica']
 
 algorithm_cost('all_gather', 'ring')
 algorithm_names('scatter')
@@ -157,3 +161,11 @@ MODEL.forward_flops(2)
 MODEL.training_flops(2, 'full')
 batch_sequences('Llama-3 405B')
 state_bytes(MODEL, 2, 2, 2)
+group_shares(rail_only(64, 8, 16), {'replica': DATA}, 8, 8)
+DATA.in_domains(8)
+DATA.between_domains(8)
+DATA.lie_unevenly(8)
+MODEL.layer_activation_bytes(2, 2)
+MODEL.state_bytes(2, 2, 2)
+sustained_share(MACHINE, [(4096, 4096, 4096)], 900000000000000.0, LinearFormat(900000000000000.0, 2, 0, 0, 0, 2))
+MACHINE.places({'replica': DATA}, 8)

@@ -5,8 +5,8 @@ from railcore.engines.deployment.cabling import Floor
 from railcore.engines.transport.delay import DelayPath, correction_delay, hall_cables, latency, tier_paths
 from railcore.engines.transport.fabric import PathFabric, hop_latencies, leaf_spine, three_tier
 from railcore.engines.transport.flows import Flows, all_to_all, incast, permutation, permutation_in_groups, split_flows
-from railcore.engines.transport.hashing import ecmp_paths, entropy_paths, flows_per_link, hash64, subflows_needed
-from railcore.engines.transport.levels import LeveledTimes
+from railcore.engines.transport.hashing import ecmp_paths, entropy_paths, flows_per_link, hash64, most_loaded_links, subflows_needed
+from railcore.engines.transport.levels import LeveledTimes, completion_times, flow_level_times
 from railcore.engines.transport.optimum import Framing
 from railcore.engines.transport.packets import PacketRun, simulate_packets
 from railcore.engines.transport.runs import case_hash, case_inputs, packet_hops, run_case, study_runs
@@ -63,3 +63,8 @@ DelayPath('ConnectX-7', ['SN5600'], 50000000000.0, 4096)
 latency('ConnectX-7')
 permutation_in_groups([0, 0, 1, 1], 1000000.0)
 split_flows(permutation(32, 1000000.0), 2)
+PathFabric(np.array([0, 0, 1, 1]), 2, 50000000000.0)
+completion_times(leaf_spine(16, 4, 50000000000.0), permutation(16, 100000.0), transport('spraying'))
+flow_level_times(leaf_spine(16, 4, 50000000000.0), permutation(16, 100000.0), transport('spraying'))
+most_loaded_links(leaf_spine(16, 4, 50000000000.0), permutation(16, 100000.0), 10)
+leaf_spine(16, 4, 50000000000.0).port_table(np.array([0]), np.array([8]), 0)
