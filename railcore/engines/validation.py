@@ -9,6 +9,7 @@ import pandas as pd
 
 from railcore.engines.strategies.iteration import TIME_PARTS, iteration_times
 from railcore.facts import files, units
+from railcore.facts.arguments import Positive, checked
 from railcore.facts.checks import one_of
 from railcore.training.machine import Machine, catalog_machine
 from railcore.training.parallelism import Strategy
@@ -32,12 +33,13 @@ class TrainingDuration(NamedTuple):
     limit: str
 
 
+@checked
 def training_duration(
     model: Transformer,
     machine: Machine,
     strategy: Strategy,
     global_batch: int,
-    tokens: float,
+    tokens: Positive,
     gpus: int | None = None,
     runtime: Runtime | str = MODERN,
 ) -> TrainingDuration:

@@ -39,12 +39,14 @@ ShareArray = Annotated[ArrayLike, Range(0, 1)]
 Count = Annotated[int, Range(1)]
 Listed = Annotated[int, Range(1, 2**22)]  # a count of what is made one by one, in memory
 T = TypeVar("T")
-_COUNTS = frozenset(  # whole numbers of at least 1, wherever they are asked for
-    "gpus hb_domain_size radix planes racks hosts servers tensor context expert pipeline data stages layers hidden "
-    "heads micro_batch microbatches chunks ranks nic_ports fibres_per_port iterations".split()
-)
+_COUNTS = {  # whole numbers of at least 1 wherever they are asked for, and the most that any network or model has
+    **dict.fromkeys("gpus tensor context expert pipeline data ranks micro_batch".split(), 10**9),
+    **dict.fromkeys("racks hosts servers hidden".split(), 2**26),
+    **dict.fromkeys("hb_domain_size radix layers heads stages chunks microbatches iterations".split(), 2**20),
+    **dict.fromkeys("planes nic_ports fibres_per_port".split(), 2**10),
+}
 _RANGES = {  # of names that mean the same everywhere; all others are 0 or more
-    **dict.fromkeys(_COUNTS, Range(1)),
+    **{name: Range(1, most) for name, most in _COUNTS.items()},
     "oversubscription": Range(infinite=True),
     "latitude": Range(-90, 90),
     "longitude": Range(-180, 180),
@@ -185,7 +187,8 @@ class _Reader:
         self._real = bool(self.kinds & {float, np.ndarray}) and bool not in self.kinds
         self._whole, self._typed = self.kinds - {NoneType} == {int}, {*_plain_members(annotation)} >= _NUMBERS
         ranges = [each for part in _members(annotation) for each in getattr(part, "__metadata__", ())]
-        usual = Range() if self._real and name in _COUNTS else _RANGES.get(name, Range())
+        usual = _RANGES.get(name, Range())
+        usual = usual._replace(least=0) if self._real and name in _COUNTS else usual  # shares of one, too
         self.allowed = next((each for each in ranges if type(each) is Range), usual)
         if isinstance(default, int | float):  # what stands for "not given" may be given
             least = min(self.allowed.least, default)

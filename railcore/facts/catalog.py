@@ -433,6 +433,8 @@ def related_items(family: str, name: str, gpu: str = "") -> list[tuple[str, str]
 
     gpu: of a platform that has no row for it yet; "" stands for one that is not known.
     """
+    if family not in _our_families():
+        raise UnknownName("catalog family", family, _our_families())
     if family not in ("platforms", *GPU_FAMILIES):
         return [(family, name)]
     if family == "platforms":

@@ -29,6 +29,8 @@ def template(family: str, name: str, gpu: str = "", like: str = "") -> dict[str,
     UnknownName
         For a family of which railcore asks no certain rows, and for `like`.
     """
+    if like:
+        catalog.item("efficiencies", like)
     known = {need.family for need in catalog.row_needs()}
     if family not in known:
         raise catalog.UnknownName("template of the catalog family", family, known)

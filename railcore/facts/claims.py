@@ -10,6 +10,7 @@ from decimal import Decimal
 from statistics import median, quantiles
 
 from railcore.facts import checks, files, grounds
+from railcore.facts.arguments import Signed, checked
 from railcore.facts.catalog import UnknownName
 from railcore.facts.claim_rows import RELATIONS, Claim, claims
 from railcore.facts.tables import MarkdownText, csv_text, markdown_table, read_csv
@@ -86,7 +87,8 @@ def table_values(prefix: str, table) -> dict[str, float]:
     return found
 
 
-def deviation(value: float, paper: float) -> float:
+@checked
+def deviation(value: Signed, paper: Signed) -> float:
     """(value - paper) / |paper|, or value - paper where the paper's value is 0."""
     return (value - paper) / abs(paper) if paper else value - paper
 
@@ -97,8 +99,9 @@ def drawn_range(draws: Sequence[float]) -> tuple[float, float]:
     return cuts[0], cuts[-1]
 
 
+@checked
 def verdict(
-    value: float | None, paper: float, relation: str, tolerance: float, drawn: tuple[float, float] | None = None
+    value: Signed | None, paper: Signed, relation: str, tolerance: float, drawn: tuple[float, float] | None = None
 ) -> str:
     """Reproduced, close or differs; unavailable for no value.
 
@@ -131,13 +134,15 @@ def verdict(
     return "reproduced" if holds else "close" if paper and abs(off) <= 0.1 else "differs"
 
 
-def differs(claim_id: str, value: float, draws: Sequence[float] = ()) -> bool:
+@checked
+def differs(claim_id: str, value: Signed, draws: Sequence[float] = ()) -> bool:
     """Whether our value of a claim does not keep the document's relation: for marks in a figure. draws: as `record`."""
     entry, drawn = claim(claim_id), drawn_range(draws) if len(draws) >= MIN_DRAWS else None
     return verdict(value, entry.paper_value, entry.relation, entry.tolerance, drawn) != "reproduced"
 
 
-def within_printed_digit(value: float, entry: Claim) -> bool:
+@checked
+def within_printed_digit(value: Signed, entry: Claim) -> bool:
     """Whether a value is not the document's, but rounds to it: 0.0349 where 0.03 is printed."""
     half = 0.5 * 10.0 ** int(Decimal(f"{entry.paper_value:.12g}").as_tuple().exponent)
     off = abs(value - entry.paper_value)
@@ -290,7 +295,8 @@ def comparison_row(row: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def claim_amount(value: float, unit: str) -> str:
+@checked
+def claim_amount(value: Signed, unit: str) -> str:
     """A number in a claim's unit for a person, such as claim_amount(3.6e12, "bit/s") = "3.6 Tbps"."""
     symbol = {"bit/s": "bps"}.get(unit, unit)
     if symbol in ("bps", "B/s", "B", "s", "W", "USD", "FLOP/s"):

@@ -11,7 +11,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from railcore.facts import units
+from railcore.facts import checks, units
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -147,6 +147,7 @@ def readable(table: "pd.DataFrame", digits: int = 6) -> "pd.DataFrame":
     "cost_usd" becomes "cost" with cells such as "305.2 M USD", "hb_domain_size" becomes "HB domain size". To be printed
     with `print(readable(table).to_string())`, or `.T.to_string()` for columns as rows.
     """
+    checks.whole("digits", digits)
     columns = {}
     for name, column in table.items():
         words = str(name).split("_")

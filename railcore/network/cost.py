@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import units
-from railcore.facts.arguments import checked
+from railcore.facts.arguments import PositiveArray, checked
 from railcore.facts.checks import at_least, share
 from railcore.network.bill import bill_table, bill_total, bill_totals, include_text
 from railcore.network.price_books import PriceBook, check_books
@@ -122,7 +122,8 @@ def compare_rail_networks(
     return with_book_names(compared, prices, powers)
 
 
-def with_domain_warnings(table: pd.DataFrame, gpus: ArrayLike, hb_domain_size: ArrayLike) -> pd.DataFrame:
+@checked
+def with_domain_warnings(table: pd.DataFrame, gpus: PositiveArray, hb_domain_size: PositiveArray) -> pd.DataFrame:
     """A table with `domain_warnings` as attrs["warnings"]; of many rows the first that needs one, and how many do."""
     n, k = np.broadcast_arrays(*map(np.atleast_1d, (gpus, hb_domain_size)))
     ragged = np.flatnonzero(n % k)

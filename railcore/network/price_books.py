@@ -297,7 +297,7 @@ def switch_book(family: str, switch: str, optic: str, rate_Bps: Quantity) -> Pri
     UnknownName
         For names or numbers that the catalog lacks.
     """
-    what, unit = catalog.BOOKS[family]
+    what, unit = catalog.BOOKS[one_of("family", family, catalog.BOOKS)]
     rate = float(positive("rate_Bps", rate_Bps, "bytes/s"))
     box, module = catalog.item("switches", switch), catalog.item("transceivers", optic)
     of_switch, ends = rate / box["capacity"], module["bandwidth"] / rate

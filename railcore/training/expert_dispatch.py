@@ -122,6 +122,7 @@ def parts_groups(dispatcher: str, groups: int, ranks: ArrayLike, domains: ArrayL
     -------
     Arrays broadcast.
     """
+    one_of("dispatcher", dispatcher, DISPATCHERS)
     uneven = [(groups % n > 0) & (n % max(groups, 1) > 0) for n in (np.asarray(ranks), np.asarray(domains))]
     return (uneven[0] | uneven[1]) & (dispatcher == "nodes")
 

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from railcore.facts.arguments import checked
 from railcore.facts.unique_rows import unique_places
 from railcore.network.topology.blocks import Blocks, PodBlocks, pod_blocks, rail_blocks
 from railcore.network.topology.failed_part import FailedPart
@@ -74,6 +75,7 @@ class _Spread(NamedTuple):
         return self.S2 * self.y2
 
 
+@checked
 def group_shares(
     fabric: Fabric | None, groups: Mapping[str, GroupLevels], hb_domain_size: int, gpus: Any
 ) -> GroupShares:

@@ -106,6 +106,7 @@ _PAT_RANK = 2.8 / 14  # of a step over NICs: what each rank adds
 _HOST_GPUS = 8  # through which a tree is a chain
 
 
+@checked
 def gather_links(
     message_bytes: ArrayLike,
     inside: ArrayLike,
@@ -157,6 +158,7 @@ def gather_links(
     return rings._replace(time_s=np.where(alone, np.minimum(rings.time_s, pat), rings.time_s)[()])  # a scalar of one
 
 
+@checked
 def all_reduce_links(
     message_bytes: ArrayLike,
     inside: ArrayLike,

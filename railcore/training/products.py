@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from railcore.facts.arguments import checked
+from railcore.facts.arguments import Count, Positive, checked
 from railcore.training.formats import BF16, LinearFormat
 from railcore.training.machine import Machine
 
@@ -14,6 +14,7 @@ _ALIGNED = 64  # elements of 2 bytes that a side should be a multiple of (NVIDIA
 _TILE_STEP = 64  # a side shorter than the tile's takes the next multiple of this
 
 
+@checked
 def product_time(
     machine: Machine,
     m: Any,
@@ -22,7 +23,7 @@ def product_time(
     batch: Any = 1,
     form: LinearFormat = BF16,
     weights: bool = True,
-    result_bytes: int = ELEMENT_BYTES,
+    result_bytes: Count = ELEMENT_BYTES,
     share: Any = 1.0,
 ) -> np.ndarray:
     """Time of `batch` matrix products of m x k by k x n: 2 W P A k / R + bytes / B_HBM + kernel start.
@@ -107,8 +108,9 @@ def product_passes(
     return forward, inputs, product_time(machine, k, n, m, batch, form, False, gradient_bytes, share)
 
 
+@checked
 def sustained_share(
-    machine: Machine, sizes: list[tuple[int, int, int]], rate_flops: float, form: LinearFormat
+    machine: Machine, sizes: list[tuple[int, int, int]], rate_flops: Positive, form: LinearFormat
 ) -> float:
     """Share of the dense peak with which `product_time` gives a measured rate of large products.
 

@@ -324,6 +324,7 @@ class Transformer:
         unused = self.experts - self.top_k if self.experts else 0
         return self.total_parameters - self.expert_parameters // max(self.experts, 1) * unused
 
+    @checked
     def forward_flops(self, batch: ArrayLike = 1, causal: bool = False) -> dict[str, np.ndarray]:
         """FLOPs of the forward pass of `batch` sequences, by kind.
 
@@ -355,6 +356,7 @@ class Transformer:
             found["prediction"] = self.mtp_layers * each
         return found
 
+    @checked
     def training_flops(self, batch: ArrayLike = 1, recompute: str = "none", causal: bool = False) -> np.ndarray:
         """FLOPs of an iteration over `batch` sequences: forward, backward (twice the forward), recompute.
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.facts.arguments import Flags, PositiveArray, checked
+from railcore.facts.arguments import Count, Flags, PositiveArray, checked
 
 WEIGHT_BYTES, GRADIENT_BYTES, OPTIMIZER_BYTES = 2, 4, 12
 WHOLE_LAYERS = 2  # that a rank holds whole at a time where states are sharded: the one at work and the next
@@ -336,14 +336,15 @@ def sharded_parameters(
     }
 
 
+@checked
 def state_bytes(
     model: Any,
-    tensor: ArrayLike = 1,
-    pipeline: ArrayLike = 1,
-    replicas: ArrayLike = 1,
+    tensor: PositiveArray = 1,
+    pipeline: PositiveArray = 1,
+    replicas: PositiveArray = 1,
     sharding: ArrayLike = 0,
-    expert: ArrayLike = 1,
-    whole_layers: int = WHOLE_LAYERS,
+    expert: PositiveArray = 1,
+    whole_layers: Count = WHOLE_LAYERS,
 ) -> dict[str, np.ndarray]:
     """Bytes of weights, gradients and optimizer states on one rank of the stage that holds most parameters.
 

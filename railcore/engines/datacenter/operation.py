@@ -372,7 +372,7 @@ def training_runs(
     for name, model in models.items():
         n = float(model.active_parameters)
         d = float(law.tokens(law.compute(n)))
-        cases = utilization_cases(gpu, exposed[name], goodput)
+        cases = utilization_cases(gpu, exposed[checks.one_of("exposed", name, exposed)], goodput)
         of_model = {"model": name, "case": cases.pop("case"), "parameters": n, "tokens": d, "text_passes": d / stock}
         tables.append(pd.DataFrame(of_model).join(cases))
     table = pd.concat(tables, ignore_index=True)

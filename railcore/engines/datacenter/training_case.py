@@ -14,7 +14,7 @@ import pandas as pd
 
 from railcore.facts import catalog, checks
 from railcore.facts.arguments import checked
-from railcore.systems.datacenter.exposed import LayerTimes, layer_times, least_wan_Bps
+from railcore.systems.datacenter.exposed import OVERLAP_RULES, LayerTimes, layer_times, least_wan_Bps
 from railcore.systems.datacenter.layouts import Layer, Layout, Precision, model_layer, rack_layout
 from railcore.systems.datacenter.sizing import Site
 from railcore.training.pipeline_schedule import pipeline_bubble_time
@@ -42,6 +42,9 @@ class TrainingCase:
     options: Mapping[str, Any] = field(default_factory=dict)
     rule: str = "each network"
     micro_batch: int = 1
+
+    def __post_init__(self) -> None:
+        checks.one_of("rule", self.rule, OVERLAP_RULES)
 
     @property
     def layer(self) -> Layer:
@@ -133,6 +136,7 @@ def iterations_by_micro_batches(cases: Mapping[str, TrainingCase], micro_batches
     return pd.concat(parts, ignore_index=True)
 
 
+@checked
 def share_by_speed(
     cases: Mapping[str, TrainingCase], speeds_Bps: Mapping[str, Sequence[float]], lost_rtts: float = 1
 ) -> pd.DataFrame:
@@ -153,6 +157,7 @@ def share_by_speed(
     return pd.concat(parts, ignore_index=True)
 
 
+@checked
 def share_by_datacenters(
     cases: Mapping[str, TrainingCase], datacenters: Sequence[int], lost_rtts: float = 1
 ) -> pd.DataFrame:

@@ -128,6 +128,7 @@ def training_goodput(
     return table
 
 
+@checked
 def lost_shares(parts: pd.DataFrame, checkpoint_time: ArrayLike, restart_time: ArrayLike) -> np.ndarray:
     """Shares of the time that failures take, by part: the equation of `training_goodput`.
 

@@ -385,6 +385,7 @@ def flow_times(
     return times
 
 
+@checked
 def share_of_nic(fabric: RailFabric, flows: pd.DataFrame, times: np.ndarray) -> float:
     """(Most bytes that a GPU sends or receives) / nic_Bps over the longest of `flow_times`."""
     most = max(np.bincount(flows[end], flows["bytes"]).max() for end in ("source", "target"))

@@ -16,7 +16,7 @@ from railcore.engines.degraded.routed_flows import fabric_loads
 from railcore.engines.search import search, strategy_label
 from railcore.engines.strategies.iteration import iteration_times
 from railcore.facts import catalog, checks
-from railcore.facts.arguments import checked
+from railcore.facts.arguments import Count, checked
 from railcore.network.topology import FailedPart, PhotonicRails, RailFabric, fat_tree, rail_only
 from railcore.network.topology.failed_part import MOVES, SLOWING_PARTS, STOPPING_PARTS, has_part, lost_gpus
 from railcore.network.topology.graph import fabric_name
@@ -114,8 +114,9 @@ def _flows_between_domains(
     return whole[whole["source"] // hb_domain_size != whole["target"] // hb_domain_size]
 
 
+@checked
 def dense_slowdowns(
-    fabric: RailFabric, models: Mapping[str, Transformer], machine: Machine, batch: int, splits: int
+    fabric: RailFabric, models: Mapping[str, Transformer], machine: Machine, batch: int, splits: Count
 ) -> pd.DataFrame:
     """`dense_slowdown` of each model's best strategies: the best one of each of the fastest ways to split the GPUs.
 
@@ -181,6 +182,7 @@ def checked_job(
     return (*fabric.warnings, *odd)
 
 
+@checked
 def mixture_slowdowns(
     model: Transformer,
     machine: Machine,

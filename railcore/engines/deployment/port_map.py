@@ -108,6 +108,7 @@ def rail_switch_ports(fabric: SegmentFabric, rule: InterfaceRule = "by server") 
 @checked
 def lanes_of(fabric: SegmentFabric, tier: int, up: bool) -> int:
     """Ports that an interface of a switch of a tier gives at the speed of its links up or down."""
+    whole("tier", tier, 1, len(fabric.models))
     speed = fabric.port_Bps if tier == 1 and not up else fabric.uplink_Bps
     return fabric.models[tier - 1].ports_of_interface(speed) if fabric.breakout else 1
 

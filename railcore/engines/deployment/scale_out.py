@@ -24,6 +24,7 @@ from railcore.network.topology.clos import Parts, clos_reach, ideal_clos_parts, 
 COUNT_METHODS = ("smooth", "rounded", "whole")
 
 
+@checked
 def chip_modes(chip: str, nic_Bps: float) -> dict[int, int]:
     """Ports of a catalog switch chip by number of planes; a port has the NIC's speed divided by the planes.
 

@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Network, collapse_addresses, ip_network
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any
 
-from railcore.facts.arguments import checked
+from railcore.facts.arguments import Range, checked
 from railcore.facts.units import counted
 
 PRIVATE = tuple(IPv4Network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10"))
@@ -64,7 +64,10 @@ def first_free(size: int, taken: Iterable[IPv4Network], area: IPv4Network, count
     return start if start + count * size <= int(area.broadcast_address) + 1 else None
 
 
-def free_network(prefix_length: int, taken: Collection[IPv4Network], within: Iterable[IPv4Network] = PRIVATE) -> str:
+@checked
+def free_network(
+    prefix_length: Annotated[int, Range(0, 32)], taken: Collection[IPv4Network], within: Iterable[IPv4Network] = PRIVATE
+) -> str:
     """First network of a prefix length within some that shares no address with others, or "none" in words."""
     starts = (first_free(2 ** (32 - prefix_length), taken, area) for area in within)
     start = next((start for start in starts if start is not None), None)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,7 @@ from railcore.engines.emulator.feedforward import (
 from railcore.engines.emulator.ranks import SCALE_UP, EmulatedRanks
 from railcore.engines.emulator.timeline import rank_timeline
 from railcore.facts import checks
-from railcore.facts.arguments import Listed, checked
+from railcore.facts.arguments import Listed, Range, checked
 from railcore.facts.checks import Floats
 from railcore.training.parallelism import DIMENSIONS, Strategy
 
@@ -60,7 +61,7 @@ def emulated_run(
     hb_domain_size: int,
     learning_rate: float | None = 0.1,
     seed: int = 0,
-    decimals: int | None = None,
+    decimals: Annotated[int, Range(0, 300)] | None = None,
 ) -> EmulatedRun:
     """Run a network on random weights and samples: a training step, or a forward pass where learning_rate is None.
 

@@ -8,7 +8,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
-from railcore.facts.arguments import checked
+from railcore.facts.arguments import Positive, checked
 from railcore.facts.checks import whole
 from railcore.network.bill import bill_total
 from railcore.network.cost import part_totals, share_saved, total_cost, with_book_names, with_domain_warnings
@@ -98,7 +98,7 @@ def photonic_savings(table: pd.DataFrame) -> pd.DataFrame:
 
 
 @checked
-def photonic_ownership(table: pd.DataFrame, years: float, electricity_price: float, pue: float) -> pd.DataFrame:
+def photonic_ownership(table: pd.DataFrame, years: float, electricity_price: Positive, pue: float) -> pd.DataFrame:
     """Cost of owning the networks of a table over years at full load, and when photonic rails have paid for themselves.
 
     Parameters

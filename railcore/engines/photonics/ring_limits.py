@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.facts import catalog
-from railcore.facts.arguments import checked
+from railcore.facts.arguments import Listed, checked
 from railcore.facts.checks import Floats, Ints, positive, whole
 from railcore.facts.units import Gbps
 from railcore.training.collectives import steps_and_bytes
@@ -29,7 +29,8 @@ def ring_step_ratio(ranks: ArrayLike) -> Floats:
     return np.asarray(ring / doubling)
 
 
-def ring_all_to_all_ratio(ranks: int, both_ways: bool = True) -> float:
+@checked
+def ring_all_to_all_ratio(ranks: Listed, both_ways: bool = True) -> float:
     """Time of an all-to-all on a ring over that on the same ports with switches that join any two ranks.
 
     Counted link by link: each rank sends D / y to every other; on the ring each piece takes the links between. One way,

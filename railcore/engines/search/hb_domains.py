@@ -8,7 +8,7 @@ import pandas as pd
 
 from railcore.engines.search.labels import strategy_label
 from railcore.engines.search.parts import search
-from railcore.facts.arguments import checked
+from railcore.facts.arguments import Share, checked
 from railcore.network.topology import domain_warnings
 from railcore.training.machine import Machine, as_machine
 from railcore.training.transformer import Transformer, as_models
@@ -72,13 +72,15 @@ def best_times(
     return table.assign(gain=gain.where(doubled))
 
 
-def smallest_hb_domain_near_ideal(table: pd.DataFrame, within: float) -> int:
+@checked
+def smallest_hb_domain_near_ideal(table: pd.DataFrame, within: Share) -> int:
     """Smallest HB domain size from which on every cluster of a table is within a share of its ideal."""
     good = table.assign(good=table["slowdown"] <= within).groupby("hb_domain_size")["good"].all()
     return int(good.index[good & good[::-1].cummin()[::-1]].min())
 
 
-def hb_domain_summary(table: pd.DataFrame, hb_domain_size: int, within: float) -> pd.DataFrame:
+@checked
+def hb_domain_summary(table: pd.DataFrame, hb_domain_size: int, within: Share) -> pd.DataFrame:
     """Slowdown and strategy of each model and cluster at one HB domain size.
 
     Column plateau is `smallest_hb_domain_near_ideal`.

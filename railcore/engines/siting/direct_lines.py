@@ -6,7 +6,7 @@ from numpy.typing import ArrayLike
 
 from railcore.engines.siting.sitings import Places
 from railcore.facts import catalog
-from railcore.facts.arguments import checked
+from railcore.facts.arguments import Positive, checked
 from railcore.facts.globe import great_circle_distance
 from railcore.systems.siting.grid import PowerGrid
 from railcore.systems.siting.supply import RULES, available_power_w
@@ -48,8 +48,14 @@ def distances_to_ends(line: pd.Series | pd.DataFrame, latitude: ArrayLike, longi
     return np.stack([np.atleast_1d(great_circle_distance(latitude, longitude, *end)) for end in ends], axis=-1)
 
 
+@checked
 def places_near_line(
-    places: Places, line: pd.Series, demand_w: float, radius_m: float, most_coal: float = 0.5, reserve: str = "unit"
+    places: Places,
+    line: pd.Series,
+    demand_w: Positive,
+    radius_m: Positive,
+    most_coal: float = 0.5,
+    reserve: str = "unit",
 ) -> pd.DataFrame:
     """Places near the ends of a line, and which of them feed a demand: a row for each rule and end.
 

@@ -16,7 +16,7 @@ or more for one D on 1,300 candidates of radius 100 km, the search takes 0.1 s.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from inspect import signature
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -265,9 +265,9 @@ class Survey:
 
     step_deg: float = 0.25
     oil: bool = True
-    coal_basis: str = "capacity"
+    coal_basis: Literal["capacity", "energy"] = "capacity"
     most_coal: float = 0.5
-    reserve: str = "unit"
+    reserve: Literal["unit", "site", "none"] = "unit"
 
 
 SURVEY, ANYWHERE = Survey(), Area()
@@ -415,6 +415,8 @@ def nearest_to_anchors(
         Where no place within radius_m of an anchor has its part (it says what the best has), and where the places found
         share a plant.
     """
+    if not anchors:
+        raise ValueError("anchors is empty: give at least one place of wide_area")
     power, part_w, found = np.asarray(power_w, float), demand_w / len(anchors), []
     for name in anchors:
         away = distance_to_place(places, name)

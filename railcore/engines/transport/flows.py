@@ -105,7 +105,8 @@ def permutation_in_groups(group: ArrayLike, size_bytes: Quantity, seed: int = 0)
     return Flows(np.arange(len(groups)), destination, size_bytes)
 
 
-def split_flows(flows: Flows, parts: int) -> Flows:
+@checked
+def split_flows(flows: Flows, parts: Listed) -> Flows:
     """Each flow as so many equal ones, which stand one after the other."""
     count = int(whole("parts", parts))
     source, destination = np.repeat(flows.source, count), np.repeat(flows.destination, count)

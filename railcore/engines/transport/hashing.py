@@ -140,7 +140,7 @@ def flows_per_link(fabric: PathFabric, flows: Flows, path: ArrayLike) -> Floats:
 
 @checked
 def most_loaded_links(
-    fabric: PathFabric, flows: Flows, draws: int = 1000, seed: int = 0, entropies: int = 1
+    fabric: PathFabric, flows: Flows, draws: Listed = 1000, seed: int = 0, entropies: Listed = 1
 ) -> pd.DataFrame:
     """The most loaded link of each stage in many draws of the hash, and what it makes of the last flow's time.
 

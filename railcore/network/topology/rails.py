@@ -207,6 +207,7 @@ class RailFabric(HBDomains):
     @checked
     def block_uplinks(self, tier: int) -> float:
         """Links of one plane out of a block of a tier below the top; all its blocks have as many."""
+        tier = int(whole("tier", tier, 1, len(self.links_by_tier) - 1))
         return float(self.links_by_tier[tier] / (float(self.layout.blocks[tier - 1]) * self.planes))
 
     @cached_property
