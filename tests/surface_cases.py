@@ -6,6 +6,7 @@ annotation allows. A case runs in a process of its own, with limits of CPU time 
 """
 
 import ast
+import csv
 import dataclasses
 import importlib
 import inspect
@@ -20,7 +21,7 @@ import signal
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from types import ModuleType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
@@ -162,7 +163,7 @@ def public(module: ModuleType) -> dict[str, Any]:
         elif not issubclass(each, BaseException):
             found[name] = each
             found |= {f"{name}.{key}": value for key, value in vars(each).items() if not key.startswith("_")}
-    return {name: each for name, each in found.items() if inspect.isclass(each) or _function(each)}
+    return {name: each for name, each in found.items() if inspect.isclass(each) or _named(each) == name}
 
 
 def _function(target: Any) -> Any:
@@ -170,6 +171,10 @@ def _function(target: Any) -> Any:
     target = getattr(target, "__func__", target)
     target = inspect.unwrap(target) if callable(target) else target
     return target if inspect.isfunction(target) else None
+
+
+def _named(target: Any) -> str:
+    return getattr(_function(target), "__qualname__", "")
 
 
 @cache
@@ -245,13 +250,13 @@ def _members(annotation: Any) -> set[Any]:
 class Call:
     """A good call: its callable, its arguments by parameter, and its answer."""
 
-    def __init__(self, node: ast.Call, names: dict[str, Any]) -> None:
+    def __init__(self, node: ast.Call, names: dict[str, Any], file: str = "") -> None:
         def value(each: ast.expr) -> Any:
             return eval(compile(ast.Expression(each), "surface", "eval"), names)
 
         self.target = value(node.func)
         self.name = getattr(self.target, "__qualname__", "")
-        self.text = ast.unparse(node)
+        self.file = file
         owner = _function(vars(self.target)["__init__"] if inspect.isclass(self.target) else self.target)
         signature = inspect.signature(owner)
         own = "self" in signature.parameters or "cls" in signature.parameters
@@ -260,6 +265,11 @@ class Call:
         self._bound = signature.bind(*[None] * own, *places, **given)
         self._own = own
         self.parameters = parameters_of(self.target)
+
+    @cached_property
+    def good(self) -> Any:
+        """The good answer."""
+        return self.answer()
 
     def value(self, parameter: str) -> Any:
         return self._bound.arguments.get(parameter, self.parameters[parameter].default)
@@ -284,7 +294,7 @@ def calls() -> dict[str, Call]:
         names: dict[str, Any] = {}
         exec(compile(ast.Module(rest, []), str(path), "exec"), names)
         for node in lines:
-            call = Call(node.value, names)
+            call = Call(node.value, names, path.stem)
             if call.name in surface():
                 found[call.name] = call
     return found
@@ -307,6 +317,22 @@ def _nothing(good: Any) -> bool:
     return good is None or (len(good) == 0 if isinstance(good, Sized) else bool(np.size(good) == 1 and not good))
 
 
+@cache
+def meant() -> list[dict[str, list[str]]]:
+    with (FOLDER / "meant.csv").open(newline="", encoding="utf-8") as stream:
+        return [{name: cell.split("|") for name, cell in row.items()} for row in csv.DictReader(stream)]
+
+
+def why_meant(case: Case) -> int | None:
+    """The row of meant.csv that says why a case is answered as a good call is, if one does."""
+    found = (
+        number
+        for number, row in enumerate(meant())
+        if case.name in row["call"] and case.parameter in row["parameter"] and case.kind in row["kinds"]
+    )
+    return next(found, None)
+
+
 def _placed(bad: Any, good: Any) -> Any:
     """A bad value in the form of the good one: an array or a list has it in its first place."""
     if isinstance(good, np.ndarray | list | tuple | range) and np.ndim(bad) == 0 and len(good):
@@ -314,8 +340,10 @@ def _placed(bad: Any, good: Any) -> Any:
         if plain.dtype.kind in "iuf" and isinstance(bad, int | float):
             changed = plain.astype(float)
             changed.flat[0] = bad
-            return changed if isinstance(good, np.ndarray) else type(good if good.__class__ is not range else [])(
-                changed.tolist()
+            return (
+                changed
+                if isinstance(good, np.ndarray)
+                else type(good if good.__class__ is not range else [])(changed.tolist())
             )
     if isinstance(good, np.ndarray) and isinstance(bad, list):
         return np.array([])
@@ -328,7 +356,7 @@ def _placed(bad: Any, good: Any) -> Any:
 def verdict(case: Case) -> str:
     """ "" where a case was refused or answered with sense; else what is wrong."""
     call = calls()[case.name]
-    good = call.answer()
+    good = call.good
     bad = _placed(bad_values(call.parameters[case.parameter])[case.kind], call.value(case.parameter))
     reading, writing = os.pipe()
     if not (child := os.fork()):

@@ -44,6 +44,7 @@ _LATENT = {
 _SHARDING = dict(zip(_WORDS["data-parallel-sharding-strategy"], SHARDING, strict=True))
 _MATTERS = "parallel latent lora expert moe head layer hidden fp8 recompute overlap shard offload attention".split()
 _MOST_LAYERS = 10**4  # that a list in the line may have
+_MOST_LETTERS = 2**16
 _DEFAULT_VOCABULARY = 50257  # GPT-2's tokenizer, the example scripts' own
 
 
@@ -181,6 +182,11 @@ def _parser() -> argparse.ArgumentParser:
 
 def _read(args: str | Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     """Known arguments by name, and a text for each one that is not used."""
+    text = args if isinstance(args, str) else " ".join(map(str, args))
+    if len(text) > _MOST_LETTERS:
+        raise ValueError(f"args has {len(text):,} letters: give a launch line of {_MOST_LETTERS:,} at most")
+    if text.strip() and "--" not in text:
+        raise ValueError(f"args is {text[:60]!r}: give a line with options, such as --tensor-model-parallel-size 8")
     words = shlex.split(args.replace("\\\n", " "), comments=True) if isinstance(args, str) else list(map(str, args))
     dashed = [re.sub("^--[^=]+", lambda name: name[0].replace("_", "-"), word) for word in words]
     try:

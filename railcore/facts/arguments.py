@@ -48,8 +48,8 @@ _COUNTS = {  # whole numbers of at least 1 wherever they are asked for, and the 
 _RANGES = {  # of names that mean the same everywhere; all others are 0 or more
     **{name: Range(1, most) for name, most in _COUNTS.items()},
     "oversubscription": Range(infinite=True),
-    "latitude": Range(-90, 90),
-    "longitude": Range(-180, 180),
+    **dict.fromkeys(("latitude", "latitude_a", "latitude_b"), Range(-90, 90)),
+    **dict.fromkeys(("longitude", "longitude_a", "longitude_b"), Range(-180, 180)),
 }
 _EXAMPLES = {  # last word of an argument's name: a quantity of its dimension
     "Bps": "400 Gbps",

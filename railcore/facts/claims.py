@@ -62,7 +62,7 @@ def ids(prefix: str) -> list[str]:
 
 def case(claim_id: str) -> dict[str, int]:
     """The case that an id names: {"n": 32768, "r": 64} of "railonly2025.table1.n32768.r64.cost_saving"."""
-    parts = re.findall(r"\.([a-z]+)(\d+)(?=\.)", claim_id.partition(".")[2])
+    parts = re.findall(r"\.([a-z]+)(\d+)(?=\.)", grounds.known_claim(claim_id).partition(".")[2])
     return {letter: int(digits) for letter, digits in parts}
 
 

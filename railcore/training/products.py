@@ -134,6 +134,8 @@ def sustained_share(
     -------
     Share, for the catalog's rows matmul_sustained.
     """
+    if not sizes:
+        raise ValueError("sizes is empty: give at least one product")
     form = form if form is BF16 else form._replace(cast_bytes=0)
     whole, half = (
         sum(float(product_time(machine.changed(linear_fraction=f, bf16_fraction=f), *mnk, form=form)) for mnk in sizes)

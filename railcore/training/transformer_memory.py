@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.facts.arguments import Count, Flags, PositiveArray, checked
+from railcore.facts.arguments import Flags, PositiveArray, checked
 
 WEIGHT_BYTES, GRADIENT_BYTES, OPTIMIZER_BYTES = 2, 4, 12
 WHOLE_LAYERS = 2  # that a rank holds whole at a time where states are sharded: the one at work and the next
@@ -344,7 +344,7 @@ def state_bytes(
     replicas: PositiveArray = 1,
     sharding: ArrayLike = 0,
     expert: PositiveArray = 1,
-    whole_layers: Count = WHOLE_LAYERS,
+    whole_layers: int = WHOLE_LAYERS,
 ) -> dict[str, np.ndarray]:
     """Bytes of weights, gradients and optimizer states on one rank of the stage that holds most parameters.
 

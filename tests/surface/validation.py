@@ -6,10 +6,10 @@ from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.transformer import catalog_model
 
-
-
 error_summary(predictions(published_runs()))
 predictions(own_runs(None))
-published_runs('fit')
-training_duration(catalog_model('Llama-3 8B'), catalog_machine('DGX H100'), Strategy(tensor=2, pipeline=2, data=2), 8, 1000000000000.0)
-breakdown_table('Llama-3 8B', 'DGX H100', 'bf16', Strategy(tensor=2, pipeline=2, data=2), 8)
+published_runs("fit")
+training_duration(
+    catalog_model("Llama-3 8B"), catalog_machine("DGX H100"), Strategy(tensor=2, pipeline=2, data=2), 8, 1000000000000.0
+)
+breakdown_table("Llama-3 8B", "DGX H100", "bf16", Strategy(tensor=2, pipeline=2, data=2), 8)

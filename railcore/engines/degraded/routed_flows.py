@@ -13,13 +13,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from railcore.engines.degraded.faults import cut_from_network, wiring_left
-from railcore.facts.arguments import Listed, checked
+from railcore.facts.arguments import Listed, Range, checked
 from railcore.network.topology import RailFabric
 from railcore.network.topology.wiring import Wiring, whole_wiring
 
@@ -386,7 +386,7 @@ def flow_times(
 
 
 @checked
-def share_of_nic(fabric: RailFabric, flows: pd.DataFrame, times: np.ndarray) -> float:
+def share_of_nic(fabric: RailFabric, flows: pd.DataFrame, times: Annotated[np.ndarray, Range(above_0=True)]) -> float:
     """(Most bytes that a GPU sends or receives) / nic_Bps over the longest of `flow_times`."""
     most = max(np.bincount(flows[end], flows["bytes"]).max() for end in ("source", "target"))
     return float(most / fabric.nic_Bps / times.max())

@@ -10,7 +10,7 @@ racks that hold a layer in one datacenter.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,6 +24,7 @@ from railcore.training.transformer import Transformer, as_model
 RECOMPUTED_PASSES = 1.0  # passes over the attention scores that selective recomputation adds: the forward one once more
 
 
+@checked
 @dataclass(frozen=True)
 class Precision:
     """Bytes that training in a number format keeps.
@@ -36,7 +37,7 @@ class Precision:
     Raises ValueError for bytes that are negative or not finite.
     """
 
-    rate_format: str
+    rate_format: Literal["fp4", "fp8", "bf16"]
     master: float
     weights: float
     gradients: float
