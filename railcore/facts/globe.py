@@ -18,12 +18,8 @@ def _check_degrees(most: float, **given: ArrayLike) -> None:
             raise ValueError(f"{name} is {degrees!r}: give degrees from {-most} to {most}")
 
 
-@checked
 def great_circle_distance(
-    latitude_a: float | np.ndarray,
-    longitude_a: float | np.ndarray,
-    latitude_b: float | np.ndarray,
-    longitude_b: float | np.ndarray,
+    latitude_a: ArrayLike, longitude_a: ArrayLike, latitude_b: ArrayLike, longitude_b: ArrayLike
 ) -> np.ndarray:
     """Shortest distance over the Earth between two places.
 
