@@ -109,8 +109,8 @@ def test_terms_and_assumptions_reach_the_split():
         ({"radius_m": 0.0}, "radius_m is 0.0: give 5000 to 150000 m"),
         ({"rule": "idle fueled"}, "rule 'idle fueled' does not exist: the nearest are .*'idle fuelled'"),
         ({"k": 0}, "k is 0"),
-        ({"survey": replace(WIDE, coal_basis="heat")}, "coal_basis is 'heat'"),
-        ({"survey": replace(WIDE, reserve="two")}, "reserve is 'two'"),
+        ({"survey": {"coal_basis": "heat"}}, "coal_basis is 'heat'"),
+        ({"survey": {"reserve": "two"}}, "reserve is 'two'"),
         ({"survey": replace(WIDE, most_coal=0.0)}, "most_coal is 0.0"),
         ({"authority_caps": {"PJN": 1.0}}, "authority_caps has .*PJN"),
         ({"objective": "cheap"}, "objective is 'cheap'"),
@@ -118,8 +118,9 @@ def test_terms_and_assumptions_reach_the_split():
 )
 def test_bad_input_names_itself(changes, words):
     asked = {"demand_w": 2 * GW, "radius_m": 30 * km, "rule": "idle fuelled", "survey": WIDE} | changes
+    odd = asked.pop("survey") if isinstance(asked["survey"], dict) else {}
     with pytest.raises(ValueError, match=words):
-        find_places(SMALL, **asked)
+        find_places(SMALL, **{"survey": replace(WIDE, **odd)} | asked)
 
 
 # Ways to place a demand, by name

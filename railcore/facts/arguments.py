@@ -40,9 +40,9 @@ Count = Annotated[int, Range(1)]
 Listed = Annotated[int, Range(1, 2**22)]  # a count of what is made one by one, in memory
 T = TypeVar("T")
 _COUNTS = {  # whole numbers of at least 1 wherever they are asked for, and the most that any network or model has
-    **dict.fromkeys("gpus tensor context expert pipeline data ranks micro_batch".split(), 10**9),
-    **dict.fromkeys("racks hosts servers hidden".split(), 2**26),
-    **dict.fromkeys("hb_domain_size radix layers heads stages chunks microbatches iterations".split(), 2**20),
+    **dict.fromkeys("gpus tensor context expert pipeline data ranks micro_batch".split(), 2**32),
+    **dict.fromkeys("racks hosts servers hidden".split(), 2**32),
+    **dict.fromkeys("hb_domain_size radix layers heads stages chunks microbatches iterations".split(), 2**24),
     **dict.fromkeys("planes nic_ports fibres_per_port".split(), 2**10),
 }
 _RANGES = {  # of names that mean the same everywhere; all others are 0 or more
@@ -240,7 +240,7 @@ class _Reader:
             return value
         if np.ndim(checks.numbers(self.name, value, "a whole number")):
             raise ValueError(f"{self.name} is {value!r}: give a whole number")
-        found = int(checks.whole(self.name, value, least, None if most == math.inf else most))
+        found = int(checks.whole(self.name, value, least, most if np.any(np.asarray(value) > most) else None))
         return value if isinstance(value, int) else found
 
 

@@ -8,15 +8,17 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from statistics import median, quantiles
+from typing import Annotated
 
 from railcore.facts import checks, files, grounds
-from railcore.facts.arguments import Signed, checked
+from railcore.facts.arguments import Range, Signed, checked
 from railcore.facts.catalog import UnknownName
 from railcore.facts.claim_rows import RELATIONS, Claim, claims
 from railcore.facts.tables import MarkdownText, csv_text, markdown_table, read_csv
 from railcore.facts.units import counted, number, show, significant
 from railcore.facts.units import unit as unit_of
 
+Endless = Annotated[float, Range(-math.inf, infinite=True)]  # a value of ours may be no end
 VERDICTS = ("reproduced", "close", "differs", "unavailable", "missing")
 LEDGER_COLUMNS = (
     "id document where claim unit relation paper_value tolerance value low high deviation verdict reason basis "
@@ -101,7 +103,7 @@ def drawn_range(draws: Sequence[float]) -> tuple[float, float]:
 
 @checked
 def verdict(
-    value: Signed | None, paper: Signed, relation: str, tolerance: float, drawn: tuple[float, float] | None = None
+    value: Endless | None, paper: Signed, relation: str, tolerance: float, drawn: tuple[float, float] | None = None
 ) -> str:
     """Reproduced, close or differs; unavailable for no value.
 
@@ -135,7 +137,7 @@ def verdict(
 
 
 @checked
-def differs(claim_id: str, value: Signed, draws: Sequence[float] = ()) -> bool:
+def differs(claim_id: str, value: Endless, draws: Sequence[float] = ()) -> bool:
     """Whether our value of a claim does not keep the document's relation: for marks in a figure. draws: as `record`."""
     entry, drawn = claim(claim_id), drawn_range(draws) if len(draws) >= MIN_DRAWS else None
     return verdict(value, entry.paper_value, entry.relation, entry.tolerance, drawn) != "reproduced"

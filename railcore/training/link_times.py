@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.facts.arguments import checked
+from railcore.facts.arguments import UnboundedArray, checked
 from railcore.training.collectives import doublings, hierarchical_time, rings_time
 
 
@@ -33,7 +33,7 @@ NO_LINK = LinkTimes(0.0, 0.0, 0.0)
 
 
 @checked
-def exposed_time(link_s: ArrayLike, window_s: ArrayLike, lost: float, least: ArrayLike = 0.0) -> np.ndarray:
+def exposed_time(link_s: UnboundedArray, window_s: UnboundedArray, lost: float, least: ArrayLike = 0.0) -> np.ndarray:
     """What an exchange adds to the compute that hides it: max(E - W, a E + r (1 - a) E).
 
     Where the exchange is the longer, it sets the time, and compute that it slows is hidden in turn. Where compute is

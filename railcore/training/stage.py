@@ -11,7 +11,6 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from railcore.facts.arguments import checked
 from railcore.training.link_times import NO_LINK, LinkTimes
@@ -225,7 +224,7 @@ def hops_hide(runtime: Runtime, pipeline: Any, interleave: Any) -> Any:
 
 
 @checked
-def bucket_calls(parameters: ArrayLike, ranks: ArrayLike) -> np.ndarray:
+def bucket_calls(parameters: np.ndarray | float, ranks: np.ndarray | float) -> np.ndarray:
     """Collectives that so many parameters are exchanged in: buckets of 40 million, or a million a rank where more.
 
     Source: GitHub NVIDIA/Megatron-LM, megatron/core/distributed/distributed_data_parallel.py (bucket_size).

@@ -1,7 +1,5 @@
 """Good calls of what is public in railcore.facts."""
 
-import math
-
 import numpy as np
 import pandas as pd
 
@@ -124,26 +122,7 @@ Item(
         ),
     ),
 )
-Item(
-    name="new",
-    family="gpus",
-    rows=(
-        Value(
-            family="gpus",
-            name="new",
-            parameter="bf16_dense_rate",
-            value=2500000000000000.0,
-            low=None,
-            high=None,
-            unit="TFLOP/s",
-            kind="datasheet",
-            source="our quote",
-            as_of="",
-            note="peak of matrix products without sparsity; makers often print it with sparsity, twice as much (for strategies, datacenter size, exposed communication)",
-            own=True,
-        ),
-    ),
-).get("bf16_sparse_rate", math.nan)
+item("gpus", "GB200").get("bf16_sparse_rate", 1.0)
 item("gpus", "GB200").row("power")
 RowNeed(
     family="gpus",

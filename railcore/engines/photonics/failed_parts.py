@@ -62,8 +62,6 @@ def moved_rings(workload: Workload, lost: Sequence[int], rings: Sequence[str] = 
     """
     gone, size = set(whole("lost", list(lost), 0).tolist()), workload.machine.hb_domain_size
     _check_rings(workload, rings)
-    if not gone:
-        raise ValueError("lost is empty: give at least one rank")
     if stray := gone - workload.simulated:
         raise ValueError(f"lost has {min(stray)}, which is not simulated: give some of 0 to {max(workload.simulated)}")
     nic_of: dict[int, dict[int, int]] = {}

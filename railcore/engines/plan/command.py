@@ -19,7 +19,6 @@ from railcore.engines.plan.planning import plan
 from railcore.engines.plan.result import Plan
 from railcore.engines.plan.spec import UncertaintySpec, read_spec
 from railcore.facts import files
-from railcore.facts.arguments import checked
 from railcore.facts.tables import frame_csv
 
 NOT_MET = 3  # exit status where a hard limit is not met
@@ -28,7 +27,6 @@ _QUIET_S = 1.0  # what takes longer is told
 TABLES = ("candidates", "designs", "times", "memory", "parts", "failures", "defaults", "sources", "flips")
 
 
-@checked
 def run(specs: Sequence[str], written: Mapping[str, str | None], draws: int | None) -> int:
     """Plan each spec, print or write it; gives the exit status: 3 where a hard limit of one is not met.
 
