@@ -88,7 +88,7 @@ def test_what_make_is_given_reaches_the_command_as_it_is(tmp_path, target, given
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 2\n")
     python.chmod(0o755)
-    command = ["make", "-f", str(files.ROOT / "Makefile"), target, f"PYTHON={python}"]
+    command = ["make", "--no-print-directory", "-f", str(files.ROOT / "Makefile"), target, f"PYTHON={python}"]
     command += [f"{name}={value}" for name, value in given.items()]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == ["-m", "railcore", *words]
