@@ -15,7 +15,7 @@ from railcore.engines.datacenter.operation import (
     precision_for_format,
 )
 from railcore.facts import catalog
-from railcore.facts.units import day, show, year
+from railcore.facts.units import day, hour, show, year
 from railcore.network import reliability
 from railcore.network.cost import total_cost
 from railcore.systems import datacenter as dc
@@ -107,6 +107,15 @@ def test_blast_radius_is_confined_to_the_rack():
     assert table["replicas"]["GPU"] == 1 and table["replicas"]["HB switch"] == 4
     assert table["count"]["host"] * 4 == table["count"]["GPU"] == JOB.gpus
     assert not {"link", "transceiver", "switch"} & set(blast(planes=4)["part"])
+
+
+def test_a_part_is_out_of_service_while_it_is_repaired():
+    """Two states: a part works 1 / f on average, then stands for its repair, so it is out r / (1 / f + r) of the time."""
+    table = blast()
+    works = year / table["failures_per_year"]
+    stands = table["repair_h"] * hour
+    assert np.allclose(table["out_of_service"], stands / (works + stands), rtol=1e-12)
+    assert np.allclose(table["events_per_day"], table["count"] * day / works, rtol=1e-12)
 
 
 def test_interruptions_add_up_to_the_published_rate():

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from railcore.engines.search import answers, search, strategy_blocks
 from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, iteration_times
+from railcore.facts import catalog, tables, units
 from railcore.training import machine
 from railcore.training.rank_order import PLACEMENTS
 from railcore.training.transformer import Transformer
@@ -71,6 +72,27 @@ def test_designs_are_no_neighbours_and_each_is_the_best_of_its_kind():
     others = ~np.any([np.all([columns[k] == row[k] for k in kind], axis=0) for row in table.to_dict("records")], axis=0)
     assert time[others].min() >= table["sequence_s"].iloc[-1] and table["times_best"].iloc[0] == 1
     assert {"linear_s", "expert_s", "bubble_s", "weights_bytes", "hb_utilization", "nic_utilization"} <= set(table)
+
+
+@pytest.mark.parametrize(("platform", "precision"), [("DGX A100", "bf16"), ("DGX H100", "fp8"), ("DGX B200", "mxfp8")])
+def test_an_uncertain_input_is_what_the_same_row_of_an_own_catalog_changes(monkeypatch, tmp_path, platform, precision):
+    box = machine.catalog_machine(platform, precision)
+    uncertain = [(row, row.low if row.value != row.low else row.high) for row, _ in answers.uncertain_inputs(box)]
+    changes = [answers.machine_changes(box, {(row.family, row.name, row.parameter): end}) for row, end in uncertain]
+    assert {"linear_fraction", "bf16_fraction", "cast_fraction"} <= {field for change in changes for field in change}
+    monkeypatch.setenv("RAILCORE_CATALOG", str(tmp_path))
+    for (row, end), change in zip(uncertain, changes, strict=True):
+        own = dict.fromkeys(catalog.COLUMNS, "") | {"name": row.name, "parameter": row.parameter, "unit": row.unit}
+        own |= {"value": repr(units.convert(end, row.unit)), "kind": "measured", "source": "ours", "as_of": "2026"}
+        (tmp_path / "efficiencies.csv").write_text(tables.csv_text(catalog.COLUMNS, [own]))
+        moved, changed = machine.catalog_machine(platform, precision).values, box.changed(**change).values
+        differ = {name for name in moved if not same(moved[name], changed[name])}
+        assert differ <= {"attention_shapes", "window_keys"}, row  # these kernels keep their ratio to the best one
+        assert changed != box.values, row
+
+
+def same(a, b):
+    return a == pytest.approx(b, rel=1e-12) if isinstance(a, float) else a == b
 
 
 def test_the_robust_design_has_the_least_regret():

@@ -159,6 +159,11 @@ def test_partners_in_rails_are_of_the_same_rail():
     group = fabric.group[fabric.leaf]
     assert np.array_equal(group[flows.source], group[flows.destination])
     assert np.array_equal(np.sort(flows.destination), np.arange(64)) and np.all(flows.source != flows.destination)
+    at, visited = 0, []
+    while at not in visited:  # from partner to partner through all hosts of the rail: no pairs that talk to each other
+        visited.append(at)
+        at = int(flows.destination[at])
+    assert sorted(visited) == np.flatnonzero(group == group[0]).tolist()
     with pytest.raises(ValueError, match="one host"):
         permutation_in_groups(np.arange(8), 1e6)
 

@@ -1,7 +1,7 @@
 """A GPU and its links: datasheet rates, the shares that kernels and collectives reach, and times of collectives."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
@@ -355,16 +355,28 @@ class Machine:
         return np.where(inside, hb, nic), call_latency + np.where(inside, hb_latency, nic_latency)
 
 
-def product_share(shares: catalog.Item, precision: str) -> float:
-    """Share of the dense peak in a precision that large products sustain, of the catalog's rows of a GPU.
+def product_share_row(shares: Container[str], precision: str) -> str:
+    """The row of a GPU of the catalog with the share of the dense peak that large products sustain in a precision.
 
     In training products follow each other, and power limits their clocks: they take matmul_sustained, measured on
     large products one after the other, and not matmul_fraction, the best of any shape. Where a GPU has no such row, it
     is the best one; where it has none in MXFP8 or NVFP4, that of FP8.
     """
+    checks.one_of("precision", precision, PRECISIONS)
     formats = ("bf16",) if precision == "bf16" else (precision, "fp8")
     names = [f"matmul_{kind}_{each}" for each in formats for kind in ("sustained", "fraction")]
-    return shares[next((name for name in names if name in shares), names[-1])]
+    return next((name for name in names if name in shares), names[-1])
+
+
+def product_share(shares: catalog.Item, precision: str) -> float:
+    """Share of the dense peak in a precision that large products sustain: the value of `product_share_row`."""
+    return shares[product_share_row(shares, precision)]
+
+
+def cast_share_row(precision: str) -> str:
+    """The row of the catalog with the share of the memory's bandwidth that casts to a precision reach."""
+    checks.one_of("precision", precision, PRECISIONS)
+    return "block_cast_fraction" if FORMATS[precision].scale_kernels else "memory_fraction"
 
 
 def shared_memory(gpu: catalog.Item) -> float:
@@ -464,9 +476,8 @@ def catalog_machine(
         for names in (ATTENTION_KERNELS, _ATTENTION_SHAPES)
     )
     small = shapes.get("head64", best)
-    casts = common["block_cast_fraction"] if FORMATS[precision].scale_kernels else share["memory_fraction"]
     values |= {
-        "cast_fraction": casts,
+        "cast_fraction": (common if FORMATS[precision].scale_kernels else share)[cast_share_row(precision)],
         "attention_kernels": tuple(kernels.items()),
         "attention_shapes": tuple((name, known / best) for name, known in shapes.items()),
         "attention_ramp": common["attention_ramp"],

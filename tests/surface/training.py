@@ -41,7 +41,14 @@ from railcore.training.link_times import (
     exposed_time,
     gather_links,
 )
-from railcore.training.machine import Machine, as_machine, catalog_machine, product_share
+from railcore.training.machine import (
+    Machine,
+    as_machine,
+    cast_share_row,
+    catalog_machine,
+    product_share,
+    product_share_row,
+)
 from railcore.training.machine_parts import CollectiveWays, GpuLinks, GpuMemory, GpuRates, HostWork
 from railcore.training.parallelism import Strategy, as_strategy, indivisible, level_places
 from railcore.training.pipeline_schedule import checked_sizes, critical_sends, pipeline_bubble_time
@@ -334,6 +341,8 @@ gather_links(1000000000.0, 8, 2, (450000000000.0, 50000000000.0), Latencies(1e-0
 all_reduce_links(1000000000.0, 8, 2, (450000000000.0, 50000000000.0), Latencies(1e-06, 5e-06))
 Machine.of_values(MACHINE.values)
 product_share(item("efficiencies", "H100"), "bf16")
+product_share_row(item("efficiencies", "H100"), "bf16")
+cast_share_row("bf16")
 Strategy.from_columns(STRATEGY.columns(8))
 STRATEGY.check(MODEL, 8)
 product_time(MACHINE, 4096, 4096, 4096)

@@ -17,7 +17,7 @@ import pandas as pd
 from railcore.engines.search.labels import with_strategy_labels
 from railcore.engines.strategies.iteration import STRATEGY_RANGES, Columns
 from railcore.facts import catalog, checks
-from railcore.training.machine import RESERVED, Machine
+from railcore.training.machine import RESERVED, Machine, cast_share_row, product_share_row
 
 KEPT_DESIGNS = 100  # best ones that a search keeps
 _CHANGES = {  # what a designer buys beside memory, and the fields of a machine that it scales
@@ -245,16 +245,19 @@ def uncertain_inputs(machine: Machine) -> list[tuple[catalog.Value, tuple[str, .
     A part of the reserved memory stands for `reserved_bytes`; `machine_changes` adds the other parts as they are.
     """
     known = machine.values
+    shares = catalog.item("efficiencies", machine.gpu) if machine.gpu in catalog.names("efficiencies") else {}
+    fields = {
+        "linear_fraction": product_share_row(shares, machine.precision),
+        "bf16_fraction": product_share_row(shares, "bf16"),
+        "cast_fraction": cast_share_row(machine.precision),
+    }
     found = []
     for name in (machine.gpu, "all"):
         if name not in catalog.names("efficiencies"):
             continue
         for row in catalog.item("efficiencies", name).rows:
             candidates = [_FIELDS.get(row.parameter, row.parameter), f"{row.parameter}_s"]
-            if row.parameter == f"matmul_fraction_{machine.precision}":
-                candidates.append("linear_fraction")
-            if row.parameter == "matmul_fraction_bf16":
-                candidates.append("bf16_fraction")
+            candidates += [field for field, parameter in fields.items() if parameter == row.parameter]
             names = tuple(dict.fromkeys(each for each in candidates if each in known))
             if names and row.low is not None and row.high is not None and row.low < row.high:
                 found.append((row, names))
