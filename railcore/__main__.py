@@ -9,8 +9,8 @@ from railcore import __version__
 from railcore.facts import files
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run one command; gives the exit status, 2 for bad input."""
+def command_parser() -> argparse.ArgumentParser:
+    """The commands and their options."""
     parser = argparse.ArgumentParser(
         prog="python -m railcore", description="Networks for LLM training: figures and claims."
     )
@@ -68,7 +68,12 @@ def main(arguments: list[str] | None = None) -> int:
     what.add_argument("--discard", metavar="NOTEBOOK", help="drop what was edited in a copy, and start nothing")
     what.add_argument("--list", action="store_true", help="list edited copies and files made there, and start nothing")
     lab.add_argument("--force", action="store_true", help="keep: also where the notebook has changed since")
-    options = parser.parse_args(arguments)
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; gives the exit status, 2 for bad input."""
+    options = command_parser().parse_args(arguments)
     if isinstance(sys.stdout, TextIOWrapper):  # a terminal without UTF-8 shows ? for ≤
         sys.stdout.reconfigure(errors="replace")
     try:
@@ -309,9 +314,9 @@ def _support(options) -> int:
 def _lab(options) -> int:
     from railcore.workbench.driver import lab
 
-    if options.keep:
+    if options.keep is not None:
         print(lab.keep(options.keep, options.force))
-    elif options.discard:
+    elif options.discard is not None:
         print(lab.discard(options.discard))
     elif options.list:
         print("".join(f"{path}\n" for path in lab.own_files()), end="")

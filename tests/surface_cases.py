@@ -30,14 +30,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from surface_commands import Line, commands, lines
+
 from railcore.facts import arguments
 
 FLOORS = ("facts", "network", "training", "systems", "engines")
 FOLDER = Path(__file__).with_name("surface")
 CPU_S, MEMORY_BYTES = 6, 2 << 30  # of a case; memory beyond what the process has already
-WHOLE = {"zero": 0, "negative": -1, "NaN": math.nan, "infinite": math.inf, "huge": 10**12}
-REAL = WHOLE | {"huge": 1e300}
-REFUSED = ("negative", "NaN", "infinite", "unknown name")  # kinds that are refused, whatever the answer would be
+WHOLE = {"zero": 0, "negative": -1, "NaN": math.nan, "infinite": math.inf, "many": 10**9, "huge": 10**12}
+REAL = {kind: value for kind, value in WHOLE.items() if kind != "many"} | {"huge": 1e300}
+REFUSED = ("negative", "NaN", "infinite", "unknown name", "in the way")  # whatever the answer would be
 _ARRAYS = set(get_args(ArrayLike))
 NOT_CALLED = {  # public names that a user does not call, by module:name
     "railcore.facts.checks:*": "the checks themselves: name and message are their caller's",
@@ -97,6 +99,7 @@ NOT_CALLED = {  # public names that a user does not call, by module:name
     "railcore.facts.claims:comparison_row": "called with rows that railcore has made",
     "railcore.engines.degraded.reach:rail_flow": "called with wiring that railcore has made",
     "railcore.engines.degraded.routed_flows:moved_to_other_rails": "a part of flow_times",
+    "railcore.training.link_times:exposed_beside": "a part of iteration_time; exposed_time is checked",
     "railcore.training.layer:host_waits": "a part of iteration_time",
     "railcore.training.layer_traffic:*": "a part of iteration_time",
     "railcore.training.rank:*": "a part of iteration_time",
@@ -226,7 +229,7 @@ def bad_values(parameter: inspect.Parameter) -> dict[str, Any]:
     if plain & {dict, Mapping}:
         found["empty"] = {}
     if parameter.name == "seed":
-        found.pop("huge", None)
+        found = {kind: value for kind, value in found.items() if kind not in ("many", "huge")}
     reader = arguments._Reader(parameter.name, parameter.annotation, parameter.default)
     if found.keys() & REAL.keys():
         found.pop("negative" if reader.allowed.least < 0 else "", None)
@@ -271,6 +274,10 @@ class Call:
         """The good answer."""
         return self.answer()
 
+    def bad(self, parameter: str) -> dict[str, Any]:
+        """Bad values of an argument, by kind."""
+        return bad_values(self.parameters[parameter])
+
     def value(self, parameter: str) -> Any:
         return self._bound.arguments.get(parameter, self.parameters[parameter].default)
 
@@ -284,16 +291,16 @@ class Call:
 
 
 @cache
-def calls() -> dict[str, Call]:
-    """Good calls by the name of what they call."""
-    found = {}
+def calls() -> dict[str, Call | Line]:
+    """Good calls by the name of what they call, and good lines by their command."""
+    found: dict[str, Call | Line] = dict(lines())
     for path in sorted(FOLDER.glob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        lines = [node for node in tree.body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
-        rest = [node for node in tree.body if node not in lines]
+        good = [node for node in tree.body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
+        rest = [node for node in tree.body if node not in good]
         names: dict[str, Any] = {}
         exec(compile(ast.Module(rest, []), str(path), "exec"), names)
-        for node in lines:
+        for node in good:
             call = Call(node.value, names, path.stem)
             if call.name in surface():
                 found[call.name] = call
@@ -304,8 +311,8 @@ def cases() -> list[Case]:
     """Every case, sorted; a bad value that is the good one is none."""
     found = []
     for name, call in calls().items():
-        for parameter, each in call.parameters.items():
-            for kind, bad in bad_values(each).items():
+        for parameter in call.parameters:
+            for kind, bad in call.bad(parameter).items():
                 good = call.value(parameter)
                 if not (_same(good, _placed(bad, good)) or (kind in ("zero", "empty") and _nothing(good))):
                     found.append(Case(name, parameter, kind))
@@ -325,10 +332,11 @@ def meant() -> list[dict[str, list[str]]]:
 
 def why_meant(case: Case) -> int | None:
     """The row of meant.csv that says why a case is answered as a good call is, if one does."""
+    kind = "huge" if case.kind == "many" else case.kind
     found = (
         number
         for number, row in enumerate(meant())
-        if case.name in row["call"] and case.parameter in row["parameter"] and case.kind in row["kinds"]
+        if case.name in row["call"] and case.parameter in row["parameter"] and kind in row["kinds"]
     )
     return next(found, None)
 
@@ -347,6 +355,8 @@ def _placed(bad: Any, good: Any) -> Any:
             )
     if isinstance(good, np.ndarray) and isinstance(bad, list):
         return np.array([])
+    if isinstance(good, list) and isinstance(bad, str):  # values of an option
+        return [bad, *good[1:]]
     return () if isinstance(good, tuple) and bad == [] else bad
 
 
@@ -357,7 +367,7 @@ def verdict(case: Case) -> str:
     """ "" where a case was refused or answered with sense; else what is wrong."""
     call = calls()[case.name]
     good = call.good
-    bad = _placed(bad_values(call.parameters[case.parameter])[case.kind], call.value(case.parameter))
+    bad = _placed(call.bad(case.parameter)[case.kind], call.value(case.parameter))
     reading, writing = os.pipe()
     if not (child := os.fork()):
         _limited()
@@ -373,7 +383,7 @@ def verdict(case: Case) -> str:
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
         name = signal.Signals(os.WTERMSIG(status)).name
-        return f"hang: more than {CPU_S} s" if name in ("SIGXCPU", "SIGKILL") else f"crash: {name}"
+        return f"hang: more than {CPU_S} s" if name in ("SIGXCPU", "SIGKILL", "SIGALRM") else f"crash: {name}"
     return told
 
 
@@ -383,6 +393,7 @@ def _limited() -> None:
     spent = math.ceil(sum(resource.getrusage(resource.RUSAGE_SELF)[:2]))
     resource.setrlimit(resource.RLIMIT_CPU, (spent + CPU_S, spent + CPU_S + 1))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.alarm(10 * CPU_S)  # of one that waits
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1), os.dup2(quiet, 2)
 

@@ -110,7 +110,7 @@ def test_blast_radius_is_confined_to_the_rack():
 
 
 def test_a_part_is_out_of_service_while_it_is_repaired():
-    """Two states: a part works 1 / f on average, then stands for its repair, so it is out r / (1 / f + r) of the time."""
+    """A part works 1 / f on average, then stands for its repair r: it is out r / (1 / f + r) of the time."""
     table = blast()
     works = year / table["failures_per_year"]
     stands = table["repair_h"] * hour

@@ -71,8 +71,8 @@ def test_a_bad_spec_writes_nothing_and_says_all(write, tmp_path, capsys):
     [
         ([], "plan needs a spec: give a TOML file; `railcore plan --init` prints one to fill in"),
         (["nowhere.toml"], "spec 'nowhere.toml' cannot be read"),
-        (["SPEC", "--draws", "5"], "--draws is 5: give 20 or more, or 0 for none"),
-        (["SPEC", "--draws", "-1"], "--draws is -1: give 20 or more, or 0 for none"),
+        (["SPEC", "--draws", "5"], "--draws is 5: give a number from 20 to 100000, or 0 for none"),
+        (["SPEC", "--draws", "-1"], "--draws is -1: give a number from 20 to 100000, or 0 for none"),
     ],
 )
 def test_refusals(words, complaint, write, capsys):

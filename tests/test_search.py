@@ -532,7 +532,7 @@ def test_nothing_that_divides_is_an_answer():
         ({"gpus": 4}, "hb_domain_size is 8, more than gpus 4: give at most 4"),
         ({"global_batch": 0}, "global_batch is 0: give whole numbers from 1"),
         ({"global_batch": []}, "global_batch is \\[\\]: give one value or several, or leave the limit out"),
-        ({"gpus": 0}, "gpus is 0: give whole numbers from 1"),
+        ({"gpus": 0}, "gpus is 0: give whole numbers of at least 1"),
         ({"sharding": [0, 4]}, "sharding is"),
         ({"sharding": -1}, "sharding is -1: give whole numbers from 0 to 3"),
         (

@@ -3,10 +3,10 @@
 import random
 
 import pytest
-from surface_cases import FOLDER, calls, cases, meant, surface, verdict, why_meant
+from surface_cases import FOLDER, calls, cases, commands, lines, meant, surface, verdict, why_meant
 
 DRAWN = 1000  # cases of `make test`; `make slow` takes all
-FILES = sorted(path.stem for path in FOLDER.glob("*.py"))
+FILES = sorted(path.stem for path in FOLDER.iterdir() if path.suffix in (".py", ".toml"))
 
 
 def wrong(some):
@@ -27,6 +27,11 @@ def calls_of(stem):
 def test_every_public_callable_has_a_good_call():
     lacking = {name: module for name, module in surface().items() if name not in calls()}
     assert not lacking, f"write a good call of each in tests/surface: {lacking}"
+
+
+def test_every_option_of_every_command_has_a_good_line():
+    given = {(line.command, parameter) for line in lines().values() for parameter in line.parameters}
+    assert given == {(command, parameter) for command, actions in commands().items() for parameter in actions}
 
 
 @pytest.mark.parametrize("stem", FILES)

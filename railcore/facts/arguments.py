@@ -40,8 +40,8 @@ Count = Annotated[int, Range(1)]
 Listed = Annotated[int, Range(1, 2**22)]  # a count of what is made one by one, in memory
 T = TypeVar("T")
 _COUNTS = {  # whole numbers of at least 1 wherever they are asked for, and the most that any network or model has
-    **dict.fromkeys("gpus tensor context expert pipeline data ranks micro_batch".split(), 2**32),
-    **dict.fromkeys("racks hosts servers hidden".split(), 2**32),
+    **dict.fromkeys("gpus tensor context expert pipeline data ranks micro_batch".split(), 2**36),
+    **dict.fromkeys("racks hosts servers hidden".split(), 2**36),
     **dict.fromkeys("hb_domain_size radix layers heads stages chunks microbatches iterations".split(), 2**24),
     **dict.fromkeys("planes nic_ports fibres_per_port".split(), 2**10),
 }
@@ -225,7 +225,7 @@ class _Reader:
             return value
         wanted = _in_unit(self._example) if self._example else "a number"
         array = checks.numbers(self.name, value, wanted)
-        if (self._typed and not array.size) or (array.ndim and np.ndarray not in self.kinds):
+        if (not array.size and isinstance(value, list | tuple)) or (array.ndim and np.ndarray not in self.kinds):
             raise ValueError(f"{self.name} is {value!r}: give {wanted}")
         if above_0:
             checks.positive(self.name, value)

@@ -90,7 +90,7 @@ def table_values(prefix: str, table) -> dict[str, float]:
 
 
 @checked
-def deviation(value: Signed, paper: Signed) -> float:
+def deviation(value: Endless, paper: Signed) -> float:
     """(value - paper) / |paper|, or value - paper where the paper's value is 0."""
     return (value - paper) / abs(paper) if paper else value - paper
 

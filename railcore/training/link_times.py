@@ -52,8 +52,13 @@ def exposed_time(link_s: UnboundedArray, window_s: UnboundedArray, lost: float, 
     -------
     Seconds.
     """
-    link, free = np.asarray(link_s, float), 1 - np.asarray(least, float)
-    return np.maximum(link - np.asarray(window_s, float), link * (1 - free + lost * free))
+    return _exposed(np.asarray(link_s, float), np.asarray(window_s, float), lost, np.asarray(least, float))
+
+
+def _exposed(link: np.ndarray, window: np.ndarray, lost: float, least: np.ndarray) -> np.ndarray:
+    """`exposed_time` of arrays; NaN where a window has no end and no beginning."""
+    free = 1 - least
+    return np.maximum(link - window, link * (1 - free + lost * free))
 
 
 def exposed_beside(
@@ -76,7 +81,7 @@ def exposed_beside(
     """
     window = np.asarray(window_s, float)
     beyond = np.maximum(link.hb_s + busy.hb_s - window, link.nic_s + busy.nic_s - window)
-    return np.maximum(exposed_time(link.time_s, window, lost, least), beyond)
+    return np.maximum(_exposed(np.asarray(link.time_s, float), window, lost, np.asarray(least, float)), beyond)
 
 
 class Latencies(NamedTuple):

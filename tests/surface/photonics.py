@@ -53,7 +53,7 @@ best_on_circuits(
     whole_experts=0,
     placement="tensor first",
 )
-technology_overheads(["Llama-3 405B"], "DGX H200", [16], [0.001], 16)
+technology_overheads(["Llama-3 8B"], "DGX H200", [16], [0.001], 16)
 photonic_overhead(MODEL, MACHINE, STRATEGY, "1 ms", 4, True)
 ControlPlane(
     interception_s=0.882,

@@ -37,7 +37,6 @@ from railcore.training.link_times import (
     Latencies,
     LinkTimes,
     all_reduce_links,
-    exposed_beside,
     exposed_time,
     gather_links,
 )
@@ -336,7 +335,6 @@ sharded_parameters(
 )
 routed_time(ROUTED, 450000000000.0, 50000000000.0)
 stage_memory(MODEL, MACHINE, STRATEGY, 8)
-exposed_beside(BUSY, 0.01, BUSY, 0.1)
 gather_links(1000000000.0, 8, 2, (450000000000.0, 50000000000.0), Latencies(1e-06, 5e-06))
 all_reduce_links(1000000000.0, 8, 2, (450000000000.0, 50000000000.0), Latencies(1e-06, 5e-06))
 Machine.of_values(MACHINE.values)

@@ -182,6 +182,8 @@ def share_of_complete_pipelines(out: ArrayLike, layers: int) -> float:
 
     out: probabilities that 0, 1, ... n groups of a layer are out; E[max] = sum over k < n of 1 - P(out <= k)^L.
     """
+    if np.size(out) < 2:
+        raise ValueError(f"out is {out!r}: give the probabilities of 0 to n groups, of one group or more")
     up_to = np.minimum(np.cumsum(out), 1)[:-1]
     return float(1 - np.sum(1 - up_to**layers) / len(up_to))
 

@@ -20,7 +20,7 @@ from railcore.engines.deployment.segments import SegmentFabric
 from railcore.engines.deployment.subnets import AddressPlan
 from railcore.facts import catalog
 from railcore.facts.arguments import checked
-from railcore.facts.checks import Ints, one_of
+from railcore.facts.checks import Ints, one_of, whole
 from railcore.network.price_books import ItemBook
 from railcore.network.reliability import expected_failures
 from railcore.network.topology.bill_line import Bill, BillLine
@@ -101,6 +101,7 @@ def links_by_kind(design: SegmentFabric | AddressPlan) -> dict[str, int]:
 @checked
 def host_interfaces(fabric: SegmentFabric, servers: int) -> int:
     """Interfaces of rail switches that hold NIC ports, where so many servers fill the segments one after another."""
+    whole("servers", servers, 0, fabric.servers * fabric.pods * fabric.segments)
     here = np.clip(servers - fabric.servers * np.arange(fabric.pods * fabric.segments), 0, fabric.servers)
     ports: Ints = here * (fabric.host_ports // fabric.servers)
     return int((-(-ports // lanes_of(fabric, 1, up=False))).sum()) * fabric.rail_switches_of_segment

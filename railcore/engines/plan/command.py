@@ -17,12 +17,11 @@ from railcore.engines.plan import report
 from railcore.engines.plan.page import page_html
 from railcore.engines.plan.planning import plan
 from railcore.engines.plan.result import Plan
-from railcore.engines.plan.spec import UncertaintySpec, read_spec
+from railcore.engines.plan.spec import LEAST_DRAWS, MOST_DRAWS, UncertaintySpec, read_spec
 from railcore.facts import files
 from railcore.facts.tables import frame_csv
 
 NOT_MET = 3  # exit status where a hard limit is not met
-_LEAST_DRAWS = 20
 _QUIET_S = 1.0  # what takes longer is told
 TABLES = ("candidates", "designs", "times", "memory", "parts", "failures", "defaults", "sources", "flips")
 
@@ -48,8 +47,8 @@ def run(specs: Sequence[str], written: Mapping[str, str | None], draws: int | No
     ValueError
         For no spec, and for specs with faults.
     """
-    if draws is not None and 0 != draws < _LEAST_DRAWS:
-        raise ValueError(f"--draws is {draws}: give {_LEAST_DRAWS} or more, or 0 for none")
+    if draws and not LEAST_DRAWS <= draws <= MOST_DRAWS:
+        raise ValueError(f"--draws is {draws}: give a number from {LEAST_DRAWS} to {MOST_DRAWS}, or 0 for none")
     if not specs:
         raise ValueError("plan needs a spec: give a TOML file; `railcore plan --init` prints one to fill in")
     _check_targets(written)
@@ -89,6 +88,8 @@ def _check_targets(written: Mapping[str, str | None]) -> None:
     """Refuse files that cannot be written, before anything is computed."""
     if written["html"] == "-" or written["csv"] == "-":
         raise ValueError("--html and --csv are files: give a name in place of -")
+    if empty := [name for name, path in written.items() if path == ""]:
+        raise ValueError(f"--{empty[0]} is '': give the name of a file, or of a folder for --csv")
     paths = [Path(path) for path in written.values() if path and path != "-"]
     for path in paths:
         if paths.count(path) > 1:

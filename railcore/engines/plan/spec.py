@@ -25,6 +25,7 @@ from railcore.training.machine import PRECISIONS
 from railcore.training.runtime import OFFLOADS
 
 _COUNTED = re.compile(r"\s*(\d+(?:\.\d+)?(?:[eE]\d+)?)\s*([kMGBT]?)\s*(?:tokens)?\s*")
+LEAST_DRAWS, MOST_DRAWS = 20, 100_000
 SIDE_NETWORKS = ("frontend", "storage", "management")
 LAYOUTS = ("rail-optimized", "Clos", "rail-only", "photonic rails")
 
@@ -258,7 +259,7 @@ class FindSpec(_Section):
 class UncertaintySpec(_Section):
     """Draws of what is assumed."""
 
-    draws: Annotated[int, Field(ge=20, le=100_000)] = Field(1000, description="of all rows at once")
+    draws: Annotated[int, Field(ge=LEAST_DRAWS, le=MOST_DRAWS)] = Field(1000, description="of all rows at once")
     seed: Count = Field(1, description="of the draws")
 
 

@@ -317,7 +317,7 @@ def _placement_warnings(machine: Machine, columns: Columns) -> tuple[str, ...]:
 def _whole_groups(columns: Columns, size: int) -> int:
     """Most GPUs of an HB domain with which no group lies unevenly, where half of it or more will do; else 0."""
     groups = group_levels(columns)
-    for used in range(size - 1, size // 2 - 1, -1):
+    for used in range(size - 1, max(size // 2, 1) - 1, -1):
         if not any(groups[kind].lie_unevenly(used).any() for kind in _WARNED.values()):
             return used
     return 0

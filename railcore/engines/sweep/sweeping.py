@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 
+from railcore.engines.plan.spec import LEAST_DRAWS, MOST_DRAWS
 from railcore.engines.sweep.chunk import Planned, inputs_hash, planned_chunk
 from railcore.engines.sweep.folder import opened
 from railcore.engines.sweep.points import Chunk, Points, sweep_points
@@ -22,7 +23,7 @@ Progress = Callable[[str], Any]
 Done = tuple[Chunk, Planned | str]  # a reason in place of rows where no process could plan a chunk
 Planning = Generator[Done, None, None]
 Planner = Callable[[Points, Sequence[Chunk], int], Planning]
-LEAST_DRAWS = 20
+_MOST_WORKERS = 1024
 _CONNECT_S = 5.0
 _ADDRESS = re.compile(r"(tcp|tls|ws|wss|ucx)://[^/\s]+:\d+")
 _NEEDED = "needs Dask, which is not installed: pip install 'railcore[sweeps]'"
@@ -109,9 +110,9 @@ def sweep(
 
 def check_numbers(workers: int, scheduler: str | None, draws: int) -> None:
     """Refuse numbers of workers and draws that mean nothing, and both kinds of workers. Raises ValueError."""
-    for name, value in (("workers", workers), ("draws", draws)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise ValueError(f"{name} is {value!r}: give a whole number, 0 or more")
+    for name, value, most in (("workers", workers, _MOST_WORKERS), ("draws", draws, MOST_DRAWS)):
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+            raise ValueError(f"{name} is {value!r}: give a whole number from 0 to {most}")
     if 0 < draws < LEAST_DRAWS:
         raise ValueError(f"draws is {draws}: give {LEAST_DRAWS} or more, or 0 for none")
     if scheduler is not None and workers != 1:

@@ -129,6 +129,8 @@ def flows_per_link(fabric: PathFabric, flows: Flows, path: ArrayLike) -> Floats:
     path: of each flow, shape [flows], or [flows, entropies] for flows that spread evenly over several.
     """
     many = np.reshape(whole("path", path, 0, fabric.paths - 1), (len(flows), -1))
+    if not many.size:
+        raise ValueError(f"path is {path!r}: give a path of each flow")
     base, offset = fabric.tables(flows.source, flows.destination)
     load = np.zeros(fabric.ports)
     for column, step in zip(base.T, offset.T, strict=True):

@@ -331,7 +331,7 @@ def _publish(name: str, folder: Path, notebook: dict, report: dict) -> tuple[dic
         published, new = publish.publish(name, folder, notebook, report)
         try:
             publish.write_stamp(name, notebook, report, published)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise files.HalfWritten(f"{error}; new: all that it publishes, but not its stamp in build/") from None
         return published, new
     finally:

@@ -1,0 +1,111 @@
+"""The command line as part of the surface: a good line of each command, and what its values are replaced by.
+
+tests/surface/commands.toml has a table for each command: its options and positional values, by their names.
+"""
+
+import argparse
+import contextlib
+import io
+import re
+import tempfile
+import tomllib
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from railcore.__main__ import command_parser, main
+from railcore.engines.plan.spec import spec_template
+from railcore.engines.sweep.command import TEMPLATE
+
+FILE = Path(__file__).with_name("surface") / "commands.toml"
+NOT_RUN = (
+    "railcore figures",
+    "railcore figures 2",
+    "railcore lab",
+    "railcore lab 2",
+    "railcore sweep 2",
+)  # write into notebooks/, or need a scheduler
+NUMBERS = {"zero": "0", "negative": "-1", "NaN": "nan", "infinite": "inf", "huge": str(10**12)}
+TEXTS = {"empty": "", "unknown name": "no such name"}
+IN_THE_WAY = {"FILE": "folder", "FOLDER": "file"}  # what stands where a command is to write
+
+
+class Line:
+    """A good line: a command and its values by option or position."""
+
+    file = "commands"
+
+    def __init__(self, name: str, values: dict[str, Any]) -> None:
+        self.name, self.command, self._values = name, name.rstrip(" 0123456789"), values
+        actions = commands()[self.command]
+        self.parameters = {parameter: actions[parameter] for parameter in values}
+
+    @cached_property
+    def good(self) -> Any:
+        """The good answer."""
+        return None if self.name in NOT_RUN else self.answer()
+
+    def value(self, parameter: str) -> Any:
+        return self._values[parameter]
+
+    def bad(self, parameter: str) -> dict[str, Any]:
+        """Bad values by kind that an option or a positional value is replaced by."""
+        action = self.parameters[parameter]
+        if action.type is int:
+            return NUMBERS
+        way = IN_THE_WAY.get(str(action.metavar))
+        return {"empty": "", "in the way": "{folder}/" + way} if way else TEXTS
+
+    def answer(self, **changed: Any) -> Any:
+        """What the line prints, and its numbers that are none. Raises ValueError where it is refused in one line."""
+        with tempfile.TemporaryDirectory() as folder:
+            place = Path(folder)
+            (place / "plan.toml").write_text(spec_template(), encoding="utf-8")
+            (place / "sweep.toml").write_text(TEMPLATE, encoding="utf-8")
+            (place / "file").touch()
+            (place / "folder").mkdir()
+            words = [word.replace("{folder}", folder) for word in self._words(self._values | changed)]
+            told, asked = io.StringIO(), io.StringIO()
+            with contextlib.redirect_stdout(asked), contextlib.redirect_stderr(told):
+                try:
+                    status = main(words)
+                except SystemExit as stop:  # argparse
+                    status = stop.code
+            if status in (1, 2) and re.search(r"^railcore: .|: error: .", told.getvalue(), re.MULTILINE):
+                given = [word for value in changed.values() for word in ([value] if isinstance(value, str) else value)]
+                named = [word.replace("{folder}", folder).lstrip("-") for word in (*changed, *given)]
+                if not changed or any(word in told.getvalue() for word in named):
+                    raise ValueError(told.getvalue())
+                raise RuntimeError(f"refused without its name: {told.getvalue()}")
+            printed = asked.getvalue().replace(folder, "")
+        return {"printed": printed, "none": [float(word) for word in re.findall(r"\b(?:nan|inf)\b", printed, re.I)]}
+
+    def _words(self, values: dict[str, Any]) -> list[str]:
+        words = self.command.split()[1:]
+        for parameter, value in values.items():
+            if not parameter.startswith("-"):
+                words.append(value)
+            else:
+                words += [parameter, *value] if isinstance(value, list) else [f"{parameter}={value}"]
+        return words
+
+
+@cache
+def commands(parser: argparse.ArgumentParser | None = None, name: str = "railcore") -> dict[str, dict[str, Any]]:
+    """Options and positional values that take a value, by command."""
+    parser = parser or command_parser()
+    inner = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
+    if inner:
+        return {
+            key: value
+            for word, each in inner[0].choices.items()
+            for key, value in commands(each, f"{name} {word}").items()
+        }
+    taking = [each for each in parser._actions if each.nargs != 0]
+    return {name: {(each.option_strings or [each.dest])[0]: each for each in taking}}
+
+
+@cache
+def lines() -> dict[str, Line]:
+    """Good lines by command."""
+    return {name: Line(name, values) for name, values in tomllib.loads(FILE.read_text(encoding="utf-8")).items()}
