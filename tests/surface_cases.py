@@ -29,8 +29,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-
-from surface_commands import Line, commands, lines
+from surface_commands import Line, lines
 
 from railcore.facts import arguments
 

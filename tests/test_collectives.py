@@ -307,8 +307,6 @@ def test_pipelining_against_events(operation, x, y, ratio, chunks):
         (lambda: all_reduce_time(1, 6, 1, 0, ["recursive"]), "name one that takes ranks 6"),
         (lambda: all_reduce_time(-1, 2, 1), "message_bytes is -1"),
         (lambda: all_reduce_time(1, 0, 1), "ranks is 0"),
-        (lambda: all_reduce_time(1, 2, 0), "bandwidth_Bps is 0"),
-        (lambda: all_reduce_time(1, 2, 1, float("nan")), "latency_s is nan: give a finite number of at least 0"),
         (lambda: run_schedule(collective_schedule("all_reduce", "ring", 3), [np.arange(3)]), "arrays has 1 entries"),
         (
             lambda: run_schedule(collective_schedule("all_reduce", "ring", 3), [np.arange(4)] * 3),
@@ -318,9 +316,7 @@ def test_pipelining_against_events(operation, x, y, ratio, chunks):
             lambda: run_schedule(Schedule("broadcast", 2, 1, ([Send(1, 0, (0,))],)), [np.arange(2)] * 2),
             "1 does not hold block 0",
         ),
-        (lambda: pipelined_schedule(collective_schedule("broadcast", "ring", 2), 0), "chunks is 0"),
         (lambda: hierarchical_time("scatter", 1, 2, 2, 1, 1), "operation is 'scatter': give one of all_gather"),
-        (lambda: hierarchical_time("all_gather", 1, 2, 2, 1, 1, chunks=0), "chunks is 0"),
         (lambda: hierarchical_schedule("all_gather", 2, 2, hb_first=True), "hb_first is True"),
         (
             lambda: domain_rail_bytes(collective_schedule("all_gather", "ring", 6), 1, 4),

@@ -93,8 +93,6 @@ def test_total_cost_of_ownership():
     ("name", "value"),
     [
         ("power_w", [5.0, -1.0]),  # one bad element is enough
-        ("years", -1),
-        ("electricity_price", -1e-9),
         ("pue", 0.99),
         ("load", 1.1),
     ],

@@ -123,12 +123,3 @@ def test_another_seed_gives_other_draws():
 def test_refusals(change, q, complaint):
     with pytest.raises(ValueError, match=complaint):
         distributions.quantile(replace(POWER, **change), q)
-
-
-@pytest.mark.parametrize(
-    ("asked", "complaint"),
-    [((0,), "n is 0: give whole numbers of at least 1"), ((2.5,), "n is 2.5: give"), ((4, -1), "seed is -1: give")],
-)
-def test_draws_refuse_what_is_no_number_of_draws_and_no_seed(asked, complaint):
-    with pytest.raises(ValueError, match=complaint):
-        distributions.draws([POWER], *asked)

@@ -70,7 +70,6 @@ def test_node_limited_routing_keeps_to_its_groups():
         ((256, 8, 8, 3, 2), "groups is 3"),
         ((12, 2, 4, 6, 2), "groups is 6"),
         ((256, 40, 8, 8, 1), "top_k is 40"),
-        ((8, 2, 8, 0, 2), "groups is 0"),
     ],
 )
 def test_copies_refuse_what_does_not_divide(arguments, named):

@@ -172,11 +172,9 @@ def test_arrays_equal_the_loop_and_no_time_beats_its_links(routing, pipelined, i
     ("call", "named"),
     [
         (lambda: expert_all_to_all_time(1.0, 12, 8, HB, NIC), "ranks"),
-        (lambda: expert_all_to_all_time(1.0, 16, 8, HB, NIC, "spray"), "routing"),
         (lambda: expert_all_to_all_time(1.0, 16, 8, HB, NIC, imbalance=17.0), "imbalance"),
         (lambda: expert_all_to_all_time(1.0, 16, 8, HB, NIC, "direct", 0.5), "oversubscription"),
         (lambda: expert_load(8, 0.5), "imbalance"),
-        (lambda: expert_load(8, 2.0, "cold"), "skew"),
         (lambda: expert_demand(1.0, 8, experts=12), "experts"),
         (lambda: link_loads(np.ones((6, 6)), 4), "demand"),
         (lambda: link_loads(np.ones((6, 4)), 2), "demand"),

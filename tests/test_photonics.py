@@ -256,11 +256,7 @@ class TestOverhead:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"reconfiguration_s": -1e-3}, "reconfiguration_s is -0.001: give 0 or more"),
         ({"ports": 1}, "ports is 1: give 2 or more, since a ring takes two ports of a NIC"),
-        ({"bandwidth": "half"}, "bandwidth is 'half': give one of equal, per port"),
-        ({"frontend_bytes": -1}, "frontend_bytes is -1: give 0 or more"),
-        ({"algorithm": "tree"}, "algorithm is 'tree'"),
     ],
 )
 def test_bad_fields_are_refused(fields, message):

@@ -286,15 +286,12 @@ def test_tables_of_schedules_and_of_transfers_are_those_of_the_timetables():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("zb", 4, 8, 1, 2), "kind is 'zb': give one of gpipe, 1f1b, interleaved"),
         (("1f1b", 4, 2.5, 1, 2), r"microbatches is 2\.5"),
-        (("1f1b", 4, 8, 0, 2), "forward_s is 0: give a positive number of seconds"),
         (("1f1b", 4, 8, 1, [2, 2]), r"backward_s has shape \(2,\): .* each of the 4 stages"),
         (("1f1b", 4, 8, 1, 2, 0, 2), "chunks is 2 with kind '1f1b'"),
         (("interleaved", 4, 8, 1, 2), "chunks is 1 with kind 'interleaved'"),
         (("gpipe", 4, 8, 1, 2, 0, 2), "chunks is 2: give 1, or a kind other than 'gpipe'"),
         (("interleaved", 4, 6, 1, 2, 0, 2), "microbatches is 6 with stages 4: .* give a multiple of stages"),
-        (("1f1b", 4, 8, 1, 2, 0, 1, "eager"), "transfers is 'eager': give one of overlapped"),
     ],
 )
 def test_bad_input_is_named(arguments, message):

@@ -108,7 +108,7 @@ def test_links_say_where_they_are_from():
 
 @pytest.mark.parametrize(
     ("given", "complaint"),
-    [({"hb_domain_size": 0}, "hb_domain_size is 0"), ({"nic": -1.0}, "nic is -1.0"), ({"hb": "3 kW"}, "'3 kW'")],
+    [({"hb": "3 kW"}, "'3 kW'")],
 )
 def test_links_out_of_range_are_named(given, complaint):
     with pytest.raises(ValueError, match=complaint):

@@ -88,8 +88,6 @@ def test_shares_by_hand():
     ("power", "demand", "what"),
     [
         ([1.0, 2.0], 4.0, "at most the 3 of"),
-        ([1.0], 0.0, "demand_w"),
-        ([-1.0, 5.0], 2.0, "power_w"),
         ([], 1.0, "power_w"),
     ],
 )

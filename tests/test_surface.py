@@ -3,7 +3,8 @@
 import random
 
 import pytest
-from surface_cases import FOLDER, calls, cases, commands, lines, meant, surface, verdict, why_meant
+from surface_cases import FOLDER, calls, cases, meant, surface, verdict, why_meant
+from surface_commands import commands, lines
 
 DRAWN = 1000  # cases of `make test`; `make slow` takes all
 FILES = sorted(path.stem for path in FOLDER.iterdir() if path.suffix in (".py", ".toml"))

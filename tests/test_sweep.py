@@ -405,7 +405,6 @@ def test_a_large_group_is_cut_and_small_ones_are_joined():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"workers": -1}, "workers is -1"),
         ({"workers": 1.5}, "workers is 1.5"),
         ({"draws": 5}, "draws is 5: give 20 or more"),
         ({"draws": True}, "draws is True"),
