@@ -16,6 +16,7 @@ from railcore.engines.deployment import (
     rail_switch_ports,
     trunk_port_map,
 )
+from railcore.engines.deployment.port_map import fabric_switches
 from railcore.engines.deployment.segments import SegmentFabric
 from railcore.facts.units import Gbps
 from railcore.network.switches import SwitchModel, switch_model
@@ -108,6 +109,16 @@ def test_the_port_map_is_the_graph_s_edges(plan):
     trunks = plan.trunks[plan.trunks["kind"] == "trunk"]
     joined = Counter(frozenset(pair) for pair in zip(trunks["switch"], trunks["peer"], strict=True))
     assert joined == {frozenset((a, b)): at["links"] for a, b, at in graph.edges(data=True) if at["kind"] == "trunk"}
+
+
+@every_kind
+def test_switches_count_from_1_in_their_place_and_the_super_spines_are_named_so(plan):
+    table = fabric_switches(plan.fabric)
+    assert table["switch"].is_unique and len(table) == sum(plan.fabric.switches_by_tier)
+    for _, here in table.groupby(["tier", "pod", "segment"]):
+        assert here["number"].tolist() == list(range(1, len(here) + 1))
+    top = table[table["tier"] == 3]
+    assert top["switch"].tolist() == [f"Super{number}" for number in top["number"]]
 
 
 @every_kind

@@ -67,6 +67,13 @@ def test_disposable_power_is_the_difference_of_the_two_maxima():
         authorities.disposable_power(series().drop(columns="net_generation_w"))
 
 
+def test_the_authority_with_most_to_give_is_first():
+    smaller, equal = series().assign(authority="AEC"), series().assign(authority="ZZZ")
+    smaller["net_generation_w"] -= 500 * MW
+    found = authorities.disposable_power(pd.concat([smaller, equal, series()], ignore_index=True))
+    assert found["authority"].tolist() == ["SRP", "ZZZ", "AEC"]
+
+
 @settings(max_examples=15)
 @given(st.floats(5e4, 1e6), st.booleans())
 def test_a_spike_moves_the_raw_value_and_not_the_clean_one(spike, in_demand):
