@@ -537,3 +537,11 @@ def test_every_key_is_read_in_the_package():
         for key in section.model_fields:
             listed = place[0] in ("limits", "wishes", "books") and key in named
             assert key in read or listed, f"{'.'.join(place)}.{key} is read nowhere"
+
+
+@pytest.mark.parametrize(("sequences", "near"), [(500, 504), (3, 24), (24, 24)])
+def test_a_mapping_takes_the_nearest_batch_that_it_divides(sequences, near):
+    job = {"model": "Llama-3 8B", "tokens": 1e12, "mapping": {"tensor": 2, "data": 24}}
+    job["batch"] = f"{sequences * 8192 / 1e6} M tokens"
+    case = case_of(read_spec({"cluster": {"platform": "DGX H100", "gpus": 48}, "job": job}))
+    assert case.own_strategy[1] == near
