@@ -1,12 +1,13 @@
 """Break single statements by seed, each against the tests of its module, and count what is caught.
 
-    python tests/mutants.py [--root FOLDER] [--count 200] [--seed 0] [--jobs 2] [--limit 60] [--out FILE]
+    python tests/mutants.py [--root FOLDER] [--count 200] [--seed 0] [--jobs 2] [--files 40] [--limit 300] [--out FILE]
+        [--again]
 
 A break is one operator, comparison, number or condition changed, or a statement left out. It is caught where one of
 the test files nearest to the module fails within the limit of seconds. Every finished break is a line of the file, so
-that a run that was stopped goes on where it was; a break whose code has changed since is done again. Breaks
-that change no answer, tests/equivalents.csv, do not count. FOLDER is a checkout, by default this one: it is copied,
-never changed. The exit status is 1 where fewer than LEAST are caught.
+that a run that was stopped goes on where it was; --again tries those that were not caught once more. Breaks that change
+no answer, tests/equivalents.csv, do not count. FOLDER is a checkout, by default this one: it is copied, never changed.
+The exit status is 1 where fewer than LEAST are caught.
 """
 
 import argparse
@@ -29,7 +30,6 @@ FLOORS = ("facts", "network", "training", "systems", "engines")
 OPERATORS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Div}
 COMPARISONS = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
 NAMES = {"min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum", "ceil": "floor", "floor": "ceil"}
-MOST_FILES = 8  # that a break is tried with, one after the other
 LEAST = 0.93  # of the breaks that change an answer
 EQUIVALENTS = Path(__file__).with_name("equivalents.csv")
 COLUMNS = ("module", "line", "before", "after", "caught")
@@ -113,7 +113,7 @@ def tests_of(root, module):
         named = set(each[1].stem.split("_"))
         return (-len(words[1] & named), -len(words[0] & named), *each)
 
-    return [path for _, path in sorted(found[module] or found[folder], key=far)][:MOST_FILES]
+    return [path for _, path in sorted(found[module] or found[folder], key=far)]
 
 
 def chosen(root, count, seed):
@@ -129,7 +129,7 @@ def chosen(root, count, seed):
     return dict(sorted(found.items())[:count])
 
 
-def run(place, path, number, limit):
+def run(place, path, number, files, limit):
     """Break one site in a copy, run its tests, and put the file back."""
     target, module = place / path, ".".join(path.with_suffix("").parts).removesuffix(".__init__")
     source = target.read_text(encoding="utf-8")
@@ -140,7 +140,7 @@ def run(place, path, number, limit):
     wanted = tests_of(place, module)
     target.write_text(ast.unparse(tree), encoding="utf-8")
     try:
-        caught = any(fails(place, test, limit) for test in wanted)
+        caught = any(fails(place, test, limit) for test in wanted[:files])
     finally:
         target.write_text(source, encoding="utf-8")
     return dict(zip(COLUMNS, (module, node.lineno, before, ast.unparse(node).splitlines()[0], caught), strict=True))
@@ -167,7 +167,9 @@ def main(arguments=None):
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--limit", type=float, default=60.0)
+    parser.add_argument("--files", type=int, default=40)
+    parser.add_argument("--again", action="store_true")
+    parser.add_argument("--limit", type=float, default=300.0)
     parser.add_argument("--out", type=Path, default=here / "build" / "mutants.csv")
     asked = parser.parse_args(arguments)
     root = asked.root.resolve()
@@ -176,7 +178,8 @@ def main(arguments=None):
     if not asked.out.exists():
         asked.out.write_text(",".join(["key", *COLUMNS]) + "\n", encoding="utf-8")
     with asked.out.open(newline="", encoding="utf-8") as stream:
-        done = {row["key"]: row for row in csv.DictReader(stream) if row["key"] in todo}
+        done = {row["key"]: row for row in csv.DictReader(stream) if row["key"] in todo}  # the last line counts
+    tried = {key for key, row in done.items() if row["caught"] == "True" or not asked.again}
     with TemporaryDirectory() as folder, asked.out.open("a", newline="", encoding="utf-8") as stream:
         places = Queue()
         for job in range(asked.jobs):
@@ -189,12 +192,12 @@ def main(arguments=None):
         def one(key):
             place = places.get()
             try:
-                return key, run(place, *todo[key], asked.limit)
+                return key, run(place, *todo[key], asked.files, asked.limit)
             finally:
                 places.put(place)
 
         with ThreadPoolExecutor(asked.jobs) as pool:
-            running = [pool.submit(one, key) for key in todo if key not in done]
+            running = [pool.submit(one, key) for key in todo if key not in tried]
             for key, row in (each.result() for each in as_completed(running)):
                 writer.writerow([key, *row.values()])
                 stream.flush()

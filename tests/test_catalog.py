@@ -349,3 +349,15 @@ def test_a_closed_folder_and_a_long_name_are_refused_with_the_remedy(monkeypatch
     monkeypatch.setattr(catalog.Path, "iterdir", closed)
     with pytest.raises(ValueError, match=r"closed: Permission denied: open its permissions"):
         catalog.names("gpus")
+
+
+def test_a_platform_its_gpu_and_that_gpus_efficiencies_stand_together():
+    pair = [("gpus", "H100"), ("efficiencies", "H100")]
+    assert catalog.related_items("platforms", "DGX H100") == [("platforms", "DGX H100"), *pair]
+    boxes = [
+        ("platforms", name) for name in catalog.names("platforms") if catalog.item("platforms", name)["gpu"] == "H100"
+    ]
+    for family in ("gpus", "efficiencies"):
+        assert catalog.related_items(family, "H100") == [*boxes, *pair] and len(boxes) > 0
+    assert catalog.related_items("platforms", "HGX mine", "X100")[1:] == [("gpus", "X100"), ("efficiencies", "X100")]
+    assert catalog.related_items("models", "GPT-3") == [("models", "GPT-3")]

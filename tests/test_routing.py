@@ -63,6 +63,8 @@ def test_route_counts_are_the_sizes_of_what_switches_hold(design):
         for switch in switches:
             assert counts.loc[role, "subnets_with_summaries"] == len(held(design, switch, True)), switch
             assert counts.loc[role, "subnets_without_summaries"] == len(held(design, switch, False)), switch
+    every = len(design.switches)  # leaves without spines know nobody else
+    assert counts["loopbacks"].eq(every if design.plan.fabric.spines else 1).all()
 
 
 def test_summaries_save_routes_at_scale():
