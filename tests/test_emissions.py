@@ -1,5 +1,7 @@
 """Carbon of power: one fuel gives its own intensity, mixtures lie between, and loops over plants agree."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -107,3 +109,10 @@ def test_wyoming_has_no_price(embedded):
     at = np.flatnonzero((places.state == "Wyoming") & (places.supply.idle_fuelled_w > 1e6))[:1]
     row = carbon_and_cost(places, {"one": at.tolist()}, places.supply.idle_fuelled_w, 1e6).iloc[0]
     assert np.isnan(row["cost_usd"]) and row["carbon_kg"] > 0
+
+
+def test_a_kilowatt_hour_costs_cents():
+    prices = electricity_prices()
+    known = [price for price in prices.values() if not math.isnan(price)]
+    assert len(known) >= 47 and all(0.04 < price * units.kWh < 0.4 for price in known)  # USD
+    assert prices["California"] > 2 * prices["Washington"]

@@ -267,3 +267,16 @@ def test_half_of_an_hb_domain_reaches_the_other_half():
     behind_switches, mesh = (HBDomains(64, 8, hb_Bps=7e9, hb_switches=count) for count in (4, 0))
     assert behind_switches.hb_bisection_Bps == pytest.approx(4 * 7e9)
     assert mesh.hb_bisection_Bps == pytest.approx(4 * 4 * 7e9 / 7)  # 16 links, each a seventh of a GPU's bandwidth
+
+
+@pytest.mark.parametrize(
+    ("fabric", "words"),
+    [
+        (rail_only(10**7, 8, 64), "gpus is 10,000,000: a graph has at most 1,048,576"),
+        (rail_only(2**20, 2**16, 64, hb_switches=0), "HB domains have .* links: a graph has at most"),
+    ],
+)
+def test_a_graph_that_no_memory_holds_is_refused_at_once(fabric, words):
+    with pytest.raises(ValueError, match=words):
+        fabric.graph()
+    assert fabric.parts.links >= fabric.gpus  # parts are counted without it

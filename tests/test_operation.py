@@ -303,3 +303,8 @@ def test_the_largest_model_is_within_a_step_of_what_a_rack_holds(racks, platform
     assert fits.tolist() == [True, False, False, False, False]
     many = replace(machine, racks=np.array([1, racks]))
     assert largest_parameters(DENSE, kept, many).tolist() == [0, largest]
+
+
+def test_a_training_takes_its_iterations():
+    assert operation.training_time(2.0, 1e6, 1e9) == pytest.approx(2000.0)
+    assert operation.training_time(2.0, 1e6, 1e9, 0.8, 0.1) == pytest.approx(2000.0 * 1.1 / 0.8)

@@ -12,6 +12,7 @@ from test_addressing import LARGE, SMALL, every_kind
 from railcore.engines.deployment import AddressPlan, address_use, summary_check
 from railcore.engines.deployment.segments import SegmentFabric
 from railcore.engines.deployment.subnets import address_texts
+from railcore.engines.deployment.summaries import free_network
 
 
 def apart(networks):
@@ -194,3 +195,10 @@ def test_subnets_of_ones_own_are_summarised_as_they_stand():
     assert interleaved.summaries.query("level == 'unit'")["valid"].tolist() == [False, False]
     with pytest.raises(ValueError, match=r"10.0.1.0/28 and 10.0.1.0/28, which overlap: give 10.0.1.0/28 other"):
         AddressPlan(fabric, own_subnets=["10.0.1.0/28"] * 8)
+
+
+def test_a_free_network_starts_where_its_own_length_divides():
+    taken = [ip_network(text) for text in ("10.0.0.0/24", "10.0.2.0/25")]
+    assert free_network(24, []) == "10.0.0.0/24" and free_network(24, taken) == "10.0.1.0/24"
+    assert free_network(23, taken) == "10.0.4.0/23" and free_network(25, taken) == "10.0.1.0/25"
+    assert free_network(8, taken, [ip_network("10.0.0.0/8")]) == "none: the addresses end here"

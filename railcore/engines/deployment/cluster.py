@@ -169,6 +169,9 @@ class ClusterNetwork:
         """The network with the GPUs that it serves, as the module describes it."""
         import networkx as nx
 
+        from railcore.network.topology.graph import check_size
+
+        check_size(self.nodes * self.gpus_per_node)
         graph = nx.Graph(name=self.name)
         for d in range(1, self.nodes + 1):
             for j in range(1, self.gpus_per_node + 1):

@@ -8,7 +8,6 @@ upper end), bandwidth_Bps (one direction, all its links together).
 """
 
 import math
-from collections.abc import Iterable
 
 import networkx as nx
 import pandas as pd
@@ -16,6 +15,16 @@ import pandas as pd
 from railcore.facts.catalog import UnknownName
 from railcore.facts.units import convert
 from railcore.network.topology.wiring import WireList, rails_of_pods, wire_list
+
+MOST_GPUS, MOST_LINKS = 2**20, 2**23  # of a graph; either takes a minute and some GB
+
+
+def check_size(gpus: int, links: int = 0) -> None:
+    """Raises ValueError for a graph of more than `MOST_GPUS`, or of more `MOST_LINKS` inside HB domains."""
+    if gpus > MOST_GPUS:
+        raise ValueError(f"gpus is {gpus:,}: a graph has at most {MOST_GPUS:,}; parts of more are counted without one")
+    if links > MOST_LINKS:
+        raise ValueError(f"HB domains have {links:,} links: a graph has at most {MOST_LINKS:,}; give smaller domains")
 
 
 def build_graph(fabric, rails: range | None = None) -> nx.Graph:
@@ -150,7 +159,8 @@ def _add_gpu(graph: nx.Graph, domain: int, rank: int, rail: int) -> str:
     return name
 
 
-def _add_rails(graph: nx.Graph, fabric, rails: Iterable[int]) -> None:
+def _add_rails(graph: nx.Graph, fabric, rails: range) -> None:
+    check_size(fabric.gpus // fabric.rails * len(rails))
     for rail in rails:
         for d, j in fabric.endpoints(rail):
             _add_gpu(graph, d, j, rail)
@@ -159,6 +169,7 @@ def _add_rails(graph: nx.Graph, fabric, rails: Iterable[int]) -> None:
 def add_hb_domains(graph: nx.Graph, fabric) -> None:
     """Add GPUs and HB interconnects of a fabric, domain by domain, to an empty graph."""
     size = fabric.hb_domain_size
+    check_size(fabric.gpus, fabric.gpus * (fabric.hb_switches or (size - 1) // 2))
     for d in range(1, fabric.domains + 1):
         here = min(size, fabric.gpus - (d - 1) * size)
         members = [_add_gpu(graph, d, j, (j - 1) % fabric.rails + 1) for j in range(1, here + 1)]

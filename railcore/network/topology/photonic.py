@@ -263,15 +263,18 @@ class PhotonicRails(HBDomains):
 
         graph = nx.Graph(name="photonic rails")
         add_hb_domains(graph, self)
-        gpus = [(node, at["rail"]) for node, at in graph.nodes(data=True) if at["kind"] == "gpu"]
+        on_rail: dict[int, list[str]] = {rail: [] for rail in range(1, self.rails + 1)}
+        for node, at in graph.nodes(data=True):
+            if at["kind"] == "gpu":
+                on_rail[at["rail"]].append(node)
         shared, ports = int(self.parts.rails_per_switch), int(self.parts.used_ports) // self.gpus // self.planes
         fibres = {"kind": "host", "tier": 1, "links": ports, "bandwidth_Bps": self.nic_Bps / self.planes}
         for number in range(1, self.planes + 1):
             before, plane = (f"P{number}.", number) if self.planes > 1 else ("", None)
-            for rail in range(1, self.rails + 1):
+            for rail, gpus in on_rail.items():
                 name = f"{before}R{rail}.OCS"
                 chassis = f"{before}R{rail - (rail - 1) % shared}.OCS"  # named after its first rail
                 at = {"kind": "ocs", "tier": 1, "domain": None, "rank": None, "rail": rail, "plane": plane}
                 graph.add_node(name, **at, chassis=chassis)
-                graph.add_edges_from(((gpu, name) for gpu, of_rail in gpus if of_rail == rail), **fibres)
+                graph.add_edges_from(((gpu, name) for gpu in gpus), **fibres)
         return graph
