@@ -60,6 +60,16 @@ def test_without_draws_all_numbers_are_the_plans_own(platform):
         assert seconds == pytest.approx([times[name]] * 2)
 
 
+def test_what_circuits_add_is_in_every_draw():
+    job = {"batch": 512, "search": {"tensor": 8, "context": 1, "micro_batch": 1, "pipeline": 4, "data": 16}}
+    found = plan(spec("DGX H100", 512, candidates=NEAR, job=job, network={"reconfiguration": "1 s"}))
+    own = found.situation.times([{}])
+    (photonic,) = (answer for answer in found.possible if answer.name == "photonic rails")
+    assert photonic.design.added_s > 0
+    for answer in found.possible:
+        assert own[answer.name] == pytest.approx([answer.numbers["iteration_s"]])
+
+
 def with_row(item, value, asked, monkeypatch, folder):
     """A plan with another value of a row of the catalog, laid over ours."""
     texts = ("name", "parameter", "unit", "kind", "source", "as_of", "note", "shape")

@@ -376,3 +376,15 @@ def test_a_cycle_is_named():
     after[0] = (len(after) - 1,)
     with pytest.raises(ValueError, match=r"after has a cycle among .* operations, such as .*: remove one edge"):
         replace(workload, after=after).order()
+
+
+@pytest.mark.parametrize("recompute", ["none", "full", "selective"])
+def test_modules_with_exchanges_are_not_made_again_by_the_simulated_step(recompute):
+    """Recompute of modules is what the names of modules are for: without it they mean nothing."""
+    given = DENSE, H100, Strategy(tensor=4, data=2, recompute=recompute), 4
+    runtime = replace(MODERN, recompute_modules=("core_attn", "mlp"))
+    if recompute == "selective":
+        with pytest.raises(ValueError, match="recompute_modules has mlp: the simulated step does not exchange again"):
+            training_step(*given, runtime=runtime)
+    else:
+        assert simulate(training_step(*given, runtime=runtime)).total_s > 0
