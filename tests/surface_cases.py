@@ -98,6 +98,7 @@ NOT_CALLED = {  # public names that a user does not call, by module:name
     "railcore.facts.claims:comparison_row": "called with rows that railcore has made",
     "railcore.engines.degraded.reach:rail_flow": "called with wiring that railcore has made",
     "railcore.engines.degraded.routed_flows:moved_to_other_rails": "a part of flow_times",
+    "railcore.network.topology.graph:check_size": "a check itself: tests/test_graph.py",
     "railcore.training.link_times:exposed_beside": "a part of iteration_time; exposed_time is checked",
     "railcore.training.layer:host_waits": "a part of iteration_time",
     "railcore.training.layer_traffic:*": "a part of iteration_time",
