@@ -297,6 +297,7 @@ def test_names_of_networks():
         ),
         ({"job": {"launch": "--tensor-model-parallel-size 3"}}, r"job\.launch: world size is 64: give a multiple of"),
         ({"network": {"radix": 1}}, "network.*radix is 1: give"),
+        ({"cluster": {"platform": "GH200"}}, "catalog has no price of GH200: give books.server$"),
     ],
 )
 def test_what_models_refuse_is_told_with_its_key(sections, text):
