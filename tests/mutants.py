@@ -207,8 +207,8 @@ def main(arguments=None):
                     "caught:" if row["caught"] else "NOT CAUGHT:", where, row["before"], "->", row["after"], flush=True
                 )
     with EQUIVALENTS.open(newline="", encoding="utf-8") as stream:
-        alike = {(row["module"], row["before"], row["after"]) for row in csv.DictReader(stream)}
-    counted = [row for row in done.values() if (row["module"], row["before"], row["after"]) not in alike]
+        alike = {row["key"] for row in csv.DictReader(stream)}
+    counted = [row for key, row in done.items() if key not in alike]
     caught = sum(row["caught"] == "True" for row in counted)
     left = len(done) - len(counted)
     print(f"{caught} of {len(counted)} are caught ({caught / len(counted):.1%}); {left} more change no answer")
