@@ -127,7 +127,7 @@ def test_rails_outside_the_summary_are_named_and_valid_ones_given():
     assert len(two.covers) == 1 and str(two.cover) == "10.0.0.0/16" and two.smallest_valid is None
     assert "overlaps 10.0.2.0/24. Advertise 10.0.1.0/25, 10.0.128.0/25" in two.reason
     assert summary_check("10.0.1.0/24", two.renumbered, ["10.0.2.0/24"]).valid
-    for count, more in ((4, ""), (6, " and 2 more")):
+    for count, more in ((4, ""), (5, " and 1 more"), (6, " and 2 more")):
         many = summary_check("10.0.0.0/16", [f"10.{2 * rail}.0.0/24" for rail in range(count)], ["10.1.0.0/16"])
         assert many.reason.endswith(f"Advertise 10.0.0.0/24, 10.2.0.0/24, 10.4.0.0/24, 10.6.0.0/24{more}")
 
