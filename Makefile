@@ -65,10 +65,10 @@ slow: $(SETUP) ## Rebuild data/derived, stop the driver often, run notebooks wit
 	$(RUN) data/derived/rebuild.py
 	RAILCORE_STOPS=40 $(RUN) -m pytest tests/test_stops.py
 	$(RUN) -m pytest -m slow --hypothesis-profile thorough tests
-	$(RUN) tests/mutants.py
 	for seed in 1 2; do RAILCORE_ULP=$$seed $(RUN) -m pytest -m "" --hypothesis-profile thorough -n auto --dist loadfile tests \
 	  -k "not (driver or publishing or stops or browser or foreign or surface)" || exit 1; done
 	for seed in 3 4; do RAILCORE_ULP=$$seed $(RUN) -m pytest -m "" -n auto tests/test_ulp.py || exit 1; done
+	$(RUN) tests/mutants.py
 
 test-browser: $(SETUP) ## Open JupyterLab in Chromium, run a notebook, move a slider
 	$(RUN) -m pytest -rs tests/browser

@@ -125,6 +125,7 @@ NOT_CALLED = {  # public names that a user does not call, by module:name
     "railcore.engines.siting.authorities:expected_values": "called with numbers that railcore has made",
     "railcore.engines.transport.runs:*": "reads and runs stored cases: tests/test_derived.py",
     "railcore.engines.validation:runtime_effect": "called with tables that railcore has made",
+    "railcore.engines.plan.spec:check_draws": "a check itself, of the command line and of sweeps",
     "railcore.engines.plan.spec:read_value": "after check_key; what a spec would refuse is refused by the spec",
     "railcore.engines.emulator.feedforward:*": "a part of emulated_run",
 }

@@ -18,13 +18,8 @@ from railcore.engines.plan.spec import spec_template
 from railcore.engines.sweep.command import TEMPLATE
 
 FILE = Path(__file__).with_name("surface") / "commands.toml"
-NOT_RUN = (
-    "railcore figures",
-    "railcore figures 2",
-    "railcore lab",
-    "railcore lab 2",
-    "railcore sweep 2",
-)  # write into notebooks/, or need a scheduler
+# Lines that write into notebooks/, or need a scheduler: a good answer is not asked for
+NOT_RUN = ("railcore figures", "railcore figures 2", "railcore lab", "railcore lab 2", "railcore sweep 2")
 NUMBERS = {"zero": "0", "negative": "-1", "NaN": "nan", "infinite": "inf", "huge": str(10**12)}
 TEXTS = {"empty": "", "unknown name": "no such name"}
 IN_THE_WAY = {"FILE": "folder", "FOLDER": "file"}  # what stands where a command is to write

@@ -406,7 +406,7 @@ def test_a_large_group_is_cut_and_small_ones_are_joined():
     ("options", "message"),
     [
         ({"workers": 1.5}, "workers is 1.5"),
-        ({"draws": 5}, "draws is 5: give 20 or more"),
+        ({"draws": 5}, "draws is 5: give a number from 20"),
         ({"draws": True}, "draws is True"),
         ({"workers": 2, "scheduler": "tcp://127.0.0.1:1"}, "workers is 2 beside a scheduler"),
     ],

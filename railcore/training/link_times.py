@@ -52,13 +52,13 @@ def exposed_time(link_s: UnboundedArray, window_s: UnboundedArray, lost: float, 
     -------
     Seconds.
     """
-    return _exposed(np.asarray(link_s, float), np.asarray(window_s, float), lost, np.asarray(least, float))
+    return _exposed(link_s, window_s, lost, least)
 
 
-def _exposed(link: np.ndarray, window: np.ndarray, lost: float, least: np.ndarray) -> np.ndarray:
-    """`exposed_time` of arrays; NaN where a window has no end and no beginning."""
-    free = 1 - least
-    return np.maximum(link - window, link * (1 - free + lost * free))
+def _exposed(link_s: ArrayLike, window_s: ArrayLike, lost: float, least: ArrayLike) -> np.ndarray:
+    """`exposed_time`, unchecked; NaN where neither exchange nor compute ends."""
+    link, free = np.asarray(link_s, float), 1 - np.asarray(least, float)
+    return np.maximum(link - np.asarray(window_s, float), link * (1 - free + lost * free))
 
 
 def exposed_beside(
@@ -81,7 +81,7 @@ def exposed_beside(
     """
     window = np.asarray(window_s, float)
     beyond = np.maximum(link.hb_s + busy.hb_s - window, link.nic_s + busy.nic_s - window)
-    return np.maximum(_exposed(np.asarray(link.time_s, float), window, lost, np.asarray(least, float)), beyond)
+    return np.maximum(_exposed(link.time_s, window, lost, least), beyond)
 
 
 class Latencies(NamedTuple):

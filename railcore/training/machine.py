@@ -476,8 +476,9 @@ def catalog_machine(
         for names in (ATTENTION_KERNELS, _ATTENTION_SHAPES)
     )
     small = shapes.get("head64", best)
+    cast_row = cast_share_row(precision)
     values |= {
-        "cast_fraction": (common if FORMATS[precision].scale_kernels else share)[cast_share_row(precision)],
+        "cast_fraction": (share if cast_row in share else common)[cast_row],
         "attention_kernels": tuple(kernels.items()),
         "attention_shapes": tuple((name, known / best) for name, known in shapes.items()),
         "attention_ramp": common["attention_ramp"],

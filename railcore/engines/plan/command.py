@@ -17,7 +17,7 @@ from railcore.engines.plan import report
 from railcore.engines.plan.page import page_html
 from railcore.engines.plan.planning import plan
 from railcore.engines.plan.result import Plan
-from railcore.engines.plan.spec import LEAST_DRAWS, MOST_DRAWS, UncertaintySpec, read_spec
+from railcore.engines.plan.spec import UncertaintySpec, check_draws, read_spec
 from railcore.facts import files
 from railcore.facts.tables import frame_csv
 
@@ -47,8 +47,7 @@ def run(specs: Sequence[str], written: Mapping[str, str | None], draws: int | No
     ValueError
         For no spec, and for specs with faults.
     """
-    if draws and not LEAST_DRAWS <= draws <= MOST_DRAWS:
-        raise ValueError(f"--draws is {draws}: give a number from {LEAST_DRAWS} to {MOST_DRAWS}, or 0 for none")
+    check_draws("--draws", draws or 0)
     if not specs:
         raise ValueError("plan needs a spec: give a TOML file; `railcore plan --init` prints one to fill in")
     _check_targets(written)

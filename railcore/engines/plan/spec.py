@@ -25,7 +25,7 @@ from railcore.training.machine import PRECISIONS
 from railcore.training.runtime import OFFLOADS
 
 _COUNTED = re.compile(r"\s*(\d+(?:\.\d+)?(?:[eE]\d+)?)\s*([kMGBT]?)\s*(?:tokens)?\s*")
-LEAST_DRAWS, MOST_DRAWS = 20, 100_000
+_LEAST_DRAWS, _MOST_DRAWS = 20, 100_000
 SIDE_NETWORKS = ("frontend", "storage", "management")
 LAYOUTS = ("rail-optimized", "Clos", "rail-only", "photonic rails")
 
@@ -256,10 +256,16 @@ class FindSpec(_Section):
     days: Literal["fewest"] | None = Field(None, description="the GPUs that train in the fewest days within the limits")
 
 
+def check_draws(name: str, draws: int) -> None:
+    """Refuse a number of draws that says nothing or takes hours; 0 is none. Raises ValueError naming the argument."""
+    if draws and not _LEAST_DRAWS <= draws <= _MOST_DRAWS:
+        raise ValueError(f"{name} is {draws}: give a number from {_LEAST_DRAWS} to {_MOST_DRAWS}, or 0 for none")
+
+
 class UncertaintySpec(_Section):
     """Draws of what is assumed."""
 
-    draws: Annotated[int, Field(ge=LEAST_DRAWS, le=MOST_DRAWS)] = Field(1000, description="of all rows at once")
+    draws: Annotated[int, Field(ge=_LEAST_DRAWS, le=_MOST_DRAWS)] = Field(1000, description="of all rows at once")
     seed: Count = Field(1, description="of the draws")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from railcore.engines.plan.spec import LEAST_DRAWS, MOST_DRAWS
+from railcore.engines.plan.spec import check_draws
 from railcore.engines.sweep.chunk import Planned, inputs_hash, planned_chunk
 from railcore.engines.sweep.folder import opened
 from railcore.engines.sweep.points import Chunk, Points, sweep_points
@@ -110,11 +110,12 @@ def sweep(
 
 def check_numbers(workers: int, scheduler: str | None, draws: int) -> None:
     """Refuse numbers of workers and draws that mean nothing, and both kinds of workers. Raises ValueError."""
-    for name, value, most in (("workers", workers, _MOST_WORKERS), ("draws", draws, MOST_DRAWS)):
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
-            raise ValueError(f"{name} is {value!r}: give a whole number from 0 to {most}")
-    if 0 < draws < LEAST_DRAWS:
-        raise ValueError(f"draws is {draws}: give {LEAST_DRAWS} or more, or 0 for none")
+    for name, value in (("workers", workers), ("draws", draws)):
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ValueError(f"{name} is {value!r}: give a whole number, 0 or more")
+    if not 0 <= workers <= _MOST_WORKERS:
+        raise ValueError(f"workers is {workers}: give a whole number from 0, for all cores, to {_MOST_WORKERS}")
+    check_draws("draws", draws)
     if scheduler is not None and workers != 1:
         raise ValueError(f"workers is {workers} beside a scheduler, which has its own: give one of them")
 
