@@ -94,9 +94,9 @@ def broken(node):
 
 
 def tests_of(root, module):
-    """Test files that import a module, or where none does its folder: those named like it, then the short ones."""
-    folder = module.rpartition(".")[0]
-    found = {module: [], folder: []}
+    """Test files that import a module, then those of its packages: each time those named like it, then the short ones."""
+    parents = [module.rsplit(".", up)[0] for up in range(1, module.count("."))]
+    found = {name: [] for name in (module, *parents)}
     for path in sorted((root / "tests").glob("test_*.py")):
         names = set()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -105,7 +105,7 @@ def tests_of(root, module):
             elif isinstance(node, ast.ImportFrom) and node.module:
                 names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
         for wanted in found:
-            if wanted in names or any(wanted == folder and name.startswith(f"{folder}.") for name in names):
+            if wanted in names or any(wanted in parents and name.startswith(f"{wanted}.") for name in names):
                 found[wanted].append((len(names), path))
     words = [set(part.split("_")) for part in module.split(".")[-2:]]
 
@@ -113,7 +113,7 @@ def tests_of(root, module):
         named = set(each[1].stem.split("_"))
         return (-len(words[1] & named), -len(words[0] & named), *each)
 
-    return [path for _, path in sorted(found[module] or found[folder], key=far)]
+    return list(dict.fromkeys(path for near in found.values() for _, path in sorted(near, key=far)))
 
 
 def chosen(root, count, seed):

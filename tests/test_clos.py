@@ -156,7 +156,9 @@ def test_oversubscription_takes_parts_away_or_says_why_not(domains, hb_domain_si
         assert collapse_warning(full) == ""
         at = {"gpus": r"([\d,]+) GPUs \((\d)", "radix": r"(\d+) ports of a switch \((\d)"}
         for name, pattern in at.items():
-            for value, tiers in re.findall(pattern, said):  # the nearest: none before it
+            nearest = re.findall(pattern, said)  # none before it, one on each side
+            assert len({int(value.replace(",", "")) > getattr(fabric, name) for value, _ in nearest}) == len(nearest)
+            for value, tiers in nearest:
                 there, here = int(value.replace(",", "")), getattr(fabric, name)
                 other = replace(fabric, **{name: there})
                 assert other.is_oversubscribed and other.tiers == int(tiers)

@@ -78,7 +78,9 @@ def test_groups_are_told_where_they_lie_unevenly_and_never_have_fewer_ranks_wher
     if K % stride == 0:
         assert taken == min(counts) and domains >= max(len(each) for each in found)
         assert bool(group.lie_unevenly(K)) == (len(counts) > 1)
-    elif not group.lie_unevenly(K):
+    if stride >= K:  # each rank has a domain of its own
+        assert not group.lie_unevenly(K)
+    if not group.lie_unevenly(K):
         assert counts == {taken} and {len(each) for each in found} == {domains}
 
 

@@ -11,7 +11,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from railcore.engines.strategies.iteration import iteration_times
+from railcore.engines.strategies.iteration import OBSTACLES, iteration_times
 from railcore.engines.strategies.layer_passes import LAYER_COLUMNS, layer_passes
 from railcore.engines.strategies.layer_time import layer_costs
 from railcore.facts import catalog
@@ -237,6 +237,15 @@ def test_ring_exchange_leaves_one_piece_and_never_more_than_the_links_time():
     ours, apart = (found(GPT, plan, slow, each) for each in (ring, APART))
     hidden = (apart.breakdown["tensor_s"] - ours.breakdown["tensor_s"]).item()
     assert hidden == pytest.approx(7 / 8 * apart.breakdown["linear_s"].item(), rel=1e-9)
+
+
+@pytest.mark.parametrize("dispatcher", ["nodes", "copies"])
+def test_experts_in_parts_of_groups_have_no_rule_where_nodes_dispatch_them(dispatcher):
+    model = replace(MIXTURE, experts=24, expert_groups=4, token_groups=2)
+    plans, software = [Strategy(data=12, expert=ranks) for ranks in (2, 4, 6)], Runtime(dispatcher=dispatcher)
+    ruled_out = [found(model, plan, runtime=software, batch=24).obstacles for plan in plans]
+    split = [int(each) >> OBSTACLES.index("experts") & 1 for each in ruled_out]
+    assert split == [0, 0, dispatcher == "nodes"]
 
 
 # Where ranks lie

@@ -221,6 +221,16 @@ def test_every_placement_gives_every_rack_one_place(stages, members, block):
         assert inside.ring == inside.chain == 0
 
 
+def test_flows_that_leave_a_leaf_are_counted():
+    """Two stages of two racks with two endpoints each, under leaves of two racks."""
+    apart = locality.counted_crossing(np.array([[0, 2], [1, 3]]), 2, 4)  # a ring lies over both leaves
+    assert apart == (1.0, 0.0, 1.0, 0.0)
+    together = locality.counted_crossing(np.array([[0, 1], [2, 3]]), 2, 4)
+    assert together == (0.0, 1.0, 0.0, 1.0)
+    mixed = locality.counted_crossing(np.array([[0, 1], [3, 2], [4, 5]]), 2, 6)
+    assert mixed == pytest.approx((0.0 + 2 / 6, 2 / 4, 2 / 6, 2 / 3))
+
+
 def test_thinner_leaves_cost_less_and_fit_where_flows_do():
     thin = locality.oversubscribed_leaves(4 * 512, 4, 1, [1, 1.5, 2, 3, 4, 8], 32, 16, EQUIPMENT)
     for _, rows in thin.groupby("placement"):

@@ -135,6 +135,14 @@ def test_servers_of_the_catalog():
         server.catalog_server("GB200 NVL72")
 
 
+@pytest.mark.parametrize(("gpus", "links", "each"), [(8, 7, 1), (4, 12, 4), (2, 12, 12), (1, 12, 0)])
+def test_links_of_a_mesh_are_spread_over_the_other_gpus(gpus, links, each, monkeypatch):
+    item = server.catalog.item
+    changes = {"platforms": {"gpus": gpus, "hb_links": links}}
+    monkeypatch.setattr(server.catalog, "item", lambda family, name: dict(item(family, name)) | changes.get(family, {}))
+    assert server.catalog_server("MI300X full mesh").mesh_links == each
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

@@ -349,6 +349,17 @@ def test_the_rate_of_a_pair_is_the_largest_flow_of_its_graph(fabric):
     assert found == pytest.approx(nx.maximum_flow_value(graph, "source", "sink") * LINK)
 
 
+@pytest.mark.parametrize("fabric", [leaf_spine(64, 8, LINK, 4), three_tier(128, 8, LINK, 2)], ids=["2 tiers", "3 tiers"])
+def test_a_pair_has_the_same_rate_both_ways(fabric):
+    """Slow cables at one end only count whichever end sends."""
+    slow = fabric.degraded(0.5, seed=1, rate=0.1)
+    there = permutation(fabric.hosts, 1e6, seed=2)
+    back = Flows(there.destination, there.source, 1e6)
+    ways = [optimum.pair_planes_Bps(slow, flows) for flows in (there, back)]
+    assert ways[0] == pytest.approx(ways[1])
+    assert np.unique(ways[0]).size > 1
+
+
 def test_a_pair_without_a_live_path_is_refused():
     with pytest.raises(ValueError, match="destination 63 cannot be reached from host 0: every path has a dead link"):
         optimum_s(leaf_spine(64, 8, LINK).degraded(1.0), Flows([0], [63], 1e6))

@@ -7,7 +7,17 @@ import pandas as pd
 import pytest
 
 from railcore.documents import transport_accuracy as reference
-from railcore.engines.transport.runs import case_hash, case_inputs, packet_hops, run_case, runs_of_cases
+from railcore.engines.transport.runs import (
+    CASE,
+    RESULTS,
+    STORED,
+    case_hash,
+    case_inputs,
+    packet_hops,
+    run_case,
+    runs_of_cases,
+)
+from railcore.facts import files
 from railcore.facts.units import Gbps
 
 SMALL = {"transport": "UEC NSCC", "hosts": 16, "hosts_per_leaf": 4, "link_Bps": 100 * Gbps, "flow_bytes": 1e5,
@@ -214,3 +224,20 @@ def test_stored_runs_meet_the_rules_but_for_these():
     ]
     met = rules_met(compared, uec)["met"].astype(bool)
     assert set(met.index[~met]) == {"permutations: one draw, in our range", "incast, from 8 senders"}
+
+
+def test_a_small_run_of_every_mechanism_comes_out_as_it_is_stored():
+    """The smallest of each transport, balancing and pattern, on whole, damaged and oversubscribed fabrics."""
+    stored = pd.read_csv(files.data(STORED))
+    damaged = stored["degraded"].gt(0) | stored["slow_spines"].gt(0)
+    over = stored["oversubscription"].gt(1)
+    kinds = [stored["transport"], stored["balancing"].fillna(""), stored["pattern"].fillna(""), damaged, over]
+    rows = stored.loc[stored.groupby(kinds)["packets"].idxmin()]
+    assert len(rows) > 25
+    whole = [name for name, usual in CASE.items() if type(usual) is int]
+    for _, row in rows.iterrows():
+        case = row.drop(["hash", *RESULTS]).dropna().to_dict()
+        found = run_case(case | {name: int(case[name]) for name in whole if name in case})
+        expected = row[["hash", *RESULTS]].dropna().to_dict()
+        assert found["hash"] == expected.pop("hash")
+        assert {name: found[name] for name in expected} == pytest.approx(expected, rel=1e-6), case

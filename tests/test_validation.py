@@ -128,6 +128,14 @@ def test_a_schedule_measured_twice_is_compared_at_the_same_work():
     assert (twice["modelled_ratio"] < twice["measured_ratio"]).all()
 
 
+def test_a_run_is_labelled_by_what_was_run():
+    modelled = pd.DataFrame({name: ["x"] for name in ("source", "group", "software", "platform", "precision")})
+    numbers = dict.fromkeys("cp ep interleave microbatch measured_iteration_s modelled_s error memory_bytes".split(), 1)
+    run = {"model": "GPT-3 175B", "gpus": 1024, "tp": 8, "pp": 4, "dp": 32, "recompute": "full", "limit": ""}
+    shown = validation.labelled_runs(modelled.assign(**numbers, **run, global_batch=64))
+    assert shown["label"].item() == "GPT-3 175B, 1,024 GPUs TP8 PP4 DP32 full"
+
+
 def test_a_training_takes_its_iterations():
     model, gpu = transformer.catalog_model("Llama-3 405B"), machine.catalog_machine("DGX H100")
     plan = Strategy(8, 1, 16, 128, 1, 8, sequence_parallel=True, sharding="optimizer", ends_as_layers=True)
