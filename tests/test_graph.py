@@ -21,10 +21,22 @@ from railcore.network.topology.graph import (
     switches_to_gpus,
 )
 from railcore.network.topology.rails import HBDomains
+from railcore.network.topology.wiring import wire_list
 
 LAYERS = st.sampled_from([1, 1.5, 2, 3, math.inf, math.inf])
 RATIOS = st.sampled_from([(), (), (2,), (1, 2), (1.5,)])
 GPUS = st.integers(1, 130)
+
+
+@pytest.mark.parametrize(
+    ("fabric", "names"),
+    [
+        (rail_only(32, 4, 8), ["R1.T1.S1", "R2.T1.S1", "R3.T1.S1", "R4.T1.S1"]),
+        (fat_tree(16, 8, hb_domain_size=4), [*(f"R1.T1.S{n}" for n in range(1, 5)), "R1.T2.S1", "R1.T2.S2"]),
+    ],
+)
+def test_switches_of_a_place_are_numbered_from_1(fabric, names):
+    assert sorted(switch.name for switch in wire_list(fabric).switches) == names
 
 
 @st.composite

@@ -9,7 +9,7 @@ import pytest
 from railcore.engines.strategies.iteration import iteration_times
 from railcore.engines.validation import MODELLED, joined_runs, predictions, published_runs
 from railcore.training.iteration import iteration_time, stage_memory
-from railcore.training.layer import layer_time
+from railcore.training.layer import layer_time, projection_time
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.rank import Rank
@@ -54,6 +54,14 @@ def test_two_cost_twice_as_much_as_one(model):
     assert each == pytest.approx(layer + dense["logits"] + 3 * 2 * 2048 * model.sequence_length * 2 * 2048, rel=0.15)
     with pytest.raises(ValueError, match="mtp_layers"):
         replace(model, mtp_layers=-1)
+
+
+@pytest.mark.parametrize("tensor", [1, 4])
+def test_a_projection_takes_its_three_products(tensor):
+    """Each multiplies 2 h inputs by h results; large ones sustain a fifth of the datasheet or more."""
+    share = Rank(GPT, H100, MODERN, Strategy(tensor, micro_batch=32)).share
+    ideal_s = 3 * 2 * share.tokens * GPT.hidden / tensor * 2 * GPT.hidden / H100.values["linear_rate"]
+    assert ideal_s < projection_time(GPT, H100, MODERN, share) < 5 * ideal_s
 
 
 @pytest.mark.parametrize("model", [GPT, LATENT, TIED])

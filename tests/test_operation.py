@@ -131,6 +131,14 @@ def test_without_failures_everything_works():
     assert curves["goodput"].to_numpy() == pytest.approx(1, abs=1e-6)
 
 
+def test_the_last_host_of_a_rack_may_have_fewer_gpus():
+    job = recovery.ReplicaGrid(layers=1, tensor=2, groups_per_rack=4, rack_gpus=9, racks=1)
+    u = 0.03
+    table = with_shares(blast(job), host=u)  # hosts of four
+    lost = 2 * 3 * u * (1 - u) ** 2 + 4 * 3 * u**2 * (1 - u) + 4 * u**3  # of four groups, with one GPU to spare
+    assert recovery.share_of_groups_with_spares(table, job) == pytest.approx(1 - lost / 4)
+
+
 def test_replicas_of_fixed_groups_against_a_draw_of_every_part():
     job = recovery.ReplicaGrid(layers=3, tensor=6, groups_per_rack=2, rack_gpus=12, racks=2)
     table = with_shares(blast(job, planes=2), GPU=0.01, NIC=0.005, host=0.03, HB_switch=0.002)

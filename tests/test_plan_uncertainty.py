@@ -9,6 +9,7 @@ from test_plan import spec
 
 from railcore.engines.plan import plan, support
 from railcore.engines.plan.evidence import GRADES, grade_of, rows_behind, source_text
+from railcore.engines.plan.report import verdicts
 from railcore.engines.plan.shown import NUMBERS
 from railcore.engines.plan.uncertainty import DRAWN, TIE, key_of
 from railcore.facts import catalog
@@ -289,6 +290,9 @@ def test_ties_are_those_that_draws_cannot_tell_from_the_best():
     assert usual("DGX H100").ties == []
     states = {each["name"]: each["state"] for each in found.document()["candidates"]}
     assert states[found.best.name] == "best" and all(states[name] == "tie" for name in found.ties)
+    told = [[each["text"] for each in verdicts(found, draws) if "a tie" in each["text"]] for draws in (True, False)]
+    assert told[1] == [] and all(name in told[0][0].lower() for name in map(str.lower, found.ties))
+    assert not [each for each in verdicts(usual("DGX H100"), True) if "a tie" in each["text"]]
 
 
 # Where numbers come from

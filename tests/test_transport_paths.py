@@ -349,7 +349,9 @@ def test_the_rate_of_a_pair_is_the_largest_flow_of_its_graph(fabric):
     assert found == pytest.approx(nx.maximum_flow_value(graph, "source", "sink") * LINK)
 
 
-@pytest.mark.parametrize("fabric", [leaf_spine(64, 8, LINK, 4), three_tier(128, 8, LINK, 2)], ids=["2 tiers", "3 tiers"])
+@pytest.mark.parametrize(
+    "fabric", [leaf_spine(64, 8, LINK, 4), three_tier(128, 8, LINK, 2)], ids=["2 tiers", "3 tiers"]
+)
 def test_a_pair_has_the_same_rate_both_ways(fabric):
     """Slow cables at one end only count whichever end sends."""
     slow = fabric.degraded(0.5, seed=1, rate=0.1)
