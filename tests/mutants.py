@@ -4,8 +4,8 @@
         [--again]
 
 A break is one operator, comparison, number or condition changed, or a statement left out. It is caught where one of
-the test files nearest to the module fails, or never ends: cut off at the limit of seconds, and without the break it ends
-in a third of it. Every finished break is a line of the file, so that a run that was stopped goes on where it was;
+the test files nearest to the module fails, or never ends: cut off at the limit of seconds, where it ends in a third of
+it without the break. Every finished break is a line of the file, so that a run that was stopped goes on where it was;
 --again tries those that were not caught once more. Breaks that change no answer, tests/equivalents.csv, do not count.
 FOLDER is a checkout, by default this one: it is copied, never changed. The exit status is 1 where fewer than LEAST are
 caught.
@@ -188,7 +188,9 @@ def main(arguments=None):
         asked.out.write_text(",".join(["key", *COLUMNS]) + "\n", encoding="utf-8")
     with asked.out.open(newline="", encoding="utf-8") as stream:
         done = {row["key"]: row for row in csv.DictReader(stream) if row["key"] in todo}  # the last line counts
-    tried = {key for key, row in done.items() if row["caught"] == "True" or not asked.again}
+    with EQUIVALENTS.open(newline="", encoding="utf-8") as stream:
+        alike = {row["key"] for row in csv.DictReader(stream)}
+    tried = {key for key, row in done.items() if row["caught"] == "True" or key in alike or not asked.again}
     with TemporaryDirectory() as folder, asked.out.open("a", newline="", encoding="utf-8") as stream:
         places = Queue()
         for job in range(asked.jobs):
@@ -215,8 +217,6 @@ def main(arguments=None):
                 print(
                     "caught:" if row["caught"] else "NOT CAUGHT:", where, row["before"], "->", row["after"], flush=True
                 )
-    with EQUIVALENTS.open(newline="", encoding="utf-8") as stream:
-        alike = {row["key"] for row in csv.DictReader(stream)}
     counted = [row for key, row in done.items() if key not in alike]
     caught = sum(row["caught"] == "True" for row in counted)
     left = len(done) - len(counted)
