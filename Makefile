@@ -21,7 +21,7 @@ yes = $(filter 1 yes true,$($(1)))
 quoted = '$(subst ','\'',$(value $(1)))'
 NBVAL_OUT = $(CURDIR)/build/nbval
 
-.PHONY: help figures site test check lab bench assumptions grid slow test-browser lock clean
+.PHONY: help figures site test check lab bench assumptions grid slow coverage test-browser lock clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1: /p' Makefile | awk -F': ' '{ printf "  make %-13s %s\n", $$1, $$2 }'
@@ -69,6 +69,15 @@ slow: $(SETUP) ## Rebuild data/derived, stop the driver often, run notebooks wit
 	  -k "not (driver or publishing or stops or browser or foreign or surface)" || exit 1; done
 	for seed in 3 4; do RAILCORE_ULP=$$seed $(RUN) -m pytest -m "" -n auto tests/test_ulp.py || exit 1; done
 	$(RUN) tests/mutants.py
+
+coverage: export COVERAGE_FILE = $(CURDIR)/build/coverage/statements
+coverage: $(SETUP) ## Measure which statements of railcore the unit tests and the notebooks run
+	@rm -rf build/coverage; mkdir -p build/coverage
+	$(RUN) -m pytest --cov=railcore --cov-report= -n auto --dist loadfile tests
+	@for notebook in notebooks/*.ipynb; do echo "$$notebook"; RAILCORE_OUT="$(CURDIR)/build/coverage/out" \
+	  $(RUN) -m coverage run -p --source=railcore -m IPython "$$notebook" >build/coverage/printed || exit 1; done
+	@$(RUN) -m coverage combine --quiet --append
+	$(RUN) -m coverage report --skip-covered --fail-under=95
 
 test-browser: $(SETUP) ## Open JupyterLab in Chromium, run a notebook, move a slider
 	$(RUN) -m pytest -rs tests/browser

@@ -122,6 +122,20 @@ def test_every_slot_of_a_run_obeys_the_laws(case):
 
 
 @pytest.mark.parametrize("name", sorted(MIXES))
+def test_plain_python_finds_the_same_under_load(name, monkeypatch):
+    """Leaves of 6:1, a slow spine, an incast, and losses: all ways to back off and to send again."""
+    fabric = leaf_spine(24, 12, LINK, 6).degraded(spines=1, rate=0.5)
+    senders = np.arange(1, 24)
+    flows = Flows(senders, np.where(senders < 9, 0, 23 - senders + (senders == 23)), 60 * PACKET)
+    found = [simulate_packets(fabric, flows, MIXES[name], loss=0.01, seed=4)]
+    monkeypatch.setenv("RAILCORE_NO_JIT", "1")
+    found.append(simulate_packets(fabric, flows, MIXES[name], loss=0.01, seed=4))
+    np.testing.assert_array_equal(found[0].completion_s, found[1].completion_s)
+    np.testing.assert_array_equal(found[0].port_packets, found[1].port_packets)
+    assert found[0].tallies == found[1].tallies and found[0].slots == found[1].slots
+
+
+@pytest.mark.parametrize("name", sorted(MIXES))
 def test_a_flow_alone_takes_what_links_and_bytes_ask_for(name):
     unpaid = (
         300 * (1 / MIXES[name].control.credit_rate - 1) if isinstance(MIXES[name].control, Rccc) else 0
