@@ -4,7 +4,7 @@ import inspect
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import wraps
+from functools import lru_cache, wraps
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
@@ -66,6 +66,7 @@ _EXAMPLES = {  # last word of an argument's name: a quantity of its dimension
     "electricity_price": "0.1 USD/kWh",  # the whole name
 }
 _EMPTY = inspect.Parameter.empty
+_PLAIN = frozenset((float, int, np.float64, np.int64))
 _MOST_SHOWN = 60  # letters of a value that is refused
 _NUMBERS = frozenset(get_args(ArrayLike) or [ArrayLike])  # NumPy has a union, and one name from Python 3.12 on
 _REMEDIES = {
@@ -97,7 +98,7 @@ def checked(target: T) -> T:
         if not any_name and (stray := [name for name in named if name not in readers]):
             raise catalog.UnknownName(f"argument of {target.__name__}", stray[0], names)  # type: ignore
         placed = [reader.read(value) for reader, value in zip(in_order, args, strict=False)]
-        options = {name: readers.get(name, _Reader(name)).read(value) for name, value in named.items()}
+        options = {name: (readers.get(name) or _any_reader(name)).read(value) for name, value in named.items()}
         return function(*placed, *args[len(placed) :], **options)
 
     setattr(reading, "__signature__", _in_few_letters(signature))  # noqa: B010
@@ -194,6 +195,9 @@ class _Reader:
         if isinstance(default, int | float):  # what stands for "not given" may be given
             least = min(self.allowed.least, default)
             self.allowed = self.allowed._replace(least=least, infinite=self.allowed.infinite or default == math.inf)
+        least, most, _, above_0 = self.allowed
+        self._low = max(least, checks.ABOVE_0 if above_0 else -checks.LARGEST)
+        self._high = min(most, checks.LARGEST)
         self._words = tuple(
             word for part in _members(annotation) if get_origin(part) is Literal for word in get_args(part)
         )
@@ -219,8 +223,7 @@ class _Reader:
         return value
 
     def _number(self, value: Any) -> Any:
-        least, most, infinite, above_0 = self.allowed
-        if type(value) is float and least <= value <= most and value <= checks.LARGEST and (value or not above_0):
+        if type(value) in _PLAIN and self._low <= value <= self._high:
             return value
         if isinstance(value, np.ndarray) and value.dtype == bool and not self._typed:
             return value
@@ -228,6 +231,9 @@ class _Reader:
         array = checks.numbers(self.name, value, wanted)
         if (not array.size and isinstance(value, list | tuple)) or (array.ndim and np.ndarray not in self.kinds):
             raise ValueError(f"{self.name} is {value!r}: give {wanted}")
+        if checks.within(array, self._low, self._high):
+            return value
+        least, most, infinite, above_0 = self.allowed
         if above_0:
             checks.positive(self.name, value)
         else:
@@ -243,6 +249,12 @@ class _Reader:
             raise ValueError(f"{self.name} is {value!r}: give a whole number")
         found = int(checks.whole(self.name, value, least, most if np.any(np.asarray(value) > most) else None))
         return value if isinstance(value, int) else found
+
+
+@lru_cache(maxsize=256)
+def _any_reader(name: str) -> _Reader:
+    """How an argument is read of which only the name is known."""
+    return _Reader(name)
 
 
 def _shown(value: Any) -> str:

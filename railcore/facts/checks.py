@@ -1,8 +1,7 @@
 """Checks of arguments. Each gives the value back, or raises ValueError with argument, value and remedy."""
 
 import math
-import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ Ints = NDArray[np.int64]
 _MOST_SHOWN = 16  # numbers of an array that is refused
 LARGEST = 1e60  # of what is finite: products of several stay so, too
 MOST_WHOLE = 2.0**52 - 1
+ABOVE_0, BELOW_1 = math.nextafter(0.0, 1.0), math.nextafter(1.0, 0.0)
 
 
 def _array(name: str, value: ArrayLike, wanted: str) -> NDArray[Any]:
@@ -40,17 +40,21 @@ def numbers(name: str, value: ArrayLike, wanted: str = "a number") -> Floats:
     return _array(name, value, wanted).astype(float, copy=False)
 
 
-def _floats(name: str, value: ArrayLike, fits: Callable[[Floats], Any], wanted: str) -> Floats:
+def within(array: NDArray[Any], low: float, high: float) -> bool:
+    """Whether all of an array are from `low` to `high`: its smallest and its largest, which a NaN would be."""
+    return not array.size or bool(low <= array.min() and array.max() <= high)
+
+
+def _floats(name: str, value: ArrayLike, low: float, high: float, wanted: str) -> Floats:
     array = numbers(name, value, wanted)
-    good = (np.abs(array) <= LARGEST) & fits(array)
-    if not np.all(good):
-        raise ValueError(f"{_shown(name, value, good)}: give {wanted}")
+    if not within(array, low, high):
+        raise ValueError(f"{_shown(name, value, (array >= low) & (array <= high))}: give {wanted}")
     return array
 
 
 def positive(name: str, value: ArrayLike, unit: str = "") -> Floats:
     """Finite floats above 0. unit: of the argument, for the message."""
-    return _floats(name, value, lambda array: array > 0, f"a positive number{f' of {unit}' if unit else ''}")
+    return _floats(name, value, ABOVE_0, LARGEST, f"a positive number{f' of {unit}' if unit else ''}")
 
 
 def at_least(name: str, value: ArrayLike, least: float = 0.0, most: float = math.inf) -> Floats:
@@ -67,14 +71,17 @@ def at_least(name: str, value: ArrayLike, least: float = 0.0, most: float = math
     -------
     The value as floats.
     """
-    finite = bool(np.all(np.abs(numbers(name, value, f"a number of at least {least:g}")) <= LARGEST))
+    low, high = max(least, -LARGEST), min(most, LARGEST)
+    array = numbers(name, value, f"a number of at least {least:g}")
+    if within(array, low, high):
+        return array
     if most < math.inf:
         wanted = f"a number from {least:g} to {most:g}"
     elif least == -math.inf:
         wanted = "a finite number"
     else:
-        wanted = f"{least:g} or more" if finite else f"a finite number of at least {least:g}"
-    return _floats(name, value, lambda array: (array >= least) & (array <= most), wanted)
+        wanted = f"{least:g} or more" if within(array, -LARGEST, LARGEST) else f"a finite number of at least {least:g}"
+    return _floats(name, value, low, high, wanted)
 
 
 def share(name: str, value: ArrayLike, *, above_0: bool = False, below_1: bool = False) -> Floats:
@@ -91,9 +98,9 @@ def share(name: str, value: ArrayLike, *, above_0: bool = False, below_1: bool =
     -------
     The value as floats.
     """
-    low, high = (operator.gt if above_0 else operator.ge), (operator.lt if below_1 else operator.le)
+    low, high = ABOVE_0 if above_0 else 0.0, BELOW_1 if below_1 else 1.0
     ends = f"{'above' if above_0 else 'from'} 0 {'and below' if below_1 else 'to'} 1"
-    return _floats(name, value, lambda array: low(array, 0) & high(array, 1), f"a share {ends}")
+    return _floats(name, value, low, high, f"a share {ends}")
 
 
 def whole(name: str, value: ArrayLike, least: float = 1, most: float | None = None) -> Ints:
@@ -112,11 +119,10 @@ def whole(name: str, value: ArrayLike, least: float = 1, most: float | None = No
     """
     upwards = "whole numbers" if least == -math.inf else f"whole numbers of at least {least}"
     wanted = upwards if most is None else f"whole numbers from {least} to {most}"
-    array = _array(name, value, wanted)
-    good = (array >= max(least, -MOST_WHOLE)) & (array <= (MOST_WHOLE if most is None else most))
-    if array.dtype.kind not in "iu":
-        good &= array == np.floor(array)
-    if not np.all(good):
+    array, low, high = _array(name, value, wanted), max(least, -MOST_WHOLE), MOST_WHOLE if most is None else most
+    parts = array.dtype.kind not in "iu"
+    if not within(array, low, high) or (parts and np.any(array != np.floor(array))):
+        good = (array >= low) & (array <= high) & (array == np.floor(array))
         raise ValueError(f"{_shown(name, value, good)}: give {wanted}")
     return array.astype(np.int64)
 
