@@ -70,6 +70,7 @@ slow: $(SETUP) ## Rebuild data/derived, stop the driver often, run notebooks wit
 	for seed in 3 4; do RAILCORE_ULP=$$seed $(RUN) -m pytest -m "" -n auto tests/test_ulp.py || exit 1; done
 	$(RUN) tests/mutants.py
 
+# Notebooks run in plain IPython: nbval and the driver kill their kernels, which then write nothing down.
 coverage: export COVERAGE_FILE = $(CURDIR)/build/coverage/statements
 coverage: $(SETUP) ## Measure which statements of railcore the unit tests and the notebooks run
 	@rm -rf build/coverage; mkdir -p build/coverage

@@ -139,19 +139,18 @@ def run(place, path, number, files, limit):
     node = next(itertools.islice(sites(tree), number, None))
     before = ast.unparse(node).splitlines()[0]
     broken(node)
-    wanted = tests_of(place, module)
-    try:
-        caught = False
-        for test in wanted[:files]:
-            target.write_text(ast.unparse(tree), encoding="utf-8")
+
+    def catches(test):
+        target.write_text(ast.unparse(tree), encoding="utf-8")
+        try:
             status = status_of(place, test, limit)
-            if status is None:  # cut off: endless, where the file ends soon without the break
-                target.write_text(source, encoding="utf-8")
-                status = FAILED if status_of(place, test, limit / 3) == 0 else 0
-            if caught := status in (FAILED, NOT_COLLECTED):
-                break
-    finally:
-        target.write_text(source, encoding="utf-8")
+        finally:
+            target.write_text(source, encoding="utf-8")
+        if status is None:  # cut off: endless, where the file ends soon without the break
+            return status_of(place, test, limit / 3) == 0
+        return status in (FAILED, NOT_COLLECTED)
+
+    caught = any(catches(test) for test in tests_of(place, module)[:files])
     return dict(zip(COLUMNS, (module, node.lineno, before, ast.unparse(node).splitlines()[0], caught), strict=True))
 
 

@@ -66,7 +66,7 @@ _EXAMPLES = {  # last word of an argument's name: a quantity of its dimension
     "electricity_price": "0.1 USD/kWh",  # the whole name
 }
 _EMPTY = inspect.Parameter.empty
-_PLAIN = frozenset((float, int, np.float64, np.int64))
+_PLAIN = frozenset((float, int, np.float64, np.int64))  # held against a range without an array
 _MOST_SHOWN = 60  # letters of a value that is refused
 _NUMBERS = frozenset(get_args(ArrayLike) or [ArrayLike])  # NumPy has a union, and one name from Python 3.12 on
 _REMEDIES = {
@@ -236,9 +236,8 @@ class _Reader:
         least, most, infinite, above_0 = self.allowed
         if above_0:
             checks.positive(self.name, value)
-        else:
-            endless = infinite and np.any(array == math.inf)
-            checks.at_least(self.name, array[array != math.inf] if endless else value, least, most)
+        endless = infinite and np.any(array == math.inf)
+        checks.at_least(self.name, array[array != math.inf] if endless else value, least, most)
         return value
 
     def _whole_number(self, value: Any) -> Any:
