@@ -23,7 +23,7 @@ from railcore.engines.search import best_times, search, strategy_blocks
 from railcore.engines.siting.areas import Area
 from railcore.engines.siting.split import NoPlaces, Survey, find_places
 from railcore.engines.strategies.iteration import iteration_times
-from railcore.facts import catalog, files
+from railcore.facts import catalog, checks, files
 from railcore.facts.arguments import Quantity, checked
 from railcore.network import cost, price_books
 from railcore.network.topology import fat_tree, rail_only, rail_optimized
@@ -225,6 +225,14 @@ def test_a_missing_argument_is_pythons_own_error():
 def test_what_is_unknown_or_of_another_shape_is_refused_by_its_name(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("number", [2.0**63, 2**63, 1e300, math.inf])
+def test_a_seed_that_63_bits_do_not_hold_is_refused(number):
+    """The next float would be the smallest number of all."""
+    with pytest.raises(ValueError, match=r"seed is .*: give whole numbers from 0 to 9223372036854775807"):
+        checks.seed_of(number)
+    assert checks.seed_of(2**63 - 1) == 2**63 - 1 and checks.seed_of(2.0**62) == 2**62
 
 
 def test_what_is_checked_looks_the_same():

@@ -12,6 +12,7 @@ Ints = NDArray[np.int64]
 _MOST_SHOWN = 16  # numbers of an array that is refused
 LARGEST = 1e60  # of what is finite: products of several stay so, too
 MOST_WHOLE = 2.0**52 - 1
+_MOST_CAST = math.nextafter(2.0**63, 0.0)  # largest float that 63 bits hold: above, a cast turns it negative
 ABOVE_0, BELOW_1 = math.nextafter(0.0, 1.0), math.nextafter(1.0, 0.0)
 
 
@@ -120,8 +121,10 @@ def whole(name: str, value: ArrayLike, least: float = 1, most: float | None = No
     upwards = "whole numbers" if least == -math.inf else f"whole numbers of at least {least}"
     wanted = upwards if most is None else f"whole numbers from {least} to {most}"
     array, low, high = _array(name, value, wanted), max(least, -MOST_WHOLE), MOST_WHOLE if most is None else most
-    parts = array.dtype.kind not in "iu"
-    if not within(array, low, high) or (parts and np.any(array != np.floor(array))):
+    floats = array.dtype.kind not in "iu"
+    if floats:
+        high = min(high, _MOST_CAST)
+    if not within(array, low, high) or (floats and np.any(array != np.floor(array))):
         good = (array >= low) & (array <= high) & (array == np.floor(array))
         raise ValueError(f"{_shown(name, value, good)}: give {wanted}")
     return array.astype(np.int64)
