@@ -51,7 +51,7 @@ def results(case: Mapping[str, str]) -> dict[str, Any]:
 def _one_network(case: Mapping[str, str]) -> dict[str, Any]:
     """Counts, price, power and stops of one scale-out network."""
     fabric, planes = _fabric(case), int(case["planes"])
-    books = matching_books(BOOK, rate_Bps=fabric.nic_Bps / planes)
+    books = matching_books(BOOK, rate_Bps=fabric.nic_rate_Bps / planes)
     if isinstance(fabric, RailFabric | PhotonicRails):
         bill = fabric.parts.bill()
     else:

@@ -100,7 +100,7 @@ def test_one_link_of_a_trunk():
     (_, ((leaf, spine),)) = failed_part(graph, "trunk link")
     after = fail(graph, "trunk link")
     assert (graph.edges[leaf, spine]["links"], after.edges[leaf, spine]["links"]) == (4, 3)
-    assert node_bandwidth(after, leaf, ("trunk",)) == pytest.approx(7 * fabric.nic_Bps)
+    assert node_bandwidth(after, leaf, ("trunk",)) == pytest.approx(7 * fabric.nic_rate_Bps)
 
 
 def test_unknown_fault_lists_those_known():

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore.facts import catalog
-from railcore.network.topology import RailFabric, fat_tree, rail_only, rail_optimized
+from railcore.network.topology import PhotonicRails, RailFabric, fat_tree, rail_only, rail_optimized
 from railcore.network.topology.clos import rail_size
 from railcore.network.topology.graph import (
     bisection_bandwidth,
@@ -71,10 +71,23 @@ def test_bandwidths_are_read_from_the_catalog_when_they_are_asked_for(monkeypatc
         without.delattr(catalog, "item")
         fabric = rail_only(64, 8, 8)
         assert fabric.parts.tiers == 1 and fabric.endpoints(1)
+        assert "H100" not in repr(fabric) and hash(fabric) == hash(rail_only(64, 8, 8)) and fabric.nic_Bps is None
+        assert pickle.loads(pickle.dumps(fabric)) == fabric != replace(fabric, hb_Bps=1.0)
     box = catalog.item("platforms", "DGX H100")
-    same = rail_only(64, 8, 8, nic_Bps=box["nic_bandwidth"], hb_Bps=box["hb_bandwidth"])
-    assert (fabric, hash(fabric), repr(fabric)) == (same, hash(same), repr(same))
-    assert pickle.loads(pickle.dumps(rail_only(64, 8, 8))) == same != replace(same, hb_Bps=1.0)
+    assert (fabric.nic_rate_Bps, fabric.hb_rate_Bps) == (box["nic_bandwidth"], box["hb_bandwidth"])
+
+
+def test_a_changed_fabric_is_the_fabric_of_what_was_given():
+    """What was made of the arguments, such as an HB domain cut to all GPUs, is made anew from them."""
+    small = rail_only(64, 72, 64)
+    assert (small.hb_domain_size, small.rails, small.domains) == (64, 64, 1)
+    for fabric in (replace(small, gpus=144), pickle.loads(pickle.dumps(replace(small, gpus=144)))):
+        assert fabric == rail_only(144, 72, 64) and (fabric.hb_domain_size, fabric.rails) == (72, 72)
+    assert small.warnings == replace(small, radix=32).warnings == rail_only(64, 72, 32).warnings
+    assert replace(rail_only(64, 4, 64), hb_domain_size=8) == rail_only(64, 8, 64)
+    assert replace(rail_only(8, 4, 64, rails=6), hb_domain_size=8).rails == 6
+    circuits = PhotonicRails(64, 72, 320)
+    assert replace(circuits, gpus=144) == PhotonicRails(144, 72, 320) and circuits.warnings
 
 
 @given(fabrics())
@@ -84,7 +97,7 @@ def test_nodes_and_edges_count_what_the_formula_counts(fabric):
 
     ports = {}
     for a, b, at in without_hb(graph).edges(data=True):
-        assert at["bandwidth_Bps"] == pytest.approx(at["links"] * fabric.nic_Bps / fabric.planes)
+        assert at["bandwidth_Bps"] == pytest.approx(at["links"] * fabric.nic_rate_Bps / fabric.planes)
         for node in (a, b):
             if graph.nodes[node]["kind"] == "switch":
                 chassis = graph.nodes[node]["chassis"]
@@ -114,7 +127,7 @@ def test_hb_interconnect_gives_each_gpu_its_bandwidth(n, hb_domain_size, hb_swit
     for name in full if fabric.hb_domain_size > 1 else []:
         edges = [at["bandwidth_Bps"] for _, _, at in graph.edges(name, data=True) if at["kind"] == "hb"]
         assert len(edges) == (hb_switches or fabric.hb_domain_size - 1)
-        assert sum(edges) == pytest.approx(fabric.hb_Bps)
+        assert sum(edges) == pytest.approx(fabric.hb_rate_Bps)
 
 
 @given(fabrics(layers=st.just(1), ratios=st.just(()), gpus=st.integers(2, 90)), st.integers(0, 999))
@@ -123,7 +136,7 @@ def test_full_bisection_between_any_halves(fabric, seed):
     names = gpus(graph)
     random.Random(seed).shuffle(names)
     flow = bisection_bandwidth(graph, names[:half], names[half : 2 * half])
-    assert flow == pytest.approx(half * fabric.nic_Bps)
+    assert flow == pytest.approx(half * fabric.nic_rate_Bps)
 
 
 @given(fabrics(ratios=st.just(()), gpus=st.integers(2, 90)), st.integers(0, 999))
@@ -135,7 +148,7 @@ def test_full_bisection_of_every_rail_under_any_layer(fabric, seed):
         half = len(names) // 2
         if half:
             flow = bisection_bandwidth(graph, names[:half], names[half : 2 * half])
-            assert flow == pytest.approx(half * fabric.nic_Bps)
+            assert flow == pytest.approx(half * fabric.nic_rate_Bps)
 
 
 @given(fabrics(layers=st.just(math.inf)))
@@ -156,7 +169,7 @@ def test_layer_leaves_one_in_s_between_rails(size, radix, layer):
     fabric = RailFabric(4 * size, 4, radix, layer)
     graph = fabric.graph()
     halves = [on_rail(fabric, 1) + on_rail(fabric, 2), on_rail(fabric, 3) + on_rail(fabric, 4)]
-    assert bisection_bandwidth(graph, *halves) == pytest.approx(2 * size * fabric.nic_Bps / layer)
+    assert bisection_bandwidth(graph, *halves) == pytest.approx(2 * size * fabric.nic_rate_Bps / layer)
 
 
 @given(fabrics(layers=st.sampled_from([1.5, 2, 3]), ratios=st.just(()), gpus=st.integers(2, 90)))
@@ -164,7 +177,7 @@ def test_layer_leaves_at_least_one_in_s_between_rails(fabric):
     graph, half = fabric.graph(), fabric.gpus // 2
     names = sorted(gpus(graph), key=lambda name: graph.nodes[name]["rail"])
     flow = bisection_bandwidth(graph, names[:half], names[-half:])
-    assert flow >= half * fabric.nic_Bps / fabric.oversubscription * (1 - 1e-9)
+    assert flow >= half * fabric.nic_rate_Bps / fabric.oversubscription * (1 - 1e-9)
 
 
 @given(fabrics(layers=st.just(math.inf), ratios=st.sampled_from([(2,), (1, 2), (1.5,)]), gpus=st.integers(8, 90)))
@@ -174,8 +187,8 @@ def test_oversubscribed_rails_keep_their_share(fabric):
         names = on_rail(fabric, rail)
         if half := len(names) // 2:
             flow = bisection_bandwidth(graph, names[:half], names[-half:])
-            least = half * fabric.nic_Bps / math.prod(fabric.tier_oversubscription)
-            assert least * (1 - 1e-9) <= flow <= half * fabric.nic_Bps * 1.001
+            least = half * fabric.nic_rate_Bps / math.prod(fabric.tier_oversubscription)
+            assert least * (1 - 1e-9) <= flow <= half * fabric.nic_rate_Bps * 1.001
 
 
 def test_a_large_fabric_counts_likewise():
@@ -236,7 +249,7 @@ def test_one_pod_tells_the_switches_of_a_rail(fabric):
 def test_bisection_of_a_rail_between_halves_of_the_domains(pairs, hb_domain_size, radix, layer):
     fabric = RailFabric(2 * pairs * hb_domain_size, hb_domain_size, radix, layer)
     for rail in (1, hb_domain_size):
-        assert rail_bisection_bandwidth(fabric.graph(), rail) == pytest.approx(pairs * fabric.nic_Bps)
+        assert rail_bisection_bandwidth(fabric.graph(), rail) == pytest.approx(pairs * fabric.nic_rate_Bps)
 
 
 def test_some_rails_alone():

@@ -24,7 +24,7 @@ from railcore.engines.strategies.iteration import OBSTACLES, STRATEGY_COLUMNS, T
 from railcore.engines.strategies.layer_passes import LAYER_COLUMNS, LAYER_PARTS
 from railcore.engines.strategies.layer_time import layer_costs
 from railcore.facts import catalog
-from railcore.network.topology import RailFabric, fat_tree, rail_only
+from railcore.network.topology import FailedPart, RailFabric, fat_tree, rail_only
 from railcore.training import collectives, machine, transfers
 from railcore.training.formats import BF16
 from railcore.training.iteration import iteration_time
@@ -630,6 +630,14 @@ def test_a_machine_on_a_fabric_keeps_its_links():
         machine.catalog_machine("GB200 NVL72").on(rail_only(1024, 8, 64))
     with pytest.raises(ValueError, match="fabric has NICs of 800 Gbps, the machine 200 Gbps: give both the same"):
         A100.on(rail_only(1024, 8, 64, nic_Bps="800 Gbps"))
+    with pytest.raises(ValueError, match="fabric has HB interconnects of 300 GB/s, the machine 2.4 Tbps"):
+        A100.on(rail_only(1024, 8, 64, hb_Bps="300 GB/s").with_layer(1.0))
+    slow = rail_only(1024, 8, 64, nic_Bps="400 Gbps")  # as the default platform has; given all the same
+    for fabric in (slow, FailedPart(slow, "trunk link")):
+        for other in (A100, machine.catalog_machine("DGX B300")):
+            with pytest.raises(ValueError, match="fabric has NICs of 400 Gbps, the machine"):
+                other.on(fabric)
+    assert machine.catalog_machine("DGX H100").on(slow).links.fabric == slow
     with pytest.raises(ValueError, match="machine is on a fabric"):
         training_step("Llama-3 8B", ours, Strategy(data=8), 8)
 

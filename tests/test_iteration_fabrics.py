@@ -106,7 +106,7 @@ def test_a_ring_of_domains_loads_links_as_its_routes_one_by_one(build, gpus, siz
     slowest = max(flows * 5e9 / graph.edges[link]["bandwidth_Bps"] for link, flows in counted.items())
     loads = routed_flows.fabric_loads(fabric, ring.assign(bytes=5e9))
     assert loads["time_s"].max() == pytest.approx(slowest)
-    assert routed_flows.nic_bandwidth_share(fabric, [ring]) == pytest.approx(5e9 / fabric.nic_Bps / slowest)
+    assert routed_flows.nic_bandwidth_share(fabric, [ring]) == pytest.approx(5e9 / fabric.nic_rate_Bps / slowest)
 
 
 @pytest.mark.parametrize("skew", ["hot", "zipf"])
@@ -515,7 +515,7 @@ def test_the_layer_slows_an_exchange_as_the_wired_fabric_does():
     demand = expert_loads.expert_demand(1e9, 32)
     loads = routed_flows.fabric_loads(fabric, flows_of(demand * (1 - np.eye(32))))
     busiest = loads[loads["kind"] != "hb"]["time_s"].max()
-    direct = experts.expert_all_to_all_time(1e9, 32, 4, fabric.hb_Bps, fabric.nic_Bps, "direct", 2.0)
+    direct = experts.expert_all_to_all_time(1e9, 32, 4, fabric.hb_rate_Bps, fabric.nic_rate_Bps, "direct", 2.0)
     assert busiest == pytest.approx(float(direct))
 
 

@@ -57,7 +57,7 @@ def test_graph_of_planes_and_shared_switches_holds_the_parts(hb_domain_size, dom
     speed = {gpu: 0.0 for gpu, at in graph.nodes(data=True) if at["kind"] == "gpu"}
     for gpu in speed:
         speed[gpu] = sum(at["bandwidth_Bps"] for *_, at in graph.edges(gpu, data=True) if at["kind"] == "host")
-    assert list(speed.values()) == pytest.approx([fabric.nic_Bps] * fabric.gpus)
+    assert list(speed.values()) == pytest.approx([fabric.nic_rate_Bps] * fabric.gpus)
 
 
 @given(st.integers(1, 80), st.integers(1, 1200), WIRINGS)

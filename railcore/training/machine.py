@@ -188,15 +188,17 @@ class Machine:
         """The same GPU on a fabric, which says where ranks lie and what share of a NIC each kind of traffic gets.
 
         Bandwidths stay the machine's, and so does its number of GPUs in use of each HB domain.
-        Raises ValueError where that is more than the fabric's HB domains have, for a fabric of other NICs (but for the
-        default's), and for one that has lost a part without which the job stops.
+        Raises ValueError where that is more than the fabric's HB domains have, for a fabric that was given other
+        bandwidths than the machine's, and for one that has lost a part without which the job stops.
         """
         used = self.hb_domain_size
-        if fabric and fabric.own_nic_Bps not in (None, self.nic_Bps):
-            raise ValueError(
-                f"fabric has NICs of {show(fabric.own_nic_Bps, 'bps')}, the machine {show(self.nic_Bps, 'bps')}: give "
-                f"both the same, such as the machine with nic_Bps={fabric.own_nic_Bps:g}"
-            )
+        for name, what in (("nic_Bps", "NICs"), ("hb_Bps", "HB interconnects")):
+            theirs, ours = getattr(fabric, name, None), getattr(self, name)
+            if theirs is not None and not math.isclose(theirs, ours):
+                raise ValueError(
+                    f"fabric has {what} of {show(theirs, 'bps')}, the machine {show(ours, 'bps')}: give both the same, "
+                    f"such as the machine with {name}={theirs:g}"
+                )
         if fabric and used > fabric.hb_domain_size and fabric.domains > 1:
             raise ValueError(
                 f"fabric has HB domains of {fabric.hb_domain_size:,} GPUs, the machine {used:,}: give a fabric with "

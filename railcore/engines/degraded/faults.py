@@ -163,7 +163,7 @@ def rail_switch_survey(cases: pd.DataFrame, hb_domain_size: int) -> pd.DataFrame
     for gpus, radix in cases[["gpus", "radix"]].itertuples(index=False):
         optimized, apart = rail_optimized(gpus, hb_domain_size, radix), rail_only(gpus, hb_domain_size, radix)
         shared = rail_only(gpus, hb_domain_size, radix, rails_per_switch=None)
-        rail = rail_bisection_bandwidth(apart.graph(rails=range(1, 2))) / (apart.domains // 2 * apart.nic_Bps)
+        rail = rail_bisection_bandwidth(apart.graph(rails=range(1, 2))) / (apart.domains // 2 * apart.nic_rate_Bps)
         cut = [nics_cut_by_rail_switch(fabric) for fabric in (optimized, shared, apart)]
         rows.append((gpus, radix, same_rail_switches(optimized), rail, *cut, cut[1] - cut[0]))
     columns = "gpus radix same_rail_switches rail_bisection nics_cut_rail_optimized nics_cut_rail_only".split()

@@ -191,10 +191,10 @@ def _over_domains(network: _Network, flows: _Flows) -> tuple[_Links, np.ndarray,
     wiring, fabric = network.wiring, network.wiring.fabric
     if not fabric.hb_switches:
         pair, of = np.unique(flows.source * fabric.gpus + flows.target, return_inverse=True)
-        load, rate = np.bincount(of, flows.bytes, pair.size), fabric.hb_Bps / max(fabric.hb_domain_size - 1, 1)
+        load, rate = np.bincount(of, flows.bytes, pair.size), fabric.hb_rate_Bps / max(fabric.hb_domain_size - 1, 1)
         links = _Links(pair // fabric.gpus, pair % fabric.gpus, load, np.full(pair.size, rate))
         return links, (load / rate)[of], flows.flow
-    each = fabric.hb_Bps / fabric.hb_switches
+    each = fabric.hb_rate_Bps / fabric.hb_switches
     working = np.rint(wiring.hb_share * fabric.hb_switches).astype(int)
     first = fabric.hb_switches - working  # the first switches fail first
     parts, times = [], np.zeros(flows.flow.size)
@@ -389,7 +389,7 @@ def flow_times(
 def share_of_nic(fabric: RailFabric, flows: pd.DataFrame, times: Annotated[np.ndarray, Range(above_0=True)]) -> float:
     """(Most bytes that a GPU sends or receives) / nic_Bps over the longest of `flow_times`."""
     most = max(np.bincount(flows[end], flows["bytes"]).max() for end in ("source", "target"))
-    return float(most / fabric.nic_Bps / times.max())
+    return float(most / fabric.nic_rate_Bps / times.max())
 
 
 def nic_bandwidth_share(fabric: RailFabric, flows: Sequence[pd.DataFrame], fault: str | None = None) -> float:

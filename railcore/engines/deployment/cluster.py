@@ -24,7 +24,7 @@ from railcore.facts.units import show
 from railcore.network.switches import SwitchModel, switch_model, usual_networks
 from railcore.network.topology.bill_line import Bill
 from railcore.network.topology.clos import Parts
-from railcore.network.topology.rails import HBDomains, RailFabric
+from railcore.network.topology.rails import RailFabric, default_bandwidth
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -260,7 +260,7 @@ class Cluster:
     rails_per_switch: int = 1
     oversubscription: float = math.inf
     nic_Bps: Quantity = field(default_factory=lambda: _typical_Bps("scale-out"))
-    hb_Bps: Quantity = field(default_factory=lambda: HBDomains(1, 1).hb_Bps)
+    hb_Bps: Quantity = field(default_factory=lambda: default_bandwidth("hb"))
     hb_switches: int = 1
     pcie_generation: int = 5
     frontend_Bps: Quantity = field(default_factory=lambda: _typical_Bps("frontend"))

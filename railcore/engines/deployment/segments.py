@@ -20,14 +20,10 @@ from railcore.facts.arguments import Listed, Quantity, checked
 from railcore.facts.checks import Ints, positive, whole
 from railcore.facts.units import Gbps, either
 from railcore.network.switches import SwitchModel
-from railcore.network.topology.rails import HBDomains
+from railcore.network.topology.rails import default_bandwidth
 
 if TYPE_CHECKING:
     import networkx as nx
-
-
-def _hb_bandwidth() -> float:
-    return HBDomains(1, 1).hb_Bps
 
 
 @checked
@@ -78,7 +74,7 @@ class SegmentFabric:
     uplink_Bps: Quantity = 0.0
     breakout: bool = True
     routed: bool | None = None
-    hb_Bps: Quantity = field(default_factory=_hb_bandwidth)
+    hb_Bps: Quantity = field(default_factory=lambda: default_bandwidth("hb"))
     hb_switches: int = 1
 
     def __post_init__(self) -> None:
@@ -288,7 +284,7 @@ class SegmentFabric:
         from railcore.network.topology.graph import add_hb_domains
 
         graph = nx.Graph(name=self.name)
-        add_hb_domains(graph, self)
+        add_hb_domains(graph, self, self.hb_Bps)
         place: dict[str, Any] = {"kind": "switch", "domain": None, "rank": None, "plane": None, "rail": None}
         links = self.host_links()
         for pod, seg, leaf, gpu, domain in zip(

@@ -63,9 +63,14 @@ class FailedPart:
         return self.fabric.domains
 
     @property
-    def own_nic_Bps(self) -> float | None:
-        """Of the fabric [bytes/s]."""
-        return self.fabric.own_nic_Bps
+    def nic_Bps(self) -> float | None:
+        """Of the fabric [bytes/s], None where it is not given."""
+        return self.fabric.nic_Bps
+
+    @property
+    def hb_Bps(self) -> float | None:
+        """Of the fabric [bytes/s], None where it is not given."""
+        return self.fabric.hb_Bps
 
     @property
     def stops(self) -> bool:

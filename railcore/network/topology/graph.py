@@ -36,7 +36,7 @@ def build_graph(fabric, rails: range | None = None) -> nx.Graph:
         raise ValueError(f"rails is {rails!r}, but a layer joins all rails: build the whole graph")
     graph = nx.Graph(name=fabric_name(fabric))
     if rails is None:
-        add_hb_domains(graph, fabric)
+        add_hb_domains(graph, fabric, fabric.hb_rate_Bps)
         rails = range(1, fabric.rails + 1)
     else:
         _add_rails(graph, fabric, rails)
@@ -166,8 +166,8 @@ def _add_rails(graph: nx.Graph, fabric, rails: range) -> None:
             _add_gpu(graph, d, j, rail)
 
 
-def add_hb_domains(graph: nx.Graph, fabric) -> None:
-    """Add GPUs and HB interconnects of a fabric, domain by domain, to an empty graph."""
+def add_hb_domains(graph: nx.Graph, fabric, hb_Bps: float) -> None:
+    """Add GPUs and HB interconnects of a fabric, domain by domain, to an empty graph. hb_Bps: of a GPU [bytes/s]."""
     size = fabric.hb_domain_size
     check_size(fabric.gpus, fabric.gpus * (fabric.hb_switches or (size - 1) // 2))
     for d in range(1, fabric.domains + 1):
@@ -179,11 +179,11 @@ def add_hb_domains(graph: nx.Graph, fabric) -> None:
         for h in range(1, fabric.hb_switches + 1):
             name = f"D{d}.HB{h}"
             graph.add_node(name, kind="hb", tier=-1, domain=d, rank=None, rail=None, plane=None)
-            share = fabric.hb_Bps / fabric.hb_switches
+            share = hb_Bps / fabric.hb_switches
             graph.add_edges_from(((member, name) for member in members), **edge, bandwidth_Bps=share)
         if not fabric.hb_switches:
             pairs = ((a, b) for i, a in enumerate(members) for b in members[i + 1 :])
-            graph.add_edges_from(pairs, **edge, bandwidth_Bps=fabric.hb_Bps / (size - 1))
+            graph.add_edges_from(pairs, **edge, bandwidth_Bps=hb_Bps / (size - 1))
 
 
 def _add_network(graph: nx.Graph, wires: WireList) -> None:

@@ -262,13 +262,13 @@ class PhotonicRails(HBDomains):
         from railcore.network.topology.graph import add_hb_domains
 
         graph = nx.Graph(name="photonic rails")
-        add_hb_domains(graph, self)
+        add_hb_domains(graph, self, self.hb_rate_Bps)
         on_rail: dict[int, list[str]] = {rail: [] for rail in range(1, self.rails + 1)}
         for node, at in graph.nodes(data=True):
             if at["kind"] == "gpu":
                 on_rail[at["rail"]].append(node)
         shared, ports = int(self.parts.rails_per_switch), int(self.parts.used_ports) // self.gpus // self.planes
-        fibres = {"kind": "host", "tier": 1, "links": ports, "bandwidth_Bps": self.nic_Bps / self.planes}
+        fibres = {"kind": "host", "tier": 1, "links": ports, "bandwidth_Bps": self.nic_rate_Bps / self.planes}
         for number in range(1, self.planes + 1):
             before, plane = (f"P{number}.", number) if self.planes > 1 else ("", None)
             for rail, gpus in on_rail.items():

@@ -3,11 +3,12 @@
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from railcore.facts import catalog
 from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import positive, whole
+from railcore.facts.derived import derive, given
 from railcore.network.topology.clos import ClosLayout, Parts, clos_layout, rail_parts, rail_size
 
 if TYPE_CHECKING:
@@ -16,33 +17,9 @@ if TYPE_CHECKING:
 _DEFAULT_PLATFORM = "DGX H100"  # of the catalog: bandwidths of a fabric that is given none
 
 
-class _Bandwidth:
-    """A field of bytes/s, one direction; where it is not given the catalog is read when the field is."""
-
-    def __init__(self, parameter: str) -> None:
-        self.parameter = parameter
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __repr__(self) -> str:
-        return f"{_DEFAULT_PLATFORM}'s"
-
-    def __get__(self, instance: object, owner: type | None = None) -> Any:
-        if instance is None:
-            return self
-        if self.name not in vars(instance):
-            vars(instance)[self.name] = catalog.item("platforms", _DEFAULT_PLATFORM)[self.parameter]
-        return vars(instance)[self.name]
-
-    def __set__(self, instance: object, value: Any) -> None:
-        if value is not self:  # what the dataclass sets where the field is not given
-            positive(self.name, value, "bytes/s")
-            vars(instance)[self.name] = value
-
-
-_NIC_BPS: Any = _Bandwidth("nic_bandwidth")
-_HB_BPS: Any = _Bandwidth("hb_bandwidth")
+def default_bandwidth(network: str) -> float:
+    """Bandwidth of a GPU of the catalog's default platform on its "hb" or "nic", one direction [bytes/s]."""
+    return catalog.item("platforms", _DEFAULT_PLATFORM)[f"{network}_bandwidth"]
 
 
 @checked
@@ -69,9 +46,9 @@ class HBDomains:
     """GPUs in HB domains (scale-up or NVLink domains); the last one may be part-filled.
 
     gpus: N.
-    hb_domain_size: K, GPUs of an HB domain.
-    nic_Bps: of a GPU's NIC, one direction [bytes/s]; by default that of the catalog's `_DEFAULT_PLATFORM`.
-    hb_Bps: of a GPU into its HB domain, one direction [bytes/s]; by default as nic_Bps.
+    hb_domain_size: K, GPUs of an HB domain; at most all GPUs.
+    nic_Bps: of a GPU's NIC, one direction [bytes/s]; None where it is not given.
+    hb_Bps: of a GPU into its HB domain, one direction [bytes/s]; None where it is not given.
     hb_switches: of a domain, each joining all its GPUs; 0 for a full mesh of GPUs.
     warnings: what is odd but allowed, by `domain_warnings`.
 
@@ -80,16 +57,20 @@ class HBDomains:
 
     gpus: int
     hb_domain_size: int
-    nic_Bps: Quantity = field(default=_NIC_BPS, kw_only=True)
-    hb_Bps: Quantity = field(default=_HB_BPS, kw_only=True)
+    nic_Bps: Quantity | None = field(default=None, kw_only=True)
+    hb_Bps: Quantity | None = field(default=None, kw_only=True)
     hb_switches: int = field(default=1, kw_only=True)
     warnings: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        self._whole("gpus", "hb_domain_size")
+        size = int(whole("hb_domain_size", given(self, "hb_domain_size")))
+        self._whole("gpus")
         self._whole("hb_switches", least=0)
-        object.__setattr__(self, "warnings", domain_warnings(self.gpus, self.hb_domain_size))
-        object.__setattr__(self, "hb_domain_size", min(self.hb_domain_size, self.gpus))
+        for name in ("nic_Bps", "hb_Bps"):
+            if getattr(self, name) is not None:
+                positive(name, getattr(self, name), "bytes/s")
+        object.__setattr__(self, "warnings", domain_warnings(self.gpus, size))
+        derive(self, "hb_domain_size", min(size, self.gpus), size)
 
     def _whole(self, *names: str, least: int = 1) -> None:
         """Turn fields into integers. Raises ValueError where one is not whole, or below `least`."""
@@ -97,10 +78,14 @@ class HBDomains:
             object.__setattr__(self, name, int(whole(name, getattr(self, name), least)))
 
     @property
-    def own_nic_Bps(self) -> float | None:
-        """nic_Bps where it is another than the default [bytes/s], else None."""
-        usual = catalog.item("platforms", _DEFAULT_PLATFORM)["nic_bandwidth"]
-        return None if self.nic_Bps == usual else self.nic_Bps
+    def nic_rate_Bps(self) -> float:
+        """`nic_Bps`, or where it is not given that of the catalog's default platform [bytes/s]."""
+        return default_bandwidth("nic") if self.nic_Bps is None else self.nic_Bps
+
+    @property
+    def hb_rate_Bps(self) -> float:
+        """`hb_Bps`, or where it is not given that of the catalog's default platform [bytes/s]."""
+        return default_bandwidth("hb") if self.hb_Bps is None else self.hb_Bps
 
     @property
     def domains(self) -> int:
@@ -116,7 +101,7 @@ class HBDomains:
         """
         half = self.hb_domain_size // 2
         mesh = (self.hb_domain_size - half) / max(self.hb_domain_size - 1, 1)
-        return half * self.hb_Bps * (1.0 if self.hb_switches else mesh)
+        return half * self.hb_rate_Bps * (1.0 if self.hb_switches else mesh)
 
 
 @checked
@@ -147,8 +132,8 @@ class RailFabric(HBDomains):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._whole("radix", "planes")
-        rails = self.rails or self.hb_domain_size
-        object.__setattr__(self, "rails", min(int(whole("rails", rails)), self.hb_domain_size))
+        rails = int(whole("rails", given(self, "rails"), 0))
+        derive(self, "rails", min(rails or self.hb_domain_size, self.hb_domain_size), rails)
         _ = self.parts
 
     @cached_property
@@ -202,7 +187,7 @@ class RailFabric(HBDomains):
     @property
     def link_Bps(self) -> float:
         """Bandwidth of one link, one direction [bytes/s]."""
-        return self.nic_Bps / self.planes
+        return self.nic_rate_Bps / self.planes
 
     @checked
     def block_uplinks(self, tier: int) -> float:
@@ -248,9 +233,7 @@ class RailFabric(HBDomains):
     @checked
     def with_layer(self, oversubscription: float) -> "RailFabric":
         """The same cluster with another any-to-any layer over its rails."""
-        new = replace(self, oversubscription=oversubscription, rails_per_switch=1)
-        object.__setattr__(new, "warnings", self.warnings)  # of the HB domain as it was given, before it was cut
-        return new
+        return replace(self, oversubscription=oversubscription, rails_per_switch=1)
 
 
 def rail_only(gpus: int, hb_domain_size: int, radix: int, **options) -> RailFabric:
