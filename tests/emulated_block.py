@@ -8,8 +8,8 @@ collective of `EmulatedRanks`. Stages compute in the order of `timetable`.
 What `transfers` says by convention, and what is done here so that it holds:
 
 - A layer's recompute is its whole forward pass, the last sum included.
-- With sequence parallelism, inputs are gathered again in the backward pass, after a recompute too; so are keys and
-  values over context ranks.
+- With sequence parallelism, inputs of operators are gathered again in the backward pass, after a recompute too, unless
+  they are kept; so are keys and values over context ranks.
 - Tokens go to experts by their position, all experts equally often; stages have equally many mixture layers, or
   `transfers` has their mean.
 - Positions are split over tensor ranks by rows, as the vocabulary is.
@@ -17,7 +17,7 @@ What `transfers` says by convention, and what is done here so that it holds:
 - Tied weights of a model on one stage are held from the embedding to the logits.
 
 What `transfers` leaves out is logged under kinds of its own: "copies" (gradients of what tensor ranks hold copies
-of), "loss" (of logits that are split by vocabulary, and its sum), and "ends" where the options leave those out.
+of), "loss" (of logits that are split by vocabulary, and its sum), and "ends" where those are left out.
 The vocabulary and the positions must divide by the tensor ranks. Units that the replicas do not divide are filled with
 zeros, which are sent and which `transfers` does not count; an AllReduce has a smaller last block instead.
 
@@ -38,8 +38,10 @@ from railcore.engines.emulator.ranks import SCALE_OUT, SCALE_UP, EmulatedRanks, 
 from railcore.engines.steps.timetable import schedule
 from railcore.facts.checks import Ints
 from railcore.training.parallelism import Strategy
+from railcore.training.products import ELEMENT_BYTES
+from railcore.training.runtime import MODERN, Runtime
 from railcore.training.traffic import from_transfers
-from railcore.training.transfers import DEFAULT_OPTIONS, TrafficOptions, step_transfers
+from railcore.training.transfers import step_transfers
 from railcore.training.transformer import Transformer
 
 _Kept = dict[int, Tensors]  # what each rank keeps for a backward pass
@@ -56,15 +58,17 @@ class ShardedTransformer:
         strategy: Strategy,
         global_batch: int,
         weights: Weights | None = None,
-        options: TrafficOptions = DEFAULT_OPTIONS,
+        runtime: Runtime = MODERN,
+        embeddings: bool = True,
         hb_domain_size: int = 8,
     ) -> None:
         strategy.check(model, global_batch)
-        self.model, self.strategy, self.global_batch, self.options = model, strategy, global_batch, options
+        self.model, self.strategy, self.global_batch = model, strategy, global_batch
+        self.runtime, self.embeddings = runtime, embeddings
         self.steps = 0
-        self.ranks = EmulatedRanks(strategy.gpus, hb_domain_size, options.activation_bytes)
+        self.ranks = EmulatedRanks(strategy.gpus, hb_domain_size, ELEMENT_BYTES)
         weights = starting_weights(model) if weights is None else weights
-        self.parameters = ShardedParameters(model, strategy, options, self.ranks, weights)
+        self.parameters = ShardedParameters(model, strategy, runtime, embeddings, self.ranks, weights)
         self._mixture = ShardedMixture(self.parameters)
         self._place, self._sliced = self.parameters.place, strategy.sequence_parallel
         self._chunk_layers = model.layers // (strategy.pipeline * strategy.interleave)
@@ -99,7 +103,9 @@ class ShardedTransformer:
         What `transfers` leaves out has predicted_bytes 0. link: "scale-up" within an HB domain, else "scale-out".
         """
         rows = []
-        for row in step_transfers(self.model, self.strategy, self.global_batch, self.options):
+        for row in step_transfers(
+            self.model, self.strategy, self.global_batch, self.runtime, embeddings=self.embeddings
+        ):
             for part in from_transfers(self.strategy, [row]).matrices.values():
                 near = self.ranks.nodes[part.targets] == self.ranks.nodes[:, None]
                 for link, where in ((SCALE_UP, near), (SCALE_OUT, ~near)):
@@ -167,7 +173,7 @@ class ShardedTransformer:
         kind = "sequence" if self._sliced else "tensor"
         if unit.startswith("layer"):
             return TransferLabel(phase, kind, int(unit.split()[1]), microbatch)
-        return TransferLabel(phase, kind if self.options.embeddings else "ends", None, microbatch)
+        return TransferLabel(phase, kind if self.embeddings else "ends", None, microbatch)
 
     def _forward(self, chunk: int, microbatch: int) -> None:
         x = self._received("forward", chunk, microbatch) if chunk else self._embedded(microbatch)
@@ -213,7 +219,7 @@ class ShardedTransformer:
     def _send(self, x: Values, phase: str, chunk: int, to: int, microbatch: int) -> None:
         """Send each rank's activations to the rank of the same place in another stage."""
         p, t = self.strategy.pipeline, self.strategy.tensor
-        sliced = self.options.scatter_gather and not self._sliced and t > 1
+        sliced = self.runtime.scatter_gather and not self._sliced and t > 1
         label, arrived, shape = TransferLabel(phase, "pipeline", None, microbatch), {}, next(iter(x.values())).shape
         for group in self.parameters.groups["pipeline"]:
             source, target = group[chunk % p], group[to % p]
@@ -244,7 +250,7 @@ class ShardedTransformer:
             whole = n if mixture else self._enter(n, label)
             for rank in x:
                 self.ranks.compute(rank, phase, label.layer, microbatch)
-                kept[rank] |= {f"x{i}": x[rank], f"n{i}": (whole if self.options.keep_gathered else n)[rank]}
+                kept[rank] |= {f"x{i}": x[rank], f"n{i}": (whole if self.strategy.keep_gathered else n)[rank]}
             y = {rank: np.zeros_like(whole[rank]) for rank in x}
             if "attention" in branches:
                 self._attend(whole, w, kept, label)
@@ -296,7 +302,7 @@ class ShardedTransformer:
                     g[rank][name] += each.sum(axis=(0, 1))
             n = {rank: kept[rank][f"n{i}"] for rank in dy}
             whole_dy = dy if mixture else self._enter(dy, label)
-            if not (mixture or self.options.keep_gathered):
+            if not (mixture or self.strategy.keep_gathered):
                 n = self._enter(n, label)
             dn = {rank: np.zeros_like(each) for rank, each in n.items()}
             if "attention" in branches:
@@ -378,7 +384,7 @@ class ShardedTransformer:
         whole = self._enter(n, self._tensor_label(unit, "forward", microbatch))
         logits = {rank: whole[rank] @ table[rank][unit].T for rank in x}
         slopes = self._loss_slopes(logits, microbatch)
-        held = whole if self.options.keep_gathered else n
+        held = whole if self.strategy.keep_gathered else n
         self._keep(unit, microbatch, {r: {"x": x[r], "n": held[r], "logits": slopes[r]} for r in x})
         for name in ("last norm", unit):
             self.parameters.release(name)
@@ -411,7 +417,7 @@ class ShardedTransformer:
         kept, label = self._taken(unit, microbatch), self._tensor_label(unit, "backward", microbatch)
         table, g = self._of(unit), self._gradients(unit)
         n = {rank: tensors["n"] for rank, tensors in kept.items()}
-        if not self.options.keep_gathered:
+        if not self.strategy.keep_gathered:
             n = self._enter(n, label)
         dn = {}
         for rank, tensors in kept.items():
@@ -435,10 +441,13 @@ def transformer_transfers(
     model: Transformer,
     strategy: Strategy,
     global_batch: int,
-    options: TrafficOptions = DEFAULT_OPTIONS,
+    runtime: Runtime = MODERN,
+    embeddings: bool = True,
     hb_domain_size: int = 8,
 ) -> pd.DataFrame:
     """`comparison` of a step from random weights and tokens."""
-    run = ShardedTransformer(model, strategy, global_batch, options=options, hb_domain_size=hb_domain_size)
+    run = ShardedTransformer(
+        model, strategy, global_batch, runtime=runtime, embeddings=embeddings, hb_domain_size=hb_domain_size
+    )
     run.step(random_tokens(model, global_batch))
     return run.comparison()

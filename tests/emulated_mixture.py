@@ -1,9 +1,10 @@
 """A mixture of experts on simulated ranks: tokens go to the ranks of their experts and back, forward and backward.
 
 Each rank sends the k copies of its tokens, its slice of the sequence with sequence parallelism; then the tensor ranks
-of an expert, which split its columns, gather the slices that have come to them. Every expert gets equally many tokens
-from each rank (`expert_positions`): this is the uniform load that `transfers` counts. Chances of the router weight what
-comes back, so that they are not sent. Each tensor rank adds 1 / t of an expert's bias behind the last matrix.
+of an expert, which split its columns, gather the slices that have come to them, and keep them. Every expert gets
+equally many tokens from each rank (`expert_positions`): this is the uniform load that `transfers` counts. Chances of
+the router weight what comes back, so that they are not sent. Each tensor rank adds 1 / t of an expert's bias behind the
+last matrix.
 """
 
 import emulated_parts as parts
@@ -21,7 +22,6 @@ class ShardedMixture:
         self.parameters, self.model = parameters, parameters.model
         strategy = parameters.strategy
         self._tensor, self._expert, self._sliced = strategy.tensor, strategy.expert, strategy.sequence_parallel
-        self._keep_gathered = parameters.options.keep_gathered
 
     def forward(self, n: Values, kept: dict[int, Tensors], label: TransferLabel) -> Values:
         """What the experts give for normed inputs: in slices whole, else each tensor rank's part of the sum.
@@ -37,7 +37,7 @@ class ShardedMixture:
         whole = self._gathered(tokens, label)
         found = {}
         for rank in n:
-            kept[rank]["tokens"] = whole[rank] if self._keep_gathered else tokens[rank]
+            kept[rank]["tokens"] = whole[rank]
             each = []
             for i in range(whole[rank].shape[1]):
                 own = parts.one_expert(experts[rank], i)
@@ -65,8 +65,6 @@ class ShardedMixture:
             by_given[rank] = dy[rank][places[rank]] * np.stack(weights)
         by_found = self._gathered(self._arrived(by_given, label), label)
         tokens = {rank: tensors["tokens"] for rank, tensors in kept.items()}
-        if not self._keep_gathered:
-            tokens = self._gathered(tokens, label)
         by_tokens = {}
         for rank in dy:
             each = []

@@ -23,8 +23,9 @@ from emulated_parts import Tensors, Weights, unit_shapes
 from railcore.engines.emulator.ranks import EmulatedRanks, TransferLabel
 from railcore.facts.checks import Floats
 from railcore.training.parallelism import GROUP_KINDS, Strategy
-from railcore.training.transfers import TrafficOptions
+from railcore.training.runtime import Runtime
 from railcore.training.transformer import Transformer
+from railcore.training.transformer_memory import WEIGHT_BYTES
 
 RATE = 0.1  # of learning
 Values = dict[int, Floats]  # an array of each rank
@@ -57,11 +58,13 @@ class ShardedParameters:
         self,
         model: Transformer,
         strategy: Strategy,
-        options: TrafficOptions,
+        runtime: Runtime,
+        embeddings: bool,
         ranks: EmulatedRanks,
         weights: Weights,
     ) -> None:
-        self.model, self.strategy, self.options, self.ranks = model, strategy, options, ranks
+        self.model, self.strategy, self.ranks = model, strategy, ranks
+        self.gradient_bytes, self.embeddings = runtime.gradient_bytes, embeddings
         self.place = {name: each.tolist() for name, each in strategy.coordinates(np.arange(strategy.gpus)).items()}
         self.groups: dict[str, list[list[int]]] = {kind: strategy.groups(kind).tolist() for kind in GROUP_KINDS}
         self.stage_ranks = [np.sort(strategy.groups("pipeline")[:, i]).tolist() for i in range(strategy.pipeline)]
@@ -103,7 +106,7 @@ class ShardedParameters:
         of = self.unit_ranks(unit)
         if self.strategy.sharding == "weights" and not self.ranks.holds(of[0], f"weights {unit}"):
             shards = {rank: self.ranks.held(rank, f"shard {unit}") for rank in of}
-            self._spread(unit, shards, self._label(unit, phase, self.options.weight_bytes, microbatch))
+            self._spread(unit, shards, self._label(unit, phase, WEIGHT_BYTES, microbatch))
 
     def release(self, unit: str) -> None:
         """With sharded weights, free what `gather` gathered."""
@@ -117,7 +120,7 @@ class ShardedParameters:
         for rank in self.unit_ranks(unit):
             if not self.ranks.holds(rank, f"gradients {unit}"):
                 zeros = np.zeros(self._layouts[unit].size)
-                self.ranks.hold(rank, f"gradients {unit}", zeros, self.options.gradient_bytes)
+                self.ranks.hold(rank, f"gradients {unit}", zeros, self.gradient_bytes)
 
     def end_backward(self, unit: str, microbatch: int) -> None:
         """After a unit's backward pass: with sharded gradients, sum them; free what is not kept."""
@@ -139,7 +142,7 @@ class ShardedParameters:
                 shards[rank] = self.ranks.held(rank, f"shard {unit}")
                 shards[rank] -= RATE * self.ranks.held(rank, f"summed {unit}")
             if self.strategy.sharding != "weights":
-                self._spread(unit, shards, self._label(unit, "after", self.options.weight_bytes))
+                self._spread(unit, shards, self._label(unit, "after", WEIGHT_BYTES))
 
     def begin_step(self) -> None:
         """Free the gradients of the step before."""
@@ -215,7 +218,7 @@ class ShardedParameters:
 
     def _start(self, rank: int, unit: str, tensors: Tensors) -> None:
         """Hold a rank's weights of a unit, and the shard that it updates."""
-        layout, bytes_each = self._layouts[unit], self.options.weight_bytes
+        layout, bytes_each = self._layouts[unit], WEIGHT_BYTES
         flat = np.zeros(layout.size)
         for name, view in layout.views(flat).items():
             view[...] = self._piece(rank, unit, name, tensors[name])
@@ -236,7 +239,7 @@ class ShardedParameters:
         of, grads = self.unit_ranks(unit), {}
         for rank in of:
             grads[rank] = self.ranks.free(rank, f"gradients {unit}")
-        label = self._label(unit, phase, self.options.gradient_bytes, microbatch)
+        label = self._label(unit, phase, self.gradient_bytes, microbatch)
         for copies, where in self._layouts[unit].partial:
             for rank, total in self._sum_of_copies(copies, {rank: grads[rank][where] for rank in of}, label).items():
                 grads[rank][where] = total
@@ -249,7 +252,7 @@ class ShardedParameters:
             name, total = f"summed {unit}", summed[rank]
             if self.ranks.holds(rank, name):
                 total = total + self.ranks.held(rank, name)
-            self.ranks.hold(rank, name, total, self.options.gradient_bytes)
+            self.ranks.hold(rank, name, total, self.gradient_bytes)
 
     def _sum_tied(self, what: str) -> None:
         """Sum the tied embedding's gradients of the first and the last stage."""
@@ -259,14 +262,14 @@ class ShardedParameters:
         arrays: Values = {}
         for unit, side in (("embedding", 0), ("output", 1)):
             arrays |= {rank: self.ranks.held(rank, f"{what} {unit}") for rank in [end[side] for end in ends]}
-        label = TransferLabel("after", self._counted("pipeline"), element_bytes=self.options.gradient_bytes)
+        label = TransferLabel("after", self._counted("pipeline"), element_bytes=self.gradient_bytes)
         for rank, total in self._among(ends, "all_reduce", arrays, label).items():
             arrays[rank][:] = total
 
     def _spread(self, unit: str, shards: Values, label: TransferLabel) -> None:
         """Hold the whole weights of a unit, gathered from shards."""
         for rank, flat in self._whole(unit, shards, label).items():
-            self.ranks.hold(rank, f"weights {unit}", flat, self.options.weight_bytes)
+            self.ranks.hold(rank, f"weights {unit}", flat, WEIGHT_BYTES)
 
     def _whole(self, unit: str, shards: Values, label: TransferLabel, ranks: EmulatedRanks | None = None) -> Values:
         """Flat arrays of a unit, gathered over replicas where these share them."""
@@ -300,8 +303,8 @@ class ShardedParameters:
         return found
 
     def _counted(self, kind: str) -> str:
-        """Kind of the ends' transfers: of its own where the options do not count them."""
-        return kind if self.options.embeddings else "ends"
+        """Kind of the ends' transfers: of its own where they are not counted."""
+        return kind if self.embeddings else "ends"
 
     def _label(self, unit: str, phase: str, element_bytes: float, microbatch: int | None = None) -> TransferLabel:
         layer = int(unit.split()[1]) if unit[-1].isdigit() else None

@@ -7,9 +7,7 @@ from hypothesis import strategies as st
 from railcore.engines.steps.stage_program import StepOptions, fsdp_options
 from railcore.training.machine import UNLIMITED_BANDWIDTH, catalog_machine
 from railcore.training.parallelism import Strategy
-from railcore.training.transfers import TrafficOptions
 from railcore.training.transformer import SHARDING, Transformer
-from railcore.training.transformer_memory import GRADIENT_BYTES, WEIGHT_BYTES
 
 DENSE = Transformer("dense", 8, 1024, 16, 8, 4096, 32000, 2048, ffn_matrices=3, biases=False, tied_embeddings=False)
 TIED = replace(DENSE, name="tied", tied_embeddings=True)
@@ -22,7 +20,6 @@ FREE_LINKS = {
     "nic_latency_s": 0.0,
     "call_latency_s": 0.0,
 }
-SENT = TrafficOptions(WEIGHT_BYTES, WEIGHT_BYTES, GRADIENT_BYTES, scatter_gather=True)  # what a step's graph sends
 A100_NODE = catalog_machine("DGX A100", hb_domain_size=4, nic_Bps="200 Gbps")
 SOFTWARE = (
     StepOptions(),

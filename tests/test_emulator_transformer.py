@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from railcore.engines.emulator.ranks import UNCOUNTED_KINDS
 from railcore.training.parallelism import DIMENSIONS, Strategy
 from railcore.training.pipeline_schedule import microbatches_in_flight
+from railcore.training.runtime import MODERN, Runtime
 from railcore.training.traffic import iteration_traffic
-from railcore.training.transfers import TrafficOptions, step_transfers
+from railcore.training.transfers import step_transfers
 from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer
+from railcore.training.transformer_memory import WEIGHT_BYTES
 
 GPT = Transformer("gpt", 4, 16, 4, 4, 32, 24, 8, head_dim=8, positions=8)
 LLAMA = dataclasses.replace(
@@ -27,12 +29,12 @@ MIXTRAL = dataclasses.replace(LLAMA, name="mixtral", sequence_length=16, experts
 EACH_LAYER = dataclasses.replace(MIXTRAL, expert_layer_interval=1)
 MODELS = (GPT, LLAMA, PALM, FALCON, SWITCH, MIXTRAL)
 THREES = Transformer("threes", 2, 36, 6, 3, 36, 36, 18, head_dim=18, ffn_matrices=3)
-OPTIONS = TrafficOptions()
+PLAIN = Runtime(gradient_bytes=2, scatter_gather=False)
 
 
 @st.composite
 def runs(draw):
-    """A model, a strategy of at most 16 ranks, a batch, and options."""
+    """A model, a strategy of at most 16 ranks, a batch, software, and whether the ends count."""
     t, c, d = (draw(st.sampled_from(sizes)) for sizes in ((1, 2, 4), (1, 2), (1, 2)))
     p = draw(st.sampled_from([p for p in (1, 2, 4) if t * c * d * p <= 16]))
     v = draw(st.sampled_from((1, 2))) if p == 2 else 1
@@ -48,17 +50,21 @@ def runs(draw):
         recompute=draw(st.sampled_from(RECOMPUTE)),
         sequence_parallel=t > 1 and draw(st.booleans()),
         sharding=draw(st.sampled_from(SHARDING)),
+        keep_gathered=draw(st.booleans()),
         order=tuple(draw(st.permutations(DIMENSIONS))),
     )
-    elements, variants = st.tuples(*[st.sampled_from((1, 2, 4))] * 3), st.tuples(*[st.booleans()] * 3)
+    runtime = Runtime(gradient_bytes=draw(st.sampled_from((2, 4))), scatter_gather=draw(st.booleans()))
     batch = d * strategy.micro_batch * p * draw(st.sampled_from((1, 2)))
-    return model, strategy, batch, TrafficOptions(*draw(elements), *draw(variants))
+    return model, strategy, batch, runtime, draw(st.booleans())
 
 
-def trained(model, strategy, batch, options=OPTIONS, hb_domain_size=2):
+def trained(model, strategy, batch, runtime=MODERN, embeddings=True, hb_domain_size=2):
     """Runs of two steps: with the strategy, and on one rank with all sequences at once."""
     weights, alone = starting_weights(model, 1), Strategy(micro_batch=batch)
-    runs = [ShardedTransformer(model, each, batch, weights, options, hb_domain_size) for each in (strategy, alone)]
+    runs = [
+        ShardedTransformer(model, each, batch, weights, runtime, embeddings, hb_domain_size)
+        for each in (strategy, alone)
+    ]
     for seed in range(2):
         loss, wanted = (run.step(random_tokens(model, batch, seed)) for run in runs)
         assert loss == pytest.approx(wanted, rel=1e-12)
@@ -86,23 +92,23 @@ def dense(part):
 
 
 @given(runs())
-@example((GPT, Strategy(2, 1, 2, 2), 8, OPTIONS))
-@example((GPT, Strategy(2, 2, 2, 2, interleave=2, sequence_parallel=True, sharding="gradients"), 8, OPTIONS))
-@example((PALM, Strategy(4, 1, 4, 1, recompute="full"), 4, TrafficOptions(scatter_gather=True)))
-@example((LLAMA, Strategy(4, 1, 2, 2, sequence_parallel=True, sharding="weights", recompute="full"), 4, OPTIONS))
-@example((THREES, Strategy(3, 1, 2, 3, sequence_parallel=True, sharding="gradients"), 6, OPTIONS))
-@example((MIXTRAL, Strategy(2, 2, 1, 2, 4, sequence_parallel=True, sharding="weights"), 4, OPTIONS))
-@example((SWITCH, Strategy(2, 1, 2, 2, 2, recompute="full", sharding="optimizer"), 4, OPTIONS))
+@example((GPT, Strategy(2, 1, 2, 2), 8, PLAIN, True))
+@example((GPT, Strategy(2, 2, 2, 2, interleave=2, sequence_parallel=True, sharding="gradients"), 8, PLAIN, True))
+@example((PALM, Strategy(4, 1, 4, 1, recompute="full"), 4, MODERN, True))
+@example((LLAMA, Strategy(4, 1, 2, 2, sequence_parallel=True, sharding="weights", recompute="full"), 4, PLAIN, True))
+@example((THREES, Strategy(3, 1, 2, 3, sequence_parallel=True, sharding="gradients"), 6, PLAIN, True))
+@example((MIXTRAL, Strategy(2, 2, 1, 2, 4, sequence_parallel=True, sharding="weights"), 4, PLAIN, True))
+@example((SWITCH, Strategy(2, 1, 2, 2, 2, recompute="full", sharding="optimizer"), 4, PLAIN, True))
 @settings(max_examples=10)
 def test_every_strategy_trains_as_one_rank_and_sends_what_is_predicted(run):
-    model, strategy, batch, options = run
+    model, strategy, batch, runtime, embeddings = run
     sharded = trained(*run)
     table = sharded.comparison()
     counted = table[~table["kind"].isin(UNCOUNTED_KINDS)]
     assert counted["emulated_bytes"].tolist() == pytest.approx(counted["predicted_bytes"].tolist(), rel=1e-14)
     assert (counted["predicted_bytes"] > 0).all()
     if strategy.gpus > 1:
-        for kind, part in iteration_traffic(model, strategy, batch, options).matrices.items():
+        for kind, part in iteration_traffic(model, strategy, batch, runtime, embeddings=embeddings).matrices.items():
             assert sharded.matrix(kind) == pytest.approx(dense(part), rel=1e-12), kind
 
 
@@ -213,12 +219,10 @@ def test_stages_with_other_counts_of_mixture_layers_send_as_much_in_all(model):
 
 @pytest.mark.parametrize("strategy", [Strategy(2, 2, 2, 2, sequence_parallel=True), Strategy(4, 1, 4)])
 def test_ends_that_are_not_counted_have_a_kind_of_their_own(strategy):
-    tables = {
-        ends: transformer_transfers(GPT, strategy, 8, TrafficOptions(embeddings=ends), 4) for ends in (True, False)
-    }
+    tables = {ends: transformer_transfers(GPT, strategy, 8, PLAIN, ends, 4) for ends in (True, False)}
     total = {ends: table.groupby("kind")["emulated_bytes"].sum() for ends, table in tables.items()}
     assert total[True].sum() == total[False].sum() and "ends" not in total[True]
-    rows = {ends: step_transfers(GPT, strategy, 8, TrafficOptions(embeddings=ends)) for ends in (True, False)}
+    rows = {ends: step_transfers(GPT, strategy, 8, PLAIN, embeddings=ends) for ends in (True, False)}
     stages = {
         ends: sum(row.sent_bytes * row.stage_weights(strategy).sum() for row in some) for ends, some in rows.items()
     }
@@ -240,17 +244,17 @@ def test_a_rank_holds_the_parameters_that_are_counted(model):
         mixed = sum(model.has_experts(layer) for layer in range(stage * per_stage, (stage + 1) * per_stage))
         wanted = held.layers(per_stage - mixed, mixed) + mixed * held.experts + (held.last(2) if stage else held.first)
         names = run.ranks.memory[run.ranks.memory["rank"] == rank].groupby("name")["bytes"].sum()
-        assert names[names.index.str.startswith("weights ")].sum() == OPTIONS.weight_bytes * wanted
+        assert names[names.index.str.startswith("weights ")].sum() == WEIGHT_BYTES * wanted
 
 
 def test_what_is_left_out_is_small_sums():
     """Gradients of copied heads of keys and values; with sequence parallelism those of norms too."""
     strategy = Strategy(4, data=2)
-    plain = transformer_transfers(LLAMA, strategy, 2).groupby(["kind", "operation"])["emulated_bytes"].sum()
+    plain = transformer_transfers(LLAMA, strategy, 2, PLAIN).groupby(["kind", "operation"])["emulated_bytes"].sum()
     heads = 2 * LLAMA.hidden * LLAMA.head_dim * 2 * LLAMA.layers  # 2 ranks have a head of keys and one of values
     assert plain["copies", "all_reduce"] == 2 * strategy.gpus * 2 * heads / 2 / 2
     sliced = dataclasses.replace(strategy, sequence_parallel=True)
-    both = transformer_transfers(LLAMA, sliced, 2).groupby(["kind", "operation"])["emulated_bytes"].sum()
+    both = transformer_transfers(LLAMA, sliced, 2, PLAIN).groupby(["kind", "operation"])["emulated_bytes"].sum()
     norms = 2 * 3 / 4 * 9 * LLAMA.hidden
     assert both["copies", "all_reduce"] == 2 * strategy.gpus * norms + plain["copies", "all_reduce"]
 

@@ -20,6 +20,7 @@ from railcore.facts.units import Gbps
 from railcore.training import transfers, transformer
 from railcore.training.experts import expert_all_to_all_time
 from railcore.training.parallelism import Strategy
+from railcore.training.runtime import Runtime
 
 MODEL = transformer.catalog_model("MoE-1.3B")
 JOB = ExpertJob(MODEL, 128, 8, 4)
@@ -34,9 +35,7 @@ def test_static_parameters_are_the_dense_model_s_without_every_other_feed_forwar
     expected = dense.total_parameters - MODEL.mixture_layers * (one_layer - MODEL.hidden * MODEL.experts)
     assert JOB.shared_gradient_bytes == pytest.approx(2 * expected)
     assert JOB.shared_gradient_bytes == pytest.approx(2 * (MODEL.total_parameters - MODEL.expert_parameters))
-    assert replace(JOB, options=transfers.TrafficOptions(gradient_bytes=4)).shared_gradient_bytes == pytest.approx(
-        4 * expected
-    )
+    assert replace(JOB, runtime=Runtime(gradient_bytes=4)).shared_gradient_bytes == pytest.approx(4 * expected)
 
 
 def test_matrices_sum_to_what_is_sent():
@@ -52,7 +51,7 @@ def test_matrices_sum_to_what_is_sent():
 
 
 def test_the_job_sends_what_the_step_of_its_strategy_does():
-    table = transfers.transfer_table(MODEL, Strategy(data=128, expert=128, micro_batch=4), 512)
+    table = transfers.transfer_table(MODEL, Strategy(data=128, expert=128, micro_batch=4), 512, JOB.runtime)
     sent = table.groupby("kind")["sent_bytes"].sum()
     volumes = JOB.volumes().groupby("kind")["bytes"].sum() / 128
     assert volumes["AllReduce"] == pytest.approx(sent["data"])

@@ -21,7 +21,7 @@ from railcore.network.topology import RailFabric, rail_only, rail_optimized
 from railcore.network.topology.graph import route
 from railcore.training import experts, machine, traffic
 from railcore.training.parallelism import Strategy
-from railcore.training.transfers import TrafficOptions, step_transfers
+from railcore.training.transfers import step_transfers
 from railcore.training.transformer import Transformer
 from railcore.workbench import outputs
 
@@ -222,7 +222,7 @@ def test_the_source_forwards_else_the_target_else_both():
 def flow_patterns(model, strategy, global_batch, hb_domain_size):
     """Flows between HB domains by kind of group that has some; one transfer stands for all of its group."""
     chosen = {}
-    for transfer in step_transfers(model, strategy, global_batch, TrafficOptions(embeddings=False)):
+    for transfer in step_transfers(model, strategy, global_batch, embeddings=False):
         chosen.setdefault(transfer.group, transfer)
     found = {}
     for group, transfer in chosen.items():
@@ -387,7 +387,7 @@ def test_a_job_drops_more_replicas_rather_than_fill_domains_unevenly():
 
 def test_bandwidth_shares_give_the_iteration_time(broken):
     moved = broken[(broken["fault"] == "rail switch") & (broken["job"] == "moved to one other rail")]
-    slower = H100.on(WIDE[0]).changed(nic_Bps=WIDE[0].nic_Bps / 2)
+    slower = H100.on(WIDE[0]).changed(nic_Bps=H100.nic_Bps / 2)
     expected = iteration_times(MODEL, slower, ALIGNED.columns(BATCH)).total_s
     np.testing.assert_allclose(moved["iteration_s"], float(expected))
     hb = broken[broken["fault"] == "HB switch"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
-from jobs import DENSE, MIXTURE, SENT, TIED
+from jobs import DENSE, MIXTURE, TIED
 
 from railcore.engines.photonics import circuits
 from railcore.engines.photonics.estimate import circuit_terms, overhead_estimate
@@ -122,7 +122,7 @@ def test_all_models_send_the_same_bytes_between_domains(case):
             crossing[what.kind] += each[op] * (1 if what.group == "hop" else len(ranks))
     if strategy.gpus > 1:
         domain = np.arange(strategy.gpus) // K
-        for kind, part in iteration_traffic(model, strategy, batch, SENT).matrices.items():
+        for kind, part in iteration_traffic(model, strategy, batch).matrices.items():
             away = part.bytes[domain[part.targets] != domain[:, None]].sum()
             assert kind in ("tensor", "sequence") or crossing.pop(kind, 0.0) == pytest.approx(away, rel=1e-9), kind
         assert sum(crossing.values()) == 0

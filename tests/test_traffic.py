@@ -17,12 +17,14 @@ from railcore.engines.emulator.collective_schedules import (
 from railcore.facts.units import show
 from railcore.training import collectives, traffic, transfers
 from railcore.training.parallelism import Strategy
-from railcore.training.transfers import TrafficOptions, Transfer
+from railcore.training.runtime import Runtime
+from railcore.training.transfers import Transfer
 from railcore.training.transformer import Transformer, catalog_model
 
 SMALL = Transformer("small", 8, 64, 8, 4, 96, 1000, 48, ffn_matrices=3, tied_embeddings=False)
 TIED = dataclasses.replace(SMALL, tied_embeddings=True, positions=48, ffn_matrices=2)
 MIXED = dataclasses.replace(SMALL, experts=8, top_k=2, expert_layer_interval=2)
+PLAIN = Runtime(gradient_bytes=2, scatter_gather=False)
 PAPER = TwoStage(96, 12288, 12 * 12288**2 * 2, 6, 8, 2, 1, 1, 1)
 
 
@@ -41,11 +43,10 @@ def runs(draw):
         recompute=draw(st.sampled_from(["none", "selective", "full"])),
         sequence_parallel=t > 1 and draw(st.booleans()),
         sharding=draw(st.sampled_from(["none", "optimizer", "gradients", "weights"])),
+        keep_gathered=draw(st.booleans()),
     )
-    options = TrafficOptions(
-        *draw(st.tuples(*[st.sampled_from([1, 2, 4])] * 3)), *draw(st.tuples(*[st.booleans()] * 3))
-    )
-    return model, strategy, 4 * d * strategy.micro_batch * draw(st.sampled_from([1, 2])), options
+    runtime = Runtime(gradient_bytes=draw(st.sampled_from([2, 4])), scatter_gather=draw(st.booleans()))
+    return model, strategy, 4 * d * strategy.micro_batch * draw(st.sampled_from([1, 2])), runtime
 
 
 def dense(matrix):
@@ -183,28 +184,30 @@ def test_two_stages_send_the_terms_of_equation_1(n_m, algorithm):
 def test_gpt_1t_by_hand():
     model, strategy = catalog_model("GPT-1T"), Strategy(tensor=8, pipeline=64, data=6, sequence_parallel=True)
     u = 2048 * 25600 * 2
-    blocks = TrafficOptions(keep_gathered=True, embeddings=False)
-    table = transfers.transfer_table(model, strategy, 3072, blocks)
+    strategy = dataclasses.replace(strategy, keep_gathered=True)
+    table = transfers.transfer_table(model, strategy, 3072, PLAIN, embeddings=False)
     inside = table[table["kind"] == "sequence"]
     assert inside["calls"].sum() == 8 * 2 * 512 and (inside["message_bytes"] == u).all()
     assert inside["sent_bytes"].sum() == 8 * 2 * 512 * u * 7 / 8
-    again = transfers.transfer_table(model, strategy, 3072, TrafficOptions(embeddings=False))
+    anew = dataclasses.replace(strategy, keep_gathered=False)
+    again = transfers.transfer_table(model, anew, 3072, PLAIN, embeddings=False)
     assert again.loc[again["kind"] == "sequence", "calls"].sum() == 10 * 2 * 512
-    plain = transfers.transfer_table(model, dataclasses.replace(strategy, sequence_parallel=False), 3072, blocks)
+    apart = dataclasses.replace(strategy, sequence_parallel=False)
+    plain = transfers.transfer_table(model, apart, 3072, PLAIN, embeddings=False)
     assert plain.loc[plain["kind"] == "tensor", "sent_bytes"].sum() == inside["sent_bytes"].sum()
     sends = table[table["kind"] == "pipeline"]
     assert sends["sent_bytes"].tolist() == [512 * u / 8] * 2
     gradients = table.loc[table["kind"] == "data", "message_bytes"].item()
     vectors = 4 + 2 + 7 / 8  # norms, biases behind a sum, others, in hidden sizes of a layer
     assert gradients == pytest.approx(2 * 2 * (12 * 25600**2 / 8 + vectors * 25600), rel=1e-12)
-    slices = TrafficOptions(scatter_gather=True, embeddings=False)
-    split = transfers.transfer_table(model, dataclasses.replace(strategy, sequence_parallel=False), 3072, slices)
+    split = transfers.transfer_table(model, apart, 3072, Runtime(gradient_bytes=2), embeddings=False)
     assert split.loc[split["kind"] == "pipeline", "sent_bytes"].tolist() == [512 * u / 8] * 2
     assert set(split.loc[split["operation"] == "all_gather", "stages"]) == {"all but first", "all but last"}
 
 
-def sent(model, strategy, kind, **options):
-    table = transfers.transfer_table(model, strategy, 16, TrafficOptions(embeddings=False, **options))
+def sent(model, strategy, kind, gradient_bytes=2):
+    runtime = Runtime(gradient_bytes=gradient_bytes)
+    table = transfers.transfer_table(model, strategy, 16, runtime, embeddings=False)
     return table.loc[table["kind"] == kind, "sent_bytes"].sum()
 
 
@@ -247,8 +250,10 @@ def test_tensor_ranks_of_all_stages_send_for_every_layer_of_the_model(sequence_p
     """Of 126 layers 4 and 8 stages have 31.5 and 15.75 on average: none is left out, nor counted twice."""
     model = catalog_model("Llama-3 405B")
     strategy = Strategy(8, 1, stages, 2, sequence_parallel=sequence_parallel, ends_as_layers=True)
-    table = transfers.transfer_table(model, strategy, 8, TrafficOptions(embeddings=False))
-    calls = table[table["kind"].isin(["tensor", "sequence"])].groupby("operation")["calls"].sum() * stages
+    table = transfers.transfer_table(model, strategy, 8, PLAIN, embeddings=False)
+    rows = transfers.step_transfers(model, strategy, 8, PLAIN, embeddings=False)
+    table["calls"] = [row.calls * row.stage_weights(strategy).sum() for row in rows]
+    calls = table[table["kind"].isin(["tensor", "sequence"])].groupby("operation")["calls"].sum()
     each = 2 * model.layers * 4  # operators of all layers, for four micro-batches
     expected = {"all_gather": 3 * each, "reduce_scatter": 2 * each} if sequence_parallel else {"all_reduce": 2 * each}
     assert calls.to_dict() == expected
@@ -257,7 +262,7 @@ def test_tensor_ranks_of_all_stages_send_for_every_layer_of_the_model(sequence_p
 @pytest.mark.parametrize("tensor", [1, 2, 4])
 def test_tensor_ranks_keep_equal_a_table_of_tokens_together(tensor):
     """Their slices of the embedding's gradients sum to the whole embedding, at both ends; the norm is on each."""
-    table = transfers.transfer_table(TIED, Strategy(tensor=tensor, pipeline=2, data=2), 16)
+    table = transfers.transfer_table(TIED, Strategy(tensor=tensor, pipeline=2, data=2), 16, PLAIN)
     ends = table[(table["kind"] == "data") & (table["stages"] != "every")].set_index("stages")["message_bytes"]
     words, places, norm = 1000 * 64, 48 * 64, 2 * 64
     assert ends["first"] * tensor == (words + places) * 2 and ends["last"] * tensor == (words + tensor * norm) * 2
@@ -267,18 +272,14 @@ def test_tensor_ranks_keep_equal_a_table_of_tokens_together(tensor):
 
 @pytest.mark.parametrize(("sharding", "held"), [("none", 1), ("optimizer", 1), ("gradients", 6), ("weights", 6)])
 def test_tied_gradients_are_summed_as_they_are_held(sharding, held):
-    table = transfers.transfer_table(TIED, Strategy(context=3, pipeline=2, data=2, sharding=sharding), 16)
+    table = transfers.transfer_table(TIED, Strategy(context=3, pipeline=2, data=2, sharding=sharding), 16, PLAIN)
     tied = table[(table["kind"] == "pipeline") & (table["operation"] == "all_reduce")]
     assert tied["message_bytes"].item() * held == pytest.approx(1000 * 64 * 2)
 
 
 def test_an_interleaved_pipeline_wraps():
-    plain = traffic.iteration_traffic(
-        SMALL, Strategy(pipeline=4), 8, options=TrafficOptions(embeddings=False)
-    ).matrices["pipeline"]
-    turned = traffic.iteration_traffic(
-        SMALL, Strategy(pipeline=4, interleave=2), 8, options=TrafficOptions(embeddings=False)
-    )
+    plain = traffic.iteration_traffic(SMALL, Strategy(pipeline=4), 8, embeddings=False).matrices["pipeline"]
+    turned = traffic.iteration_traffic(SMALL, Strategy(pipeline=4, interleave=2), 8, embeddings=False)
     u = 48 * 64 * 2
     line, loop = dense(plain), dense(turned.matrices["pipeline"])
     assert line[0, 1] == line[1, 0] == 8 * u and line[3, 0] == line[0, 3] == 0
@@ -316,8 +317,8 @@ def test_a_large_iteration_is_never_dense():
 
 
 def test_readings_of_the_largest_entry_are_halves_and_doubles_of_each_other():
-    strategy, options = Strategy(tensor=4, data=4, pipeline=2, sequence_parallel=True), TrafficOptions(embeddings=False)
-    found = dense_traffic.entry_readings(SMALL, strategy, 16, options, 4, ["sequence", "data"])
+    strategy = Strategy(tensor=4, data=4, pipeline=2, sequence_parallel=True)
+    found = dense_traffic.entry_readings(SMALL, strategy, 16, 4, ["sequence", "data"])
     one, both, again = (found.loc[f"ring, {case}"] for case in ("one pass", "both passes", "inputs gathered again"))
     assert both.domain_pair_bytes == 2 * one.domain_pair_bytes
     assert again.domain_pair_bytes == pytest.approx(2.5 * one.domain_pair_bytes)
@@ -325,7 +326,7 @@ def test_readings_of_the_largest_entry_are_halves_and_doubles_of_each_other():
     assert ways.domain_pair_bytes == pytest.approx(both.domain_pair_bytes / 2)
     assert ways.data_pair_bytes == pytest.approx(both.data_pair_bytes / 2)
     assert (found.filter(like="with the ends", axis=0).nic_bytes >= one.nic_bytes).all()
-    counted = dense_traffic.counted_transfers(SMALL, strategy, 16, options, ["forward"])
+    counted = dense_traffic.counted_transfers(SMALL, strategy, 16, ["forward"], False)
     whole = traffic.from_transfers(strategy, counted)
     assert len(set(dense_traffic.stage_entries(whole, strategy, 1)["source"])) == 16
     assert set(dense_traffic.stage_entries(whole, strategy, 2)["source"]) == set(range(32))
@@ -341,7 +342,7 @@ def test_all_gathers_are_counted_as_printed_but_for_the_network_of_all_rails():
 @pytest.mark.parametrize(("name", "share"), [("GPT-3", 0.0003), ("PaLM-540B", 0.014)])
 def test_copies_on_tensor_ranks_are_exchanged_whole(name, share):
     model, t = catalog_model(name), 8
-    rows = transfers.step_transfers(model, Strategy(t, data=2), 2, TrafficOptions(gradient_bytes=4))
+    rows = transfers.step_transfers(model, Strategy(t, data=2), 2)
     copies = model.parameters()["norms"] + 2 * model.layers * model.hidden * model.biases
     if model.kv_heads < t:
         copies += 2 * model.layers * model.hidden * model.head_dim * model.kv_heads

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jobs import DENSE, FREE_LINKS, H100, MIXTURE, SENT, SOFTWARE, TIED, jobs, llama_8b
+from jobs import DENSE, FREE_LINKS, H100, MIXTURE, SOFTWARE, TIED, jobs, llama_8b
 from timelines import check
 
 from railcore.engines.steps.simulation import simulate
@@ -19,7 +19,7 @@ from railcore.training import transfers
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.pipeline_schedule import pipeline_bubble_time
-from railcore.training.runtime import MODERN, catalog_runtime
+from railcore.training.runtime import MODERN, Runtime, catalog_runtime
 
 NO_SYNC = StepOptions(sync_groups=())
 SLOW_NODES = catalog_machine("DGX A100", hb_domain_size=4)
@@ -43,17 +43,17 @@ def message_bytes(workload, kind):
     return total
 
 
-@given(jobs(), st.sampled_from((True, False)))
-def test_bytes_are_those_of_the_transfers(job, reshard):
+@given(jobs(), st.sampled_from((2, 4)), st.booleans(), st.booleans())
+def test_bytes_are_those_of_the_transfers(job, gradient_bytes, scatter_gather, fp8_weights):
     model, strategy, batch = job
-    workload = training_step(model, H100, strategy, batch, StepOptions(sync_groups=(), detail=True))
-    rows = transfers.step_transfers(model, strategy, batch, SENT)
+    sent = Runtime(gradient_bytes=gradient_bytes, scatter_gather=scatter_gather, fp8_weights=fp8_weights)
+    box = H100.changed(precision="fp8")
+    workload = training_step(model, box, strategy, batch, StepOptions(sync_groups=(), detail=True), sent)
+    rows = transfers.step_transfers(model, strategy, batch, sent, "fp8")
     for kind in ("context", "expert", "pipeline", "data"):
         wanted = sum(
             row.calls * row.message_bytes * row.stage_weights(strategy).sum() for row in rows if row.kind == kind
         )
-        if kind == "expert" and not strategy.sequence_parallel:  # in slices of the tensor ranks
-            wanted /= strategy.tensor
         assert message_bytes(workload, kind) == pytest.approx(wanted, rel=1e-12)
 
 
@@ -314,7 +314,7 @@ def test_tied_embeddings_are_summed_over_both_ends(sharding, parts):
     table = training_step(TIED, H100, strategy, 8, NO_SYNC).table
     ends = table[table["group"].str.startswith("ends")]
     assert set(ends["ranks"]) == {(rank, 12 + rank) for rank in range(4)}
-    assert set(ends["message_bytes"]) == {TIED.vocabulary * TIED.hidden / 2 / parts * SENT.gradient_bytes}
+    assert set(ends["message_bytes"]) == {TIED.vocabulary * TIED.hidden / 2 / parts * MODERN.gradient_bytes}
     assert training_step(TIED, H100, Strategy(data=8), 8).table["group"].str.startswith("ends").sum() == 0
 
 

@@ -205,7 +205,7 @@ def _with_layers_of(rank: Rank, away: tuple[str, ...], m: int) -> IterationTime:
     total_s = sum(breakdown.values())
     exchanges = stage.in_forward.plus(stage.in_backward).times(m).plus(stage.after).plus(stage.before)
     links = {f"{kind}_link_s": m * n * link.time_s for kind, link in layer.links.items()} | {
-        "logits_link_s": m * layer.logits_link.time_s,
+        "logits_link_s": m * layer.logits_link.time_s / (2 if dual else 1),
         "pipeline_link_s": m * hops.time_s,
         "data_link_s": exchanges.time_s,
     }

@@ -86,7 +86,7 @@ def layer_time(rank: Rank) -> LayerTime:
     if strategy.recompute == "full":
         again, repeated = forward, {name: kind.forward for name, kind in traffic.items()}
     elif strategy.recompute == "selective":
-        routed = gather.times(2 * rank.mixtures * rank.copies * bool(model.experts and not strategy.whole_experts))
+        routed = gather.times(rank.routed_gathers)
         exposed_s = tensor.exposed.forward, expert.exposed.forward
         compute_s = work["attention"].forward, work["elementwise"].forward
         forward_work = ForwardWork(*compute_s, *exposed_s, tensor.forward, expert.forward)
@@ -95,11 +95,14 @@ def layer_time(rank: Rank) -> LayerTime:
     for name, kind in traffic.items():
         forward_busy = forward_busy.plus(kind.forward)
         backward_busy = backward_busy.plus(kind.backward).plus(repeated[name])
-    logits = gather.times(2)
+    logits, projection = (
+        gather.times(logits_gathers(strategy.sequence_parallel, strategy.keep_gathered)),
+        gather.times(2),
+    )
     logits_s, logits_link, further = float(logits_time(*of_rank) + logits.time_s), logits, model.mtp_layers
     if further:  # each a layer, its projection, and logits
-        one = forward + backward + float(again + projection_time(*of_rank) + logits.time_s) + logits_s
-        logits_s, link = logits_s + further * one, forward_busy.plus(backward_busy).plus(logits.times(2))
+        one = forward + backward + float(again + projection_time(*of_rank) + projection.time_s) + logits_s
+        logits_s, link = logits_s + further * one, forward_busy.plus(backward_busy).plus(logits).plus(projection)
         logits_link = logits.plus(link.times(further))
     sliced = t if strategy.sequence_parallel else 1
     gathered = rank.runtime.scatter_gather and not strategy.sequence_parallel
@@ -118,7 +121,7 @@ def layer_time(rank: Rank) -> LayerTime:
         logits_s=logits_s,
         logits_link=logits_link,
         boundary_bytes=ELEMENT_BYTES * rank.tokens * model.hidden / (t if rank.runtime.scatter_gather else sliced),
-        boundary_gather=logits.times(0.5 * gathered),
+        boundary_gather=gather.times(float(gathered)),
         kept_bytes=kept,
         working_bytes=float(working_bytes(by_level, level)),
         # In bf16, and once more in fp32; kept for each token that is predicted.
@@ -211,8 +214,9 @@ def attention_keys(machine: Machine, runtime: Runtime, model: Transformer, token
 def attention_times(model: Transformer, machine: Machine, runtime: Runtime, heads: Any, tokens: Any) -> tuple[Any, Any]:
     """Scores, softmax, and their use of the values.
 
-    Fused: b a / t heads with 2 s^2 / c FLOPs for each of d_query + d_value elements, at the kernel's share of the bf16
-    rate, and 2.5 times that backward; see `attention_keys`. Unfused: two products a head forward and four backward,
+    Fused: b a / t heads with s^2 / c FLOPs for each of d_query + d_value elements, half of what all pairs of queries
+    and keys take, for attention is causal; at the kernel's share of the bf16 rate, and 2.5 times that backward; see
+    `attention_keys`. Unfused: two products a head forward and four backward,
     whatever the window, and a softmax that moves 4 and 6 bytes a score, with dropout 5 more each.
 
     Parameters
@@ -373,6 +377,15 @@ def logits_time(model: Transformer, machine: Machine, runtime: Runtime, share: L
     columns, moved = model.vocabulary / share.tensor, runtime.gradient_result_bytes
     products = product_passes(machine, share.tokens, columns, model.hidden, gradient_bytes=moved, aligned=True)
     return sum(products) + LOSS_BYTES * share.tokens * columns / machine.hbm_Bps
+
+
+def logits_gathers(sequence_parallel: Any, keep_gathered: Any) -> Any:
+    """Gathers of the logits' input, or sums of as many bytes, among tensor ranks: forward, backward, and once more.
+
+    With sequence parallelism the backward pass gathers the input again, unless it is kept, as operators of a layer do.
+    Arguments: of the strategy; numbers, or arrays of one shape.
+    """
+    return 2 + np.asarray(sequence_parallel, bool) * ~np.asarray(keep_gathered, bool)
 
 
 def projection_time(model: Transformer, machine: Machine, runtime: Runtime, share: LayerShare) -> Any:

@@ -24,11 +24,12 @@ class LayerTraffic(NamedTuple):
 def tensor_traffic(rank: Rank, forward_products: float, input_products: float, weight_products: float) -> LayerTraffic:
     """Between tensor ranks: each operator gathers its input and scatters its output, an AllReduce in two halves.
 
-    With sequence parallelism the backward pass gathers the input once more, unless it is kept. `overlap_tensor` hides
+    With sequence parallelism the backward pass gathers the input once more, unless it is kept, and `fp8_tensor` gathers
+    one byte an element. `overlap_tensor` hides
     as much as the forward traffic of the backward pass behind the products of the weights' gradients;
     `overlap_tensor_forward` exchanges in t pieces behind the products, of which one stays exposed, where the ranks are
-    in one HB domain: its copies go from GPU to GPU over NVLink. What is sliced of routed experts is gathered with every
-    copy of their tokens, and is not hidden.
+    in one HB domain: its copies go from GPU to GPU over NVLink. What routed experts need (`routed_gathers`) is not
+    hidden.
 
     Parameters
     ----------
@@ -43,8 +44,9 @@ def tensor_traffic(rank: Rank, forward_products: float, input_products: float, w
     """
     runtime, t = rank.runtime, rank.strategy.tensor
     gather = rank.gather(ELEMENT_BYTES * rank.tokens * rank.model.hidden, "tensor")
-    narrow = 0.5 if runtime.fp8_tensor and rank.fp8 else 1.0  # one byte an element on the way there
-    again = narrow if rank.strategy.sequence_parallel and not rank.strategy.keep_gathered else 0.0
+    sliced = rank.strategy.sequence_parallel
+    narrow = 0.5 if runtime.fp8_tensor and rank.fp8 and sliced else 1.0
+    again = narrow if sliced and not rank.strategy.keep_gathered else 0.0
     forward = gather.times(rank.operators * (1 + narrow))
     backward = gather.times(rank.operators * (1 + narrow + again))
     if runtime.overlap_tensor_forward and rank.places["tensor"].domains == 1:
@@ -56,8 +58,7 @@ def tensor_traffic(rank: Rank, forward_products: float, input_products: float, w
     else:
         beside = exposed_time(forward.time_s, weight_products, rank.lost) if runtime.overlap_tensor else forward.time_s
         exposed = [forward.time_s, backward.time_s - forward.time_s + beside]
-    sliced = rank.model.experts and not rank.strategy.whole_experts
-    routed = gather.times(2 * rank.mixtures * rank.copies if sliced else 0.0)
+    routed = gather.times(rank.routed_gathers)
     both = Passes(*(float(time + routed.time_s) for time in exposed))
     return LayerTraffic(both, forward.plus(routed), backward.plus(routed))
 
@@ -108,7 +109,7 @@ def expert_traffic(rank: Rank, others: Passes, busy: tuple[LinkTimes, LinkTimes]
 def _dispatch(rank: Rank, element_bytes: int) -> LinkTimes:
     """One way of the tokens of a rank: a copy for each expert, or one for each HB domain with one of them."""
     model, (x, y, share, direct) = rank.model, rank.places["expert"]
-    tokens = rank.tokens / rank.strategy.tensor
+    tokens = rank.tokens / rank.dispatched_slices
     if rank.runtime.dispatcher == "copies":
         return rank.machine.all_to_all_links(element_bytes * tokens * model.hidden * rank.copies, x, y, share, direct)
     if parts_groups(rank.runtime.dispatcher, model.expert_groups, x * y, y):

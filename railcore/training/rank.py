@@ -92,6 +92,17 @@ class Rank:
         """Operators of a layer whose activations tensor ranks exchange, routed experts apart."""
         return (1 if self.model.parallel_block else 2) - self.mixtures * (0 if self.model.shared_hidden else 1)
 
+    @property
+    def routed_gathers(self) -> float:
+        """`routed_gathers` of the rank's stage."""
+        switches = self.strategy.sequence_parallel, self.strategy.whole_experts
+        return float(routed_gathers(self.model, self.mixtures, self.copies, *switches))
+
+    @property
+    def dispatched_slices(self) -> int:
+        """Slices of its tokens that tensor ranks send to the experts; 1 where each sends all."""
+        return self.strategy.tensor if self.strategy.sequence_parallel or self.strategy.whole_experts else 1
+
     @cached_property
     def share(self) -> LayerShare:
         """What it has of a layer."""
@@ -148,6 +159,30 @@ def mixture_shares(model: Transformer, pipeline: Any) -> tuple[Any, Any]:
     staged = (p > 1) & (model.dense_layers > 0)
     first, last = (np.where(staged, (1 - some / n) / model.expert_layer_interval, every) for some in dense)
     return first, last
+
+
+def routed_gathers(model: Transformer, mixtures: Any, copies: float, sequence_parallel: Any, whole_experts: Any) -> Any:
+    """Gathers of a layer's input, or sums of as many bytes, that tensor ranks need for routed experts in each pass.
+
+    Sliced experts: their tokens, k copies of each, are gathered and their results scattered; without sequence
+    parallelism all ranks have the tokens, and sum the results, together with those of shared experts. Whole experts
+    take slices: without sequence parallelism their results are gathered.
+
+    Parameters
+    ----------
+    model
+        A transformer.
+    mixtures, copies
+        Share of mixture layers; rows of routed experts, over the tokens.
+    sequence_parallel, whole_experts
+        Of the strategy; with mixtures numbers or arrays of one shape.
+
+    Returns
+    -------
+    Of the average layer.
+    """
+    sliced = np.where(sequence_parallel, 2 * copies, 0.0 if model.shared_hidden else 2.0)
+    return bool(model.experts) * mixtures * np.where(whole_experts, 1 - np.asarray(sequence_parallel), sliced)
 
 
 def wide_dense_layers(model: Transformer) -> bool:

@@ -168,6 +168,7 @@ def kept_bytes(
         mixture_share=share.mixtures,
         modules=runtime.recompute_modules if modules is None else modules,
         element_bytes=runtime.element_bytes(machine.narrow),
+        whole_experts=np.asarray(share.expert_ranks) < share.tensor,
     )
     return sum(kinds.values())
 

@@ -25,7 +25,8 @@ from railcore.facts.arguments import checked
 from railcore.facts.checks import Floats, one_of, whole
 from railcore.facts.units import show
 from railcore.training.parallelism import Strategy, as_strategy
-from railcore.training.transfers import DEFAULT_OPTIONS, TRAFFIC_KINDS, TrafficOptions, Transfer, step_transfers
+from railcore.training.runtime import MODERN, Runtime
+from railcore.training.transfers import TRAFFIC_KINDS, Transfer, step_transfers
 from railcore.training.transformer import Transformer, as_model
 
 Ranks = NDArray[np.int32]
@@ -204,22 +205,28 @@ def iteration_traffic(
     model: Transformer | str,
     strategy: Strategy | Mapping,
     global_batch: int,
-    options: TrafficOptions = DEFAULT_OPTIONS,
+    runtime: Runtime | str = MODERN,
     algorithms: Mapping[str, str] | None = None,
     hb_domain_size: int = 0,
+    precision: str = "bf16",
+    embeddings: bool = True,
 ) -> Traffic:
     """Traffic of one training step as sparse matrices by kind; every row sums to the bytes that the GPU sends.
 
     Parameters
     ----------
-    model, strategy, options
-        The model or its name in the catalog, how it is split (or a row of `search`'s tables), and what is sent.
+    model, strategy
+        The model or its name in the catalog, and how it is split (or a row of `search`'s tables).
     global_batch
         Sequences of the step.
+    runtime
+        The training software, or its name in the catalog.
     algorithms
         One of ALGORITHMS for each kind, by default "ring", such as {"data": "hierarchical"}.
     hb_domain_size
-        GPUs of an HB domain, for the hierarchical ones.
+        GPUs of an HB domain, for the hierarchical ones, and for a runtime that sends tokens by HB domains.
+    precision, embeddings
+        Of the linear layers; whether the traffic of the model's ends counts. See `transfer_table`.
 
     Returns
     -------
@@ -232,7 +239,7 @@ def iteration_traffic(
         members in each HB domain.
     """
     model, strategy = as_model(model), as_strategy(strategy)
-    rows = step_transfers(model, strategy, global_batch, options)
+    rows = step_transfers(model, strategy, global_batch, runtime, precision, hb_domain_size, embeddings)
     return from_transfers(strategy, rows, algorithms, hb_domain_size)
 
 
@@ -265,11 +272,37 @@ def from_transfers(
         bytes_of[key] = bytes_of.get(key, 0.0) + amount
     parts: dict[str, list[TrafficMatrix]] = {}
     for (kind, group, way), amount in bytes_of.items():
-        groups = strategy.groups("pipeline")[:, [0, -1]] if group == "ends" else strategy.groups(group)
+        groups = _members(strategy, group, hb_domain_size)
         for suffix, ranks, pattern, factor in _phases(groups.astype(np.int32), way, hb_domain_size):
             parts.setdefault(kind + suffix, []).append(_placed(ranks, pattern, amount * factor))
     every = np.arange(strategy.gpus, dtype=np.int32)
     return Traffic({kind: _merged(every, found) for kind, found in parts.items()})
+
+
+def _members(strategy: Strategy, group: str, hb_domain_size: int) -> NDArray[np.int64]:
+    """Ranks of every group of a transfer [groups, members]."""
+    if group == "ends":
+        return strategy.groups("pipeline")[:, [0, -1]]
+    if group not in ("expert domain", "expert rail"):
+        return strategy.groups(group)
+    grid = _in_domains(strategy.groups("expert"), hb_domain_size)
+    grid = grid if group == "expert domain" else grid.swapaxes(1, 2)
+    return grid.reshape(-1, grid.shape[-1])
+
+
+def _in_domains(groups: NDArray, hb_domain_size: int) -> NDArray:
+    """Members of groups by HB domain [groups, y, x]. Raises ValueError unless x are in each of y."""
+    if hb_domain_size < 1:
+        raise ValueError(f"hb_domain_size is {hb_domain_size}: a hierarchical algorithm needs the HB domain's GPUs")
+    n, domain = groups.shape[1], groups // hb_domain_size
+    y = len(np.unique(domain[0]))
+    x = n // y
+    if n % y or np.any(np.diff(domain.reshape(len(groups), y, -1), axis=2)) or np.any(np.diff(domain[:, ::x]) <= 0):
+        raise ValueError(
+            f"hb_domain_size is {hb_domain_size}: groups of {n} do not have equally many members in each HB domain, "
+            "give another size or a flat algorithm"
+        )
+    return groups.reshape(-1, y, x)
 
 
 def _direction(row: Transfer, algorithm: str) -> str:
@@ -287,18 +320,9 @@ def _phases(groups: Ranks, way: str, hb_domain_size: int) -> list[tuple[str, Ran
     n = groups.shape[1]
     if not way.startswith("hierarchical"):
         return [("", groups, _pattern(way, n), 1.0)]
-    if hb_domain_size < 1:
-        raise ValueError(f"hb_domain_size is {hb_domain_size}: a hierarchical algorithm needs the HB domain's GPUs")
-    domain = groups // hb_domain_size
-    y = len(np.unique(domain[0]))
-    x, flat = n // y, (n - 1) / n
-    if n % y or np.any(np.diff(domain.reshape(len(groups), y, -1), axis=2)) or np.any(np.diff(domain[:, ::x]) <= 0):
-        raise ValueError(
-            f"hb_domain_size is {hb_domain_size}: groups of {n} do not have equally many members in each HB domain, "
-            "give another size or a flat algorithm"
-        )
+    grid, flat = _in_domains(groups, hb_domain_size), (n - 1) / n
+    _, y, x = grid.shape
     inner = "direct" if way.endswith("direct") else "ring"
-    grid = groups.reshape(-1, y, x)
     found = []
     if x > 1:
         found.append((" within", grid.reshape(-1, x), _pattern(inner, x), (x - 1) / x / flat))

@@ -49,6 +49,7 @@ def layer_activation_bytes(
     mixture_share: ArrayLike | None = None,
     modules: Collection[str] = ("core_attn",),
     element_bytes: ElementBytes = BF16_ELEMENTS,
+    whole_experts: Flags = False,
 ) -> dict[str, np.ndarray]:
     """Bytes that one layer keeps for one micro-batch's backward pass on one rank, by kind, in 2-byte elements.
 
@@ -61,7 +62,8 @@ def layer_activation_bytes(
       them 2 a (2 query_dim + 2 value_dim) s b / (c t);
     - scores 5 a s n b / (c t) with n keys of a query, s without windows; 2 in place of 5 without dropout, unless fused;
     - feed-forward 2 m s b f / (c t), in a mixture layer f_e top_k imbalance times and f_s once;
-    - dispatched 2 u top_k imbalance r, what was sent to the experts.
+    - dispatched 2 u top_k imbalance, what was sent to the experts and gathered by the tensor ranks that split them;
+      with whole experts 1 / t of it.
 
     Layers of both kinds are averaged. Full recompute keeps the layer's input alone, 2 u r. Selective recompute leaves
     out, by module:
@@ -93,6 +95,8 @@ def layer_activation_bytes(
         What selective recompute makes again, of RECOMPUTE_MODULES and EVERY_OPERATOR.
     element_bytes
         Of kept elements.
+    whole_experts
+        Whether tensor ranks hold whole experts.
 
     Returns
     -------
@@ -136,7 +140,13 @@ def layer_activation_bytes(
         "attention": _attention_bytes(model, tokens, t, share, size, unless("mla_up_proj")) * kept,
         "scores": (5 if dropout else 2) * model.heads / t * keys * tokens * unless("core_attn") * (not fused_attention),
         "feed-forward": tokens * wide / t,
-        "dispatched": size.dispatched * tokens * model.hidden * share * moe * mixtures * copies,
+        "dispatched": size.dispatched
+        * tokens
+        * model.hidden
+        * np.where(whole_experts, 1 / t, 1.0)
+        * moe
+        * mixtures
+        * copies,
     }
     if EVERY_OPERATOR not in modules:
         return found

@@ -81,7 +81,7 @@ from railcore.training.stage import (
     stage_state_bytes,
 )
 from railcore.training.traffic import iteration_traffic, traffic_summaries
-from railcore.training.transfers import TrafficOptions, step_transfers, transfer_table
+from railcore.training.transfers import step_transfers, transfer_table
 from railcore.training.transformer import (
     Transformer,
     as_model,
@@ -314,8 +314,7 @@ stage_of(Rank(model=MODEL, machine=MACHINE, runtime=RUNTIME, strategy=STRATEGY),
 stage_state_bytes(Rank(model=MODEL, machine=MACHINE, runtime=RUNTIME, strategy=STRATEGY), (21800000000.0, 0.0), 96, ())
 iteration_traffic(MODEL, STRATEGY, 64).entries()
 iteration_traffic("MoE-1.3B", STRATEGY, 512)
-TrafficOptions(embeddings=False)
-step_transfers(MIXTURE, STRATEGY, 16, TrafficOptions())
+step_transfers(MIXTURE, STRATEGY, 16)
 Transformer("dense", 8, 512, 8, 4, 2048, 4000, 64)
 MIXTURE.has_experts(2)
 MODEL.mixture_width(1)

@@ -10,21 +10,24 @@ from railcore.documents.readings import Entries, with_prefix
 from railcore.engines.emulator.collective_schedules import domain_rail_bytes, hierarchical_schedule
 from railcore.facts import claims, units
 from railcore.training.parallelism import Strategy
+from railcore.training.runtime import Runtime
 from railcore.training.traffic import Traffic, from_transfers, iteration_traffic, traffic_summaries
-from railcore.training.transfers import TrafficOptions, Transfer, step_transfers
+from railcore.training.transfers import Transfer, step_transfers
 from railcore.training.transformer import Transformer, catalog_model
 
+# What the papers on rail-only networks count: gradients of two bytes, whole boundaries between stages.
+PAPER_RUNTIME = Runtime("as the papers count", gradient_bytes=2, scatter_gather=False)
 _HB_PAIR, _NETWORK = "fig3.hb_pair_traffic", "hier_allgather.network_bytes"
 
 
 def counted_transfers(
-    model: Transformer, strategy: Strategy, global_batch: int, options: TrafficOptions, passes: Collection[str]
+    model: Transformer, strategy: Strategy, global_batch: int, passes: Collection[str], embeddings: bool
 ) -> list[Transfer]:
     """Transfers of a step, its tensor collectives of some passes only: the text counts one pass.
 
     Parameters
     ----------
-    model, strategy, global_batch, options
+    model, strategy, global_batch, embeddings
         As in `transfers.transfer_table`.
     passes
         "forward", "backward", "recompute": those whose tensor collectives count.
@@ -33,7 +36,7 @@ def counted_transfers(
     -------
     A row for each kind of transfer.
     """
-    rows = step_transfers(model, strategy, global_batch, options)
+    rows = step_transfers(model, strategy, global_batch, PAPER_RUNTIME, embeddings=embeddings)
     return [row for row in rows if row.kind not in ("tensor", "sequence") or row.phase in passes]
 
 
@@ -41,7 +44,6 @@ def entry_readings(
     model: Transformer,
     strategy: Strategy,
     global_batch: int,
-    options: TrafficOptions,
     hb_domain_size: int,
     ring_kinds: Iterable[str],
 ) -> pd.DataFrame:
@@ -49,7 +51,7 @@ def entry_readings(
 
     Parameters
     ----------
-    model, strategy, global_batch, options
+    model, strategy, global_batch
         As in `transfers.transfer_table`.
     hb_domain_size
         GPUs of an HB domain.
@@ -68,8 +70,8 @@ def entry_readings(
     }
     cases = {}
     for way, (count, (passes, kept)), ends in product(("ring", "bidirectional_ring"), counts.items(), (False, True)):
-        other = replace(options, keep_gathered=kept, embeddings=ends)
-        rows = counted_transfers(model, strategy, global_batch, other, passes)
+        other = replace(strategy, keep_gathered=kept)
+        rows = counted_transfers(model, other, global_batch, passes, ends)
         name = f"{way.replace('_', ' ')}, {count}{', with the ends' * ends}"
         cases[name] = from_transfers(strategy, rows, dict.fromkeys(ring_kinds, way))
     table = traffic_summaries(cases, hb_domain_size).set_index(["kind", "case"])
@@ -172,5 +174,5 @@ def first_gpus_entries(name: str, tensor: int, pipeline: int, data: int) -> pd.D
     Columns of `Traffic.entries`.
     """
     strategy = Strategy(tensor, pipeline=pipeline, data=data, sequence_parallel=tensor > 1)
-    found = iteration_traffic(catalog_model(name), strategy, 8 * data)
+    found = iteration_traffic(catalog_model(name), strategy, 8 * data, PAPER_RUNTIME)
     return found.entries(0, min(64, found.gpus))

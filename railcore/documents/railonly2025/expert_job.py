@@ -10,12 +10,14 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from railcore.documents.railonly2025.dense_traffic import PAPER_RUNTIME
 from railcore.facts.checks import whole
 from railcore.training.collectives import hierarchical_time
 from railcore.training.experts import expert_all_to_all_time
 from railcore.training.parallelism import Strategy
+from railcore.training.runtime import Runtime
 from railcore.training.traffic import Traffic, from_transfers
-from railcore.training.transfers import DEFAULT_OPTIONS, TrafficOptions, Transfer, step_transfers
+from railcore.training.transfers import Transfer, step_transfers
 from railcore.training.transformer import Transformer
 
 
@@ -27,7 +29,7 @@ class ExpertJob:
     gpus: N, in whole HB domains.
     hb_domain_size: K.
     sequences_per_gpu: of an iteration; a fraction for what-if.
-    options: bytes of an element.
+    runtime: bytes of a gradient.
     recompute: "full" exchanges a third time with the experts.
 
     Raises ValueError for a dense model, experts that do not divide over the GPUs, and part-filled domains.
@@ -37,7 +39,7 @@ class ExpertJob:
     gpus: int
     hb_domain_size: int
     sequences_per_gpu: float
-    options: TrafficOptions = DEFAULT_OPTIONS
+    runtime: Runtime = PAPER_RUNTIME
     recompute: str = "none"
 
     def __post_init__(self) -> None:
@@ -63,7 +65,7 @@ class ExpertJob:
     @cached_property
     def iteration_transfers(self) -> list[Transfer]:
         """`step_transfers` of one sequence a GPU, the activations `sequences_per_gpu` times as large."""
-        rows = step_transfers(self.model, self.strategy, self.gpus, self.options)
+        rows = step_transfers(self.model, self.strategy, self.gpus, self.runtime)
         times = {"expert": self.sequences_per_gpu}
         return [row._replace(message_bytes=row.message_bytes * times.get(row.kind, 1)) for row in rows]
 

@@ -163,7 +163,7 @@ def share_readings(job: ExpertJob) -> dict[str, float]:
     sent, reduced = paths.loc["all-to-all"], paths.loc["AllReduce"]
     forwarded = sent["NIC, other rail"]
     untied = replace(job, model=replace(job.model, tied_embeddings=False))
-    wide, again = replace(job, options=replace(job.options, gradient_bytes=4)), replace(job, recompute="full")
+    wide, again = replace(job, runtime=replace(job.runtime, gradient_bytes=4)), replace(job, recompute="full")
     return {
         "as above": job.all_to_all_share,
         "output embedding not tied to the input's": untied.all_to_all_share,

@@ -12,8 +12,7 @@ Each stage computes its chunk passes in the order of `timetable`. Around them:
 - after the last pass: the sum of tied embeddings' gradients, short AllReduces (gradient norm) over the replica group
   and the pipeline, then the optimizer.
 
-Times of compute are those of `iteration`, sizes those of `transfers` with `scatter_gather`. One differs: tokens go to
-their experts in slices of the tensor ranks always, as in `iteration`.
+Times of compute are those of `iteration`, sizes those of `transfers`.
 
 Sources: Narayanan et al. 2021 (schedules); Zhao et al. 2023, arXiv:2304.11277 (FSDP); photonic2025, section 3.1 (lazy
 AllGathers, AllReduces of the optimizer).
@@ -34,11 +33,13 @@ from railcore.facts.arguments import checked
 from railcore.facts.checks import one_of
 from railcore.training.machine import Machine
 from railcore.training.parallelism import Strategy
+from railcore.training.products import ELEMENT_BYTES
+from railcore.training.rank import expert_rows
 from railcore.training.runtime import Runtime
+from railcore.training.stage import gathered_bytes
 from railcore.training.transformer import Transformer
-from railcore.training.transformer_memory import EVERY_OPERATOR, GRADIENT_BYTES, WEIGHT_BYTES
+from railcore.training.transformer_memory import EVERY_OPERATOR
 
-_ELEMENT_BYTES = 2  # of an activation in bf16
 _SUM_BYTES = 4  # of a norm or a loss in fp32
 
 
@@ -101,12 +102,12 @@ def fsdp_options(**changes: Any) -> StepOptions:
 
 @dataclass
 class _Layer:
-    """What of a layer is computed, by pass [s], and the bytes of its collectives."""
+    """What of a layer is computed, by pass [s], and the bytes of its collectives, the elements of tokens to experts."""
 
     work: dict[str, PassTimes]
     recompute_s: float
     context_bytes: float
-    expert_bytes: float
+    expert_elements: float
 
 
 class StageProgram:
@@ -126,6 +127,10 @@ class StageProgram:
                 raise ValueError(f"{name} is True: the simulated step does not have it, give False")
         if runtime.dual(strategy.pipeline, strategy.interleave):
             raise ValueError(f"schedule is {runtime.schedule!r}: the simulated step does not have it, give '1f1b'")
+        if model.experts and runtime.dispatcher != "copies":
+            raise ValueError(
+                f"dispatcher is {runtime.dispatcher!r}: the simulated step does not have it, give 'copies'"
+            )
         if model.mtp_layers:
             raise ValueError(f"mtp_layers is {model.mtp_layers}: the simulated step does not have them, give 0")
         exchanged = sorted({"mlp", "moe", "shared_experts", EVERY_OPERATOR} & {*runtime.recompute_modules})
@@ -160,8 +165,8 @@ class StageProgram:
         self.layer = _Layer(
             scalars,
             float(again),
-            float(self.model.key_value_elements(t)) * tokens * c * _ELEMENT_BYTES,
-            _ELEMENT_BYTES * tokens * self.model.hidden * self.model.top_k / t,
+            float(self.model.key_value_elements(t)) * tokens * c * ELEMENT_BYTES,
+            tokens * self.model.hidden * expert_rows(self.model, self.runtime) / (t if s.sequence_parallel else 1),
         )
         # Logits and loss: forward the product, backward its two gradients.
         self.logits_s = float(costs.logits_s)
@@ -265,7 +270,7 @@ class StageProgram:
         """Sum of tied embeddings' gradients, short AllReduces, then the optimizer's step."""
         p, ends = self.strategy.pipeline, [list(end) for end in self.stage_end]
         held = self.members["replica"] if self.strategy.sharding in ("gradients", "weights") else 1
-        if tied := self.tied * GRADIENT_BYTES / held:
+        if tied := self.tied * self.runtime.gradient_bytes / held:
             summed = Operation("pipeline", "all_reduce", "after", "ends", 0, message_bytes=tied, iteration=iteration)
             ends[0] = ends[-1] = [self.add(summed, ends[0] + ends[-1])]
         for kind in self.options.sync_groups:
@@ -435,12 +440,14 @@ class _Pass:
             rest += seconds["expert"]
         elif self._mixed(layer):
             each_s = seconds["expert"] / 2 / program.model.mixture_share
-            tokens = (("between", "expert", "all_to_all", "expert", program.layer.expert_bytes, each_s),)
+            there = ELEMENT_BYTES if direction == "backward" else program.runtime.dispatch_bytes
+            sizes = [program.layer.expert_elements * element for element in (there, ELEMENT_BYTES)]
+            tokens = tuple(("between", "expert", "all_to_all", "expert", size, each_s) for size in sizes)
         for operator in range(operators):
             around = tokens if operator == operators - 1 else ()
-            yield from around
+            yield from around[:1]
             yield from self._operator(rest / operators, seconds["tensor"] / operators)
-            yield from around
+            yield from around[1:]
 
     def _operator(self, compute_s: float, tensor_s: float) -> Iterator[tuple]:
         """Attention or feed-forward with the collectives of its tensor ranks."""
@@ -449,7 +456,7 @@ class _Pass:
             yield ("compute", compute_s + tensor_s)
             return
         tokens = strategy.micro_batch * program.model.sequence_length / strategy.context
-        size = _ELEMENT_BYTES * tokens * program.model.hidden
+        size = ELEMENT_BYTES * tokens * program.model.hidden
         if strategy.sequence_parallel:
             yield ("between", "tensor", "all_gather", "tensor", size, tensor_s / 2)
             yield ("compute", compute_s)
@@ -471,7 +478,8 @@ class _Pass:
         """AllGather of a layer's weights, in its turn."""
         for group, size in self._sizes(layer):
             waits = [*gate, self.program.last_data[self.stage]]
-            made = self._collective("data", "all_gather", group, layer, size * WEIGHT_BYTES, None, waits)
+            size *= gathered_bytes(self.program.machine, self.program.runtime)
+            made = self._collective("data", "all_gather", group, layer, size, None, waits)
             self.program.last_data[self.stage] = made
         return [self.program.last_data[self.stage]]
 
@@ -480,5 +488,6 @@ class _Pass:
         operation = "all_reduce" if self.program.strategy.sharding == "none" else "reduce_scatter"
         for group, size in self._sizes(layer):
             waits = [*gate, self.program.last_data[self.stage]]
-            made = self._collective("data", operation, group, layer, size * GRADIENT_BYTES, None, waits)
+            size *= self.program.runtime.gradient_bytes
+            made = self._collective("data", operation, group, layer, size, None, waits)
             self.program.last_data[self.stage] = made

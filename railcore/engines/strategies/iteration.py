@@ -266,7 +266,7 @@ def _breakdown(layers: LayerCosts, layer_of: np.ndarray, stage: Any, path: Criti
 def _links(layers: LayerCosts, layer_of: np.ndarray, stage: Any, path: CriticalPath) -> Columns:
     m = path.microbatches
     links = {name: m * stage.layers * np.asarray(layers.links[name].time_s)[layer_of] for name in LINK_KINDS}
-    links["logits"] = m * np.asarray(layers.logits_link.time_s)[layer_of]
+    links["logits"] = m * stage.logits_share * np.asarray(layers.logits_link.time_s)[layer_of]
     links["pipeline"] = m * path.hops_link_s
     links["data"] = m * (stage.in_forward_s + stage.in_backward_s) + stage.after_s + stage.before_s
     return {f"{name}_link_s": time for name, time in links.items()}

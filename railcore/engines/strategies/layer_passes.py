@@ -22,7 +22,7 @@ from railcore.training.layer import (
 from railcore.training.link_times import NO_LINK, LinkTimes, exposed_beside, exposed_time
 from railcore.training.machine import GroupPlace, Machine
 from railcore.training.products import ELEMENT_BYTES, product_passes
-from railcore.training.rank import LayerShare, expert_rows, mixture_shares
+from railcore.training.rank import LayerShare, expert_rows, mixture_shares, routed_gathers
 from railcore.training.rank_order import gpus_of, group_levels
 from railcore.training.runtime import Runtime
 from railcore.training.transformer import Transformer
@@ -132,9 +132,9 @@ class Ranks:
         return dense - self.mixed * (0 if self.model.shared_hidden else 1)
 
     @property
-    def expert_operators(self) -> Any:
-        """The same of the routed experts of the average layer, each copy of a token; whole experts take the slices."""
-        return np.where(self.whole, 0.0, self.mixed * self.copies)
+    def routed_gathers(self) -> Any:
+        """`training.rank.routed_gathers`."""
+        return routed_gathers(self.model, self.mixed, self.copies, self.sliced, self.whole)
 
 
 def sum_of_links(links: list[Any]) -> LinkTimes:
@@ -238,16 +238,15 @@ def _elementwise(rank: Ranks) -> PassTimes:
 def _tensor_traffic(rank: Ranks, products: list[Any]) -> PassTimes:
     """Of tensor ranks: gathers and sums of activations around the products, hidden as the runtime can.
 
-    Each of two operators (one in a parallel block; a mixture's routed experts count with each copy of a token, with
-    whole experts not at all) has an AllReduce, or an AllGather and a ReduceScatter, each way; sequence parallelism
-    gathers the input once more for the weights' gradient, unless it is kept. overlap_tensor hides two gathers' time of
-    the backward pass behind the products of the weights' gradients: without sequence parallelism all, with it all but
-    one. overlap_tensor_forward exchanges in t pieces behind all products but the first piece's, (t - 1) / t of them, in
-    both passes; one piece stays exposed; only within an HB domain. fp8_tensor: a gather moves half the bytes. What is
-    sliced of the routed experts is gathered with their tokens, and never hidden.
+    Each of two operators (one in a parallel block; routed experts have `routed_gathers`) has an AllReduce, or an
+    AllGather and a ReduceScatter, each way; sequence parallelism gathers the input once more for the weights' gradient,
+    unless it is kept. overlap_tensor hides two gathers' time of the backward pass behind the products of the weights'
+    gradients: without sequence parallelism all, with it all but one. overlap_tensor_forward exchanges in t pieces behind
+    all products but the first piece's, (t - 1) / t of them, in both passes; one piece stays exposed; only within an HB
+    domain. fp8_tensor: a gather of sequence parallelism moves half the bytes. What routed experts need is never hidden.
     """
     runtime, gather, lost = rank.runtime, rank.input_gather, rank.lost
-    narrow = 0.5 if runtime.fp8_tensor and rank.machine.narrow else 1.0
+    narrow = np.where(rank.sliced, 0.5, 1.0) if runtime.fp8_tensor and rank.machine.narrow else 1.0
     again = np.where(rank.sliced & ~(rank.kept_inputs > 0), narrow, 0.0)
     forward = gather.times(rank.operators * (1 + narrow))
     backward = gather.times(rank.operators * (1 + narrow + again))
@@ -263,7 +262,7 @@ def _tensor_traffic(rank: Ranks, products: list[Any]) -> PassTimes:
             for link, window in zip((forward, backward), windows, strict=True)
         )
         first, second = (np.where(near, each, whole) for each, whole in zip(pieces, (first, second), strict=True))
-    experts = gather.times(2 * rank.expert_operators)
+    experts = gather.times(rank.routed_gathers)
     return PassTimes(
         first + experts.time_s,
         second + experts.time_s,
@@ -305,7 +304,7 @@ def _expert_traffic(rank: Ranks, others: Mapping[str, PassTimes]) -> PassTimes:
 def _exchange(rank: Ranks, element_bytes: int) -> LinkTimes:
     """One way of the tokens of a rank: a copy for each expert, or for each HB domain with one of them."""
     model, (x, y, share, direct) = rank.model, rank.places["expert"]
-    tokens = rank.u / rank.t
+    tokens = rank.u / np.where(rank.sliced | rank.whole, rank.t, 1.0)
     if rank.runtime.dispatcher == "copies":
         return rank.machine.all_to_all_links(element_bytes * tokens * model.hidden * rank.copies, x, y, share, direct)
     # What does not divide has its obstacle elsewhere.

@@ -23,10 +23,7 @@ from railcore.engines.strategies.layer_passes import (
     work_by_kind,
 )
 from railcore.facts.unique_rows import each_array
-from railcore.training.layer import (
-    logits_time,
-    projection_time,
-)
+from railcore.training.layer import logits_gathers, logits_time, projection_time
 from railcore.training.link_times import LinkTimes
 from railcore.training.machine import Machine
 from railcore.training.products import ELEMENT_BYTES
@@ -38,7 +35,7 @@ from railcore.training.transformer import RECOMPUTE, Transformer
 _NOT_RECOMPUTE = tuple(name for name in LAYER_COLUMNS if name != "recompute")
 _OF_PRODUCTS = ("micro_batch", "tensor", "context", "expert", "pipeline", "whole_experts")
 _OF_TOKENS = ("micro_batch", "tensor", "context")
-_OF_ACTIVATIONS = ("micro_batch", "tensor", "context", "pipeline", "sequence_parallel")
+_OF_ACTIVATIONS = ("micro_batch", "tensor", "context", "pipeline", "sequence_parallel", "whole_experts")
 
 
 @dataclass(frozen=True)
@@ -112,7 +109,8 @@ def layer_costs(
     if further:
         one = once.forward_s + once.backward_s + again + once.projection_s + logits_s
         logits_s = logits_s + further * one
-        logits_link = logits.plus(forward_busy.plus(backward_busy).plus(logits.times(2)).times(further))
+        one_link = forward_busy.plus(backward_busy).plus(logits).plus(once.projection_gather)
+        logits_link = logits.plus(one_link.times(further))
     return LayerCosts(
         compute_s=once.compute_s + again,
         seconds=once.seconds | {"recompute": again} if by_kind else {},
@@ -140,7 +138,7 @@ class _OnePass:
         recompute makes again.
     modules_s, modules_busy: what it makes again, and how long links are busy with it.
     projection_s: of a predicting layer, with its gathers.
-    logits_gather: of tensor ranks, in logits.
+    logits_gather, projection_gather: of tensor ranks, in logits and in the projection.
     kept_bytes: for each level of recompute.
     regained_bytes: gathered inputs that are kept.
     """
@@ -158,6 +156,7 @@ class _OnePass:
     logits_s: np.ndarray
     projection_s: np.ndarray
     logits_gather: LinkTimes
+    projection_gather: LinkTimes
     boundary_bytes: np.ndarray
     boundary_gather: LinkTimes
     kept_bytes: tuple[np.ndarray, ...]
@@ -185,13 +184,14 @@ class _OnePass:
             tensor=tensor.link_forward,
             expert=expert.link_forward,
         )
-        routed = gather.times(2 * rank.expert_operators * (model.experts > 0))
+        routed = gather.times(rank.routed_gathers)
         modules_s, modules_links = recomputed_modules(*of_rank, rank.operators, forward_work, routed)
         modules_links = each_array(lambda time: time + 0 * u, modules_links)
         links = {name: (work[name].link_forward, work[name].link_backward, modules_links[name]) for name in LINK_KINDS}
         busy = [sum_of_links([each[i] for each in links.values()]) for i in range(3)]
         seconds = {name: kind.forward + kind.backward for name, kind in work.items()}
-        logits, whole = gather.times(2), u * model.hidden
+        logits, projection = gather.times(logits_gathers(rank.sliced, rank.kept_inputs)), gather.times(2)
+        whole = u * model.hidden
         after_layers = shared_values(rank, _OF_TOKENS, _logits_and_projection)
         return cls(
             seconds=seconds if by_kind else {},
@@ -205,8 +205,9 @@ class _OnePass:
             modules_s=modules_s + 0 * u,
             modules_busy=busy[2],
             logits_s=after_layers[0] + logits.time_s,
-            projection_s=after_layers[1] + logits.time_s,
+            projection_s=after_layers[1] + projection.time_s,
             logits_gather=logits,
+            projection_gather=projection,
             boundary_bytes=ELEMENT_BYTES * whole / (t if runtime.scatter_gather else rank.sliced_by),
             boundary_gather=gather.times(np.where(rank.sliced, 0.0, 1.0) * runtime.scatter_gather),
             kept_bytes=shared_values(rank, _OF_ACTIVATIONS, _kept_bytes),
