@@ -392,7 +392,7 @@ def test_bandwidth_shares_give_the_iteration_time(broken):
     np.testing.assert_allclose(moved["iteration_s"], float(expected))
     hb = broken[broken["fault"] == "HB switch"]
     assert hb["hb_share"].tolist() == [0.75, 0.75] and (hb["job"] == "HB domain on its other switches").all()
-    slower = H100.on(WIDE[0]).changed(hb_Bps=WIDE[0].hb_Bps * 0.75)
+    slower = H100.on(WIDE[0]).changed(hb_Bps=H100.hb_Bps * 0.75)
     expected = iteration_times(MODEL, slower, ALIGNED.columns(BATCH)).total_s
     np.testing.assert_allclose(hb["iteration_s"], float(expected))
 

@@ -37,7 +37,12 @@ def given(instance: object, name: str) -> Any:
 def derive(instance: object, name: str, value: Any, stood: Any) -> None:
     """Set a field to what follows from the others.
 
-    instance, name: a dataclass in its `__post_init__`, and the field. value: what follows. stood: what was given.
+    Parameters
+    ----------
+    instance, name
+        A dataclass in its `__post_init__`, and the field.
+    value, stood
+        What follows, and what was given in its place.
     """
     if value != stood:
         value = next(derived(value) for plain, derived in _KINDS.items() if isinstance(value, plain))

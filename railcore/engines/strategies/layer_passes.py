@@ -241,9 +241,10 @@ def _tensor_traffic(rank: Ranks, products: list[Any]) -> PassTimes:
     Each of two operators (one in a parallel block; routed experts have `routed_gathers`) has an AllReduce, or an
     AllGather and a ReduceScatter, each way; sequence parallelism gathers the input once more for the weights' gradient,
     unless it is kept. overlap_tensor hides two gathers' time of the backward pass behind the products of the weights'
-    gradients: without sequence parallelism all, with it all but one. overlap_tensor_forward exchanges in t pieces behind
-    all products but the first piece's, (t - 1) / t of them, in both passes; one piece stays exposed; only within an HB
-    domain. fp8_tensor: a gather of sequence parallelism moves half the bytes. What routed experts need is never hidden.
+    gradients: without sequence parallelism all, with it all but one. overlap_tensor_forward exchanges in t pieces
+    behind all products but the first piece's, (t - 1) / t of them, in both passes; one piece stays exposed; only within
+    an HB domain. fp8_tensor: a gather of sequence parallelism moves half the bytes. What routed experts need is never
+    hidden.
     """
     runtime, gather, lost = rank.runtime, rank.input_gather, rank.lost
     narrow = np.where(rank.sliced, 0.5, 1.0) if runtime.fp8_tensor and rank.machine.narrow else 1.0
