@@ -629,7 +629,7 @@ def test_a_machine_on_a_fabric_keeps_its_links():
         machine.catalog_machine("GB200 NVL72").on(rail_only(1024, 8, 64))
     with pytest.raises(ValueError, match="fabric has NICs of 800 Gbps, the machine 200 Gbps: give both the same"):
         A100.on(rail_only(1024, 8, 64, nic_Bps="800 Gbps"))
-    with pytest.raises(ValueError, match="fabric has HB interconnects of 450 GB/s, the machine"):
+    with pytest.raises(ValueError, match="fabric has HB interconnects of 3.6 Tbps, the mach"):
         A100.on(rail_only(1024, 8, 64, hb_Bps="450 GB/s").with_layer(1.0))
     slow = rail_only(1024, 8, 64, nic_Bps="400 Gbps")  # as the default platform has; given all the same
     for fabric in (slow, FailedPart(slow, "trunk link")):

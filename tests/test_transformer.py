@@ -264,3 +264,14 @@ def test_unknown_names_are_refused():
 def test_batches_are_sequences_however_they_are_published():
     assert batch_sequences("GPT-1T") == 3072
     assert batch_sequences("GPT-3") == round(3.2e6 / 2048)
+
+
+def test_widths_that_follow_from_others_are_found_anew():
+    model = small()
+    wider = dataclasses.replace(model, hidden=2 * model.hidden, ffn_hidden=2 * model.ffn_hidden)
+    assert (wider.head_dim, wider.value_dim, wider.expert_hidden) == (
+        2 * model.head_dim,
+        2 * model.value_dim,
+        2 * model.expert_hidden,
+    )
+    assert dataclasses.replace(small(head_dim=8), hidden=256).head_dim == 8

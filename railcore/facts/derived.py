@@ -34,16 +34,9 @@ def given(instance: object, name: str) -> Any:
     return value.given if isinstance(value, _Derived) else value
 
 
-def derive(instance: object, name: str, value: Any, stood: Any) -> None:
-    """Set a field to what follows from the others.
-
-    Parameters
-    ----------
-    instance, name
-        A dataclass in its `__post_init__`, and the field.
-    value, stood
-        What follows, and what was given in its place.
-    """
+def derive(instance: object, name: str, value: Any) -> None:
+    """Set a field to what follows from the others, in the `__post_init__` of its dataclass."""
+    stood = given(instance, name)
     if value != stood:
         value = next(derived(value) for plain, derived in _KINDS.items() if isinstance(value, plain))
         value.given = stood

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from railcore.facts import catalog
 from railcore.facts.arguments import PositiveArray, checked
 from railcore.facts.checks import one_of, whole
+from railcore.facts.derived import derive, given
 from railcore.training import transformer_memory
 
 RECOMPUTE = ("none", "selective", "full")
@@ -27,10 +28,6 @@ _COUNTS = ("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "vocabulary", 
 _COUNTS_OR_NONE = ("head_dim", "positions", "experts", "kv_rank", "window", "full_attention_interval", "mtp_layers")
 _OF_MIXTURES = ("expert_hidden", "shared_hidden", "dense_layers", "expert_groups", "token_groups")
 _OF_LATENTS = ("query_rank", "rope_dim", "value_dim")
-
-
-class _Resolved(int):
-    """A width that follows from the others: `dataclasses.replace` does not hold on to it, but finds it anew."""
 
 
 @checked
@@ -110,10 +107,10 @@ class Transformer:
             whole(name, getattr(self, name))
         for name in (*_COUNTS_OR_NONE, *_OF_MIXTURES, *_OF_LATENTS):
             whole(name, getattr(self, name), least=0)
-        if not self.head_dim:
+        if not self._given("head_dim"):
             if self.hidden % self.heads:
                 raise ValueError(f"heads is {self.heads}, which does not divide hidden {self.hidden}: give head_dim")
-            object.__setattr__(self, "head_dim", self.hidden // self.heads)
+            derive(self, "head_dim", self.hidden // self.heads)
         if self.heads % self.kv_heads:
             raise ValueError(f"kv_heads is {self.kv_heads}: give a divisor of heads {self.heads}")
         one_of("ffn_matrices", self.ffn_matrices, (2, 3))
@@ -124,18 +121,17 @@ class Transformer:
             raise ValueError(f"imbalance is {self.imbalance!r}: give 1 to experts {self.experts}")
         for name, default in (("expert_hidden", self.ffn_hidden), ("value_dim", self.head_dim)):
             if not self._given(name):
-                object.__setattr__(self, name, _Resolved(default))
+                derive(self, name, default)
 
     def _given(self, name: str) -> int:
         """What the user gave for a width, 0 where it follows from the others."""
-        value = getattr(self, name)
-        return 0 if isinstance(value, _Resolved) else value
+        return given(self, name)
 
     def _mixture_obstacles(self) -> Iterator[str]:
         """What does not go together in the fields of mixtures of experts."""
         if not self.experts:
-            given = [name for name in _OF_MIXTURES if self._given(name)]
-            yield from (f"{name} is {getattr(self, name)}: give experts too" for name in given)
+            names = [name for name in _OF_MIXTURES if self._given(name)]
+            yield from (f"{name} is {getattr(self, name)}: give experts too" for name in names)
             return
         rest, groups = self.layers - self.dense_layers, self.expert_groups
         if self.top_k > self.experts:
@@ -156,8 +152,8 @@ class Transformer:
     def _attention_obstacles(self) -> Iterator[str]:
         """What does not go together in the fields of latent attention and of windows."""
         if not self.kv_rank:
-            given = [name for name in _OF_LATENTS if self._given(name)]
-            yield from (f"{name} is {getattr(self, name)}: give kv_rank too" for name in given)
+            names = [name for name in _OF_LATENTS if self._given(name)]
+            yield from (f"{name} is {getattr(self, name)}: give kv_rank too" for name in names)
         elif self.kv_heads != self.heads:
             yield f"kv_heads is {self.kv_heads} with kv_rank {self.kv_rank}: give heads {self.heads}, each has its own"
         if self.full_attention_interval and not self.window:

@@ -70,7 +70,7 @@ class HBDomains:
             if getattr(self, name) is not None:
                 positive(name, getattr(self, name), "bytes/s")
         object.__setattr__(self, "warnings", domain_warnings(self.gpus, size))
-        derive(self, "hb_domain_size", min(size, self.gpus), size)
+        derive(self, "hb_domain_size", min(size, self.gpus))
 
     def _whole(self, *names: str, least: int = 1) -> None:
         """Turn fields into integers. Raises ValueError where one is not whole, or below `least`."""
@@ -133,7 +133,7 @@ class RailFabric(HBDomains):
         super().__post_init__()
         self._whole("radix", "planes")
         rails = int(whole("rails", given(self, "rails"), 0))
-        derive(self, "rails", min(rails or self.hb_domain_size, self.hb_domain_size), rails)
+        derive(self, "rails", min(rails or self.hb_domain_size, self.hb_domain_size))
         _ = self.parts
 
     @cached_property
