@@ -236,20 +236,15 @@ class TestOverhead:
     @pytest.mark.parametrize("parts", [{"pipeline": 2}, {"data": 2, "pipeline": 2}])
     def test_no_delay_makes_a_step_faster_and_what_floats_lose_is_refused(self, parts):
         """Where circuits stay, a long time of the first change adds nothing to the second iteration."""
-        refused = 0
-        for exponent in range(-12, 59, 2):
-            try:
-                table = photonic_overhead(
-                    replace(DENSE, layers=4), H100, Strategy(tensor=4, **parts), 10.0**exponent, 4, [False, True]
-                )
-            except ValueError as error:
-                assert "floats do not tell its operations apart: give a shorter time of a change" in str(error)
-                refused += 1
-                continue
-            assert not refused and (table["overhead"] >= 0).all() and np.isfinite(table["overhead"]).all()
-            stay = ~(table["reconfigurations"] > 0)
+        job = replace(DENSE, layers=4), H100, Strategy(tensor=4, **parts)
+        for exponent in range(-12, 4):
+            table = photonic_overhead(*job, 10.0**exponent, 4)
+            assert (table["overhead"] >= 0).all()
+            stay = table["reconfigurations"] == 0
             assert (table["overhead"][stay] == 0).all() and ("data" in parts or stay.all())
-        assert 20 < refused < 30
+        for exponent in range(8, 60, 3):
+            with pytest.raises(ValueError, match="floats do not tell its operations apart: give a shorter time of a c"):
+                photonic_overhead(*job, 10.0**exponent, 4)
 
     @pytest.mark.parametrize("parts", [{"tensor": 4, "pipeline": 4}, {"tensor": 4, "data": 4}])
     def test_circuits_of_one_kind_of_traffic_stay(self, parts):
