@@ -31,7 +31,8 @@ def headline(plan: Plan) -> str:
     numbers = best.numbers
     days, cost = (shown(name, numbers[name]) for name in ("days", "cost_usd"))
     error = number(100 * plan.expected_error.error, 2)
-    does = f"trains {plan.case.model.name} in {days} (published runs differ by {error}% on average) for {cost}"
+    runs = "published runs" if plan.expected_error.same_gpu else "published runs of other GPUs"
+    does = f"trains {plan.case.model.name} in {days} ({runs} differ by {error}% on average) for {cost}"
     if plan.spec.find is not None:
         does += f" on {shown('gpus', numbers['gpus'])} GPUs"
     if not plan.met:
