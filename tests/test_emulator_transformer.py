@@ -16,7 +16,7 @@ from railcore.training.traffic import iteration_traffic
 from railcore.training.transfers import TrafficOptions, step_transfers
 from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer
 
-GPT = Transformer("gpt", 4, 16, 4, 4, 32, 24, 8, head_dim=8, positions=8)
+GPT = Transformer("gpt", 4, 16, 4, 4, 32, 24, 8, ffn_matrices=2, head_dim=8, positions=8)
 LLAMA = dataclasses.replace(
     GPT, name="llama", kv_heads=2, ffn_matrices=3, biases=False, tied_embeddings=False, positions=0
 )

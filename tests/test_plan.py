@@ -249,6 +249,22 @@ def test_own_networks_switches_and_books():
         assert ours == pytest.approx([alone["cost_usd"], alone["power_w"]])
 
 
+def test_an_answer_says_how_many_parameters_the_model_has():
+    """Sizes of Qwen2.5-72B; with two matrices they are 53 B, which no other number shows."""
+    sizes = {"layers": 80, "hidden": 8192, "heads": 64, "kv_heads": 8, "ffn_hidden": 29568, "vocabulary": 152064}
+    sizes |= {"sequence_length": 4096, "tied_embeddings": False, "biases": False}
+    for matrices, count in ((3, "72.71"), (2, "53.33")):
+        model = {**sizes, "ffn_matrices": matrices}
+        found = plan(
+            spec(gpus=64, candidates=["rail-only"], job={"model": model, "search": {"context": 1, "tensor": 8}})
+        )
+        told = f"{count} B parameters with {matrices} matrices in a feed-forward"
+        assert told in str(found) and told in found.document(draws=False)["subtitle"] and told in found.html()
+        assert (found.candidates["parameters"] == found.case.model.total_parameters).all()
+    mixture = plan(spec(gpus=64, model="MoE-1.3B", candidates=["rail-only"]))
+    assert f"{mixture.case.model.active_parameters / 1e9:.4g} B of a token with" in str(mixture)
+
+
 def test_tables_and_searches_agree_with_the_answers():
     found = usual()
     table = found.candidates.set_index("candidate")
