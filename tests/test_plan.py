@@ -2,8 +2,9 @@
 
 import math
 import random
+import re
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, permutations
 from types import SimpleNamespace
 
 import numpy as np
@@ -606,6 +607,23 @@ def test_a_site_that_cannot_feed_the_cluster_is_a_limit_that_is_missed():
     nowhere = plan(spec(candidates=["rail-only"], site={"near": "Houston", "radius": "1 m"}))
     assert not nowhere.met and nowhere.site.note and "carbon_kg" not in nowhere.best.numbers
     assert nowhere.site.note[1:] in str(nowhere)
+    far = plan(spec(candidates=["rail-only"], site={"near": "Chicago", "within": "1 m"}))
+    told = "Not reachable: site: no place is left: .* within 0.001 km of Chicago, IL; the nearest is .* larger within. "
+    assert re.match(f"{told}Without a site, rail-only trains Llama-3 8B in [^:]*[.]$", str(far).splitlines()[0])
+    both = plan(spec(candidates=["rail-only"], site={"near": "Chicago", "within": "1 m"}, limits={"days": 1}))
+    assert str(both).startswith("Not reachable: no network meets 1 days. The nearest, rail-only, ")
+    assert far.site.note[1:] in str(both)
+
+
+def test_equal_networks_keep_one_name_whatever_the_order_of_the_candidates():
+    own = [{"name": name, "layout": "Clos"} for name in ("one", "another")]
+    first = None
+    for names in permutations(["rail-optimized", "Clos", "rail-only"]):
+        for tables in permutations(own):
+            found = plan(spec(candidates=list(names), network={"candidate": list(tables)}))
+            table = found.candidates[["candidate", "also"]]
+            assert len(table) < 5 and (first is None or table.equals(first))
+            first = table
 
 
 def test_tables_are_frames_and_a_plan_is_made_of_any_form(tmp_path):

@@ -37,6 +37,8 @@ def headline(plan: Plan) -> str:
         does += f" on {shown('gpus', numbers['gpus'])} GPUs"
     if not plan.met:
         missed = [missed_text(best, plan.spec.limits, key) for key in missed_limits(best, plan.spec.limits)]
+        if not missed and plan.site is not None:  # its note is among the verdicts too
+            return f"Not reachable: {plan.site.note}. Without a site, {best.name} {does}."
         told = f"Not reachable: no network meets {limits}. The nearest, {best.name}, {does}"
         return f"{told}: {' and '.join(missed)}.{_enough(plan)}"
     second = next((answer for answer in plan.possible[1:] if not missed_limits(answer, plan.spec.limits)), None)
