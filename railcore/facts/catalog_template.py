@@ -89,7 +89,7 @@ def _borrowed(row: dict[str, str], gpu: str) -> dict[str, str]:
     known = [each for each in catalog.values() if (each.family, each.parameter) == ("efficiencies", parameter)]
     ends = [end for each in known for end in (each.low, each.value, each.high) if end is not None]
     numbers = {"value": item[parameter], "low": min(ends), "high": max(ends)}
-    source = f"modelled on {gpu}: its share; low and high of all GPUs here"
+    source = f"modelled on {gpu}: its value; low and high of all GPUs here"
     texts = {key: f"{units.convert(number, row['unit']):.12g}" for key, number in numbers.items()}
     return texts | {"kind": "assumed", "source": source}
 
