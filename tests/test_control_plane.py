@@ -83,6 +83,8 @@ def test_negative_latency_is_named(name):
     [
         (lambda: control_plane.reconfiguration_sequence(PLANE, 0.1, {}), "asked_s is empty"),
         (lambda: control_plane.reconfiguration_sequence(PLANE, 0.1, {0: -1.0}), "asked_s is"),
+        (lambda: control_plane.reconfiguration_sequence(PLANE, 1e12, {0: 0.0}), "switch_s is 1.*from 0 to 1e"),
+        (lambda: control_plane.reconfiguration_sequence(PLANE, 0.1, {0: 1e12}), "asked_s is"),
     ],
 )
 def test_bad_input_is_named(ask, complaint):

@@ -17,8 +17,8 @@ from railcore.training.rank_order import ORDERS
 from railcore.training.transformer import Transformer
 
 H100 = catalog_machine("DGX H100")
-DENSE = Transformer("dense", 8, 512, 8, 4, 2048, 4000, 64)
-MIXTURE = Transformer("mixture", 8, 512, 8, 4, 1024, 4000, 64, experts=8, top_k=2, imbalance=1.5)
+DENSE = Transformer("dense", 8, 512, 8, 4, 2048, 4000, 64, ffn_matrices=2)
+MIXTURE = Transformer("mixture", 8, 512, 8, 4, 1024, 4000, 64, ffn_matrices=2, experts=8, top_k=2, imbalance=1.5)
 SIZES = st.tuples(st.integers(2, 8), st.sampled_from((2, 3, 4, 8)), st.integers(1, 4))
 
 

@@ -15,7 +15,7 @@ from railcore.training.rank import Rank
 from railcore.training.runtime import MODERN, Runtime, catalog_runtime
 from railcore.training.transformer import Transformer, catalog_model
 
-GPT = Transformer("gpt", 32, 2048, 16, 16, 8192, 50304, 2048, positions=2048, tied_embeddings=False)
+GPT = Transformer("gpt", 32, 2048, 16, 16, 8192, 50304, 2048, ffn_matrices=2, positions=2048, tied_embeddings=False)
 STILL = catalog_machine("DGX H100").changed(
     rank_spread=0.0,
     hb_latency_s=0.0,

@@ -18,7 +18,7 @@ from railcore.training.transfers import step_transfers
 from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer
 from railcore.training.transformer_memory import WEIGHT_BYTES
 
-GPT = Transformer("gpt", 4, 16, 4, 4, 32, 24, 8, head_dim=8, positions=8)
+GPT = Transformer("gpt", 4, 16, 4, 4, 32, 24, 8, ffn_matrices=2, head_dim=8, positions=8)
 LLAMA = dataclasses.replace(
     GPT, name="llama", kv_heads=2, ffn_matrices=3, biases=False, tied_embeddings=False, positions=0
 )

@@ -82,4 +82,4 @@ def test_errors(small):
 def test_a_machine_of_no_platform_is_taken_by_its_gpu(small):
     own = catalog_machine("GB300 NVL72", "fp8").changed(platform="")
     assert expected_error(own) == expected_error("GB300 NVL72", "fp8")
-    assert expected_error(own.changed(gpu="of my own")).group.endswith("dense models on any GPU")
+    assert expected_error(own.changed(gpu="mine")).group.endswith("dense models on any GPU, none of them on mine")

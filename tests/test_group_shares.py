@@ -33,7 +33,7 @@ from railcore.training.runtime import Runtime
 from railcore.training.transformer import Transformer
 
 H100 = catalog_machine("DGX H100")
-DENSE = Transformer("dense", 8, 1152, 24, 24, 4608, 32000, 512)
+DENSE = Transformer("dense", 8, 1152, 24, 24, 4608, 32000, 512, ffn_matrices=2)
 MIXTURE = replace(DENSE, name="mixture", experts=16, top_k=2)
 DOMAINS = st.sampled_from([2, 3, 4, 6, 8, 12, 16])
 RATIOS = st.sampled_from([1.0, 1.5, 2.0, 4.0])

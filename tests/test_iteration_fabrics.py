@@ -25,7 +25,7 @@ from railcore.training.transfers import step_transfers
 from railcore.training.transformer import Transformer
 from railcore.workbench import outputs
 
-MODEL = Transformer("small", 8, 1152, 24, 24, 4608, 32000, 512)
+MODEL = Transformer("small", 8, 1152, 24, 24, 4608, 32000, 512, ffn_matrices=2)
 MIXED = replace(MODEL, experts=16, top_k=2)
 H100 = machine.catalog_machine("DGX H100")
 ALIGNED = Strategy(tensor=8, pipeline=4, data=4, sequence_parallel=True)

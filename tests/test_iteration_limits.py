@@ -30,7 +30,7 @@ H100 = catalog_machine("DGX H100")
 FP8 = catalog_machine("DGX H100", "fp8")
 APART = replace(MODERN, overlap_tensor=False, overlap_data=False, overlap_pipeline=False)
 H, FFN, S, LAYERS = 2048, 8192, 4096, 24
-GPT = Transformer("gpt", LAYERS, H, 16, 16, FFN, 50368, S, positions=S)
+GPT = Transformer("gpt", LAYERS, H, 16, 16, FFN, 50368, S, ffn_matrices=2, positions=S)
 MIXTURE = replace(GPT, name="mixture", experts=16, top_k=2, expert_hidden=2048, imbalance=1.0)
 SHARDED = Strategy(data=8, micro_batch=2, sharding="weights")
 

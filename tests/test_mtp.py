@@ -17,7 +17,7 @@ from railcore.training.runtime import MODERN
 from railcore.training.stage import stage_of
 from railcore.training.transformer import Transformer, catalog_model
 
-GPT = Transformer("gpt", 14, 2048, 16, 16, 8192, 50304, 2048, positions=2048, tied_embeddings=False)
+GPT = Transformer("gpt", 14, 2048, 16, 16, 8192, 50304, 2048, ffn_matrices=2, positions=2048, tied_embeddings=False)
 LATENT = Transformer(
     *("latent", 13, 2048, 16, 16, 8192, 100000, 4096),
     **{"head_dim": 128, "ffn_matrices": 3, "biases": False, "tied_embeddings": False, "experts": 64, "top_k": 6},

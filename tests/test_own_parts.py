@@ -7,18 +7,23 @@ import subprocess
 import sys
 from dataclasses import fields
 
+import pandas as pd
 import pytest
 
 from railcore.documents import rail_networks
 from railcore.engines import degraded
 from railcore.engines.deployment import cabling, scale_out, server
 from railcore.engines.photonics import control_plane, photonic_cost, ring_limits
+from railcore.engines.plan import plan
+from railcore.engines.search import search
 from railcore.engines.transport import delay, transports
 from railcore.facts import catalog, catalog_lists, catalog_template, files, tables, units
 from railcore.network import price_books, reliability
 from railcore.systems import datacenter
 from railcore.training import machine, transformer
+from railcore.training.expected_error import expected_error
 from railcore.training.runtime import Runtime
+from railcore.training.software import newest_runtime
 
 NEW = "new"  # name of a new item in every family
 LIKE = {  # items whose values a new one takes
@@ -157,7 +162,7 @@ def test_the_rows_that_a_use_declares_are_those_that_it_asks(use, own):
             [action() for action in USES[use]]
 
 
-_PUBLISHED = {"parameters", "batch", "active_parameters", "active_embedding"}  # rows of models that are no fields
+_PUBLISHED = {"parameters", "batch", "active_parameters", "active_embedding", "training_tokens"}  # that are no fields
 
 
 def test_a_model_needs_the_fields_that_have_no_default():
@@ -256,6 +261,60 @@ def test_template_takes_the_shares_of_the_gpu_that_is_named():
     assert next(row for row in a100 if row["parameter"] == "matmul_fraction_fp8")["value"] == ""  # it has none
     with pytest.raises(catalog.UnknownName, match="'H200'"):
         catalog_template.template("gpus", "B400", like="H2O")
+
+
+def _clone(own, platform, gpu="X1"):
+    """The platform "X box" of a GPU modelled on another platform's, with its datasheet alone filled in; its machine."""
+    like = str(catalog.item("platforms", platform)["gpu"])
+    rows = catalog_template.template("platforms", "X box", gpu=gpu, like=like)
+    printed = [row for row in rows["efficiencies"] if row["value"] or row["parameter"] == "processors"]
+    rows = rows | {"efficiencies": printed}
+    own({family: filled(family, rows[family], platform if family == "platforms" else like) for family in rows})
+    return like
+
+
+def _rounded(value):
+    """Numbers to nine digits: units are converted once more for the clone."""
+    if isinstance(value, dict | tuple):
+        return [_rounded(each) for each in (value.values() if isinstance(value, dict) else value)]
+    return float(f"{value:.9g}") if isinstance(value, float) else value
+
+
+_CLONED = ("DGX A100", "DGX H100", "GB200 NVL72", "DGX B200", "GB300 NVL72", "MI300X full mesh", "MI355X full mesh")
+
+
+@pytest.mark.parametrize("platform", _CLONED)
+def test_a_clone_equals_its_original_but_for_its_name_and_what_is_known_of_it(platform, own, monkeypatch):
+    """Whose datasheet is filled in, and nothing else. What the original reads is in the template."""
+    like = _clone(own, platform)
+    monkeypatch.setattr(catalog, "_used", {})
+    for precision, number_format in machine.FORMATS.items():
+        if number_format.rate in catalog.item("gpus", like):
+            boxes = [machine.catalog_machine(name, precision) for name in ("X box", platform)]
+            of_original = boxes[1].values | {"platform": "X box", "gpu": "X1"}
+            assert _rounded(boxes[0].values) == _rounded(of_original)
+            assert newest_runtime(boxes[0]) == newest_runtime(boxes[1])
+            assert not expected_error(boxes[0]).same_gpu and str(expected_error(boxes[0])).count("none of them on X1")
+    read = {(row["family"], row["parameter"]) for row in catalog.rows_used() if row["name"] in (platform, like)}
+    assert len(read) > 15 and read <= {(need.family, need.parameter) for need in catalog.row_needs()}
+    job = ("Llama-3 8B", 144, 144, newest_runtime("X box"))
+    tables = [search(job[0], name, *job[1:], top=5).best for name in ("X box", platform)]
+    pd.testing.assert_frame_equal(*tables)
+
+
+def test_a_clone_has_the_plan_of_its_original(own):
+    _clone(own, "DGX B200")
+    spec = {"job": {"model": "Llama-3 8B", "tokens": 1e12, "batch": 128}}
+    plans = [plan({**spec, "cluster": {"platform": name, "gpus": 64}}) for name in ("X box", "DGX B200")]
+    pd.testing.assert_frame_equal(plans[0].candidates, plans[1].candidates)
+    assert ["published runs of other GPUs differ by" in str(each) for each in plans] == [True, False]
+
+
+def test_the_template_has_every_row_that_a_gpu_of_ours_has():
+    asked = {need.parameter for need in catalog.row_needs("efficiencies")}
+    assert {
+        row for name in catalog.names("efficiencies") for row in catalog.item("efficiencies", name) if name != "all"
+    } <= asked
 
 
 def test_template_of_a_platform_with_a_known_gpu_is_the_platform_alone():

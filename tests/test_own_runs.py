@@ -13,7 +13,7 @@ from railcore.training.transformer_memory import EVERY_OPERATOR, RECOMPUTE_MODUL
 NEEDED = {"platform": "DGX H100", "precision": "bf16", "gpus": "64", "global_batch": "128"}
 RUN = NEEDED | {"measured_iteration_s": "14.7", "architecture": "Llama-3 70B", "tp": "4", "pp": "4"}
 SIZES = {"layers": "80", "hidden": "8192", "heads": "64", "kv_heads": "8", "ffn_hidden": "28672"}
-SIZES |= {"seq_len": "8192", "vocab": "128256"}
+SIZES |= {"ffn_matrices": "3", "seq_len": "8192", "vocab": "128256"}
 
 
 @pytest.fixture
@@ -63,6 +63,10 @@ def test_blanks_take_what_the_columns_say(written):
     named = validation.predictions(own_runs.own_runs(written(RUN)))["modelled_s"].item()
     plain = {name: text for name, text in RUN.items() if name != "architecture"} | SIZES
     assert validation.predictions(own_runs.own_runs(written(plain)))["modelled_s"].item() == pytest.approx(named)
+    with pytest.raises(
+        ValueError, match="line 2: ffn_matrices is blank, without an architecture: give weight matrices"
+    ):
+        own_runs.own_runs(written({name: text for name, text in plain.items() if name != "ffn_matrices"}))
 
 
 def test_a_mixture_takes_its_experts_from_its_architecture(written):

@@ -111,3 +111,9 @@ def test_failures_of_one_replica_are_refused():
     small = training_step("Llama-3 8B", machine, replace(STRATEGY, data=4), 8, fsdp_options(), one_replica=True)
     with pytest.raises(ValueError, match="one_replica=False"):
         failure_slowdowns(small, PhotonicCircuits(0.01))
+
+
+def test_circuits_that_take_for_ever_are_refused():
+    """No way that is left out: a time that floats lose is no lack of ports."""
+    with pytest.raises(ValueError, match="floats do not tell its operations apart"):
+        failure_slowdowns(DETAILED, PhotonicCircuits(1e12))

@@ -233,6 +233,19 @@ class TestOverhead:
         table = photonic_overhead(replace(DENSE, layers=4), H100, Strategy(**parts), [0.0, 1.0], 4)
         assert (table["overhead"] == 0).all() and (table["reconfigurations"] == 0).all()
 
+    @pytest.mark.parametrize("parts", [{"pipeline": 2}, {"data": 2, "pipeline": 2}])
+    def test_no_delay_makes_a_step_faster_and_what_floats_lose_is_refused(self, parts):
+        """Where circuits stay, a long time of the first change adds nothing to the second iteration."""
+        job = replace(DENSE, layers=4), H100, Strategy(tensor=4, **parts)
+        for exponent in range(-12, 4):
+            table = photonic_overhead(*job, 10.0**exponent, 4)
+            assert (table["overhead"] >= 0).all()
+            stay = table["reconfigurations"] == 0
+            assert (table["overhead"][stay] == 0).all() and ("data" in parts or stay.all())
+        for exponent in range(8, 60, 3):
+            with pytest.raises(ValueError, match="floats do not tell its operations apart: give a shorter time of a c"):
+                photonic_overhead(*job, 10.0**exponent, 4)
+
     @pytest.mark.parametrize("parts", [{"tensor": 4, "pipeline": 4}, {"tensor": 4, "data": 4}])
     def test_circuits_of_one_kind_of_traffic_stay(self, parts):
         table = photonic_overhead(

@@ -2,8 +2,9 @@
 
 import math
 import random
+import re
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, permutations
 from types import SimpleNamespace
 
 import numpy as np
@@ -247,6 +248,22 @@ def test_own_networks_switches_and_books():
         alone = fabric_cost(fabric, *books)
         ours = [answer.numbers["network_usd"], answer.numbers["network_w"]]
         assert ours == pytest.approx([alone["cost_usd"], alone["power_w"]])
+
+
+def test_an_answer_says_how_many_parameters_the_model_has():
+    """Sizes of Qwen2.5-72B; with two matrices they are 53 B, which no other number shows."""
+    sizes = {"layers": 80, "hidden": 8192, "heads": 64, "kv_heads": 8, "ffn_hidden": 29568, "vocabulary": 152064}
+    sizes |= {"sequence_length": 4096, "tied_embeddings": False, "biases": False}
+    for matrices, count in ((3, "72.71"), (2, "53.33")):
+        model = {**sizes, "ffn_matrices": matrices}
+        found = plan(
+            spec(gpus=64, candidates=["rail-only"], job={"model": model, "search": {"context": 1, "tensor": 8}})
+        )
+        told = f"{count} B parameters with {matrices} matrices in a feed-forward"
+        assert told in str(found) and told in found.document(draws=False)["subtitle"] and told in found.html()
+        assert (found.candidates["parameters"] == found.case.model.total_parameters).all()
+    mixture = plan(spec(gpus=64, model="MoE-1.3B", candidates=["rail-only"]))
+    assert f"{mixture.case.model.active_parameters / 1e9:.4g} B of a token with" in str(mixture)
 
 
 def test_tables_and_searches_agree_with_the_answers():
@@ -590,6 +607,23 @@ def test_a_site_that_cannot_feed_the_cluster_is_a_limit_that_is_missed():
     nowhere = plan(spec(candidates=["rail-only"], site={"near": "Houston", "radius": "1 m"}))
     assert not nowhere.met and nowhere.site.note and "carbon_kg" not in nowhere.best.numbers
     assert nowhere.site.note[1:] in str(nowhere)
+    far = plan(spec(candidates=["rail-only"], site={"near": "Chicago", "within": "1 m"}))
+    told = "Not reachable: site: no place is left: .* within 0.001 km of Chicago, IL; the nearest is .* larger within. "
+    assert re.match(f"{told}Without a site, rail-only trains Llama-3 8B in [^:]*[.]$", str(far).splitlines()[0])
+    both = plan(spec(candidates=["rail-only"], site={"near": "Chicago", "within": "1 m"}, limits={"days": 1}))
+    assert str(both).startswith("Not reachable: no network meets 1 days. The nearest, rail-only, ")
+    assert far.site.note[1:] in str(both)
+
+
+def test_equal_networks_keep_one_name_whatever_the_order_of_the_candidates():
+    own = [{"name": name, "layout": "Clos"} for name in ("one", "another")]
+    first = None
+    for names in permutations(["rail-optimized", "Clos", "rail-only"]):
+        for tables in permutations(own):
+            found = plan(spec(candidates=list(names), network={"candidate": list(tables)}))
+            table = found.candidates[["candidate", "also"]]
+            assert len(table) < 5 and (first is None or table.equals(first))
+            first = table
 
 
 def test_tables_are_frames_and_a_plan_is_made_of_any_form(tmp_path):

@@ -54,7 +54,7 @@ LINE = (
 )
 SIZES = {
     **{"layers": 8, "hidden": 1024, "heads": 16, "kv_heads": 16, "ffn_hidden": 4096, "vocabulary": 32000},
-    "sequence_length": 2048,
+    **{"sequence_length": 2048, "ffn_matrices": 2},
 }
 OWN = {"name": "mine", "layout": "Clos", "oversubscription": 2, "planes": 1, "radix": 64}
 PRICES = {"port": "600 USD", "transceiver": "400 USD", "dac": "90 USD", "circuit_port": "300 USD", "rate": "400 Gbps"}
@@ -284,6 +284,10 @@ def test_names_of_networks():
     ("sections", "text"),
     [
         ({"model": {"layers": 3}}, r"job\.model: hidden, heads, .* missing: give these sizes too"),
+        (
+            {"model": {name: SIZES[name] for name in SIZES if name != "ffn_matrices"}},
+            r"ffn_matrices missing: .* \(3 for",
+        ),
         ({"model": {**SIZES, "hidden": 0}}, r"job\.model: hidden is 0: give"),
         ({"model": {**SIZES, "layrs": 8}}, r"job\.model: .*layrs.* the nearest are .*'layers'"),
         ({"job": {"precision": "nvfp4"}}, r"job\.precision: precision is 'nvfp4': H100 has no"),
@@ -357,7 +361,7 @@ def test_a_launch_line_takes_the_clusters_gpus_and_is_of_its_model(size):
 
 def test_a_model_of_ones_own():
     found = case_of(read_spec(spec(model=SIZES))).model
-    assert found == Transformer("own model", *SIZES.values())
+    assert found == Transformer("own model", **SIZES)
     assert case_of(read_spec(spec(model={**SIZES, "name": "ours"}))).model.name == "ours"
 
 

@@ -21,7 +21,7 @@ from railcore.training.runtime import MODERN, Runtime, catalog_runtime
 from railcore.training.transformer import Transformer, catalog_model
 from railcore.training.transformer_memory import RECOMPUTE_MODULES
 
-GPT = Transformer("gpt", 24, 2048, 16, 16, 8192, 50368, 4096, positions=4096)
+GPT = Transformer("gpt", 24, 2048, 16, 16, 8192, 50368, 4096, ffn_matrices=2, positions=4096)
 LATENT = Transformer(
     *("latent", 12, 2048, 16, 16, 8192, 100000, 4096),
     **{"head_dim": 128, "ffn_matrices": 3, "biases": False, "tied_embeddings": False, "experts": 64, "top_k": 6},

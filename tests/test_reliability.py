@@ -1,4 +1,5 @@
 import math
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -191,6 +192,13 @@ def test_network_parts_of_segments_are_those_of_their_design(radix):
 def test_hosts_are_the_platforms_own_or_those_whose_failures_were_counted():
     assert "host_gpus" not in catalog.item("platforms", H100)
     assert [host_gpus(name) for name in (H100, NVL72, "")] == [8, 4, 8]
+
+
+@pytest.mark.parametrize("times", [(1e30, 1.0), (1.0, 1e30), (1e30, 1e30)])
+def test_goodput_is_0_where_a_stretch_takes_for_ever(times):
+    """Without a warning of NumPy's."""
+    with warnings.catch_warnings(action="error"):
+        assert goodput(1e5, *times) == 0
 
 
 @given(MTBF, CHECKPOINT, st.floats(0, 3600), st.floats(10, 1e5))

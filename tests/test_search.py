@@ -33,8 +33,8 @@ from railcore.training.runtime import MODERN, Runtime
 from railcore.training.traffic import iteration_traffic
 from railcore.training.transformer import Transformer
 
-DENSE = Transformer("dense", 6, 512, 8, 2, 2048, 4000, 64)
-MIXTURE = Transformer("mixture", 4, 512, 4, 4, 1024, 4000, 24, experts=4, top_k=2, imbalance=1.5)
+DENSE = Transformer("dense", 6, 512, 8, 2, 2048, 4000, 64, ffn_matrices=2)
+MIXTURE = Transformer("mixture", 4, 512, 4, 4, 1024, 4000, 24, ffn_matrices=2, experts=4, top_k=2, imbalance=1.5)
 A100 = machine.catalog_machine("DGX A100").changed(reserved_bytes=0.0)
 GROUPED = replace(MIXTURE, name="grouped", experts=12, expert_groups=4, token_groups=2, sequence_length=6)
 NODES = Runtime("nodes", dispatcher="nodes", overlap_expert=True, dispatch_bytes=1)
@@ -388,7 +388,9 @@ def random_at_most(seed):
     rng = np.random.default_rng(seed)
     sizes = {"experts": int(rng.choice([4, 6, 8])), "top_k": 2, "imbalance": 1.5, "dense_layers": seed % 2}
     heads, layers, tokens = int(rng.choice([3, 6, 8, 12])), int(rng.choice([3, 4, 6])), int(rng.choice([24, 768]))
-    model = Transformer("small", layers, 1536, heads, heads, 6144, 4000, tokens, **(sizes if seed % 4 else {}))
+    model = Transformer(
+        "small", layers, 1536, heads, heads, 6144, 4000, tokens, ffn_matrices=2, **(sizes if seed % 4 else {})
+    )
     gpu = A100.changed(hb_domain_size=int(rng.choice([4, 6])), nic_Bps=float(rng.choice([1e9, 5e9, 25e9])))
     runtime = (MODERN, UNFUSED, Runtime("from both ends", schedule="dualpipe", overlap_expert=True))[seed % 3]
     return model, gpu, int(rng.choice([7, 9, 11, 13])), int(rng.choice([12, 16, 18])), runtime

@@ -14,8 +14,8 @@ from railcore.training import machine
 from railcore.training.rank_order import PLACEMENTS
 from railcore.training.transformer import Transformer
 
-DENSE = Transformer("dense", 6, 512, 8, 2, 2048, 4000, 64)
-MIXTURE = Transformer("mixture", 4, 512, 4, 4, 1024, 4000, 24, experts=4, top_k=2, imbalance=1.5)
+DENSE = Transformer("dense", 6, 512, 8, 2, 2048, 4000, 64, ffn_matrices=2)
+MIXTURE = Transformer("mixture", 4, 512, 4, 4, 1024, 4000, 24, ffn_matrices=2, experts=4, top_k=2, imbalance=1.5)
 A100 = machine.catalog_machine("DGX A100").changed(reserved_bytes=0.0)
 FIELDS = {"NIC bandwidth": ["nic_Bps"], "HB bandwidth": ["hb_Bps"], "memory": ["memory_bytes"]}
 FIELDS |= {"memory bandwidth": ["memory_Bps"], "GPU rate": ["linear_rate", "bf16_rate"]}

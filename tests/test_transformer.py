@@ -16,7 +16,9 @@ from railcore.training.transformer import (
     model_flops_utilization,
 )
 
-SMALL = dict(layers=4, hidden=64, heads=8, kv_heads=8, ffn_hidden=256, vocabulary=1000, sequence_length=32)
+SMALL = dict(
+    layers=4, hidden=64, heads=8, kv_heads=8, ffn_hidden=256, vocabulary=1000, sequence_length=32, ffn_matrices=2
+)
 MIXTURE = dict(experts=8, top_k=2, expert_layer_interval=2, imbalance=1.5)
 STATES = {"weights": 2, "gradients": 4, "optimizer": 12}
 
@@ -256,6 +258,8 @@ def test_errors_name_the_argument(changes, named):
 def test_unknown_names_are_refused():
     with pytest.raises(ValueError, match="recompute is 'half': give one of none, selective, full"):
         small().training_flops(1, "half")
+    with pytest.raises(TypeError, match="ffn_matrices"):  # no default: it is a third of most models
+        Transformer("small", **{key: size for key, size in SMALL.items() if key != "ffn_matrices"})
     with pytest.raises(KeyError, match="GPT-3"):
         catalog_model("GPT3")
     assert catalog_model("GPT-3", sequence_length=4096).sequence_length == 4096

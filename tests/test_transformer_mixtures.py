@@ -11,7 +11,9 @@ from railcore.documents.nwktimes2025.model_memory import kv_cache_bytes
 from railcore.facts import catalog
 from railcore.training.transformer import Transformer, catalog_model
 
-SMALL = dict(layers=12, hidden=64, heads=8, kv_heads=8, ffn_hidden=256, vocabulary=1000, sequence_length=32)
+SMALL = dict(
+    layers=12, hidden=64, heads=8, kv_heads=8, ffn_hidden=256, vocabulary=1000, sequence_length=32, ffn_matrices=2
+)
 MIXTURE = dict(experts=8, top_k=2, expert_hidden=96, shared_hidden=64, dense_layers=2, expert_layer_interval=2)
 LATENT = dict(query_rank=48, kv_rank=16, rope_dim=4, value_dim=12)
 PUBLISHED = [name for name in catalog.names("models") if "active_parameters" in catalog.item("models", name)]

@@ -18,7 +18,8 @@ from railcore.training.transformer import Transformer, catalog_model
 
 _COMMENT = "#"  # starts a row that is left out
 _DEGREES = ("tp", "cp", "pp", "dp")
-_SHAPE = ("layers", "hidden", "heads", "ffn_hidden", "seq_len", "vocab")  # needed without an architecture
+# Needed without an architecture.
+_SHAPE = ("layers", "hidden", "heads", "ffn_hidden", "ffn_matrices", "seq_len", "vocab")
 
 
 class RunColumn(NamedTuple):
@@ -157,7 +158,7 @@ def _row(where: str, cells: Mapping[str, str]) -> dict[str, Any]:
         meaning = run_columns()[missing[0]].meaning
         raise ValueError(f"{where}: {missing[0]} is blank, without an architecture: give {meaning}")
     read |= {column: size[0] for column, size in sizes.items() if read[column] is None}
-    counts = {"kv_heads": read["heads"], "ffn_matrices": 3, "experts": 0, "top_k": 1}
+    counts = {"kv_heads": read["heads"], "experts": 0, "top_k": 1}
     counts |= dict.fromkeys(("tp", "cp", "pp", "ep", "interleave", "microbatch", "expert_tensor"), 1)
     read |= {column: value for column, value in counts.items() if read[column] is None}
     read["dp"] = read["dp"] or max(read["gpus"] // math.prod(read[each] or 1 for each in _DEGREES), 1)

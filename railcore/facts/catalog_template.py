@@ -4,7 +4,9 @@ import csv
 import difflib
 from pathlib import Path
 
-from railcore.facts import catalog, files, tables
+from railcore.facts import catalog, files, tables, units
+
+_PRINTED = "processors"  # of efficiencies: that makers print, and no other GPU stands for
 
 
 def template(family: str, name: str, gpu: str = "", like: str = "") -> dict[str, list[dict[str, str]]]:
@@ -17,8 +19,8 @@ def template(family: str, name: str, gpu: str = "", like: str = "") -> dict[str,
     gpu
         Of a new platform.
     like
-        GPU of the catalog whose shares of its rates are filled in, as assumed; by default the one with the nearest
-        name.
+        GPU of the catalog whose efficiencies are filled in, as assumed, and its maker; by default the efficiencies of
+        the one with the nearest name.
 
     Returns
     -------
@@ -54,8 +56,11 @@ def template(family: str, name: str, gpu: str = "", like: str = "") -> dict[str,
         if row["parameter"] == "gpu" and gpu:
             row |= {"value": gpu, "source": catalog.GIVEN}
     for row in rows.get("efficiencies", ()):
-        if "fraction" in row["parameter"]:
-            row |= _borrowed(row["parameter"], like or _nearest_gpu(row["name"]))
+        if row["parameter"] != _PRINTED:
+            row |= _borrowed(row, like or _nearest_gpu(row["name"]))
+    for row in rows.get("gpus", ()):
+        if row["parameter"] == "maker" and like:
+            row |= {"value": catalog.item("gpus", like).get("maker", ""), "source": catalog.GIVEN}
     return {each: found for each, found in rows.items() if found}
 
 
@@ -76,16 +81,17 @@ def _nearest_gpu(name: str) -> str:
     return difflib.get_close_matches(name, whole, n=1, cutoff=0)[0]
 
 
-def _borrowed(parameter: str, gpu: str) -> dict[str, str]:
-    """The share that another GPU reaches, between the least and the most of all GPUs; nothing where it has none."""
-    item = catalog.item("efficiencies", gpu)
+def _borrowed(row: dict[str, str], gpu: str) -> dict[str, str]:
+    """What another GPU reaches, between the least and the most of all GPUs; nothing where it has no such row."""
+    item, parameter = catalog.item("efficiencies", gpu), row["parameter"]
     if parameter not in item:
         return {}
-    shares = [row for row in catalog.values() if (row.family, row.parameter) == ("efficiencies", parameter)]
-    ends = [end for row in shares for end in (row.low, row.value, row.high) if end is not None]
+    known = [each for each in catalog.values() if (each.family, each.parameter) == ("efficiencies", parameter)]
+    ends = [end for each in known for end in (each.low, each.value, each.high) if end is not None]
     numbers = {"value": item[parameter], "low": min(ends), "high": max(ends)}
-    source = f"modelled on {gpu}: its share; low and high of all GPUs here"
-    return {key: f"{number:g}" for key, number in numbers.items()} | {"kind": "assumed", "source": source}
+    source = f"modelled on {gpu}: its value; low and high of all GPUs here"
+    texts = {key: f"{units.convert(number, row['unit']):.12g}" for key, number in numbers.items()}
+    return texts | {"kind": "assumed", "source": source}
 
 
 def template_text(rows: dict[str, list[dict[str, str]]]) -> str:

@@ -289,4 +289,5 @@ def goodput(mtbf: ArrayLike, checkpoint_time: ArrayLike, restart_time: ArrayLike
     """
     m, delta = positive("mtbf", mtbf, "seconds"), positive("checkpoint_time", checkpoint_time, "seconds")
     tau = checkpoint_interval(m, delta) if interval is None else positive("interval", interval, "seconds")
-    return tau / (m * np.exp(at_least("restart_time", restart_time) / m) * np.expm1((tau + delta) / m))
+    with np.errstate(over="ignore"):  # a stretch that takes for ever: the share is 0
+        return tau / (m * np.exp(at_least("restart_time", restart_time) / m) * np.expm1((tau + delta) / m))

@@ -20,13 +20,15 @@ class ExpectedError(NamedTuple):
 
     error, largest: mean and largest absolute error, as shares of the measured time.
     runs: how many.
-    group: which runs these are, in words.
+    group: which runs these are, in words; also where none of them is on the same GPU.
+    same_gpu: whether some are.
     """
 
     error: float
     largest: float
     runs: int
     group: str
+    same_gpu: bool
 
     def __str__(self) -> str:
         return f"{self.error:.1%} on average and {self.largest:.1%} at most ({self.group})"
@@ -67,20 +69,21 @@ def expected_error(machine: Machine | str, precision: str = "", mixture: bool = 
     generation = gpu_generation(gpu)
     table = iteration_errors()
     table = table[table["mixture"] == ("experts" if mixture else "dense")]
+    table = table.assign(gpu=[str(catalog.item("platforms", name)["gpu"]) for name in table["platform"]])
     for place, part in _nearest(table, platform, precision, generation):
         if not part.empty:
             runs, family = int(part["runs"].sum()), "mixtures of experts" if mixture else "dense models"
             error = float((part["mean_absolute_error"] * part["runs"]).sum() / runs)
-            words = f"{runs} run{'s' * (runs > 1)} of {family} {place}"
-            return ExpectedError(error, float(part["largest_error"].max()), runs, words)
+            same_gpu = gpu in set(part["gpu"])
+            words = f"{runs} run{'s' * (runs > 1)} of {family} {place}{'' if same_gpu else f', none of them on {gpu}'}"
+            return ExpectedError(error, float(part["largest_error"].max()), runs, words, same_gpu)
     raise ValueError(f"data/{_TABLE} has no runs of {'mixtures' if mixture else 'dense models'}: restore it from git")
 
 
 def _nearest(table: pd.DataFrame, platform: str, precision: str, generation: str) -> Iterator[tuple[str, pd.DataFrame]]:
     """Groups of runs with their names in words, the nearest first."""
-    gpus = {name: str(catalog.item("platforms", name)["gpu"]) for name in set(table["platform"])}
     alike = table["precision"].replace(SAME_RATE) == SAME_RATE.get(precision, precision)
-    here, related = table["platform"] == platform, table["platform"].map(gpus).map(gpu_generation) == generation
+    here, related = table["platform"] == platform, table["gpu"].map(gpu_generation) == generation
     yield f"in {precision} on {platform}", table[here & (table["precision"] == precision)]
     yield f"in {SAME_RATE.get(precision, precision)} of any scales on {platform}", table[here & alike]
     yield f"in any precision on {platform}", table[here]

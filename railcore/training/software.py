@@ -18,8 +18,10 @@ MAKERS = ("NVIDIA", "AMD")
 
 
 def gpu_maker(machine: Machine) -> str:
-    """Maker of a machine's GPU by its name: AMD for MI300X and its like, else NVIDIA."""
-    return "AMD" if machine.gpu.startswith("MI") else "NVIDIA"
+    """Maker of a machine's GPU: the catalog's row; without one AMD for a name such as MI300X, else NVIDIA."""
+    by_name = "AMD" if machine.gpu.startswith("MI") else "NVIDIA"
+    known = catalog.item("gpus", machine.gpu) if machine.gpu in catalog.names("gpus") else {}
+    return one_of(f"maker of GPU {machine.gpu}", known.get("maker", by_name), MAKERS)
 
 
 def _runtimes_for(maker: str) -> list[str]:

@@ -9,7 +9,7 @@ Multi-head latent attention (DeepSeek-AI 2024, arXiv:2405.04434, Section 2.1) ma
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, get_type_hints
 
 import numpy as np
@@ -44,7 +44,7 @@ class Transformer:
     vocabulary: V [tokens].
     sequence_length: s [tokens].
     head_dim: d, elements of a head; 0 for h / a.
-    ffn_matrices: of the feed-forward part: 2, or 3 where it is gated (SwiGLU).
+    ffn_matrices: of the feed-forward part: 2, or 3 where it is gated (SwiGLU); by name, without a default.
     positions: learned position embeddings; 0 for none.
     tied_embeddings: whether input and output share their matrix.
     biases: whether linear and norm layers have one.
@@ -78,7 +78,7 @@ class Transformer:
     vocabulary: int
     sequence_length: int
     head_dim: int = 0
-    ffn_matrices: int = 2
+    ffn_matrices: int = field(kw_only=True)  # without a default: it is a third of most models
     positions: int = 0
     tied_embeddings: bool = True
     biases: bool = True
@@ -385,7 +385,7 @@ class Transformer:
 def catalog_model(name: str, **changes: Any) -> Transformer:
     """A model of the catalog, such as catalog_model("GPT-3", sequence_length=4096). Raises UnknownName."""
     item, kinds = catalog.item("models", name), get_type_hints(Transformer)
-    needed = {field.name for field in fields(Transformer) if field.default is MISSING} - {"name", *changes}
+    needed = {each.name for each in fields(Transformer) if each.default is MISSING} - {"name", *changes}
     read: dict[str, Any] = {key: kind(item[key]) for key, kind in kinds.items() if key in item or key in needed}
     return Transformer(**{"name": name, **read, **changes})
 

@@ -315,7 +315,7 @@ stage_state_bytes(Rank(model=MODEL, machine=MACHINE, runtime=RUNTIME, strategy=S
 iteration_traffic(MODEL, STRATEGY, 64).entries()
 iteration_traffic("MoE-1.3B", STRATEGY, 512)
 step_transfers(MIXTURE, STRATEGY, 16)
-Transformer("dense", 8, 512, 8, 4, 2048, 4000, 64)
+Transformer("dense", 8, 512, 8, 4, 2048, 4000, 64, ffn_matrices=2)
 MIXTURE.has_experts(2)
 MODEL.mixture_width(1)
 as_model("Llama-3 8B")

@@ -42,7 +42,6 @@ from railcore.training.parallelism import Strategy, as_strategy
 from railcore.training.runtime import MODERN, Runtime
 from railcore.training.transformer import Transformer
 
-_ROUNDING = 1e-12  # shares below are rounding
 BANDWIDTHS = ("equal", "per port")
 
 
@@ -200,7 +199,7 @@ def photonic_overhead(
     Raises
     ------
     ValueError
-        As `training_step` and `PhotonicCircuits`.
+        As `training_step`, `PhotonicCircuits` and `simulate`.
     """
     strategy = as_strategy(strategy)
     delays = np.atleast_1d(at_least("reconfiguration_s", reconfiguration_s))
@@ -239,11 +238,11 @@ def photonic_overhead(
         run = simulate(workload(network), network)
         changed = [op for op, *_ in run.reconfiguration_log if not first.isdisjoint(run.workload.ranks[op])]
         changes = int((run.workload.iteration_of[changed] == 1).sum())
-        rows.append((network.reconfiguration_s, network.provisioning, run.iteration_s, electrical_s, changes))
-    columns = ["reconfiguration_s", "provisioning", "iteration_s", "electrical_s", "reconfigurations"]
+        added_s = run.iteration_s - electrical_s
+        overhead = added_s / electrical_s if abs(added_s) > run.rounding_s else 0.0
+        rows.append((network.reconfiguration_s, network.provisioning, run.iteration_s, electrical_s, overhead, changes))
+    columns = ["reconfiguration_s", "provisioning", "iteration_s", "electrical_s", "overhead", "reconfigurations"]
     table = pd.DataFrame(rows, columns=columns)
-    added = table["iteration_s"] / table["electrical_s"] - 1
-    table.insert(4, "overhead", added.where(added.abs() > _ROUNDING, 0.0))
     ports = networks[0].ports
     if ports % 2:
         odd.append(f"ports is {ports}: a ring takes two, so that one is left idle.")

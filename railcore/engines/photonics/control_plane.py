@@ -18,6 +18,7 @@ from railcore.facts.checks import at_least, one_of, positive, whole
 
 CIRCUIT_STATES = ("first time", "cached", "up")  # what the controller knows of a group's circuits
 NETWORKS = ("scale-up", "frontend", "circuits")
+_LONGEST_S = 1e6  # beside which floats hold a nanosecond
 
 
 @checked
@@ -123,12 +124,12 @@ def reconfiguration_sequence(
     Raises
     ------
     ValueError
-        For no ranks, and for times and latencies below 0.
+        For no ranks, latencies below 0, and times below 0 or above 1e6 s, after which floats lose the steps.
     """
     if not asked_s:
         raise ValueError("asked_s is empty: give the time of the call for each rank of the group")
-    at_least("switch_s", switch_s)
-    at_least("asked_s", list(asked_s.values()))
+    at_least("switch_s", switch_s, 0, _LONGEST_S)
+    at_least("asked_s", list(asked_s.values()), 0, _LONGEST_S)
     rows: list[tuple] = []
 
     def step(number: int, name: str, rank: int | None, way: str, message: str, start: float, time: float) -> float:

@@ -169,7 +169,7 @@ def failure_slowdowns(workload: Workload, network: PhotonicCircuits, ports: Sequ
     Raises
     ------
     ValueError
-        For a workload of one replica, and HB domains of one GPU.
+        For a workload of one replica, HB domains of one GPU, and as `simulate`.
     """
     if workload.one_replica:
         raise ValueError("workload is of one replica: build it with one_replica=False, since one part fails")
@@ -186,6 +186,8 @@ def failure_slowdowns(workload: Workload, network: PhotonicCircuits, ports: Sequ
             try:
                 intact_s = simulate(workload, each).iteration_s
             except ValueError as error:
+                if not isinstance(each, StaticPartition):
+                    raise
                 refused.append(str(error))
                 continue
             port_left, port_s = _with_failed_port(workload, each, count)

@@ -31,7 +31,10 @@ class Candidate:
 
 
 def network_candidates(case: Case) -> list[Candidate]:
-    """Candidates of a case, in the order of tables. Raises UnknownName for a name that is none."""
+    """Candidates of a case: the usual ones in one order, then its own by name, in whichever order the spec has them.
+
+    Of equal ones the first gives its name. Raises UnknownName for a name that is none.
+    """
     spec, box = case.spec.network, case.machine
     links: dict[str, Any] = {"nic_Bps": box.nic_Bps, "hb_Bps": box.hb_Bps, "hb_switches": int(case.rack["hb_switches"])}
 
@@ -57,13 +60,13 @@ def network_candidates(case: Case) -> list[Candidate]:
 
     found = [named(name) for name in usual(2 * box.hb_domain_size)] + [Candidate(PHOTONIC, photonic)]
     if spec.candidates != "all":
-        known = {each.name: each for each in found}
+        known = [each.name for each in found]
         if stray := [name for name in spec.candidates if name not in known]:
             raise catalog.UnknownName("network.candidates: network", stray[0], known)
-        found = [known[name] for name in dict.fromkeys(spec.candidates)]
+        found = [each for each in found if each.name in spec.candidates]
     if taken := [own.name for own in spec.candidate if own.name in {each.name for each in found}]:
         raise ValueError(f"network.candidate {taken[0]!r} has the name of another network: give it a name of its own")
-    for own in spec.candidate:
+    for own in sorted(spec.candidate, key=lambda each: each.name):
         if own.layout == PHOTONIC:
             found.append(Candidate(own.name, photonic))
             continue

@@ -255,7 +255,8 @@ def _own_model(sizes: Mapping[str, Any]) -> Transformer:
         raise ValueError(f"{stray[0]} is no size: the nearest are {catalog.nearest_names(stray[0], known)}")
     needed = [each.name for each in fields(Transformer) if each.default is MISSING and each.default_factory is MISSING]
     if missing := [name for name in needed if name not in ("name", *sizes)]:
-        raise ValueError(f"{', '.join(missing)} missing: give these sizes too")
+        gated = " (3 for a gated feed-forward, SwiGLU, else 2)" if "ffn_matrices" in missing else ""
+        raise ValueError(f"{', '.join(missing)} missing: give these sizes too{gated}")
     return Transformer(**{"name": "own model", **sizes})
 
 

@@ -31,11 +31,14 @@ def headline(plan: Plan) -> str:
     numbers = best.numbers
     days, cost = (shown(name, numbers[name]) for name in ("days", "cost_usd"))
     error = number(100 * plan.expected_error.error, 2)
-    does = f"trains {plan.case.model.name} in {days} (published runs differ by {error}% on average) for {cost}"
+    runs = "published runs" if plan.expected_error.same_gpu else "published runs of other GPUs"
+    does = f"trains {plan.case.model.name} in {days} ({runs} differ by {error}% on average) for {cost}"
     if plan.spec.find is not None:
         does += f" on {shown('gpus', numbers['gpus'])} GPUs"
     if not plan.met:
         missed = [missed_text(best, plan.spec.limits, key) for key in missed_limits(best, plan.spec.limits)]
+        if not missed and plan.site is not None:  # its note is among the verdicts too
+            return f"Not reachable: {plan.site.note}. Without a site, {best.name} {does}."
         told = f"Not reachable: no network meets {limits}. The nearest, {best.name}, {does}"
         return f"{told}: {' and '.join(missed)}.{_enough(plan)}"
     second = next((answer for answer in plan.possible[1:] if not missed_limits(answer, plan.spec.limits)), None)
@@ -50,6 +53,14 @@ def headline(plan: Plan) -> str:
         less += ": as good as equal" if _LEAST_GAP < by < _CLOSE else ""
     under = f", within {limits}" if limits else ""
     return f"{capital(best.name)} {does}{less}{under}. {_flip_sentence(plan)}"
+
+
+def model_text(plan: Plan) -> str:
+    """What the model's sizes come to, by which a wrong one is seen."""
+    model = plan.case.model
+    each = f", {number(model.active_parameters / 1e9, 4)} B of a token" if model.experts else ""
+    count = f"{number(model.total_parameters / 1e9, 4)} B parameters{each}"
+    return f"{count} with {model.ffn_matrices} matrices in a feed-forward"
 
 
 def _enough(plan: Plan) -> str:
@@ -134,7 +145,8 @@ def _adjusted(plan: Plan) -> list[str]:
 def document(plan: Plan, draws: bool) -> dict[str, Any]:
     """What the page shows, in texts; `page.page_html` has its form. draws: whether intervals are computed."""
     best, spec, case = plan.best, plan.spec, plan.case
-    said = [f"{number(case.tokens / 1e12, 4)} T tokens", case.machine.precision, f"software {case.runtime.name}"]
+    said = [f"{number(case.tokens / 1e12, 4)} T tokens", model_text(plan), case.machine.precision]
+    said.append(f"software {case.runtime.name}")
     if best:
         said.insert(1, f"batches of {number(best.numbers['batch'], 9)} x {case.model.sequence_length:,} tokens")
     gpus = f"{shown('gpus', best.numbers['gpus'])} GPUs, " if best else ""
@@ -226,7 +238,7 @@ def terminal_text(plan: Plan, draws: bool = False) -> str:
         for row in plan.own_strategy.head(1).itertuples():
             took = f"{show(row.iteration_s, 's', 4)}, {number(row.over_best, 3)} times the best for each sequence"
             texts.append(f"- Your own mapping on {row.candidate}: {took} ({row.limit}).")
-    return "\n".join([*texts, f"- {boundary(plan)}"])
+    return "\n".join([*texts, f"- {plan.case.model.name} has {model_text(plan)}.", f"- {boundary(plan)}"])
 
 
 def markdown_text(plans: Sequence[Plan], documents: Sequence[Mapping[str, Any]]) -> str:

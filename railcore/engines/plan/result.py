@@ -124,16 +124,17 @@ class Plan:
 
     @cached_property
     def candidates(self) -> pd.DataFrame:
-        """A row for each candidate, the best first: names, strategy, every number, missed limits and wishes, note."""
+        """A row for each candidate, the best first: names, strategy, parameters, every number, missed goals, note."""
         rows = []
         for answer in self.answers:
             missed = {
                 kind: ", ".join(missed_limits(answer, goals)) if answer.design else ""
                 for kind, goals in (("limits_missed", self.spec.limits), ("wishes_missed", self.spec.wishes))
             }
-            row = {"candidate": answer.name, "also": ", ".join(answer.also), "strategy": answer.label}
+            names = {"candidate": answer.name, "also": ", ".join(answer.also), "strategy": answer.label}
+            row = {**names, "parameters": self.case.model.total_parameters}
             rows.append(row | dict(answer.numbers) | missed | {"note": answer.note or answer.why_same})
-        order = ["candidate", "also", "strategy", *NUMBERS, "limits_missed", "wishes_missed", "note"]
+        order = ["candidate", "also", "strategy", "parameters", *NUMBERS, "limits_missed", "wishes_missed", "note"]
         table = pd.DataFrame(rows)
         return table[[name for name in order if name in table]]
 

@@ -1,5 +1,6 @@
 """Where a plan's power is: places that feed the facility, and what energy costs and emits there."""
 
+import re
 from dataclasses import dataclass
 
 import pandas as pd
@@ -11,6 +12,8 @@ from railcore.engines.siting.split import FoundPlaces, find_places
 from railcore.facts.units import kWh
 from railcore.systems.siting.grid import load_grid
 from railcore.systems.siting.supply import AFTER_LOAD
+
+_KEYS = {"near_m": "within", "people_m": "people_within", "radius_m": "radius"}  # of a spec, by arguments of `Area`
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,8 @@ def site_of(spec: SiteSpec, demand_w: float) -> FoundSite:
         terms = (spec.radius, spec.rule or AFTER_LOAD, spec.places, checked_area(spec))
         found = find_places(load_grid(), demand_w, *terms)
     except ValueError as error:
-        return FoundSite(demand_w, note=f"site: {error}")
+        told = re.sub("|".join(_KEYS), lambda found: _KEYS[found[0]], str(error))
+        return FoundSite(demand_w, note=f"site: {told}")
     usable = found.split
     power = pd.Series(0.0, index=range(len(found.candidates)))
     power.iloc[usable.places.tolist()] = usable.usable_w

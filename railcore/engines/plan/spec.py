@@ -482,6 +482,7 @@ _PARTS = {  # of sections, tables of one's own
     "job": (
         "# [job.model]  # Sizes of a model of your own, as of railcore.Transformer.",
         "# layers = 64                              # likewise hidden, heads, kv_heads, ffn_hidden, vocabulary, ...",
+        "# ffn_matrices = 3                         # of the feed-forward: 3 where it is gated (SwiGLU), else 2",
         "",
     ),
     "network": (

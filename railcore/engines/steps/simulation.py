@@ -30,7 +30,8 @@ from railcore.facts.checks import one_of, positive, whole
 ALGORITHMS = ("ring", "fewest steps")
 RAIL_OPERATIONS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "send_receive")
 RAIL = LINKS.index("rail")
-_ROUNDING = 1 + 1e-12  # events so close are at once: sums of the same times in another order differ in the last bit
+_AT_ONCE = 1e-12  # of the time, events so close: sums of the same times in another order differ in the last bit
+_TOLD_APART = 1e-3  # of a mean operation, what events at once may differ by
 
 
 class Need(NamedTuple):
@@ -297,6 +298,11 @@ class StepTimeline:
         return float(self.end_s.max())
 
     @property
+    def rounding_s(self) -> float:
+        """What is rounding in a difference of its times [s]."""
+        return _AT_ONCE * self.total_s
+
+    @property
     def iteration_s(self) -> float:
         """Time of the last iteration: from the end of the one before, or the start, to its end [s]."""
         iteration = self.workload.iteration_of
@@ -361,7 +367,8 @@ def simulate(
     Raises
     ------
     ValueError
-        For negative jitter or seed, a cycle, a workload of one replica with jitter, and what does not fit the network.
+        For negative jitter or seed, a cycle, a workload of one replica with jitter, what does not fit the network, and
+        circuits that take so long that floats do not tell the operations between them apart.
     """
     network = network or ElectricalRails()
     uniform_deviation("jitter", jitter)
@@ -392,7 +399,7 @@ def simulate(
         if not ends:
             break
         free, first = [], ends[0][0]
-        while ends and ends[0][0] <= first * _ROUNDING:
+        while ends and ends[0][0] <= first * (1 + _AT_ONCE):
             now, op = heapq.heappop(ends)
             ended += 1
             if ended % tenth == 0:
@@ -408,4 +415,11 @@ def simulate(
             f"order lets {len(stuck)} operations wait for ever, such as {stuck[:4]}: give an order in which each "
             "stands after those that it waits for, as learned_order does"
         )
-    return StepTimeline(workload, network, np.array(ready_s), np.array(start_s), np.array(end_s), *policy.logs())
+    run = StepTimeline(workload, network, np.array(ready_s), np.array(start_s), np.array(end_s), *policy.logs())
+    mean_s = float((run.end_s - run.start_s).mean())
+    if run.rounding_s > _TOLD_APART * mean_s:
+        raise ValueError(
+            f"network waits so long that the run takes {run.total_s:.3g} s, in which floats do not tell its "
+            "operations apart: give a shorter time of a change (reconfiguration_s)"
+        )
+    return run

@@ -79,7 +79,7 @@ def _rows(found: Plan, draws: int) -> pd.DataFrame:
 
 def _typed(tables: Sequence[pd.DataFrame], draws: int) -> pd.DataFrame:
     """Tables one below the other, with the same columns of the same types whatever they hold."""
-    numbers = [*NUMBERS, *(_DRAWN if draws else ())]
+    numbers = ["parameters", *NUMBERS, *(_DRAWN if draws else ())]
     columns = ["point", "rank", *_TEXTS[:3], *numbers, *_TEXTS[3:]]
     whole = pd.concat([*tables, pd.DataFrame(columns=columns)], ignore_index=True)[columns]
     types = {"point": "int64", "rank": "int64", **dict.fromkeys(numbers, "float64"), **dict.fromkeys(_TEXTS, "str")}
