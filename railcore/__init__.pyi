@@ -10,6 +10,7 @@ from .engines.siting.areas import Area as Area
 from .engines.siting.split import find_places as find_places
 from .engines.strategies.iteration import iteration_times as iteration_times
 from .engines.sweep import sweep as sweep
+from .engines.validation import software_times as software_times
 from .facts.tables import readable as readable
 from .facts.units import show as show
 from .network.bill import bill_table as bill_table
@@ -40,7 +41,6 @@ from .training.parallelism import Strategy as Strategy
 from .training.runtime import Runtime as Runtime
 from .training.scaling_laws import scaling_law as scaling_law
 from .training.software import runtime_of as runtime_of
-from .training.software import software_times as software_times
 from .training.traffic import iteration_traffic as iteration_traffic
 from .training.transformer import Transformer as Transformer
 from .training.transformer import catalog_model as catalog_model

@@ -30,7 +30,7 @@ def laid(model=DENSE, site=SITE, bytes_of=FP4, **options):
 @pytest.mark.parametrize("name", MODELS)
 def test_a_layer_is_the_share_of_its_model(name):
     model = catalog_model(name)
-    layer, flops = dc.model_layer(model, BF16, micro_batch=3), model.forward_flops(3)
+    layer, flops = dc.model_layer(model, BF16, micro_batch=3), model.forward_flops(3, causal=False)
     assert layer.parameters == pytest.approx(model.total_parameters, rel=1e-13)
     kinds = model.parameters()
     edges = kinds["embedding"] + kinds["positions"] + kinds["output"]
@@ -39,7 +39,7 @@ def test_a_layer_is_the_share_of_its_model(name):
     )
     whole = sum(flops.values()) - flops["logits"]
     assert (layer.linear_flops + layer.score_flops) * model.layers == pytest.approx(whole, rel=1e-13)
-    selective = model.training_flops(3, "selective") - 3 * flops["logits"]
+    selective = model.training_flops(3, "selective", causal=False) - 3 * flops["logits"]
     assert 3 * layer.flops() * model.layers == pytest.approx(selective, rel=1e-13)
     kept = sum(model.layer_activation_bytes(3, sequence_parallel=True, recompute=1).values())
     assert layer.activation_bytes == pytest.approx(kept, rel=1e-13)

@@ -80,7 +80,9 @@ def run(case: Case) -> pd.DataFrame:
     sharding, options = STEP_SOFTWARE[software]
     split = {"tensor": t, "context": c, "pipeline": p, "data": d, "interleave": v}
     strategy = Strategy(**split, sharding=sharding, sequence_parallel=t > 1)
-    table = circuits.photonic_overhead(model, PLATFORM, strategy, np.array(DELAYS_S), sequences, options=options)
+    table = circuits.photonic_overhead(
+        model, PLATFORM, strategy, np.array(DELAYS_S), sequences, options=options, runtime="modern"
+    )
     what = {"model": model, "platform": PLATFORM, "software": software, **split, "global_batch": sequences}
     return pd.concat([pd.DataFrame(what, index=table.index), table], axis=1)
 

@@ -13,7 +13,7 @@ import pandas as pd
 from railcore.engines.validation import YOURS, check_run, published_runs, with_groups
 from railcore.facts import catalog, files, tables
 from railcore.training.machine import PRECISIONS
-from railcore.training.software import runtime_of
+from railcore.training.software import newest_runtime, runtime_of
 from railcore.training.transformer import Transformer, catalog_model
 
 _COMMENT = "#"  # starts a row that is left out
@@ -173,7 +173,7 @@ def _row(where: str, cells: Mapping[str, str]) -> dict[str, Any]:
             raise ValueError(f"{where}: {error}") from None
     texts = {
         "source": YOURS,
-        "runtime": "modern",
+        "runtime": newest_runtime(read["platform"]).name,
         "recompute": "none",
         "sharding": "optimizer",
         "sequence_parallel": int(read["tp"] > 1),

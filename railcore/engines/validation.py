@@ -11,9 +11,10 @@ from railcore.engines.strategies.iteration import TIME_PARTS, iteration_times
 from railcore.facts import files, units
 from railcore.facts.arguments import Positive, checked
 from railcore.facts.checks import one_of
-from railcore.training.machine import Machine, catalog_machine
-from railcore.training.parallelism import Strategy
-from railcore.training.runtime import MODERN, Runtime, as_runtime
+from railcore.training.machine import Machine, as_machine, catalog_machine
+from railcore.training.parallelism import Strategy, as_strategy
+from railcore.training.runtime import Runtime
+from railcore.training.software import as_runtime, dated_runtimes
 from railcore.training.transformer import Transformer, catalog_model, model_flops_utilization
 from railcore.training.transformer_memory import EVERY_OPERATOR, RECOMPUTE_MODULES
 
@@ -41,7 +42,7 @@ def training_duration(
     global_batch: int,
     tokens: Positive,
     gpus: int | None = None,
-    runtime: Runtime | str = MODERN,
+    runtime: Runtime | str | None = None,
 ) -> TrainingDuration:
     """Time of a training on so many tokens.
 
@@ -54,11 +55,12 @@ def training_duration(
     gpus
         GPUs that the strategy must take; None for any number.
     runtime
-        The software.
+        The software; None for the newest for the GPU.
 
     Returns
     -------
-    Times, the share of the peak rate that the model's own FLOPs use, and the memory of the fullest GPU.
+    Times, the share of the peak rate that the model's own FLOPs use (of causal attention what is computed), and the
+    memory of the fullest GPU.
 
     Raises
     ------
@@ -304,3 +306,36 @@ def runtime_effect(table: pd.DataFrame, runtimes: Sequence[str]) -> pd.DataFrame
     """Errors of a table of runs under each of some runtimes in place of their own: columns runtime, then the errors."""
     rows = [error_summary(predictions(table.assign(runtime=name)), "use").assign(runtime=name) for name in runtimes]
     return pd.concat(rows)[["runtime", "runs", "mean_error", "mean_absolute_error", "largest_error"]]
+
+
+@checked
+def software_times(
+    model: Transformer | str,
+    machine: Machine | str,
+    strategy: Strategy | Mapping,
+    global_batch: int,
+    runtimes: Sequence[str] = (),
+) -> pd.DataFrame:
+    """Iteration time of one strategy under each runtime: the band that software alone makes.
+
+    Parameters
+    ----------
+    model, machine, strategy, global_batch
+        As for `iteration_times`.
+    runtimes
+        Of the catalog; by default all that have a date (`runtime_of`) and drive the machine's GPU.
+
+    Returns
+    -------
+    Columns runtime, iteration_s, limit and over_best, the fastest first; the best is the fastest that is feasible, if
+    any is.
+    """
+    machine = as_machine(machine)
+    names = runtimes or dated_runtimes(machine)
+    rows = []
+    for name in names:
+        found = iteration_times(model, machine, as_strategy(strategy), name, global_batch=global_batch)
+        rows.append({"runtime": name, "iteration_s": found.total_s.item(), "limit": found.limits.item()})
+    table = pd.DataFrame(rows).sort_values("iteration_s", ignore_index=True)
+    fits = table["iteration_s"][table["limit"] == "feasible"]
+    return table.assign(over_best=table["iteration_s"] / (fits if len(fits) else table["iteration_s"]).min())

@@ -33,7 +33,8 @@ from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy, as_strategy, indivisible
 from railcore.training.pipeline_schedule import LAYERS_IN_MEMORY, dualpipe_bubble_time, microbatches_in_flight
 from railcore.training.rank import Rank, wide_dense_layers
-from railcore.training.runtime import MODERN, Runtime, as_runtime, checked_offload
+from railcore.training.runtime import Runtime, checked_offload
+from railcore.training.software import as_runtime
 from railcore.training.stage import Stage, stage_of
 from railcore.training.transformer import Transformer, as_model
 
@@ -89,7 +90,7 @@ def iteration_time(
     machine: Machine | str,
     strategy: Strategy | Mapping,
     global_batch: int,
-    runtime: Runtime | str = MODERN,
+    runtime: Runtime | str | None = None,
     offload: str | Sequence[str] = "none",
     fabric: Fabric | None = None,
 ) -> IterationTime:
@@ -98,7 +99,8 @@ def iteration_time(
     Parameters
     ----------
     model, machine, runtime
-        What is trained, on which GPU, with which software; names of the catalog do.
+        What is trained, on which GPU, with which software; names of the catalog do. None for the newest software for
+        the GPU.
     strategy
         How it is split over GPUs; or a row of `search`'s tables.
     global_batch
@@ -227,11 +229,12 @@ def _read(
     machine: Machine | str,
     strategy: Strategy | Mapping,
     global_batch: int,
-    runtime: Runtime | str,
+    runtime: Runtime | str | None,
     offload: str | Sequence[str],
 ) -> tuple[Rank, tuple[str, ...], int]:
     """What was asked for: a rank of the job, what stays in the host's memory, and m micro-batches."""
-    rank = Rank(as_model(model), as_machine(machine), as_runtime(runtime), as_strategy(strategy))
+    box = as_machine(machine)
+    rank = Rank(as_model(model), box, as_runtime(runtime, box), as_strategy(strategy))
     each = rank.strategy.data * rank.strategy.micro_batch
     return rank, checked_offload(offload), math.ceil(int(whole("global_batch", global_batch)) / each)
 
@@ -384,7 +387,7 @@ def stage_memory(
     machine: Machine | str,
     strategy: Strategy | Mapping,
     global_batch: int,
-    runtime: Runtime | str = MODERN,
+    runtime: Runtime | str | None = None,
     offload: str | Sequence[str] = "none",
 ) -> pd.DataFrame:
     """Peak memory of a GPU on each pipeline stage, a row a stage; the fullest is the memory of `iteration_time`.

@@ -220,12 +220,6 @@ def catalog_runtime(name: str, **changes: Any) -> Runtime:
     return Runtime(**{**read, "name": name, **changes})
 
 
-@checked
-def as_runtime(runtime: Runtime | str) -> Runtime:
-    """A runtime as it is, or `catalog_runtime` of its name. Raises ValueError for anything else."""
-    return runtime if isinstance(runtime, Runtime) else catalog_runtime(runtime)
-
-
 def checked_offload(offload: str | Sequence[str]) -> tuple[str, ...]:
     """What stays in the host's memory, as names. Raises ValueError for what is not one of OFFLOADS."""
     names = (offload,) if isinstance(offload, str) else tuple(offload)

@@ -1,20 +1,15 @@
-"""Software as a choice: the runtime of a platform and date, and what the other runtimes of the catalog would take."""
+"""Training software of a platform and date: which runtime of the catalog a job takes where none is named."""
 
 import re
-from collections.abc import Mapping, Sequence
-
-import pandas as pd
 
 from railcore.facts import catalog
 from railcore.facts.arguments import checked
 from railcore.facts.checks import one_of
-from railcore.training.iteration import iteration_time
 from railcore.training.machine import Machine, as_machine
-from railcore.training.parallelism import Strategy
-from railcore.training.runtime import Runtime, as_runtime, catalog_runtime
-from railcore.training.transformer import Transformer
+from railcore.training.runtime import Runtime, catalog_runtime
 
 MAKERS = ("NVIDIA", "AMD")
+_LAST = "2099-12"
 
 
 def gpu_maker(machine: Machine) -> str:
@@ -55,7 +50,11 @@ def runtime_of(platform: Machine | str, released: str) -> Runtime:
     Raises ValueError for a date in another form, and for one before the first runtime.
     """
     _checked_month("released", released)
-    maker = gpu_maker(as_machine(platform))
+    return _newest(gpu_maker(as_machine(platform)), released)
+
+
+def _newest(maker: str, released: str) -> Runtime:
+    """The newest runtime for a maker's GPUs that a month has."""
     dated = sorted((str(catalog.item("runtimes", name)["since"]), name) for name in _runtimes_for(maker))
     before = [name for since, name in dated if since <= released]
     if not before:
@@ -66,37 +65,16 @@ def runtime_of(platform: Machine | str, released: str) -> Runtime:
 @checked
 def newest_runtime(platform: Machine | str) -> Runtime:
     """The newest training software of the catalog for a platform's GPUs. platform: a machine, or a platform's name."""
-    return runtime_of(platform, "2099-12")
+    return runtime_of(platform, _LAST)
 
 
 @checked
-def software_times(
-    model: Transformer | str,
-    machine: Machine | str,
-    strategy: Strategy | Mapping,
-    global_batch: int,
-    runtimes: Sequence[str] = (),
-) -> pd.DataFrame:
-    """Iteration time of one strategy under each runtime: the band that software alone makes.
+def as_runtime(runtime: Runtime | str | None, machine: Machine | str | None = None) -> Runtime:
+    """A runtime as it is, or `catalog_runtime` of its name; None for the newest for the machine's GPU.
 
-    Parameters
-    ----------
-    model, machine, strategy, global_batch
-        As for `iteration_time`.
-    runtimes
-        Of the catalog; by default all that have a date (`runtime_of`) and drive the machine's GPU.
-
-    Returns
-    -------
-    Columns runtime, iteration_s, limit and over_best, the fastest first; the best is the fastest that is feasible, if
-    any is.
+    That is the default of every function, of plans and of notebooks. machine: a machine, or a platform's name; without
+    one the newest is that for NVIDIA's GPUs. Raises ValueError for anything else.
     """
-    machine = as_machine(machine)
-    names = runtimes or dated_runtimes(machine)
-    rows = []
-    for name in names:
-        found = iteration_time(model, machine, strategy, global_batch, as_runtime(name))
-        rows.append({"runtime": name, "iteration_s": found.total_s, "limit": ", ".join(found.obstacles) or "feasible"})
-    table = pd.DataFrame(rows).sort_values("iteration_s", ignore_index=True)
-    fits = table["iteration_s"][table["limit"] == "feasible"]
-    return table.assign(over_best=table["iteration_s"] / (fits if len(fits) else table["iteration_s"]).min())
+    if runtime is None:
+        return newest_runtime(machine) if machine else _newest(MAKERS[0], _LAST)
+    return runtime if isinstance(runtime, Runtime) else catalog_runtime(runtime)

@@ -25,7 +25,7 @@ from railcore.facts.arguments import checked
 from railcore.facts.checks import Floats, one_of, whole
 from railcore.facts.units import show
 from railcore.training.parallelism import Strategy, as_strategy
-from railcore.training.runtime import MODERN, Runtime
+from railcore.training.runtime import Runtime
 from railcore.training.transfers import TRAFFIC_KINDS, Transfer, step_transfers
 from railcore.training.transformer import Transformer, as_model
 
@@ -205,7 +205,7 @@ def iteration_traffic(
     model: Transformer | str,
     strategy: Strategy | Mapping,
     global_batch: int,
-    runtime: Runtime | str = MODERN,
+    runtime: Runtime | str | None = None,
     algorithms: Mapping[str, str] | None = None,
     hb_domain_size: int = 0,
     precision: str = "bf16",
@@ -220,7 +220,7 @@ def iteration_traffic(
     global_batch
         Sequences of the step.
     runtime
-        The training software, or its name in the catalog.
+        The training software, or its name in the catalog; None for the newest for NVIDIA's GPUs.
     algorithms
         One of ALGORITHMS for each kind, by default "ring", such as {"data": "hierarchical"}.
     hb_domain_size

@@ -43,7 +43,8 @@ from railcore.training.parallelism import Strategy
 from railcore.training.products import ELEMENT_BYTES
 from railcore.training.rank import expert_rows
 from railcore.training.recompute import recomputed_operators
-from railcore.training.runtime import MODERN, Runtime, as_runtime
+from railcore.training.runtime import Runtime
+from railcore.training.software import as_runtime
 from railcore.training.transformer import Transformer
 from railcore.training.transformer_memory import WEIGHT_BYTES, RankParameters
 
@@ -99,7 +100,7 @@ def transfer_table(
     model: Transformer,
     strategy: Strategy,
     global_batch: int,
-    runtime: Runtime | str = MODERN,
+    runtime: Runtime | str | None = None,
     precision: str = "bf16",
     hb_domain_size: int = 0,
     embeddings: bool = True,
@@ -113,8 +114,9 @@ def transfer_table(
     global_batch
         Sequences of the step.
     runtime
-        The training software, or its name in the catalog: bytes of gradients, slices of what tensor ranks send, the
-        dispatcher of experts, what selective recompute makes again.
+        The training software, or its name in the catalog; None for the newest for NVIDIA's GPUs. Of it count the bytes
+        of gradients, slices of what tensor ranks send, the dispatcher of experts, and what selective recompute makes
+        again.
     precision
         Of the linear layers, in which some software sends.
     hb_domain_size
@@ -143,7 +145,7 @@ def step_transfers(
     model: Transformer,
     strategy: Strategy,
     global_batch: int,
-    runtime: Runtime | str = MODERN,
+    runtime: Runtime | str | None = None,
     precision: str = "bf16",
     hb_domain_size: int = 0,
     embeddings: bool = True,

@@ -22,7 +22,7 @@ def printed_rows(table: int) -> list[dict[str, str]]:
 
 
 def rules_of_thumb(
-    models: Mapping[str, Transformer], machine: Machine, gpus: Sequence[int], batch: int
+    models: Mapping[str, Transformer], machine: Machine, gpus: Sequence[int], batch: int, runtime: str
 ) -> pd.DataFrame:
     """Every rule of Table 1 on each model and GPU count that it covers: the best strategy that obeys it, and of all.
 
@@ -38,6 +38,8 @@ def rules_of_thumb(
         Of the clusters.
     batch
         [sequences].
+    runtime
+        The software, of the catalog.
 
     Returns
     -------
@@ -51,8 +53,8 @@ def rules_of_thumb(
         practices = [practice.split("+") for practice in rule["practices"].split("/")]
         for name, model in models.items():
             for n in (n for n in gpus if least < n <= most and low < model.total_parameters < high):
-                best = _fastest(model, machine, n, batch)
-                tried = [_fastest(model, machine, n, batch, **_limits(ways, n)) for ways in practices]
+                best = _fastest(model, machine, n, batch, runtime=runtime)
+                tried = [_fastest(model, machine, n, batch, runtime=runtime, **_limits(ways, n)) for ways in practices]
                 rows.append((rule["id"], name, n, rule["practices"], *best, *min(tried, key=itemgetter(1))))
     columns = "id model gpus practices best_strategy best_s obeying_strategy obeying_s".split()
     table = pd.DataFrame(rows, columns=columns)

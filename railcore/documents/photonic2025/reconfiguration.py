@@ -26,7 +26,8 @@ from railcore.facts import catalog, claims, files, units
 from railcore.facts.checks import at_least
 from railcore.training.machine import Machine, catalog_machine
 from railcore.training.parallelism import Strategy
-from railcore.training.runtime import MODERN, Runtime
+from railcore.training.runtime import Runtime
+from railcore.training.software import newest_runtime
 
 REQUESTS = {"on demand": False, "provisioned": True}  # provisioning or not
 QUOTED_S = 0.1  # reconfiguration delay at which the document quotes overheads
@@ -44,7 +45,7 @@ def step_settings(platform: str, measured: bool) -> tuple[Machine, dict[str, flo
     own, with no rates.
     """
     if not measured:
-        return catalog_machine(platform), {}, MODERN
+        return catalog_machine(platform), {}, newest_runtime(platform)
     return solved_machine() if platform == PLATFORM else catalog_machine(platform), measured_rates(), EAGER
 
 

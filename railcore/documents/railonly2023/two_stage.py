@@ -282,7 +282,7 @@ def catalog_two_stage(
     """
     network, parameters = transformer.catalog_model(name), catalog.item("models", name)["parameters"]
     layers, d = network.layers, network.hidden
-    scores = 3 * network.forward_flops()["scores"] / network.sequence_length
+    scores = 3 * network.forward_flops(causal=False)["scores"] / network.sequence_length
     blocks = (network.attention_weights + network.ffn_weights, 12 * d * d, parameters / layers)
     tokens = (6 * parameters, 6 * parameters + scores, 8 * parameters, 72 * d * d * layers)
     weights = _pick("block", block, dict(zip(BLOCK_SIZE_RULES, blocks, strict=True)))

@@ -128,6 +128,6 @@ class ExpertJob:
             "all-to-all, rail-optimized": self.exchanges * expert_all_to_all_time(*link, "direct", 1.0),
             "all-to-all, rail-only": self.exchanges * expert_all_to_all_time(*link),
             "AllReduce": reduce,
-            "compute": self.model.training_flops(self.sequences_per_gpu, self.recompute) / rate,
+            "compute": self.model.training_flops(self.sequences_per_gpu, self.recompute, causal=False) / rate,
         }
         return {kind: float(seconds) for kind, seconds in times.items()}

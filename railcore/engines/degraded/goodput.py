@@ -20,7 +20,7 @@ from railcore.network.topology.failed_part import has_part, lost_gpus
 from railcore.training.group_shares import Fabric
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy, as_strategy
-from railcore.training.runtime import MODERN, Runtime
+from railcore.training.runtime import Runtime
 from railcore.training.transformer import Transformer, as_model
 
 _FAILED = {  # parts of `reliability.parts_at_risk`: those of `FailedPart`
@@ -41,7 +41,7 @@ def training_goodput(
     rates: str = "value",
     checkpoint_time: Quantity | None = None,
     restart_time: Quantity | None = None,
-    runtime: Runtime | str = MODERN,
+    runtime: Runtime | str | None = None,
     offload: str | Sequence[str] = "none",
 ) -> pd.DataFrame:
     """What failures cost a job: of which part, by stops and by slow time.

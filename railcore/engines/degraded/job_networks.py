@@ -23,7 +23,7 @@ from railcore.network.topology.photonic import ring_lengths
 from railcore.training.group_shares import Fabric
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy, as_strategy
-from railcore.training.runtime import MODERN, Runtime
+from railcore.training.runtime import Runtime
 from railcore.training.transformer import Transformer, as_model
 
 _TOKENS = 1e12  # of a training where nobody says
@@ -160,7 +160,7 @@ def network_shares(
     machine: Machine | str,
     strategy: Strategy | Mapping[str, Any],
     global_batch: int,
-    runtime: Runtime | str = MODERN,
+    runtime: Runtime | str | None = None,
 ) -> pd.DataFrame:
     """The share of a NIC that each kind of a job's traffic gets on networks, and the time of an iteration.
 

@@ -23,7 +23,8 @@ from railcore.network.topology.graph import fabric_name
 from railcore.training import traffic
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy, as_strategy
-from railcore.training.runtime import MODERN, Runtime
+from railcore.training.runtime import Runtime
+from railcore.training.software import as_runtime
 from railcore.training.transfers import TRAFFIC_KINDS
 from railcore.training.transformer import Transformer, as_model
 
@@ -40,6 +41,8 @@ def platform_fabric(platform: str, gpus: int, radix: int, machine: Machine | Non
         Of the cluster; ports of a switch.
     machine
         Whose HB domains and bandwidths stand in place of the platform's.
+    runtime
+        The software; None for the newest for the GPU.
 
     Returns
     -------
@@ -59,7 +62,12 @@ def rail_only_and_optimized(fabric: RailFabric) -> dict[str, RailFabric]:
 
 @checked
 def dense_slowdown(
-    fabric: RailFabric, model: Transformer, machine: Machine, strategy: Strategy, global_batch: int
+    fabric: RailFabric,
+    model: Transformer,
+    machine: Machine,
+    strategy: Strategy,
+    global_batch: int,
+    runtime: Runtime | str | None = None,
 ) -> pd.DataFrame:
     """A job on the rail-only and on the rail-optimized network of a cluster, with the loads of their links.
 
@@ -88,35 +96,39 @@ def dense_slowdown(
         For a fabric of another size, and as `Strategy.check`.
     """
     checked_job(fabric, model, strategy, global_batch)
-    K, row, rows = fabric.hb_domain_size, strategy.columns(global_batch), []
-    flows = _flows_between_domains(model, strategy, global_batch, K)
+    row, rows, software = strategy.columns(global_batch), [], as_runtime(runtime, machine)
+    options = {"hb_domain_size": fabric.hb_domain_size, "precision": machine.precision}
+    flows = _flows_between_domains((model, strategy, global_batch, software), options)
     for name, network in rail_only_and_optimized(fabric).items():
         loads = fabric_loads(network, flows)
         hb = loads["kind"] == "hb"
         busiest = loads.loc[~hb, "time_s"].max() if len(flows) else 0.0
         forwarded = loads.loc[hb & loads["to"].str.contains("GPU"), "bytes"].sum()
-        iteration_s = iteration_times(model, machine, row, fabric=network).total_s.item()
+        iteration_s = iteration_times(model, machine, row, software, fabric=network).total_s.item()
         rows.append((name, busiest, forwarded, iteration_s))
     columns = ["fabric", "busiest_link_s", "hb_forwarded_bytes", "iteration_s"]
     table = pd.DataFrame(rows, columns=columns)
     return table.assign(slowdown=table["iteration_s"] / table["iteration_s"].iloc[-1] - 1)
 
 
-def _flows_between_domains(
-    model: Transformer, strategy: Strategy, global_batch: int, hb_domain_size: int
-) -> pd.DataFrame:
+def _flows_between_domains(job: tuple, options: Mapping[str, Any]) -> pd.DataFrame:
     """All flows of an iteration between HB domains, with a ring on every rail where groups lie evenly in domains."""
-    job, rings = (model, strategy, global_batch), dict.fromkeys(TRAFFIC_KINDS, "hierarchical")
+    rings, size = dict.fromkeys(TRAFFIC_KINDS, "hierarchical"), options["hb_domain_size"]
     try:
-        whole = traffic.iteration_traffic(*job, algorithms=rings, hb_domain_size=hb_domain_size).entries()
+        whole = traffic.iteration_traffic(*job, rings, **options).entries()
     except ValueError:  # uneven groups
-        whole = traffic.iteration_traffic(*job).entries()
-    return whole[whole["source"] // hb_domain_size != whole["target"] // hb_domain_size]
+        whole = traffic.iteration_traffic(*job, **options).entries()
+    return whole[whole["source"] // size != whole["target"] // size]
 
 
 @checked
 def dense_slowdowns(
-    fabric: RailFabric, models: Mapping[str, Transformer], machine: Machine, batch: int, splits: Count
+    fabric: RailFabric,
+    models: Mapping[str, Transformer],
+    machine: Machine,
+    batch: int,
+    splits: Count,
+    runtime: Runtime | str | None = None,
 ) -> pd.DataFrame:
     """`dense_slowdown` of each model's best strategies: the best one of each of the fastest ways to split the GPUs.
 
@@ -132,6 +144,8 @@ def dense_slowdowns(
         [sequences].
     splits
         Ways to split the GPUs over tensor, context, pipeline and data ranks for each model.
+    runtime
+        The software; None for the newest for the GPU.
 
     Returns
     -------
@@ -140,10 +154,10 @@ def dense_slowdowns(
     """
     found = []
     for name, model in models.items():
-        best = search(model, machine, fabric.gpus, batch, top=500).best
+        best = search(model, machine, fabric.gpus, batch, runtime, top=500).best
         each = best.drop_duplicates(["tensor", "context", "pipeline", "data"]).head(splits)
         for row in each.to_dict("records"):
-            table = dense_slowdown(fabric, model, machine, Strategy.from_columns(row), batch)
+            table = dense_slowdown(fabric, model, machine, Strategy.from_columns(row), batch, runtime)
             over = row["sequence_s"] / best["sequence_s"].iloc[0]
             found.append(table.assign(model=name, strategy=strategy_label(row), times_best=over))
     table = pd.concat(found, ignore_index=True)
@@ -191,6 +205,7 @@ def mixture_slowdowns(
     hb_domain_sizes: Sequence[int],
     oversubscriptions: Sequence[float],
     radix: int,
+    runtime: Runtime | str | None = None,
 ) -> pd.DataFrame:
     """Iteration time of a mixture of experts by HB domain size and network.
 
@@ -209,6 +224,8 @@ def mixture_slowdowns(
         Of the leaves.
     radix
         Ports of a switch.
+    runtime
+        The software; None for the newest for the GPU.
 
     Returns
     -------
@@ -237,7 +254,7 @@ def mixture_slowdowns(
         ways += [("rail-only, forwarding before sending", math.inf, rails, False)]
         for way, ratio, fabric, pipelined in ways:
             box = machine.changed(hb_domain_size=size, pipelined=pipelined)
-            found = iteration_times(model, box, row, fabric=fabric)
+            found = iteration_times(model, box, row, runtime, fabric=fabric)
             times = (found.breakdown["expert_s"], found.links["expert_link_s"], found.total_s)
             rows.append((size, way, ratio, *(time.item() for time in times)))
     columns = ["hb_domain_size", "way", "oversubscription", "expert_s", "expert_link_s", "iteration_s"]
@@ -254,7 +271,7 @@ def failed_part_slowdowns(
     machine: Machine | str,
     strategy: Strategy | Mapping[str, Any],
     global_batch: int,
-    runtime: Runtime | str = MODERN,
+    runtime: Runtime | str | None = None,
 ) -> pd.DataFrame:
     """Iteration time of a job with one failed part, a row for each kind of part and way to go on.
 
@@ -278,7 +295,7 @@ def failed_part_slowdowns(
     global_batch
         B [sequences].
     runtime
-        The software, or its name in the catalog.
+        The software, or its name in the catalog; None for the newest for the GPU.
 
     Returns
     -------
@@ -365,7 +382,7 @@ def _without_ranks(
     strategy: Strategy,
     global_batch: int,
     lost: np.ndarray,
-    runtime: Runtime | str,
+    runtime: Runtime | str | None,
 ) -> list[dict[str, Any]]:
     """Ways to go on after a fault that takes ranks from the job.
 

@@ -16,7 +16,8 @@ from railcore.facts.checks import Floats, at_least, one_of
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import LEVEL_NAMES, STRATEGY_SWITCHES
 from railcore.training.rank_order import group_levels
-from railcore.training.runtime import MODERN, Runtime, as_runtime, checked_offload
+from railcore.training.runtime import Runtime, checked_offload
+from railcore.training.software import as_runtime
 from railcore.training.transformer import Transformer, as_model
 
 _AT_A_TIME = 1024  # strategies whose changes are computed before one looks whether more can be best
@@ -36,7 +37,7 @@ def best_on_circuits(
     provisioning: bool = True,
     ports: int = 2,
     options: StepOptions = DEFAULT_STEP,
-    runtime: Runtime | str = MODERN,
+    runtime: Runtime | str | None = None,
     offload: str | Sequence[str] = "none",
     rings: str = "any",
     **limits: int | str | Sequence,
@@ -70,7 +71,8 @@ def best_on_circuits(
     ValueError
         As `strategy_blocks`; for negative times, and for options that `iteration_times` has no time for.
     """
-    model, machine, runtime = as_model(model), as_machine(machine).off_fabrics("circuits"), as_runtime(runtime)
+    model, machine = as_model(model), as_machine(machine).off_fabrics("circuits")
+    runtime = as_runtime(runtime, machine)
     for name in limits:
         one_of("limits", name, STRATEGY_COLUMNS)
     away, d = checked_offload(offload), np.atleast_1d(at_least("reconfiguration_s", reconfiguration_s)).ravel()

@@ -39,7 +39,7 @@ from railcore.facts.arguments import Listed, Quantity, checked
 from railcore.facts.checks import at_least, one_of, positive, whole
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy, as_strategy
-from railcore.training.runtime import MODERN, Runtime
+from railcore.training.runtime import Runtime
 from railcore.training.transformer import Transformer
 
 BANDWIDTHS = ("equal", "per port")
@@ -165,7 +165,7 @@ def photonic_overhead(
     global_batch: Listed,
     provisioning: bool | Sequence[bool] = (False, True),
     options: StepOptions = DEFAULT_STEP,
-    runtime: Runtime | str = MODERN,
+    runtime: Runtime | str | None = None,
     progress: Callable[[str], object] | None = None,
     **circuits: Any,
 ) -> pd.DataFrame:

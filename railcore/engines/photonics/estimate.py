@@ -25,7 +25,8 @@ from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.rank import mixture_shares
 from railcore.training.rank_order import group_levels
-from railcore.training.runtime import MODERN, Runtime, as_runtime, checked_offload
+from railcore.training.runtime import Runtime, checked_offload
+from railcore.training.software import as_runtime
 from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer, as_model
 from railcore.training.transformer_memory import EVERY_OPERATOR
 
@@ -72,7 +73,7 @@ def overhead_estimate(
     reconfiguration_s: ArrayLike,
     provisioning: bool = False,
     options: StepOptions = DEFAULT_STEP,
-    runtime: Runtime | str = MODERN,
+    runtime: Runtime | str | None = None,
     ports: int = 2,
     offload: str | Sequence[str] = "none",
     global_batch: int | None = None,
@@ -142,7 +143,8 @@ def overhead_estimate(
         that are not overlapped, and with expert ranks on the rails context ranks there, chunks, whole experts, tokens
         behind other micro-batches or exchanged again, and layers that predict further tokens.
     """
-    model, machine, runtime = as_model(model), as_machine(machine).off_fabrics("circuits"), as_runtime(runtime)
+    model, machine = as_model(model), as_machine(machine).off_fabrics("circuits")
+    runtime = as_runtime(runtime, machine)
     delays = at_least("reconfiguration_s", reconfiguration_s)
     electrical = iteration_times(model, machine, strategies, runtime, offload, global_batch)
     flat, shape = strategy_columns(strategies, global_batch)

@@ -33,8 +33,8 @@ from railcore.network.reliability import host_gpus
 from railcore.network.switches import SwitchModel, switch_model, usual_networks
 from railcore.training.machine import Machine, catalog_machine
 from railcore.training.parallelism import Strategy
-from railcore.training.runtime import Runtime, as_runtime
-from railcore.training.software import newest_runtime
+from railcore.training.runtime import Runtime
+from railcore.training.software import as_runtime
 from railcore.training.transformer import Transformer, as_model
 
 Values = Mapping[tuple[str, str, str], Any]  # draws of catalog rows by family, item and parameter
@@ -223,7 +223,7 @@ def case_of(spec: Spec) -> Case:
             if book.source_Bps and not 1 / FARTHEST_RATE <= machine.nic_Bps / book.source_Bps <= FARTHEST_RATE:
                 rates = [show(rate, "bps") for rate in (book.source_Bps, machine.nic_Bps)]
                 raise ValueError(f"{book.name} is of {rates[0]} links, NICs have {rates[1]}: give a nearer book")
-    runtime = newest_runtime(machine) if spec.job.runtime is None else as_runtime(spec.job.runtime)
+    runtime = as_runtime(spec.job.runtime, machine)
     batch = _batch(spec, model, known)
     if spec.site is not None:
         with _Blamed("site"):

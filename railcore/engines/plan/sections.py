@@ -122,7 +122,7 @@ def _strategy(plan: Plan) -> Section:
         "strategy": [answer.label for answer in plan.possible],
         "GPUs used": [shown("gpus", answer.numbers["gpus_used"]) for answer in plan.possible],
         "iteration": [shown("iteration_s", answer.numbers["iteration_s"]) for answer in plan.possible],
-        "MFU": [shown("mfu", answer.numbers["mfu"]) for answer in plan.possible],
+        "MFU, causal": [shown("mfu", answer.numbers["mfu"]) for answer in plan.possible],
         "under other software": [
             f"{number(low, 3)} to {number(high, 3)} times" if high > low else "none fits"
             for low, high in zip(times["software_low"], times["software_high"], strict=True)

@@ -30,7 +30,11 @@ NUMBERS = {
     "ownership_usd": Number("ownership", "USD", "purchase, and energy over the years of use"),
     "iteration_s": Number("iteration", "s", "of the best strategy on this network"),
     "circuits_s": Number("circuits", "s", "what changes of circuits add to an iteration"),
-    "mfu": Number("MFU", "%", "share of the peak rate in bf16 that the model's own FLOPs use"),
+    "mfu": Number(
+        "MFU, causal",
+        "%",
+        "share of the peak rate in bf16 that the model's own FLOPs use; of causal attention what is computed, half",
+    ),
     "goodput": Number("goodput", "%", "share of the time that advances the job"),
     "stopped": Number("stops", "%", "share of the time that failures which stop the job take"),
     "slowed": Number("slow time", "%", "share of the time lost while parts that only slow it are down"),

@@ -17,7 +17,7 @@ from railcore.facts.units import show
 from railcore.network.topology import domain_warnings
 from railcore.training.machine import Machine, catalog_machine
 from railcore.training.parallelism import LEVEL_NAMES
-from railcore.training.runtime import MODERN, as_runtime
+from railcore.training.software import as_runtime, newest_runtime
 from railcore.training.transformer import as_model
 
 _TRIED_DOMAINS = 200  # HB domains more or less, for a number of GPUs that fills them
@@ -176,7 +176,7 @@ def call_text(result: Any, given: Machine) -> str:
     shown = {"gpus": repr(result.gpus), "global_batch": repr(_one(limits["global_batch"]))}
     shown |= {"hb_domain_size": repr(K)} if own != K else {}
     shown |= {"fabric": "fabric"} if part.machine.links.fabric else {}
-    if runtimes != [MODERN]:
+    if runtimes != [newest_runtime(part.machine)]:
         names = [_named("runtime", each.name, "runtimes", as_runtime, each) for each in runtimes]
         shown["runtime"] = "runtime" if "runtime" in names else names[0] if len(names) == 1 else f"[{', '.join(names)}]"
     if offloads != ["none"]:

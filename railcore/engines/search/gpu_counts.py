@@ -14,7 +14,7 @@ from railcore.facts.arguments import checked
 from railcore.facts.checks import positive, share, whole
 from railcore.network.topology import RailFabric
 from railcore.training.machine import Machine, as_machine
-from railcore.training.runtime import MODERN, Runtime
+from railcore.training.runtime import Runtime
 from railcore.training.transformer import Transformer, as_model
 
 _KEPT = 500  # strategies of the short search
@@ -27,7 +27,7 @@ def gpu_counts(
     machine: Machine | str,
     gpus: int,
     global_batch: int | Sequence[int],
-    runtime: Runtime | str = MODERN,
+    runtime: Runtime | str | None = None,
     fabric: RailFabric | None = None,
     use_all: bool = False,
     **options: Any,
@@ -68,7 +68,7 @@ def _first_round(
     gpus: int,
     K: int,
     global_batch: int | Sequence[int],
-    runtime: Runtime | str,
+    runtime: Runtime | str | None,
     fabric: RailFabric | None,
     use_all: bool,
     limits: dict[str, Any],

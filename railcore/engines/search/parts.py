@@ -31,7 +31,8 @@ from railcore.facts.arguments import Listed, checked
 from railcore.facts.checks import whole
 from railcore.training.group_shares import Fabric
 from railcore.training.machine import Machine, as_machine
-from railcore.training.runtime import MODERN, Runtime, as_runtime, checked_offload
+from railcore.training.runtime import Runtime, checked_offload
+from railcore.training.software import as_runtime
 from railcore.training.transformer import Transformer, as_model
 
 _AT_A_TIME = 4_000_000  # strategies between two looks at the clock
@@ -197,7 +198,7 @@ def search_parts(
     machine: Machine | str,
     gpus: int,
     global_batch: int | Sequence[int],
-    runtime: Runtime | str | Sequence = MODERN,
+    runtime: Runtime | str | Sequence | None = None,
     offload: str | Sequence = "none",
     top: int = 10,
     at_most: bool = False,
@@ -231,7 +232,8 @@ def search_parts(
         raise ValueError(f"hb_domain_size is {K}, more than gpus {gpus}: give at most {gpus}")
     whole("top", top)
     whole("shares", shares)
-    runtimes = [as_runtime(each) for each in ([runtime] if isinstance(runtime, Runtime | str) else runtime)]
+    asked = [runtime] if isinstance(runtime, Runtime | str | None) else runtime
+    runtimes = [as_runtime(each, machine) for each in asked]
     if not runtimes or len({each.name for each in runtimes}) < len(runtimes):
         raise ValueError("runtime has no entry, or several of one name: give each a name of its own")
     offloads = [checked_offload(each) for each in (offload if isinstance(offload, list) else [offload])]
@@ -281,7 +283,7 @@ def search(
     machine: Machine | str,
     gpus: int,
     global_batch: int | Sequence[int],
-    runtime: Runtime | str | Sequence = MODERN,
+    runtime: Runtime | str | Sequence | None = None,
     offload: str | Sequence = "none",
     top: Listed = 10,
     at_most: bool = False,
@@ -308,7 +310,8 @@ def search(
     global_batch
         Sequences of an iteration, one number or several.
     runtime
-        The software, or several, each searched: which overlaps are on is a dimension too.
+        The software, or several, each searched: which overlaps are on is a dimension too. None for the newest for the
+        GPU.
     offload
         As for `iteration_times`; a list of such choices searches each: ["none", ("optimizer", "activations")].
     top

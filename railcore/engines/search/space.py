@@ -27,7 +27,8 @@ from railcore.training.machine_parts import GpuLinks
 from railcore.training.parallelism import indivisible
 from railcore.training.rank import mixture_shares
 from railcore.training.rank_order import gpus_of, group_levels
-from railcore.training.runtime import MODERN, Runtime, as_runtime
+from railcore.training.runtime import Runtime
+from railcore.training.software import as_runtime
 from railcore.training.transformer import LEVELS, RECOMPUTE, Transformer, as_model
 
 _GROUP = (*SPLIT, "expert", "whole_experts", "placement")
@@ -310,7 +311,7 @@ def strategy_blocks(
     machine: Machine | str,
     gpus: int,
     global_batch: int | Sequence[int],
-    runtime: Runtime | str = MODERN,
+    runtime: Runtime | str | None = None,
     fabric: Fabric | None = None,
     **limits: int | str | Sequence,
 ) -> Iterator[Columns]:
@@ -333,7 +334,7 @@ def strategy_blocks(
     global_batch
         Sequences of an iteration, one number or several.
     runtime
-        Of which it counts whether attention is fused, and how tokens find their experts.
+        Of which it counts whether attention is fused, and how tokens find their experts; None for the newest.
     fabric
         That the NICs are on, of which it counts what shares of a NIC groups get.
     limits
@@ -353,6 +354,7 @@ def strategy_blocks(
     model, allowed = as_model(model), allowed_values(global_batch, dict(limits))
     whole("gpus", gpus, most=STRATEGY_RANGES["data"][1])
     splits = exact_splits(model, gpus, allowed)[0]
-    shared = allowed, as_runtime(runtime), as_machine(machine, fabric).links
+    box = as_machine(machine, fabric)
+    shared = allowed, as_runtime(runtime, box), box.links
     found = (space_of(model, piece.tobytes(), *shared) for piece in pieces(model, splits, allowed))
     return (block for space in found for block in space.blocks())

@@ -20,7 +20,8 @@ from railcore.facts.checks import whole
 from railcore.training.collectives import steps_and_bytes
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy, as_strategy
-from railcore.training.runtime import MODERN, Runtime, as_runtime
+from railcore.training.runtime import Runtime
+from railcore.training.software import as_runtime
 from railcore.training.transformer import Transformer, as_model
 
 WORKLOAD_KINDS = ("compute", "tensor", "context", "expert", "pipeline", "data")
@@ -166,7 +167,7 @@ def training_step(
     strategy: Strategy | Mapping,
     global_batch: Listed,
     options: StepOptions = DEFAULT_STEP,
-    runtime: Runtime | str = MODERN,
+    runtime: Runtime | str | None = None,
     iterations: Listed = 1,
     one_replica: bool = False,
 ) -> Workload:
@@ -179,7 +180,7 @@ def training_step(
     strategy, global_batch
         How the model is split, or a row of `search`'s tables; and the batch [sequences].
     options, runtime
-        How the software runs a step, and what it overlaps.
+        How the software runs a step, and what it overlaps; None for the newest runtime for the GPU.
     iterations
         Steps that follow each other.
     one_replica
@@ -196,7 +197,8 @@ def training_step(
         As `Strategy.check`; for a machine on a fabric; for tensor ranks in several HB domains; for one_replica where
         replicas lie differently.
     """
-    model, machine, strategy, runtime = as_model(model), as_machine(machine), as_strategy(strategy), as_runtime(runtime)
+    model, machine, strategy = as_model(model), as_machine(machine), as_strategy(strategy)
+    runtime = as_runtime(runtime, machine)
     machine.off_fabrics("simulated steps")
     whole("iterations", iterations)
     chunks = strategy.pipeline * strategy.interleave

@@ -25,7 +25,8 @@ from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import LEVEL_NAMES, STRATEGY_SWITCHES, Strategy, indivisible, level_places
 from railcore.training.rank import wide_dense_layers
 from railcore.training.rank_order import group_levels
-from railcore.training.runtime import MODERN, Runtime, as_runtime, checked_offload
+from railcore.training.runtime import Runtime, checked_offload
+from railcore.training.software import as_runtime
 from railcore.training.transformer import LEVELS, Transformer, as_model
 
 _OPTIONAL = ("keep_gathered", "ends_as_layers", "whole_experts", "placement")  # 0 where a table lacks them
@@ -108,7 +109,7 @@ def iteration_times(
     model: Transformer | str,
     machine: Machine | str,
     strategies: Strategy | Mapping | Sequence,
-    runtime: Runtime | str = MODERN,
+    runtime: Runtime | str | None = None,
     offload: str | Sequence[str] = "none",
     global_batch: int | None = None,
     fabric: Fabric | None = None,
@@ -124,7 +125,8 @@ def iteration_times(
     Parameters
     ----------
     model, machine, runtime
-        What is trained, on which GPU, with which software; names in the catalog do.
+        What is trained, on which GPU, with which software; names in the catalog do. None for the newest software for
+        the GPU.
     strategies
         A `Strategy`, several, or a table or a row as `SearchResult.best` has them: values that broadcast, by the names
         in STRATEGY_COLUMNS. They are whole numbers, switches also True or False, and recompute, sharding and placement
@@ -146,7 +148,8 @@ def iteration_times(
         For a missing column or batch, for values that are not whole or out of range, for unknown names, and for a
         fabric that is smaller than a job or has smaller HB domains than the machine.
     """
-    model, machine, runtime = as_model(model), as_machine(machine, fabric), as_runtime(runtime)
+    model, machine = as_model(model), as_machine(machine, fabric)
+    runtime = as_runtime(runtime, machine)
     away = checked_offload(offload)
     columns, shape = strategy_columns(strategies, global_batch)
     layer_rows, layer_of = unique_rows(columns, LAYER_COLUMNS)

@@ -72,7 +72,7 @@ def parallelism_comparison(
         split = [key for key in alone if alone[key] and abs(sizes[key] * degree / alone[key] - 1) < _EQUAL]
         if name == "EP":
             split = [key for key in split if data[key] == alone[key]]
-        table = transfer_table(shape, replace(strategy, micro_batch=1), batch)
+        table = transfer_table(shape, replace(strategy, micro_batch=1), batch, MODERN)
         own = {"EP": "expert", "CP": "context"}.get(name)
         table = table[(table["kind"] == own) if own else ~table["stages"].isin(("first", "last", "ends"))]
         compute = " ".join(key.removesuffix("_s").removesuffix("_run") for key in split if key.endswith(("_s", "_run")))

@@ -161,7 +161,7 @@ def model_layer(
     width = checks.positive("hidden", model.hidden if hidden is None else hidden)
     b = checks.positive("micro_batch", micro_batch)
     wider = width / model.hidden
-    kinds, flops = model.parameters(), model.forward_flops()
+    kinds, flops = model.parameters(), model.forward_flops(causal=False)  # all scores, as flops2024 counts
     square = sum(kinds[kind] for kind in ("attention", "feed-forward", "experts", "shared experts"))
     matrices = square / model.layers * wider**2
     edges = (kinds["embedding"] + kinds["positions"] + kinds["output"]) * wider
