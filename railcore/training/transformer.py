@@ -324,14 +324,15 @@ class Transformer:
     def forward_flops(self, batch: ArrayLike = 1, causal: bool = True) -> dict[str, np.ndarray]:
         """FLOPs of the forward pass of `batch` sequences, by kind.
 
-        projections 2 s h (2 a + 2 k) d (of latent attention 2 s times its weights) and scores 2 s^2 a d a layer: attention
-        is causal, so that a query meets n (1 - n / 2 s) of n keys at most on average, half of them where n = s, and takes
-        2 a (query_dim + value_dim) for each; feed-forward 2 s m h f (of a mixture 2 s m h (top_k f_e + f_s)), router
-        2 s h E, logits 2 s h V. With mtp_layers "prediction" has theirs: of projection 4 s h^2, layer and logits.
+        projections 2 s h (2 a + 2 k) d (of latent attention 2 s times its weights) and scores 2 s^2 a d a layer:
+        attention is causal, so that a query meets n (1 - n / 2 s) of n keys at most on average, half of them where
+        n = s, and takes 2 a (query_dim + value_dim) for each; feed-forward 2 s m h f (of a mixture 2 s m h (top_k f_e +
+        f_s)), router 2 s h E, logits 2 s h V. With mtp_layers "prediction" has theirs: of projection 4 s h^2, layer and
+        logits.
 
         causal: False counts scores that the mask hides too, 4 s^2 a d, as the documents, Narayanan et al. 2021 and
-        published shares of the peak rate of their time do. Source: GitHub NVIDIA/Megatron-LM, megatron/training/training.py,
-        num_floating_point_operations (2025), which counts half.
+        published shares of the peak rate of their time do.
+        Source: GitHub NVIDIA/Megatron-LM, megatron/training/training.py, num_floating_point_operations (2025): half.
         """
         b, s = np.asarray(batch, float), float(self.sequence_length)
         dense, mixed = self.layers - self.mixture_layers, self.mixture_layers
@@ -358,9 +359,10 @@ class Transformer:
     def training_flops(self, batch: ArrayLike = 1, recompute: str = "none", causal: bool = True) -> np.ndarray:
         """FLOPs of an iteration over `batch` sequences: forward, backward (twice the forward), recompute.
 
-        recompute: "none", "selective" (the scores once more), "full" (all layers once more, not the logits). causal: see
-        `forward_flops`. Source: Narayanan et al. 2021, Eq. (3): 96 b s L h^2 (1 + s / 6h + V / 16 L h) for full
-        recompute of a GPT, all scores counted.
+        recompute: "none", "selective" (the scores once more), "full" (all layers once more, not the logits). causal: as
+        for `forward_flops`.
+        Source: Narayanan et al. 2021, Eq. (3): 96 b s L h^2 (1 + s / 6h + V / 16 L h) for full recompute of a GPT, all
+        scores counted.
         """
         forward = self.forward_flops(batch, causal)
         once = sum(forward.values())

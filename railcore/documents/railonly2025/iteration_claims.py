@@ -39,8 +39,8 @@ def iteration_time_claims(llama: TrainingDuration, model: Transformer, modelled:
     errors = modelled["error"].abs()
     values = {_DAYS: days, _ERROR: float(errors.mean())}
     reason = (
-        f"by our model its published split reaches {mfu:.0%} of the peak rate, all scores counted ("
-        f"{published.low:.0%} to {published.high:.0%} are published); {printed_days:.0f} days need {mfu * days / printed_days:.0%} for all "
+        f"by our model its published split reaches {mfu:.0%} of the peak rate, all scores counted ({published.low:.0%} "
+        f"to {published.high:.0%} are published); {printed_days:.0f} days need {mfu * days / printed_days:.0%} for all "
         "tokens, and are the length of a part of the training"
     )
     reading = (

@@ -115,7 +115,7 @@ def _flows_between_domains(job: tuple, options: Mapping[str, Any]) -> pd.DataFra
     """All flows of an iteration between HB domains, with a ring on every rail where groups lie evenly in domains."""
     rings, size = dict.fromkeys(TRAFFIC_KINDS, "hierarchical"), options["hb_domain_size"]
     try:
-        whole = traffic.iteration_traffic(*job, rings, **options).entries()
+        whole = traffic.iteration_traffic(*(*job, rings), **options).entries()
     except ValueError:  # uneven groups
         whole = traffic.iteration_traffic(*job, **options).entries()
     return whole[whole["source"] // size != whole["target"] // size]
