@@ -34,7 +34,7 @@ def cells(notebook, *ids, names=None, **given):
 @pytest.fixture(scope="module")
 def mine():
     """The plan of the job, with a split of one's own."""
-    mapping = {**SPLIT, "sequence_parallel": True, "sharding": "optimizer"}
+    mapping = {**SPLIT, "data": GPUS // 4, "sequence_parallel": True, "sharding": "optimizer"}
     cluster = {"platform": PLATFORM, "gpus": GPUS}
     return rc.plan({"cluster": cluster, "job": JOB | {"mapping": mapping}, "limits": {"days": 1000}})
 
@@ -81,7 +81,7 @@ def test_one_strategy_takes_the_same_through_every_door(mine, monkeypatch):
         "ends_as_layers": False,
     }
     shown = cells("06", "code-01", "code-02", "code-11", **own | SPLIT)
-    strategy = Strategy(2, pipeline=2, interleave=4, data=16, sequence_parallel=True, sharding="optimizer")
+    strategy = Strategy(2, pipeline=2, interleave=4, data=GPUS // 4, sequence_parallel=True, sharding="optimizer")
     assert shown["plan"] == strategy
     box = catalog_machine(PLATFORM)
     wanted = iteration_times(MODEL, box, strategy, newest_runtime(box), global_batch=BATCH).total_s.item()
