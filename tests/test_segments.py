@@ -1,5 +1,7 @@
 """The engineer's fabric: counts against the graph, what joins what, and designs that do not fit."""
 
+from dataclasses import replace
+
 import networkx as nx
 import pytest
 from counted_parts import count_parts
@@ -7,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore.engines.deployment.segments import SegmentFabric
+from railcore.engines.deployment.subnets import AddressPlan
 from railcore.facts.units import Gbps
 from railcore.network.switches import SwitchModel, switch_model
 from railcore.network.topology.graph import bisection_bandwidth
@@ -128,3 +131,18 @@ def test_a_segment_that_is_too_large_is_told_all_ways_out(options, remedy):
 def test_what_does_not_fit_is_refused_with_what_would(options, message):
     with pytest.raises(ValueError, match=message):
         SegmentFabric(**{"servers": 4, "rail_switch": LARGE, **options})
+
+
+def test_a_changed_design_is_the_design_of_what_was_given():
+    """Homing, rails of a switch, uplinks and routing follow from the others until they are given."""
+    one = SegmentFabric(4, LARGE, 4)
+    wider = replace(one, nic_ports=2, gpus_per_server=2)
+    assert wider == SegmentFabric(4, LARGE, 2, nic_ports=2)
+    assert (one.homing, wider.homing, wider.rails_per_switch, bool(wider.routed)) == (1, 2, 2, False)
+    under = replace(one, spines=1, gpus_per_server=2)
+    assert under.routed and under == SegmentFabric(4, LARGE, 2, spines=1) and under.models == (LARGE, LARGE)
+    fast = replace(LARGE, name="fast", port_Bps=2 * LARGE.port_Bps)
+    assert replace(one, rail_switch=fast).uplink_Bps == fast.port_Bps
+    plan, more = AddressPlan(one), replace(AddressPlan(one), fabric=replace(one, servers=8, nic_ports=1))
+    assert (plan.servers, more.servers) == (4, 8) and more == AddressPlan(replace(one, servers=8))
+    assert replace(plan, fabric=wider).bundling == AddressPlan(wider).bundling != plan.bundling

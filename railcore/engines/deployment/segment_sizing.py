@@ -132,7 +132,8 @@ class _Room:
     @cached_property
     def models(self) -> tuple[SwitchModel, ...]:
         base = self.base
-        return base.rail_switch, base.spine, base.super_spine  # type: ignore[return-value]
+        spine = base.spine or base.rail_switch
+        return base.rail_switch, spine, base.super_spine or spine
 
     def ports(self, tier: int, speed_Bps: float) -> int:
         """Ports of a speed that an interface of a tier's switch gives."""

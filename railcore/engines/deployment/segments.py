@@ -18,6 +18,7 @@ import numpy as np
 
 from railcore.facts.arguments import Listed, Quantity, checked
 from railcore.facts.checks import Ints, positive, whole
+from railcore.facts.derived import derive, given
 from railcore.facts.units import Gbps, either
 from railcore.network.switches import SwitchModel
 from railcore.network.topology.rails import default_bandwidth
@@ -40,9 +41,9 @@ class SegmentFabric:
     nic_ports: of a NIC.
     homing: switches that the ports of a NIC are spread over; by default each port to another.
     rails_per_switch: r, by default all R.
-    spines, spine: number in a pod, and model.
+    spines, spine: number in a pod, and model; by default that of the rail switches.
     spine_links: between a rail switch and a spine.
-    super_spines, super_spine: number in the fabric, and model.
+    super_spines, super_spine: number in the fabric, and model; by default that of the spines.
     super_spine_links: between a spine and a super-spine that are joined.
     super_spine_planes: 1 joins every spine with every super-spine, q joins spine s with those of plane s mod q.
     uplink_Bps: of a link between switches, one direction [bytes/s]; by default that of the rail switch's interfaces.
@@ -81,20 +82,16 @@ class SegmentFabric:
         least = {"spines": 0, "super_spines": 0, "homing": 0, "rails_per_switch": 0, "hb_switches": 0}
         counts = "servers gpus_per_server segments pods nic_ports homing rails_per_switch spines spine_links"
         for name in (*counts.split(), "super_spines", "super_spine_links", "super_spine_planes", "hb_switches"):
-            self._set(name, int(whole(name, getattr(self, name), least.get(name, 1))))
-        self._set("homing", self.homing or self.nic_ports)
-        self._set("rails_per_switch", self.rails_per_switch or self.rails)
-        self._set("spine", self.spine or self.rail_switch)
-        self._set("super_spine", self.super_spine or self.spine)
-        self._set("uplink_Bps", self.uplink_Bps or self.rail_switch.port_Bps)
-        self._set("routed", bool(self.spines) if self.routed is None else self.routed)
+            object.__setattr__(self, name, int(whole(name, given(self, name), least.get(name, 1))))
+        derive(self, "homing", self.homing or self.nic_ports)
+        derive(self, "rails_per_switch", self.rails_per_switch or self.rails)
+        derive(self, "uplink_Bps", given(self, "uplink_Bps") or self.rail_switch.port_Bps)
+        asked = given(self, "routed")
+        derive(self, "routed", bool(self.spines) if asked is None else asked)
         for name in ("port_Bps", "uplink_Bps", "hb_Bps"):
             positive(name, getattr(self, name), "bytes/s")
         self._check_division()
         self._check_ports()
-
-    def _set(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value)
 
     def _check_division(self) -> None:
         for name, divides, of in (
@@ -102,10 +99,10 @@ class SegmentFabric:
             ("homing", self.nic_ports, "nic_ports"),
             ("super_spine_planes", math.gcd(self.spines, self.super_spines), "spines and super_spines"),
         ):
-            given = getattr(self, name)
-            if divides and divides % given:
+            asked = getattr(self, name)
+            if divides and divides % asked:
                 fits = ", ".join(str(n) for n in range(1, divides + 1) if divides % n == 0)
-                raise ValueError(f"{name} is {given}, which does not divide the {of}, {divides}: give one of {fits}")
+                raise ValueError(f"{name} is {asked}, which does not divide the {of}, {divides}: give one of {fits}")
         if self.segments > 1 and not self.spines:
             raise ValueError(f"segments is {self.segments} with spines 0: nothing joins them, give spines")
         if self.pods > 1 and not self.super_spines:
@@ -190,7 +187,8 @@ class SegmentFabric:
     @property
     def models(self) -> tuple[SwitchModel, ...]:
         """Model of the switches of each tier."""
-        return (self.rail_switch, self.spine, self.super_spine)[: self.tiers]  # type: ignore[return-value]
+        spine = self.spine or self.rail_switch
+        return (self.rail_switch, spine, self.super_spine or spine)[: self.tiers]
 
     @property
     def rail_switches_of_segment(self) -> int:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from ipaddress import IPv4Address
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,6 +29,7 @@ from railcore.engines.deployment.segments import SegmentFabric
 from railcore.engines.deployment.summaries import first_free, free_network, ipv4_network, refuse_overlaps
 from railcore.facts.arguments import checked
 from railcore.facts.checks import Ints, whole
+from railcore.facts.derived import derive, given
 from railcore.facts.units import counted, number
 
 NETWORK_AND_BROADCAST = 2
@@ -75,32 +75,29 @@ class AddressPlan:
 
     def __post_init__(self) -> None:
         room = self.fabric.domains
-        self._set("servers", int(whole("servers", self.servers, 0, room)) or room)
-        self._set("bundling", nic_bundling(self.fabric, self.bundling))
-        self._set("peer_links", peer_link_count(self.fabric, self.bundling, self.peer_links))
-        whole("gateways", self.gateways, 0)
-        self._set("gateways", int(self.gateways) or (MLAG_GATEWAYS if self.bundling == "mlag" else 1))
+        derive(self, "servers", int(whole("servers", given(self, "servers"), 0, room)) or room)
+        derive(self, "bundling", nic_bundling(self.fabric, given(self, "bundling")))
+        derive(self, "peer_links", peer_link_count(self.fabric, self.bundling, given(self, "peer_links")))
+        gateways = int(whole("gateways", given(self, "gateways"), 0))
+        derive(self, "gateways", gateways or (MLAG_GATEWAYS if self.bundling == "mlag" else 1))
         if self.is_bundled and 1 < self.gateways <= self.fabric.homing:
             raise ValueError(
                 f"gateways is {self.gateways} for {self.fabric.homing} switches that bundle the same NICs: give 1, "
                 f"which they share, or {self.fabric.homing + 1}, one each and the shared one"
             )
-        self._set("vlan_base", checked_vlan_base(self.fabric, self.bundling, self.vlan_base))
+        derive(self, "vlan_base", checked_vlan_base(self.fabric, self.bundling, given(self, "vlan_base")))
         free_interfaces(self.fabric, self.rule, self.peer_links)
-        self._set("prefix_length", self._checked_prefix())
+        derive(self, "prefix_length", self._checked_prefix(given(self, "prefix_length")))
         for name in ("reserved", "own_subnets"):
-            self._set(name, tuple(map(str, getattr(self, name))))
+            object.__setattr__(self, name, tuple(map(str, getattr(self, name))))
         self._check_pools()
         self._starts  # noqa: B018
 
-    def _set(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value)
-
-    def _checked_prefix(self) -> int:
-        """Prefix length of a subnet. Raises ValueError for one that does not hold its hosts."""
+    def _checked_prefix(self, asked: int) -> int:
+        """Prefix length of a subnet, 0 for the longest. Raises ValueError for one that does not hold its hosts."""
         taken = self.gateways + NETWORK_AND_BROADCAST
         longest = 32 - (self.fabric.servers + taken - 1).bit_length()
-        prefix = int(whole("prefix_length", self.prefix_length or longest, 1, 30))
+        prefix = int(whole("prefix_length", asked or longest, 1, 30))
         if prefix > longest:
             raise ValueError(
                 f"prefix_length is {prefix}: {2 ** (32 - prefix)} addresses less {self.gateways} for gateways, network "
@@ -212,8 +209,7 @@ class AddressPlan:
         if len(sizes) > 1:
             raise ValueError(f"own_subnets have prefix lengths {sorted(sizes)}: give one length")
         (prefix,) = sizes
-        self._set("prefix_length", prefix)
-        self._set("prefix_length", self._checked_prefix())
+        derive(self, "prefix_length", self._checked_prefix(prefix))
         return np.array([int(network.network_address) for network in networks], np.int64).reshape(self._shape)
 
     @cached_property
