@@ -238,9 +238,11 @@ class _Step:
         """
         found = (stages + stages[::-1]) * times if self.dual else stages
         most = float(found.max())
-        return most, () if not most or np.ptp(found) == 0 else tuple((found / most).tolist())
+        return most, () if np.ptp(found) <= 1e-9 * most else tuple((found / most).tolist())
 
-    def rows(self, kind: str, phase: str, operation: str, per: str, group: str, each: Floats, size: float) -> Transfer:
+    def layered(
+        self, kind: str, phase: str, operation: str, per: str, group: str, each: Floats, size: float
+    ) -> Transfer:
         """A row of what layers do in every micro-batch. each: how often on the layers of each stage [p]."""
         most, shares = self.of_ranks(each, 0.5)
         ranks = getattr(self.strategy, group)
@@ -260,25 +262,25 @@ def _operators(step: _Step) -> Iterator[Transfer]:
         if not strategy.sequence_parallel:
             # Tensor ranks sum their parts of what sliced experts make; what whole ones make of slices they gather.
             summed = operators if strategy.whole_experts or model.shared_hidden else operators + routed
-            yield step.rows("tensor", phase, "all_reduce", *tail, summed, u)
+            yield step.layered("tensor", phase, "all_reduce", *tail, summed, u)
             if strategy.whole_experts:
-                yield step.rows("tensor", phase, "all_gather", *tail, routed, u)
+                yield step.layered("tensor", phase, "all_gather", *tail, routed, u)
             continue
         again = phase == "backward" and not strategy.keep_gathered
-        yield step.rows("sequence", phase, "all_gather", *tail, operators * (1 + again), u * step.narrow)
-        yield step.rows("sequence", phase, "reduce_scatter", *tail, operators, u)
+        yield step.layered("sequence", phase, "all_gather", *tail, operators * (1 + again), u * step.narrow)
+        yield step.layered("sequence", phase, "reduce_scatter", *tail, operators, u)
         # Sliced experts: tokens are gathered over the tensor ranks after they have come to them, k copies of each.
         copies = 0.0 if strategy.whole_experts else u * expert_rows(model, step.runtime)
-        yield step.rows("sequence", phase, "all_gather", *tail, routed, copies)
-        yield step.rows("sequence", phase, "reduce_scatter", *tail, routed, copies)
+        yield step.layered("sequence", phase, "all_gather", *tail, routed, copies)
+        yield step.layered("sequence", phase, "reduce_scatter", *tail, routed, copies)
 
 
 def _contexts(step: _Step) -> Iterator[Transfer]:
     elements = float(step.model.key_value_elements(step.strategy.tensor))
     both = elements * step.model.sequence_length * step.strategy.micro_batch * ELEMENT_BYTES
     for phase in step.passes:
-        yield step.rows("context", phase, "all_gather", "layer", "context", step.layers, both)
-    yield step.rows("context", "backward", "reduce_scatter", "layer", "context", step.layers, both)
+        yield step.layered("context", phase, "all_gather", "layer", "context", step.layers, both)
+    yield step.layered("context", "backward", "reduce_scatter", "layer", "context", step.layers, both)
 
 
 def _experts(step: _Step) -> Iterator[Transfer]:
@@ -294,7 +296,7 @@ def _experts(step: _Step) -> Iterator[Transfer]:
                 yield from _by_domain(step, phase, step.tokens / slices, element_bytes, rows / step.model.top_k)
                 continue
             size = rows * step.tokens / slices * step.model.hidden * element_bytes
-            yield step.rows("expert", phase, "all_to_all", "layer", "expert", step.mixtures, size)
+            yield step.layered("expert", phase, "all_to_all", "layer", "expert", step.mixtures, size)
 
 
 def _by_domain(step: _Step, phase: str, tokens: float, element_bytes: float, busiest: float) -> Iterator[Transfer]:
@@ -308,7 +310,7 @@ def _by_domain(step: _Step, phase: str, tokens: float, element_bytes: float, bus
     for group, n, size in (("expert rail", y, sent.nic_bytes), ("expert domain", x, sent.hb_bytes)):
         if n > 1:  # of a message one's own part stays
             message = busiest * float(size) * n / (n - 1)
-            row = step.rows("expert", phase, "all_to_all", "layer", "expert", step.mixtures, message)
+            row = step.layered("expert", phase, "all_to_all", "layer", "expert", step.mixtures, message)
             yield row._replace(group=group, ranks=n)
 
 
