@@ -51,16 +51,16 @@ def test_a_rule_that_nothing_obeys_costs_infinitely_much():
     obeying = min(search(model, H100, 16, 64, **limit).least_memory_bytes for limit in limits)
     anything = search(model, H100, 16, 64).least_memory_bytes
     assert anything < obeying
-    table = parallelism_rules.rules_of_thumb({"22B": model}, H100.changed(memory_bytes=anything), [16], 64)
+    table = parallelism_rules.rules_of_thumb({"22B": model}, H100.changed(memory_bytes=anything), [16], 64, "modern")
     assert table["id"].tolist() == ["to_512"] and np.isfinite(table["best_s"]).all()
     assert table["obeying_strategy"].tolist() == ["none fits"] and np.isinf(table["excess"]).all()
-    none = parallelism_rules.rules_of_thumb({"22B": model}, H100.changed(memory_bytes=anything / 2), [16], 64)
+    none = parallelism_rules.rules_of_thumb({"22B": model}, H100.changed(memory_bytes=anything / 2), [16], 64, "modern")
     assert none.empty and "excess" in none
 
 
 def test_rules_of_thumb_never_beat_the_best():
     models = {"Llama-3 8B": LLAMA, "Megatron 22B": transformer.catalog_model("Megatron 22B")}
-    table = parallelism_rules.rules_of_thumb(models, H100, [1, 8, 32], 64)
+    table = parallelism_rules.rules_of_thumb(models, H100, [1, 8, 32], 64, "modern")
     assert set(table["id"]) == {"small", "to_512"} and (table["excess"] >= 0).all()
     assert table.groupby("model")["gpus"].agg(list).to_dict() == {"Llama-3 8B": [8], "Megatron 22B": [32]}
     found = search(models["Megatron 22B"], H100, 32, 64, top=1)

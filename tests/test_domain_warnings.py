@@ -148,7 +148,7 @@ def test_what_a_search_advises_works_as_printed_and_says_what_it_costs(model, gp
 
 def test_numbers_that_are_named_are_the_nearest_that_train_as_well():
     """8,136 and 8,208 GPUs fill racks of 72, but have factors 113 and 19, so that GPT-3 trains badly on them."""
-    found = search("GPT-3", "GB200 NVL72", 8192, 1536, top=1)
+    found = search("GPT-3", "GB200 NVL72", 8192, 1536, "modern", top=1)
     numbers = [other.gpus for other, _ in calls(found) if other.gpus != 8192]
     assert numbers == [8064, 9216]
     for gpus in (8208, 8352):

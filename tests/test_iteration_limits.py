@@ -22,7 +22,8 @@ from railcore.training.machine import catalog_machine
 from railcore.training.machine_parts import GpuLinks
 from railcore.training.parallelism import Strategy
 from railcore.training.rank_order import ORDERS, PLACEMENTS
-from railcore.training.runtime import MODERN, Runtime, as_runtime, catalog_runtime
+from railcore.training.runtime import MODERN, Runtime, catalog_runtime
+from railcore.training.software import as_runtime
 from railcore.training.stage import bucket_calls, gathered_bytes
 from railcore.training.transformer import Transformer, catalog_model
 

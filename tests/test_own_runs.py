@@ -8,6 +8,7 @@ import pytest
 from railcore.__main__ import main
 from railcore.engines import own_runs, run_errors, validation
 from railcore.facts import files
+from railcore.training.software import newest_runtime
 from railcore.training.transformer_memory import EVERY_OPERATOR, RECOMPUTE_MODULES
 
 NEEDED = {"platform": "DGX H100", "precision": "bf16", "gpus": "64", "global_batch": "128"}
@@ -58,8 +59,9 @@ def test_published_runs_given_as_own_ones_come_out_the_same(tmp_path):
 
 def test_blanks_take_what_the_columns_say(written):
     (run,) = own_runs.own_runs(written(RUN)).itertuples()
+    newest = newest_runtime(run.platform).name
     assert (run.dp, run.cp, run.interleave, run.sequence_parallel) == (4, 1, 1, 1)
-    assert (run.runtime, run.sharding, run.recompute, run.pipeline_layout) == ("modern", "optimizer", "none", "even")
+    assert (run.runtime, run.sharding, run.recompute, run.pipeline_layout) == (newest, "optimizer", "none", "even")
     named = validation.predictions(own_runs.own_runs(written(RUN)))["modelled_s"].item()
     plain = {name: text for name, text in RUN.items() if name != "architecture"} | SIZES
     assert validation.predictions(own_runs.own_runs(written(plain)))["modelled_s"].item() == pytest.approx(named)

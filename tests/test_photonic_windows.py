@@ -138,7 +138,7 @@ def test_one_solved_bandwidth_gives_the_other_lengths(timeline, solved):
     assert lengths.loc[3, "computed_s"] == pytest.approx(lengths.loc[3, "measured_s"], rel=0.05)
     assert lengths.loc[1, "computed_s"] == pytest.approx(lengths.loc[1, "least_s"], rel=0.05)
     times = run.run_times_table(timeline).set_index("quantity")
-    assert (times["difference"].abs() < 0.08).all()
+    assert (times["difference"].abs() < 0.09).all()
     nvlink = catalog.item("platforms", run.PLATFORM)["hb_bandwidth"]
     assert solved.hb_Bps < 0.05 * nvlink  # the run had switched it off
 

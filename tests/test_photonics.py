@@ -101,7 +101,7 @@ def crossing():
     """A step in which a ReduceScatter and a hop ask for the same ports within a fraction of a millisecond, and two
     delays, short and long, between which first come first served orders them another way."""
     strategy = Strategy(tensor=4, pipeline=2, data=4, sharding="gradients")
-    workload = training_step(replace(DENSE, layers=4), H100.changed(nic_Bps=12.5e9), strategy, 8)
+    workload = training_step(replace(DENSE, layers=4), H100.changed(nic_Bps=12.5e9), strategy, 8, runtime="modern")
     delays = np.arange(500e-6, 900e-6, 8e-6).tolist()
     drop = int(np.argmin(np.diff([simulate(workload, PhotonicCircuits(delay)).total_s for delay in delays])))
     return workload, delays[drop], delays[drop + 1]

@@ -2,9 +2,10 @@
 
 import pytest
 
+from railcore.engines.validation import software_times
 from railcore.training.parallelism import Strategy
 from railcore.training.runtime import catalog_runtime
-from railcore.training.software import runtime_of, software_times
+from railcore.training.software import runtime_of
 
 PLAN = Strategy(4, 1, 8, 2, interleave=5, sequence_parallel=True, sharding="optimizer")
 

@@ -342,7 +342,7 @@ def test_all_gathers_are_counted_as_printed_but_for_the_network_of_all_rails():
 @pytest.mark.parametrize(("name", "share"), [("GPT-3", 0.0003), ("PaLM-540B", 0.014)])
 def test_copies_on_tensor_ranks_are_exchanged_whole(name, share):
     model, t = catalog_model(name), 8
-    rows = transfers.step_transfers(model, Strategy(t, data=2), 2)
+    rows = transfers.step_transfers(model, Strategy(t, data=2), 2, Runtime())
     copies = model.parameters()["norms"] + 2 * model.layers * model.hidden * model.biases
     if model.kv_heads < t:
         copies += 2 * model.layers * model.hidden * model.head_dim * model.kv_heads

@@ -59,7 +59,7 @@ def test_bytes_are_those_of_the_transfers(job, gradient_bytes, scatter_gather, f
 
 def test_bytes_of_the_llama_8b_run_equal_its_trace():
     """957.375 MiB are gathered on each rank of the first stage, 3,829.5 MiB reduced; a message is 16 MiB a rank."""
-    workload = training_step("Llama-3 8B", SLOW_NODES, llama_8b(), 4, fsdp_options())
+    workload = training_step("Llama-3 8B", SLOW_NODES, llama_8b(), 4, fsdp_options(), MODERN)
     table = workload.table
     first = table[(table["kind"] == "data") & (table["stage"] == 0) & (table["group"] == "replica 0")]
     gathered = first.loc[first["operation"] == "all_gather", "message_bytes"].sum()
@@ -119,7 +119,7 @@ def test_time_with_free_links_is_that_of_the_schedule(monkeypatch, p, v, m):
     monkeypatch.setattr(StageProgram, "_read_times", lambda self: (read(self), setattr(self, "logits_s", 0.0)))
     model, machine = replace(DENSE, layers=16), H100.changed(**FREE_LINKS)
     strategy = Strategy(pipeline=p, interleave=v)
-    timeline = check(simulate(training_step(model, machine, strategy, m, NO_SYNC)))
+    timeline = check(simulate(training_step(model, machine, strategy, m, NO_SYNC, MODERN)))
     columns = {name: np.asarray(value) for name, value in strategy.columns(m).items()}
     layer = layer_costs(model, machine, MODERN, columns)
     forward_s, backward_s = (16 / p * float(time) for time in (layer.forward_s, layer.backward_s))
@@ -311,7 +311,7 @@ def test_tied_embeddings_are_summed_after_both_ends_and_before_norms():
 def test_tied_embeddings_are_summed_over_both_ends(sharding, parts):
     """Whole, or shard by shard where gradients are sharded as they come."""
     strategy = Strategy(tensor=2, pipeline=4, data=2, sharding=sharding)
-    table = training_step(TIED, H100, strategy, 8, NO_SYNC).table
+    table = training_step(TIED, H100, strategy, 8, NO_SYNC, MODERN).table
     ends = table[table["group"].str.startswith("ends")]
     assert set(ends["ranks"]) == {(rank, 12 + rank) for rank in range(4)}
     assert set(ends["message_bytes"]) == {TIED.vocabulary * TIED.hidden / 2 / parts * MODERN.gradient_bytes}

@@ -4,7 +4,7 @@ import pandas as pd
 
 from railcore.engines.validation import MODELLED, error_summary, joined_runs, predictions, published_runs
 from railcore.training.machine import catalog_machine
-from railcore.training.runtime import as_runtime
+from railcore.training.software import as_runtime
 
 CODE = ("railcore",)
 ROWS = 1  # of a case

@@ -55,7 +55,7 @@ from railcore.training.products import product_passes, product_time, sustained_s
 from railcore.training.rank import Rank
 from railcore.training.rank_order import gpus_of, group_levels
 from railcore.training.recompute import working_bytes
-from railcore.training.runtime import Runtime, as_runtime, catalog_runtime, checked_offload
+from railcore.training.runtime import Runtime, catalog_runtime, checked_offload
 from railcore.training.scaling_laws import (
     ScalingLaw,
     depth_and_width,
@@ -70,7 +70,7 @@ from railcore.training.scaling_laws import (
     scaling_law,
     whole_shape,
 )
-from railcore.training.software import dated_runtimes, newest_runtime, runtime_of, software_times
+from railcore.training.software import as_runtime, dated_runtimes, newest_runtime, runtime_of
 from railcore.training.stage import (
     bucket_calls,
     expected_maximum,
@@ -304,7 +304,6 @@ scaling_law("Kaplan")
 whole_shape(10000000.0, 64)
 newest_runtime(MACHINE)
 runtime_of("DGX H100", "2021-04")
-software_times("Llama-3 70B", "DGX H100", STRATEGY, 128)
 bucket_calls(np.array([2010000000.0]), np.array([2]))
 expected_maximum(8)
 held_parameters(Rank(model=MODEL, machine=MACHINE, runtime=RUNTIME, strategy=STRATEGY), 96)

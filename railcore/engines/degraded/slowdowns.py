@@ -41,8 +41,6 @@ def platform_fabric(platform: str, gpus: int, radix: int, machine: Machine | Non
         Of the cluster; ports of a switch.
     machine
         Whose HB domains and bandwidths stand in place of the platform's.
-    runtime
-        The software; None for the newest for the GPU.
 
     Returns
     -------
@@ -83,6 +81,8 @@ def dense_slowdown(
         The job, and a GPU with its links.
     global_batch
         B [sequences].
+    runtime
+        The software; None for the newest for the GPU.
 
     Returns
     -------
