@@ -8,8 +8,10 @@ import pytest
 from railcore.documents.transport_accuracy import level_table
 from railcore.engines.transport import (
     Flows,
+    Framing,
     all_to_all,
     completion_times,
+    hop_latencies,
     incast,
     leaf_spine,
     permutation,
@@ -18,6 +20,7 @@ from railcore.engines.transport import (
     transport,
 )
 from railcore.engines.transport.levels import LIMITS, flow_level_times
+from railcore.engines.transport.optimum import path_delay_s
 from railcore.engines.transport.transports import transport_names
 from railcore.facts.units import Gbps
 
@@ -32,19 +35,26 @@ def drawn_case(draw):
     speed = FAST if fast else draw.choice([LINK, 4 * LINK])
     hosts = 64 if fast else int(draw.choice([128, 256]))
     over = 1.0 if fast else float(draw.choice([1, 1, 2]))
-    three = not fast and draw.random() < 0.3
-    fabric = three_tier(128, 8, speed, over) if three else leaf_spine(hosts, hosts // 8, speed, over)
-    products = float(draw.choice([110, 130]) if fast else draw.choice([5, 25, 65, 80]))
-    size = products * float(speed) * (12.4e-6 if three else 9.4e-6)
-    seed = int(draw.integers(1000))
-    pattern = draw.choice(["permutation", "incast", "all to all"], p=[0.55, 0.35, 0.1])
-    if pattern == "permutation":
-        flows = permutation(fabric.hosts, size, float(draw.choice([0.5, 1, 1])), seed)
-    elif pattern == "incast":
-        flows = incast(int(draw.choice([8, 31])), 0, min(size, 30 * float(speed) * 9.4e-6), fabric.hosts, 2e-5, seed)
+    latencies = [{}, hop_latencies(speed), {"link_latency_s": 1e-7}][draw.integers(3)]
+    kind = "one leaf" if draw.random() < 0.2 else "three tiers" if not fast and draw.random() < 0.3 else "two tiers"
+    if kind == "three tiers":
+        fabric = three_tier(128, 8, speed, over, **latencies)
     else:
-        flows = all_to_all(draw.permutation(32).reshape(-1, 8), size)
-    return fabric, flows, str(draw.choice(transport_names())), seed
+        fabric = leaf_spine(hosts, hosts if kind == "one leaf" else hosts // 8, speed, over, **latencies)
+    framing = Framing(float(draw.choice([1024, 4096, 9000])), acknowledged=True)
+    seed = int(draw.integers(1000))
+    pattern = draw.choice(["permutation", "incast", "all to all", "several incasts"], p=[0.35, 0.3, 0.25, 0.1])
+    if pattern == "permutation":
+        flows = permutation(fabric.hosts, 1.0, float(draw.choice([0.5, 1, 1])), seed)
+    elif pattern == "incast":
+        flows = incast(int(draw.choice([8, 31])), 0, 1.0, fabric.hosts, 2e-5, seed)
+    elif pattern == "all to all":
+        flows = all_to_all(draw.permutation(32).reshape(-1, int(draw.choice([8, 16, 32]))), 1.0)
+    else:
+        flows = Flows(np.tile(np.arange(8, 28), 2), np.repeat([0, 1], 20), 1.0)
+    products = 30 if pattern == "incast" else float(draw.choice([110, 130]) if fast else draw.choice([5, 65, 80]))
+    size = products * float(path_delay_s(fabric, flows, framing).max()) * float(speed)
+    return fabric, replace(flows, size_bytes=np.full(len(flows), size)), str(draw.choice(transport_names())), framing, seed
 
 
 def last_s(flows, run):
@@ -57,13 +67,13 @@ SEED = 1  # the first that draws enough cases of every kind
 def test_the_last_flow_is_within_the_error_that_is_stated():
     draw, chosen, kinds, errors = np.random.default_rng(SEED), [], set(), {}
     for _ in range(30):
-        fabric, flows, name, seed = drawn_case(draw)
-        found = completion_times(fabric, flows, transport(name), seed=seed, within=0.3)
+        fabric, flows, name, framing, seed = drawn_case(draw)
+        found = completion_times(fabric, flows, transport(name), framing=framing, seed=seed, within=0.3)
         chosen.append(found.level)
         if found.level == "packets":
             assert found.error == 0
             continue
-        packets = simulate_packets(fabric, flows, transport(name), seed=seed)
+        packets = simulate_packets(fabric, flows, transport(name), framing, seed)
         kinds.add(found.reason.partition(":")[0])
         errors[found.reason, name, seed] = abs(last_s(flows, found) / last_s(flows, packets) - 1) / found.error
     assert {key: error for key, error in errors.items() if error > 1} == {}

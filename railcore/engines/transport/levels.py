@@ -26,18 +26,17 @@ class Limits:
     """Where the flow level holds, and how well.
 
     products: least size of a flow, in products of bandwidth and round trip. slowdown: least of the last flow.
-    packets: least number that a link sends in a round trip. error: of the last flow's time, as a share.
-    each: least number that the busiest link sends in a round trip for each of its flows. A window is a packet at least:
-        more flows fill the queue whatever they do, and what it trims takes the senders' links a second time.
-    headers: least payload of a packet, in headers: an acknowledgement is one, and the flow level has none.
+    packets: least number that a link sends in a round trip. each: the same, for each flow of the busiest link. A window
+        is a packet at least: too many flows fill the queue whatever they do, and what it trims takes the senders' links
+        a second time.
+    error: of the last flow's time, as a share.
     """
 
     products: float
     slowdown: float
     packets: float
+    each: float
     error: float
-    each: float = 1.0
-    headers: float = 20.0
 
 
 # Measured in 2,700 runs of packets beside the flow level: 32 to 1,024 hosts, one to three tiers, 100 to 800 Gbps, with
@@ -48,27 +47,27 @@ class Limits:
 # on an oversubscribed fabric 0.47; reps 0.28; RoCEv2 0.26, with DCQCN 0.74; flowlets 0.98; incasts on two planes 0.52.
 # Some such runs are stored: data/derived/level_errors.csv.
 LIMITS = {
-    "incast": Limits(20, 3.5, 0, 0.08),
-    "one path": Limits(60, 4.5, 0, 0.15),
-    "sprayed in turn": Limits(100, 0, 60, 0.15),
-    "sprayed by marks": Limits(100, 0, 60, 0.30),
+    "incast": Limits(20, 4.5, 0, 1, 0.08),
+    "one path": Limits(60, 5.5, 0, 2, 0.15),
+    "sprayed in turn": Limits(100, 0, 60, 10, 0.15),
+    "sprayed by marks": Limits(100, 0, 60, 2, 0.30),
 }
 COLUMNS = {
     "products": "smallest flow from [bandwidth-delay products]",
     "slowdown": "slowdown of the last flow from",
     "packets": "round trip from [packets]",
-    "each": "and from [packets of each flow on a link]",
-    "headers": "payload of a packet from [headers]",
+    "each": "and from [packets of each flow]",
     "error": "error of the last flow up to [%]",
 }
 UNKNOWN = "the flow level is not known to be close for this transport on this fabric"
 LEFT_OUT = "the flow level leaves out losses, slow and dead links, and routing that is not done"
+LEAST_HEADERS = 20  # in a packet's payload: each acknowledgement is a header, and the flow level has none
 LEAST_ENTROPIES = 64  # of what sprays over hashed paths: fewer do not even out the load
 
 
 def limits_table() -> pd.DataFrame:
     """`LIMITS` in words, a row for each kind of case."""
-    table = pd.DataFrame([vars(each) for each in LIMITS.values()])[list(COLUMNS)].rename(columns=COLUMNS)
+    table = pd.DataFrame([vars(each) for each in LIMITS.values()]).rename(columns=COLUMNS)
     table[COLUMNS["error"]] *= 100
     table.insert(0, "kind of case", list(LIMITS))
     return table
@@ -136,7 +135,7 @@ def _kind(fabric: PathFabric, flows: Flows, transport: Transport) -> str:
     if balancing == "reps" or 0 < transport.entropies < LEAST_ENTROPIES or fabric.oversubscription > 1:
         return ""
     if balancing == "oblivious":
-        return "sprayed in turn"
+        return "" if transport.entropies else "sprayed in turn"  # in turn over hashed paths, none leaves out a full one
     return "sprayed by marks" if transport.queues.marking else ""
 
 
@@ -145,13 +144,14 @@ def _promise(kind: str, fabric: PathFabric, flows: Flows, framing: Framing, run:
     limits, round_trip_s = LIMITS[kind], path_delay_s(fabric, flows, replace(framing, acknowledged=True))
     product_bytes = float(round_trip_s.max()) * float(fabric.link_Bps)
     packets, port, ports_Bps = product_bytes / framing.packet_bytes, run.links.port, run.links.capacity_Bps
-    on_link = np.bincount(port[port != SKIPPED], minlength=len(ports_Bps)) * float(fabric.link_Bps) / ports_Bps
+    flows_at = np.bincount(port[port != SKIPPED], minlength=len(ports_Bps))
+    busiest = (flows_at * float(fabric.link_Bps) / ports_Bps).max()
     last = int(np.argmax(flows.start_s + run.completion_s))
     for name, value, least in (
         ("the smallest flow in bandwidth-delay products", flows.size_bytes.min() / product_bytes, limits.products),
         ("a round trip in packets", packets, limits.packets),
-        ("a round trip in packets of each flow on the busiest link", packets / on_link.max(), limits.each),
-        ("a packet's payload in headers", framing.mtu_bytes / max(framing.header_bytes, 1.0), limits.headers),
+        ("a round trip in packets of each flow on the busiest link", packets / busiest, limits.each),
+        ("a packet's payload in headers", framing.mtu_bytes / max(framing.header_bytes, 1.0), LEAST_HEADERS),
         ("the slowdown of the last flow", run.slowdown[last], limits.slowdown),
     ):
         if value < least:
