@@ -6,18 +6,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from railcore.engines.transport import runs
 from railcore.engines.transport.fabric import LATENCIES, hop_latencies
 from railcore.engines.transport.levels import completion_times
-from railcore.engines.transport.runs import CASE, case_grid, case_hash, case_inputs, packet_hops
+from railcore.engines.transport.runs import case_grid, case_hash, case_inputs, packet_hops
 from railcore.facts.units import Gbps
 
 CODE = ("railcore/facts", "railcore/network", "railcore/engines/transport")
 ROWS = 1  # of a case
 ROUND_TRIP_S = 9.4e-6  # of two tiers with links of 1 us, and a little more: sizes are in its products with the rate
 SPRAYS = ["spraying", "UEC NSCC", "UEC RCCC", "NDP"]
-
-
-USUAL = {name: CASE[name] for name in ("mtu_bytes", *LATENCIES)}
+SIX = [2, 8]  # seeds that put six flows or more on a link
+USUAL = {name: runs.CASE[name] for name in ("mtu_bytes", *LATENCIES)}
 
 
 def _sized(products: list[int], gbps: list[int], catalog: bool = False, **values: Any) -> list[dict[str, Any]]:
@@ -39,10 +39,10 @@ def cases() -> list[dict[str, Any]]:
     spread = {"pattern": "permutation", "senders": 0, "start_spread_s": 0.0}
     every = {"pattern": "all to all", "senders": [7, 31], "start_spread_s": 0.0, "load": 1.0, "seed": range(2)}
     leaves = {"hosts": 64, "hosts_per_leaf": [8, 64], "mtu_bytes": [4096.0, 9000.0]}
-    small, middle = {"hosts": 64, "hosts_per_leaf": 8}, {"hosts": [128, 256], "hosts_per_leaf": 16}
+    small, large = {"hosts": 64, "hosts_per_leaf": 8}, {"hosts": [512, 1024], "hosts_per_leaf": 16}
     return [
         *_sized([25, 60], [100], transport=[*SPRAYS, "single path"], **small, **incast),
-        *_sized([65, 120], [100, 400], transport="single path", **middle, **spread, load=1.0, seed=range(4)),
+        *_sized([65, 120], [100, 400], transport="single path", **large, **spread, load=1.0, seed=SIX),
         *_sized([110, 160], [400, 800], transport=SPRAYS, **small, **spread, load=[0.5, 1.0], seed=range(2)),
         *_sized([90], [25, 100, 400], catalog=True, transport="single path", **leaves, **every),
     ]
