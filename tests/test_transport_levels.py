@@ -8,8 +8,10 @@ import pytest
 from railcore.documents.transport_accuracy import level_table
 from railcore.engines.transport import (
     Flows,
+    Framing,
     all_to_all,
     completion_times,
+    hop_latencies,
     incast,
     leaf_spine,
     permutation,
@@ -18,6 +20,7 @@ from railcore.engines.transport import (
     transport,
 )
 from railcore.engines.transport.levels import LIMITS, flow_level_times
+from railcore.engines.transport.optimum import path_delay_s
 from railcore.engines.transport.transports import transport_names
 from railcore.facts.units import Gbps
 
@@ -27,48 +30,58 @@ LARGE = 8e6  # bytes: 68 products of 100 Gbps and 9.4 us, the round trip of two 
 
 
 def drawn_case(draw):
-    """A fabric of 64 to 256 hosts, flows that make a run of a second at most, and a transport of the catalog."""
+    """A fabric of 64 to 256 hosts, flows, a transport of the catalog, framing and seed."""
     fast = draw.random() < 0.35
     speed = FAST if fast else draw.choice([LINK, 4 * LINK])
     hosts = 64 if fast else int(draw.choice([128, 256]))
     over = 1.0 if fast else float(draw.choice([1, 1, 2]))
-    three = not fast and draw.random() < 0.3
-    fabric = three_tier(128, 8, speed, over) if three else leaf_spine(hosts, hosts // 8, speed, over)
-    products = float(draw.choice([110, 130]) if fast else draw.choice([5, 25, 65, 80]))
-    size = products * float(speed) * (12.4e-6 if three else 9.4e-6)
-    seed = int(draw.integers(1000))
-    pattern = draw.choice(["permutation", "incast", "all to all"], p=[0.55, 0.35, 0.1])
-    if pattern == "permutation":
-        flows = permutation(fabric.hosts, size, float(draw.choice([0.5, 1, 1])), seed)
-    elif pattern == "incast":
-        flows = incast(int(draw.choice([8, 31])), 0, min(size, 30 * float(speed) * 9.4e-6), fabric.hosts, 2e-5, seed)
+    latencies = [{}, hop_latencies(speed), {"link_latency_s": 1e-7}][draw.integers(3)]
+    kind = "one leaf" if draw.random() < 0.2 else "three tiers" if not fast and draw.random() < 0.3 else "two tiers"
+    if kind == "three tiers":
+        fabric = three_tier(128, 8, speed, over, **latencies)
     else:
-        flows = all_to_all(draw.permutation(32).reshape(-1, 8), size)
-    return fabric, flows, str(draw.choice(transport_names())), seed
+        fabric = leaf_spine(hosts, hosts if kind == "one leaf" else hosts // 8, speed, over, **latencies)
+    framing = Framing(float(draw.choice([1024, 4096, 9000])), acknowledged=True)
+    seed = int(draw.integers(1000))
+    pattern = draw.choice(["permutation", "incast", "all to all", "several incasts"], p=[0.35, 0.3, 0.25, 0.1])
+    if pattern == "permutation":
+        flows = permutation(fabric.hosts, 1.0, float(draw.choice([0.5, 1, 1])), seed)
+    elif pattern == "incast":
+        flows = incast(int(draw.choice([8, 31])), 0, 1.0, fabric.hosts, 2e-5, seed)
+    elif pattern == "all to all":
+        flows = all_to_all(draw.permutation(32).reshape(-1, int(draw.choice([8, 16, 32]))), 1.0)
+    else:
+        flows = Flows(np.tile(np.arange(8, 28), 2), np.repeat([0, 1], 20), 1.0)
+    products = 30 if pattern == "incast" else float(draw.choice([110, 130]) if fast else draw.choice([5, 65, 80]))
+    size = products * float(path_delay_s(fabric, flows, framing).max()) * float(speed)
+    return (
+        fabric,
+        replace(flows, size_bytes=np.full(len(flows), size)),
+        str(draw.choice(transport_names())),
+        framing,
+        seed,
+    )
 
 
 def last_s(flows, run):
     return float((flows.start_s + run.completion_s).max() - flows.start_s.min())
 
 
-SEED = 1  # the first that draws enough cases of every kind
+SEED = 7  # the first that draws enough cases of every kind
 
 
 def test_the_last_flow_is_within_the_error_that_is_stated():
-    draw, chosen, kinds, errors = np.random.default_rng(SEED), [], set(), {}
-    for _ in range(30):
-        fabric, flows, name, seed = drawn_case(draw)
-        found = completion_times(fabric, flows, transport(name), seed=seed, within=0.3)
-        chosen.append(found.level)
-        if found.level == "packets":
-            assert found.error == 0
-            continue
-        packets = simulate_packets(fabric, flows, transport(name), seed=seed)
-        kinds.add(found.reason.partition(":")[0])
-        errors[found.reason, name, seed] = abs(last_s(flows, found) / last_s(flows, packets) - 1) / found.error
+    draw, kinds, errors = np.random.default_rng(SEED), [], {}
+    for _ in range(100):
+        fabric, flows, name, framing, seed = drawn_case(draw)
+        found = completion_times(fabric, flows, transport(name), "flows", framing, seed)
+        hops = (fabric.tables(flows.source, flows.destination)[0] >= 0).sum(1) @ framing.packets(flows.size_bytes)
+        if np.isfinite(found.error) and hops < 4e6:  # a second and a half at most, of all
+            packets = simulate_packets(fabric, flows, transport(name), framing, seed)
+            kinds.append(found.reason.partition(":")[0])
+            errors[found.reason, name, seed] = abs(last_s(flows, found) / last_s(flows, packets) - 1) / found.error
     assert {key: error for key, error in errors.items() if error > 1} == {}
-    assert chosen.count("flows") >= 10 and chosen.count("packets") >= 10
-    assert kinds == {*LIMITS}
+    assert 10 <= len(kinds) <= 50 and set(kinds) == {*LIMITS}
 
 
 def test_stored_runs_are_within_the_errors_that_are_stated():
@@ -78,7 +91,7 @@ def test_stored_runs_are_within_the_errors_that_are_stated():
 
 
 CLOSE = [
-    ("single path", leaf_spine(256, 16, LINK), permutation(256, LARGE, seed=4), "one path"),
+    ("single path", leaf_spine(256, 16, LINK), permutation(256, LARGE, seed=6), "one path"),
     ("spraying", leaf_spine(64, 8, FAST), permutation(64, 96e6), "sprayed by marks"),
     ("NDP", leaf_spine(64, 8, FAST), permutation(64, 96e6), "sprayed in turn"),
     ("UEC NSCC", leaf_spine(64, 8, LINK), incast(16, 0, LARGE, 64), "incast"),
@@ -89,8 +102,8 @@ CLOSE = [
 @pytest.mark.parametrize(("name", "fabric", "flows", "kind"), CLOSE)
 def test_where_the_flow_level_is_close_no_packet_is_simulated(name, fabric, flows, kind, monkeypatch):
     monkeypatch.setattr("railcore.engines.transport.levels.simulate_packets", None)
-    found = completion_times(fabric, flows, transport(name), seed=1, within=0.3)
-    assert found.level == "flows" and 0 < found.error < 0.35 and found.reason.startswith(kind)
+    found = completion_times(fabric, flows, transport(name), seed=1, within=0.4)
+    assert found.level == "flows" and 0 < found.error < 0.4 and found.reason.startswith(kind)
     assert np.array_equal(found.completion_s, flow_level_times(fabric, flows, transport(name), seed=1).completion_s)
 
 
@@ -168,6 +181,31 @@ def test_numbers_of_your_own_are_packets(changes, refused):
     _, fabric, flows, _ = CLOSE[4]
     with pytest.raises(Packets):
         completion_times(fabric, flows, transport("NDP", **changes), within=1.0)
+
+
+FAR = [  # error of the flow level, at which it once stated 0.15, in incasts 0.08
+    # -0.59: more flows on a link than packets in a round trip, with the catalog's latencies
+    (
+        "single path",
+        {},
+        leaf_spine(64, 64, LINK, **hop_latencies(LINK)),
+        all_to_all(np.arange(64).reshape(2, 32), 4e6),
+        9000,
+    ),
+    # -0.20: so in an incast
+    ("spraying", {}, leaf_spine(64, 64, LINK, link_latency_s=1e-7), incast(60, 0, 4e6, 64), 4096),
+    # -0.36: an acknowledgement is a quarter of a packet
+    ("NDP", {}, leaf_spine(16, 16, FAST), permutation(16, 96e6), 256),
+    # -0.33: in turn over hashed paths, some of which are one
+    ("UEC NSCC", {"balancing": "oblivious", "entropies": 64}, leaf_spine(64, 8, FAST), permutation(64, 96e6), 4096),
+]
+
+
+@pytest.mark.parametrize(("name", "changes", "fabric", "flows", "mtu_bytes"), FAR)
+def test_where_the_flow_level_is_far_off_is_packets(name, changes, fabric, flows, mtu_bytes, refused):
+    framing = Framing(mtu_bytes, acknowledged=True)
+    with pytest.raises(Packets):
+        completion_times(fabric, flows, transport(name, **changes), framing=framing, within=1.0)
 
 
 def test_few_flows_on_the_busiest_link_are_packets(refused):

@@ -109,6 +109,7 @@ def test_a_failed_link_leaves_single_paths_without_an_end():
         ({"degraded": 2.0}, "fraction is 2"),
         ({"slow_spines": 5}, "spines is 5"),
         ({"pattern": "incast", "senders": 16}, "senders is 16"),
+        ({"pattern": "all to all", "senders": 4}, "senders is 4: 16 hosts are no whole number of groups of 5"),
         ({"oversubscription": 0.5}, "oversubscription is 0.5"),
         ({"transport": "TCP"}, "TCP"),
         ({"queue": 3}, r"'queue' does not exist.*queue"),

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from railcore.engines.transport import runs
+from railcore.engines.transport.fabric import LATENCIES, hop_latencies
 from railcore.engines.transport.levels import completion_times
 from railcore.engines.transport.runs import case_grid, case_hash, case_inputs, packet_hops
 from railcore.facts.units import Gbps
@@ -14,27 +16,35 @@ CODE = ("railcore/facts", "railcore/network", "railcore/engines/transport")
 ROWS = 1  # of a case
 ROUND_TRIP_S = 9.4e-6  # of two tiers with links of 1 us, and a little more: sizes are in its products with the rate
 SPRAYS = ["spraying", "UEC NSCC", "UEC RCCC", "NDP"]
+SIX = [2, 8]  # seeds that put six flows or more on a link
+USUAL = {name: runs.CASE[name] for name in ("mtu_bytes", *LATENCIES)}
 
 
-def _sized(products: list[int], gbps: list[int], **values: Any) -> list[dict[str, Any]]:
+def _sized(products: list[int], gbps: list[int], catalog: bool = False, **values: Any) -> list[dict[str, Any]]:
+    """Cases of sizes in products; catalog: with its latencies, not those of public simulators."""
     return [
         {**case, "link_Bps": rate * Gbps, "flow_bytes": round(product * rate * Gbps * ROUND_TRIP_S)}
         for product in products
         for rate in gbps
-        for case in case_grid(link_Bps=0.0, flow_bytes=0.0, **values)
+        for case in case_grid(
+            link_Bps=0.0, flow_bytes=0.0, **USUAL | values | (hop_latencies(rate * Gbps) if catalog else {})
+        )
     ]
 
 
 @cache
 def cases() -> list[dict[str, Any]]:
-    """Incasts, single paths and sprays, of sizes from the limits on."""
+    """Incasts, single paths and sprays, of sizes from the limits on; all to all within one leaf and over several."""
     incast = {"pattern": "incast", "senders": [8, 16, 32], "start_spread_s": 2e-5, "load": 1.0, "seed": range(2)}
     spread = {"pattern": "permutation", "senders": 0, "start_spread_s": 0.0}
-    small, middle = {"hosts": 64, "hosts_per_leaf": 8}, {"hosts": [128, 256], "hosts_per_leaf": 16}
+    every = {"pattern": "all to all", "senders": [7, 31], "start_spread_s": 0.0, "load": 1.0, "seed": range(2)}
+    leaves = {"hosts": 64, "hosts_per_leaf": [8, 64], "mtu_bytes": [4096.0, 9000.0]}
+    small, large = {"hosts": 64, "hosts_per_leaf": 8}, {"hosts": [512, 1024], "hosts_per_leaf": 16}
     return [
         *_sized([25, 60], [100], transport=[*SPRAYS, "single path"], **small, **incast),
-        *_sized([65, 120], [100, 400], transport="single path", **middle, **spread, load=1.0, seed=range(4)),
+        *_sized([65, 120], [100, 400], transport="single path", **large, **spread, load=1.0, seed=SIX),
         *_sized([110, 160], [400, 800], transport=SPRAYS, **small, **spread, load=[0.5, 1.0], seed=range(2)),
+        *_sized([90], [25, 100, 400], catalog=True, transport="single path", **leaves, **every),
     ]
 
 

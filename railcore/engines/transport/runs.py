@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.engines.transport.fabric import LATENCIES, PathFabric, leaf_spine, three_tier
-from railcore.engines.transport.flows import Flows, incast, permutation
+from railcore.engines.transport.flows import Flows, all_to_all, incast, permutation
 from railcore.engines.transport.optimum import Framing, optimum_s
 from railcore.engines.transport.packets import TALLIES, simulate_packets
 from railcore.engines.transport.transports import Transport, transport
@@ -29,8 +29,8 @@ CASE: dict[str, Any] = {  # columns of a case, and what one has that does not na
     "hosts_per_leaf": None,
     "link_Bps": None,
     "flow_bytes": None,
-    "pattern": "permutation",  # or incast
-    "senders": 0,  # of an incast
+    "pattern": "permutation",  # or incast, or all to all in groups that are drawn
+    "senders": 0,  # to each receiver, but of a permutation; all to all: the others of a group
     "start_spread_s": 0.0,  # of an incast
     "load": 1.0,  # of a permutation
     "tiers": 2,  # or 3
@@ -79,7 +79,7 @@ def case_inputs(case: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of `simulate_packets`: fabric, flows, transport, framing, seed, converged."""
     columns, preset = _split(case)
     value = columns.__getitem__
-    pattern = one_of("pattern", value("pattern"), ("permutation", "incast"))
+    pattern = one_of("pattern", value("pattern"), ("permutation", "incast", "all to all"))
     tiers = one_of("tiers", value("tiers"), (2, 3))
     build, switch = (leaf_spine, 1) if tiers == 2 else (three_tier, 2)
     shape = value("hosts"), switch * value("hosts_per_leaf"), value("link_Bps"), value("oversubscription")
@@ -89,6 +89,12 @@ def case_inputs(case: Mapping[str, Any]) -> dict[str, Any]:
     if pattern == "incast":
         spread_s = value("start_spread_s")
         flows = incast(value("senders"), 0, value("flow_bytes"), value("hosts"), spread_s, value("seed"))
+    elif pattern == "all to all":
+        hosts, group = value("hosts"), value("senders") + 1
+        if hosts % group:
+            raise ValueError(f"senders is {group - 1}: {hosts:,} hosts are no whole number of groups of {group:,}")
+        drawn = np.random.default_rng(value("seed")).permutation(hosts).reshape(-1, group)
+        flows = all_to_all(drawn, value("flow_bytes"))
     else:
         flows = permutation(value("hosts"), value("flow_bytes"), value("load"), value("seed"))
     framing = Framing(value("mtu_bytes"), value("header_bytes"), acknowledged=True)
