@@ -268,4 +268,6 @@ def test_a_design_announces_summaries_only_where_asked_and_then_warns():
     for sessions in ({}, {"summarised": False}, {"summarised": True}):
         design = build_design(demand, FLOOR, addresses={"bundling": "none"}, sessions=sessions)
         assert design.fabric.super_spines and design.bgp.summarised == sessions.get("summarised", False)
-        assert ("1 in 2 of the flows" in " ".join(design.warnings)) == design.bgp.summarised
+        found = [text for text in design.warnings if "1 in 2 of the flows" in text]
+        assert found == [f"multi-rail for 2,048 GPUs: {text}" for text in design.bgp.warnings]
+        assert len(found) == design.bgp.summarised

@@ -92,10 +92,11 @@ class BuiltDesign:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What its owner should know."""
-        found = [*bundling_warnings(self.plan), *self.bgp.warnings]
+        named = f"{self.name} for {self.asked:,} GPUs"
+        found = [*bundling_warnings(self.plan), *(f"{named}: {text}" for text in self.bgp.warnings)]
         if self.spare_gpus:
             found.append(
-                f"{self.name} for {self.asked:,} GPUs: segments of one size have room for {self.fabric.gpus:,}. The "
+                f"{named}: segments of one size have room for {self.fabric.gpus:,}. The "
                 f"places of {counted(self.spare_gpus, 'GPUs')} stay empty: no NICs, cables or addresses are counted "
                 "for them, but their switch ports are bought."
             )

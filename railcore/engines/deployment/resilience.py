@@ -40,7 +40,8 @@ def failover(plan: AddressPlan) -> pd.DataFrame:
         "rail switch": (mine[0], switch == mine[0]),
         "rail switches of a NIC": (" ".join(mine), np.isin(switch, mine)),
     }
-    address, rows = pd.factorize(ports["address"])[0], []
+    address = pd.factorize(ports["address"])[0]
+    rows: list[tuple] = []
     for failure in FAILURES:
         part, gone = failed[failure]
         left = np.bincount(gpu[~gone], minlength=fabric.gpus)
