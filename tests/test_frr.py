@@ -230,7 +230,7 @@ def lost_by_pod(bgp, cut):
 
 @given(designs())
 def test_flows_that_a_cut_link_loses_are_those_of_the_routes_left(bgp):
-    """Of a rail switch the links to one spine, then of this spine those to one super-spine."""
+    """Of a rail switch the links to one spine; of this spine those to one super-spine; all of one that bundles NICs."""
     trunks = bgp.plan.trunks[bgp.plan.trunks["kind"] == "trunk"]
     if trunks.empty:
         assert bgp.flows_lost == 0 and SPINE_LINKS not in set(failover(bgp.plan)["failure"])
@@ -247,6 +247,9 @@ def test_flows_that_a_cut_link_loses_are_those_of_the_routes_left(bgp):
     if len(upper) and fabric.pods > 1:
         lost = lost_by_pod(bgp, [{spine, upper["peer"].iloc[0]}])
         assert lost[fabric.pods] == (fabric.spines == fabric.super_spines == 1), "summaries of pods are withdrawn"
+    if bgp.plan.is_bundled and fabric.homing > 1:
+        ends = trunks.loc[trunks["switch"] == one, ["switch", "peer"]].to_numpy()
+        assert not any(lost_by_pod(bgp, [set(each) for each in ends]).values()), "the others of its unit take over"
 
 
 @pytest.mark.parametrize("nic_ports", [1, 2])
