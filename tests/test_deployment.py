@@ -20,7 +20,7 @@ from railcore.network.switches import switch_model
 @pytest.fixture
 def bgp():
     fabric = SegmentFabric(4, switch_model("SN5600"), segments=2, spines=2, nic_ports=2, port_Bps="200 Gbps")
-    return BgpDesign(AddressPlan(fabric, bundling="evpn"), "BGP EVPN")
+    return BgpDesign(AddressPlan(fabric, bundling="evpn"), "BGP EVPN", summarised=True)
 
 
 def files_of(folder):
@@ -45,6 +45,8 @@ def test_all_tables_and_a_configuration_for_each_switch(bgp, tmp_path):
         assert len(pd.read_csv(io.StringIO(found[f"{name}.csv"]))) == len(table)
     write_deployment(bgp, str(tmp_path / "new" / "hall"), {"host": "20 m"}, mtu=9000)
     assert files_of(tmp_path / "new" / "hall") == found
+    write_deployment(BgpDesign(bgp.plan, "BGP EVPN"), tmp_path / "new" / "hall")
+    assert set(files_of(tmp_path / "new" / "hall")) == set(found) - {"summaries.csv"}, "none that nobody announces"
 
 
 def test_a_folder_with_other_files_is_left_as_it_is(bgp, tmp_path):

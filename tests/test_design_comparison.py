@@ -261,3 +261,13 @@ def test_like_is_held_against_like():
     assert parts.sum() == pytest.approx(joined.cost_per_gpu_usd - apart.cost_per_gpu_usd)
     name, more = largest_cost_difference(apart, joined)
     assert more == parts[name] == parts.abs().max() and name in ("spines", "links to spines", "links to hosts")
+
+
+def test_a_design_announces_summaries_only_where_asked_and_then_warns():
+    demand = SegmentDemand(2048, NEXUS, rails_per_switch=8, rails_apart=False)  # three tiers
+    for sessions in ({}, {"summarised": False}, {"summarised": True}):
+        design = build_design(demand, FLOOR, addresses={"bundling": "none"}, sessions=sessions)
+        assert design.fabric.super_spines and design.bgp.summarised == sessions.get("summarised", False)
+        found = [text for text in design.warnings if "1 in 2 of the flows" in text]
+        assert found == [f"multi-rail for 2,048 GPUs: {text}" for text in design.bgp.warnings]
+        assert len(found) == design.bgp.summarised

@@ -14,6 +14,7 @@ from test_addressing import plans
 from railcore.engines.deployment import AddressPlan
 from railcore.engines.deployment.cables import cabling_table
 from railcore.engines.deployment.frr import ABOVE, BELOW, frr_text
+from railcore.engines.deployment.resilience import SPINE_LINKS, failover
 from railcore.engines.deployment.routing import BgpDesign
 from railcore.engines.deployment.segments import SegmentFabric
 from railcore.engines.deployment.switch_configs import switch_config
@@ -134,8 +135,11 @@ def check_gateways_and_summaries(bgp, configs):
         assert not {str(ip_interface(text).ip) for text in addresses} & (shared | set(plan.ports["address"]))
 
 
-def learnt(configs):
-    """Best AS path of every prefix at every switch, by what the configurations announce, filter and suppress."""
+def learnt(configs, cut=frozenset()):
+    """Best AS path of every prefix at every switch, by what the configurations announce, filter and suppress.
+
+    cut: pairs of switches whose links are down. Aggregates stay: of what each is over, one cut leaves some.
+    """
     best = {}
     for name, config in configs.items():
         own = [f"{config.loopback}/32", *config.networks, *config.aggregates]
@@ -147,6 +151,8 @@ def learnt(configs):
         changed = False
         for name, config in configs.items():
             for link in config.links:
+                if {name, link.peer} in cut:
+                    continue
                 for prefix in best[name].keys() & told[name][link.group]:
                     path = (config.as_number, *best[name][prefix][1])
                     if link.peer_as in path or best[link.peer].get(prefix, (9, ()))[0] <= len(path):
@@ -187,6 +193,109 @@ def check_routes(bgp, configs):
         if name in leaves:
             assert all(any(subnet.subnet_of(route) for route in routes) for subnet in subnets)
             assert {f"{configs[leaf].loopback}/32" for leaf in leaves} <= set(best[name])
+
+
+def lost_by_pod(bgp, cut):
+    """Of the flows to a subnet of the first rail switch the share that is lost while links are down, by source pod.
+
+    Followed over the routes that the configurations leave, spread evenly over the best ones of the longest prefix, from
+    every other unit; of a pod the worst.
+    """
+    configs, plan = configs_of(bgp), bgp.plan
+    best = learnt(configs, cut)
+    prefixes = {prefix for of in best.values() for prefix in of}
+    told = {name: sent_by(config, prefixes) for name, config in configs.items()}
+    target = ip_network(plan.subnets["subnet"].iloc[0])
+
+    def arrive(name):
+        held = [prefix for prefix in best[name] if target.subnet_of(ip_network(prefix))]
+        longest = max(held, key=lambda prefix: ip_network(prefix).prefixlen, default=None)
+        if longest is None or not best[name][longest][0]:
+            return float(longest in configs[name].networks)  # its own; of an aggregate alone it drops the packet
+        length, onward = best[name][longest][0], []
+        for link in configs[name].links:
+            path, back = best[link.peer].get(longest, (length, ())), {ABOVE: BELOW, BELOW: ABOVE}[link.group]
+            up = {name, link.peer} not in cut and longest in told[link.peer][back]
+            if up and path[0] + 1 == length and configs[name].as_number not in path[1]:
+                onward.append(link.peer)
+        arrived = {peer: arrive(peer) for peer in set(onward)}
+        return sum(arrived[peer] for peer in onward) / len(onward)
+
+    lost = {}
+    for row in plan.switches[plan.switches["tier"] == 1].itertuples():
+        if row.unit != plan.subnets["unit"].iloc[0]:
+            lost[row.pod] = max(lost.get(row.pod, 0.0), 1 - arrive(row.switch))
+    return lost
+
+
+@given(designs())
+def test_flows_that_a_cut_link_loses_are_those_of_the_routes_left(bgp):
+    """Of a rail switch the links to one spine; of this spine those to one super-spine; all of one that bundles NICs."""
+    trunks = bgp.plan.trunks[bgp.plan.trunks["kind"] == "trunk"]
+    if trunks.empty:
+        assert bgp.flows_lost == 0 and SPINE_LINKS not in set(failover(bgp.plan)["failure"])
+        return
+    row = failover(bgp.plan).set_index("failure").loc[SPINE_LINKS]
+    assert row["flows_lost_with_summaries" if bgp.summarised else "flows_lost"] == bgp.flows_lost
+    one, spine = trunks[["switch", "peer"]].iloc[0]
+    assert row["part"] == f"{one} to {spine}"
+    lost, fabric = lost_by_pod(bgp, [{one, spine}]), bgp.plan.fabric
+    farthest = max(lost, default=0)
+    assert not farthest or lost[farthest] == pytest.approx(bgp.flows_lost)
+    assert lost.get(1, 0) == (1 in lost and fabric.spines == 1 and bgp.flows_lost), "summaries hide nothing in the pod"
+    upper = trunks[trunks["switch"] == spine]
+    if len(upper) and fabric.pods > 1:
+        lost = lost_by_pod(bgp, [{spine, upper["peer"].iloc[0]}])
+        assert lost[fabric.pods] == (fabric.spines == fabric.super_spines == 1), "summaries of pods are withdrawn"
+    if bgp.plan.is_bundled and fabric.homing > 1:
+        ends = trunks.loc[trunks["switch"] == one, ["switch", "peer"]].to_numpy()
+        assert not any(lost_by_pod(bgp, [set(each) for each in ends]).values()), "the others of its unit take over"
+
+
+@pytest.mark.parametrize("nic_ports", [1, 2])
+def test_by_default_a_cut_link_loses_no_flow(nic_ports):
+    """As on FRRouting: with summaries half of the flows from another pod are lost, by default none."""
+    fabric = design(nic_ports=nic_ports).plan.fabric
+    plan = AddressPlan(fabric, bundling="none")
+    safe, summarised = BgpDesign(plan), BgpDesign(plan, summarised=True)
+    cut = [{"Pod1.Seg1.Leaf1", "Pod1.Spine1"}]
+    assert lost_by_pod(safe, cut) == {1: 0, 2: 0} and lost_by_pod(summarised, cut) == {1: 0, 2: 0.5}
+    assert safe.warnings == () and "aggregate-address" not in frr_text(switch_config(safe, "Pod1.Spine1"))
+    (warning,) = summarised.warnings
+    assert "1 in 2 of the flows from other pods" in warning
+    for row in summarised.route_counts.itertuples():
+        assert f"a {row.role} {row.subnets_without_summaries} in place of {row.subnets_with_summaries}" in warning
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"pods": 1, "super_spines": 0}, {"segments": 1, "rails_per_switch": 8, "nic_ports": 1}, {"spines": 1}],
+    ids=["two tiers", "one rail switch a pod", "one spine"],
+)
+def test_summaries_that_lose_nothing_more_are_not_warned_of(options):
+    assert design(**options).warnings == ()
+
+
+def test_a_pair_is_warned_of_with_both_its_switches():
+    bgp = design("evpn")
+    assert "links to all 2 rail switches that bundle the same NICs" in bgp.warnings[0] and not bgp.flows_lost
+    of_both = [{"Pod1.Seg1.Leaf1", "Pod1.Spine1"}, {"Pod1.Seg1.Leaf2", "Pod1.Spine1"}]
+    assert lost_by_pod(bgp, of_both) == {1: 0, 2: 0.5}
+    assert lost_by_pod(design("evpn", summarised=False), of_both) == {1: 0, 2: 0}
+
+
+@pytest.mark.parametrize("bundling", BUNDLINGS)
+def test_a_packet_of_a_vlan_fits_the_links_with_what_vxlan_adds(bundling):
+    """Under EVPN: inner Ethernet 14, VXLAN 8, UDP 8, IP 20 (RFC 7348)."""
+    config = switch_config(design(bundling), "Pod1.Seg1.Leaf1", 9216)
+    found = dict(re.findall(r"interface (\w+)\n description .*MTU (\d+)", frr_text(config)))
+    least = 14 + 8 + 8 + 20 if bundling == "evpn" else 0
+    to_hosts = [f"vlan{each.vlan}" for each in config.gateways] + [each.interface for each in config.ethernet_segments]
+    between = ["lo", *(link.interface for link in config.links)]
+    assert found == dict.fromkeys(between, "9216") | dict.fromkeys(to_hosts, str(9216 - least))
+    if least:
+        with pytest.raises(ValueError, match="mtu is 117: VXLAN leaves 67 bytes to VLANs: give 118 or more"):
+            switch_config(design(bundling), "Pod1.Seg1.Leaf1", 117)
 
 
 @pytest.mark.parametrize("bundling", BUNDLINGS)
@@ -233,8 +342,8 @@ def test_a_summary_that_overlaps_anothers_is_refused():
     fabric = SegmentFabric(4, SN5600, gpus_per_server=2, segments=2, spines=1)
     plan = AddressPlan(fabric, own_subnets=("10.0.0.0/28", "10.0.0.32/28", "10.0.0.16/28", "10.0.0.48/28"))
     with pytest.raises(ValueError, match=r"10.0.0.0/26 of Pod1.Seg1.Leaf1 overlaps another unit's: give summarised"):
-        switch_config(BgpDesign(plan), "Pod1.Seg1.Leaf1")
-    assert not switch_config(BgpDesign(plan, summarised=False), "Pod1.Seg1.Leaf1").aggregates
+        switch_config(BgpDesign(plan, summarised=True), "Pod1.Seg1.Leaf1")
+    assert not switch_config(BgpDesign(plan), "Pod1.Seg1.Leaf1").aggregates
 
 
 @pytest.mark.parametrize("stored", sorted(STORED.glob("*.conf")), ids=lambda path: path.stem)

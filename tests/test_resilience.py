@@ -6,7 +6,7 @@ from test_addressing import LARGE, every_kind
 
 from railcore.engines.deployment import AddressPlan
 from railcore.engines.deployment.design_comparison import equal_cost_paths
-from railcore.engines.deployment.resilience import FAILURES, failover, failure_domains
+from railcore.engines.deployment.resilience import FAILURES, SPINE_LINKS, failover, failure_domains
 from railcore.engines.deployment.segments import SegmentFabric
 from railcore.engines.deployment.subnets import bundling_warnings
 from railcore.facts.units import Gbps
@@ -71,6 +71,28 @@ def test_no_gpu_is_isolated_by_one_part_where_nics_go_to_two_switches():
         assert table.loc["rail switches of a NIC", "gpus_isolated"] == 24
     alone = failover(AddressPlan(SegmentFabric(3, LARGE))).set_index("failure")
     assert alone.loc["rail switch", "gpus_isolated"] == 24 and alone.loc["NIC port", "gpus_isolated"] == 1
+
+
+@pytest.mark.parametrize(
+    ("spines", "pods", "bundling", "healed", "summarised"),
+    [
+        (2, 2, "none", 0, 1 / 2),
+        (4, 2, "none", 0, 1 / 4),
+        (2, 2, "evpn", 0, 0),
+        (2, 1, "none", 0, 0),
+        (1, 2, "none", 1, 1),
+    ],
+)
+def test_a_cut_between_rail_switch_and_spine_takes_flows_of_summaries(spines, pods, bundling, healed, summarised):
+    """`test_frr` follows the exported routes."""
+    shape = {"segments": 2, "pods": pods, "spines": spines, "super_spines": 2 * (pods > 1), "nic_ports": 2}
+    table = failover(AddressPlan(SegmentFabric(3, LARGE, **shape), bundling=bundling)).set_index("failure")
+    lost = table[["flows_lost", "flows_lost_with_summaries"]]
+    assert lost.loc[SPINE_LINKS].tolist() == [healed, summarised]
+    assert not lost.drop(index=SPINE_LINKS).to_numpy().any(), "other failures are seen behind summaries"
+    row = table.loc[SPINE_LINKS]
+    assert (row["gpus_touched"], row["gpus_isolated"], row["nic_Gbps_left"], row["addresses_lost"]) == (24, 0, 800, 0)
+    assert row["part"] == "Pod1.Seg1.Leaf1 to Pod1.Spine1"
 
 
 @every_kind

@@ -92,10 +92,11 @@ class BuiltDesign:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What its owner should know."""
-        found = list(bundling_warnings(self.plan))
+        named = f"{self.name} for {self.asked:,} GPUs"
+        found = [*bundling_warnings(self.plan), *(f"{named}: {text}" for text in self.bgp.warnings)]
         if self.spare_gpus:
             found.append(
-                f"{self.name} for {self.asked:,} GPUs: segments of one size have room for {self.fabric.gpus:,}. The "
+                f"{named}: segments of one size have room for {self.fabric.gpus:,}. The "
                 f"places of {counted(self.spare_gpus, 'GPUs')} stay empty: no NICs, cables or addresses are counted "
                 "for them, but their switch ports are bought."
             )
@@ -131,8 +132,8 @@ def build_design(
     floor, servers_per_rack
         Where racks stand, for the lengths of cables.
     addresses, sessions
-        Arguments of `AddressPlan`, such as bundling and pool, and of `BgpDesign`, such as first_asn. The control plane
-        is by default that which the bundling takes.
+        Arguments of `AddressPlan`, such as bundling and pool, and of `BgpDesign`, such as first_asn and summarised. The
+        control plane is by default that which the bundling takes.
 
     Returns
     -------

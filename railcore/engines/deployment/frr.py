@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from railcore.facts import catalog
 from railcore.facts.arguments import Range, checked
 from railcore.facts.checks import one_of, whole
 
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 ABOVE, BELOW = "ABOVE", "BELOW"  # peer groups: the switches of the tier above, of the tier below
 Vlan = Annotated[int, Range(1, 4094)]
 AsNumber = Annotated[int, Range(0, 2**32 - 1)]
-Mtu = Annotated[int, Range(68, 65535)]
+LEAST_MTU = 68  # of IPv4: RFC 791
+Mtu = Annotated[int, Range(LEAST_MTU, 65535)]
 _WORD = re.compile(r"[\w.:/-]{1,64}")  # of a configuration: a name that no line is broken by
 
 
@@ -115,6 +117,7 @@ class SwitchConfig:
     """What a switch is configured with.
 
     as_number: 0 where it has no neighbours.
+    mtu: of the links between switches, the largest IP packet [bytes]; that of VLANs and hosts is `vlan_mtu`.
     networks: subnets that it announces of its own, with its loopback.
     aggregates: summary routes.
     summary_only: whether what they cover is kept from every neighbour.
@@ -143,6 +146,18 @@ class SwitchConfig:
         _words(hostname=self.hostname)
         _addresses(loopback=self.loopback, networks=self.networks, aggregates=self.aggregates)
         _addresses(above_only=self.above_only, not_below=self.not_below)
+        if self.vlan_mtu < LEAST_MTU:
+            least = LEAST_MTU + self.mtu - self.vlan_mtu
+            raise ValueError(f"mtu is {self.mtu}: VXLAN leaves {self.vlan_mtu} bytes to VLANs: give {least} or more")
+
+    @property
+    def vlan_mtu(self) -> int:
+        """MTU of VLANs, of the ports to hosts and of the hosts [bytes]: under EVPN below `mtu` by what VXLAN adds.
+
+        VXLAN over IPv4 puts an inner Ethernet header, 14, its own, 8, UDP, 8, and IP, 20, around a packet (RFC 7348,
+        section 5).
+        """
+        return self.mtu - (int(catalog.item("protocols", "VXLAN")["header"]) if self.evpn_peers else 0)
 
     @property
     def links_by_group(self) -> dict[str, list[RoutedLink]]:

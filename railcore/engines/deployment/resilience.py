@@ -5,13 +5,14 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from railcore.engines.deployment.routing import ROLES
+from railcore.engines.deployment.routing import ROLES, BgpDesign
 from railcore.engines.deployment.segments import SegmentFabric
 from railcore.engines.deployment.subnets import AddressPlan
 from railcore.facts.arguments import checked
 from railcore.facts.units import Gbps
 
 FAILURES = ("NIC port", "host link", "NIC", "rail switch", "rail switches of a NIC")
+SPINE_LINKS = "links to a spine"
 
 
 @checked
@@ -20,8 +21,10 @@ def failover(plan: AddressPlan) -> pd.DataFrame:
 
     The part is the first that serves GPU 1 of the first host. Columns failure, part, gpus_touched; gpus_isolated: whose
     NIC has no link left; nic_share_left and nic_Gbps_left: of the NIC bandwidth of the GPU that is worst off;
-    addresses_lost: that no port carries any more, so that sessions to them end. Where NICs are bundled their address
-    moves to the ports that are left.
+    addresses_lost: that no port carries any more, so that sessions to them end; flows_lost, flows_lost_with_summaries:
+    share of the flows from other pods to the other addresses that are lost until the part is mended, as of
+    `BgpDesign.flows_lost`. Where NICs are bundled their address moves to the ports that are left. With spines the last
+    row is all links between a rail switch and a spine; one of several parallel ones takes bandwidth alone.
     """
     ports, fabric = plan.ports, plan.fabric
     gpu = ((ports["domain"] - 1) * fabric.rails + ports["gpu"] - 1).to_numpy()
@@ -37,7 +40,8 @@ def failover(plan: AddressPlan) -> pd.DataFrame:
         "rail switch": (mine[0], switch == mine[0]),
         "rail switches of a NIC": (" ".join(mine), np.isin(switch, mine)),
     }
-    address, rows = pd.factorize(ports["address"])[0], []
+    address = pd.factorize(ports["address"])[0]
+    rows: list[tuple] = []
     for failure in FAILURES:
         part, gone = failed[failure]
         left = np.bincount(gpu[~gone], minlength=fabric.gpus)
@@ -45,9 +49,15 @@ def failover(plan: AddressPlan) -> pd.DataFrame:
         touched = np.unique(gpu[gone])
         worst = left[touched].min()
         row = (failure, part, touched.size, int((left[touched] == 0).sum()), worst / fabric.nic_ports)
-        rows.append((*row, round(worst * fabric.port_Bps / Gbps, 6), int((carried == 0).sum())))
+        rows.append((*row, round(worst * fabric.port_Bps / Gbps, 6), int((carried == 0).sum()), 0.0, 0.0))
+    if fabric.spines:
+        spine = plan.trunks.loc[(plan.trunks["kind"] == "trunk") & (plan.trunks["switch"] == mine[0]), "peer"].iloc[0]
+        lost = [BgpDesign(plan, summarised=summarised).flows_lost for summarised in (False, True)]
+        served = np.unique(gpu[switch == mine[0]]).size
+        row = (SPINE_LINKS, f"{mine[0]} to {spine}", served, 0, 1.0)
+        rows.append((*row, round(fabric.nic_Bps / Gbps, 6), 0, *lost))
     columns = "failure part gpus_touched gpus_isolated nic_share_left nic_Gbps_left addresses_lost".split()
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns=[*columns, "flows_lost", "flows_lost_with_summaries"])
 
 
 @checked

@@ -1,8 +1,8 @@
 """BGP of an address plan: AS numbers, neighbours, and how many routes each switch holds.
 
 Rail switches advertise what they originate and carry no one else's routes. With summaries a rail switch advertises its
-unit's one route, and spines under super-spines advertise their pod's one route upwards. A summary hides a lost subnet:
-packets to it are dropped where it is summarised.
+unit's one route, and spines under super-spines advertise their pod's one route upwards. A pod's summary hides a rail
+switch that its spine has lost: packets to it are dropped there. A unit's hides nothing that another switch could reach.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,8 @@ class BgpDesign:
     first_asn: of the AS numbers, super-spines first, which have one together, then spines, one for those of a pod, so
         that no path goes down and up again, then rail switches, one each. By default the first private one of 2 bytes
         where these suffice, else of 4 bytes.
-    summarised: whether units and pods advertise summaries.
+    summarised: whether units and pods advertise summaries. Under super-spines they save routes (`route_counts`), but
+        flows are lost while a link between rail switch and spine is cut (`flows_lost`, `warnings`).
 
     Raises ValueError naming what does not fit, and what would.
     """
@@ -40,7 +41,7 @@ class BgpDesign:
     plan: AddressPlan
     control_plane: str = "eBGP"
     first_asn: int = 0
-    summarised: bool = True
+    summarised: bool = False
 
     def __post_init__(self) -> None:
         one_of("control_plane", self.control_plane, CONTROL_PLANES)
@@ -99,6 +100,43 @@ class BgpDesign:
         columns = "switch asn address neighbour neighbour_asn neighbour_address".split()
         both = [np.concatenate([one, two]) for one, two in zip(ends, ends[3:] + ends[:3], strict=True)]
         return pd.DataFrame(dict(zip(columns, both, strict=True))).assign(session=session, family=family)
+
+    @property
+    def flows_lost(self) -> float:
+        """Share of the flows from other pods to a rail switch that are lost while its links to one spine are cut.
+
+        For as long as they are cut, not the seconds in which BGP finds other paths. Each of S spines carries 1 / S of
+        the flows: all are lost with S = 1, else those of the spine where a pod's summary hides the cut. None are where
+        the spine reaches another switch that bundles the same NICs.
+        """
+        fabric = self.plan.fabric
+        if not fabric.spines or (self.plan.is_bundled and fabric.homing > 1):
+            return 0.0
+        return 1 / fabric.spines if self._hides_cuts or fabric.spines == 1 else 0.0
+
+    @property
+    def _hides_cuts(self) -> bool:
+        """Whether super-spines learn summaries of pods, each over several units."""
+        units = self.plan.fabric.segments * self.plan.units_of_segment
+        return self.summarised and self.plan.fabric.pods > 1 and units > 1
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What its owner should know: what summaries of pods lose, and the routes that they save."""
+        plan, spines = self.plan, self.plan.fabric.spines
+        if not self._hides_cuts or spines == 1:
+            return ()
+        pair = plan.is_bundled and plan.fabric.homing > 1
+        cut = f"all {plan.fabric.homing} rail switches that bundle the same NICs" if pair else "a rail switch"
+        held = ", ".join(
+            f"a {row.role} {row.subnets_without_summaries:,} in place of {row.subnets_with_summaries:,}"
+            for row in self.route_counts.itertuples()
+        )
+        return (
+            f"summarised is True: a spine whose links to {cut} are cut still announces its pod's summary. 1 in "
+            f"{spines} of the flows from other pods to the NICs there is lost until a link is mended. Give summarised "
+            f"False, and BGP finds other paths. What it takes is routes to NICs: {held}.",
+        )
 
     @property
     def route_counts(self) -> pd.DataFrame:

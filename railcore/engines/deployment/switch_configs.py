@@ -35,10 +35,12 @@ _MOST_NAMED = 3  # files of others in a message
 def switch_config(bgp: BgpDesign, switch: str, mtu: int = 9216) -> SwitchConfig:
     """The configuration of one switch, for `frr.frr_text`.
 
-    A rail switch announces its subnets, or their summary, and no other switch's. A spine announces the summary of its
-    pod to the super-spines, and to its rail switches all but that, so that each knows when another one is cut off.
+    A rail switch announces its subnets, or their summary, and no other switch's. A spine passes on what it learns. With
+    summaries it announces that of its pod to the super-spines, and to its rail switches all but that: each of them
+    knows when another one is cut off, other pods do not (`BgpDesign.flows_lost`).
 
-    bgp: over an address plan. switch: a name of `bgp.switches`. mtu: of the interfaces [bytes].
+    bgp: over an address plan. switch: a name of `bgp.switches`. mtu: of the links between switches [bytes]; VLANs have
+    `SwitchConfig.vlan_mtu`.
     Raises UnknownName for a switch that the plan lacks, ValueError for Ethernet segments without EVPN sessions and a
     summary that overlaps another's.
     """
@@ -198,12 +200,12 @@ def write_deployment(bgp: BgpDesign, folder: str | Path, lengths_m: Mapping = {}
     lengths_m
         Of cables, as in `cabling_table`, for their media.
     mtu
-        Of the interfaces [bytes].
+        Of the links between switches [bytes]; VLANs have `SwitchConfig.vlan_mtu`.
 
     Returns
     -------
-    Columns file and lines: switches.csv, port_map.csv, cabling.csv, subnets.csv, summaries.csv, neighbours.csv, and
-    frr/<switch>.conf.
+    Columns file and lines: switches.csv, port_map.csv, cabling.csv, subnets.csv, neighbours.csv, frr/<switch>.conf, and
+    summaries.csv where the design announces them.
 
     Raises
     ------
@@ -215,9 +217,10 @@ def write_deployment(bgp: BgpDesign, folder: str | Path, lengths_m: Mapping = {}
     frames = (bgp.switches, plan.ports, cables, plan.subnets, plan.summaries, bgp.neighbours)
     contents: dict[Path, str | bytes | None] = {}
     for name, frame in zip(_TABLES, frames, strict=True):
-        contents[root / f"{name}.csv"] = frame_csv(frame, "%.10g")
+        announced = name != "summaries" or bgp.summarised
+        contents[root / f"{name}.csv"] = frame_csv(frame, "%.10g") if announced else None
     for name in bgp.switches["switch"]:
         contents[root / "frr" / f"{name}.conf"] = frr_text(switch_config(bgp, name, mtu))
     write_all(contents)
-    rows = [(path.relative_to(root).as_posix(), str(text).count("\n")) for path, text in contents.items()]
+    rows = [(path.relative_to(root).as_posix(), str(text).count("\n")) for path, text in contents.items() if text]
     return pd.DataFrame(rows, columns=["file", "lines"])
