@@ -8,6 +8,7 @@ from counted_parts import count_parts
 from hypothesis import given
 from hypothesis import strategies as st
 
+from railcore.engines.deployment.routing import BgpDesign
 from railcore.engines.deployment.segments import SegmentFabric
 from railcore.engines.deployment.subnets import AddressPlan
 from railcore.facts.units import Gbps
@@ -146,3 +147,5 @@ def test_a_changed_design_is_the_design_of_what_was_given():
     plan, more = AddressPlan(one), replace(AddressPlan(one), fabric=replace(one, servers=8, nic_ports=1))
     assert (plan.servers, more.servers) == (4, 8) and more == AddressPlan(replace(one, servers=8))
     assert replace(plan, fabric=wider).bundling == AddressPlan(wider).bundling != plan.bundling
+    many = AddressPlan(SegmentFabric(1, LARGE, 1, segments=64, pods=32, spines=1, super_spines=1))
+    assert replace(BgpDesign(plan), plan=many) == BgpDesign(many)

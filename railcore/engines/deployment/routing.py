@@ -15,6 +15,7 @@ import pandas as pd
 from railcore.engines.deployment.subnets import AddressPlan
 from railcore.facts.arguments import checked
 from railcore.facts.checks import one_of, whole
+from railcore.facts.derived import derive, given
 from railcore.facts.units import counted
 
 PRIVATE_ASNS = ((64512, 65534), (4200000000, 4294967294))  # of 2 and of 4 bytes: RFC 6996
@@ -45,15 +46,15 @@ class BgpDesign:
 
     def __post_init__(self) -> None:
         one_of("control_plane", self.control_plane, CONTROL_PLANES)
-        object.__setattr__(self, "first_asn", self._checked_first())
+        derive(self, "first_asn", self._checked_first(given(self, "first_asn")))
 
-    def _checked_first(self) -> int:
+    def _checked_first(self, asked: int) -> int:
         fabric = self.plan.fabric
         count = bool(fabric.super_spines) + fabric.pods * bool(fabric.spines) + fabric.switches_by_tier[0]
         rooms = [last - first + 1 for first, last in PRIVATE_ASNS]
-        if not self.first_asn:
+        if not asked:
             return PRIVATE_ASNS[count > rooms[0]][0]
-        first = int(whole("first_asn", self.first_asn))
+        first = int(whole("first_asn", asked))
         for low, high in PRIVATE_ASNS:
             if low <= first and first + count - 1 <= high:
                 return first
