@@ -54,13 +54,8 @@ def drawn_case(draw):
         flows = Flows(np.tile(np.arange(8, 28), 2), np.repeat([0, 1], 20), 1.0)
     products = 30 if pattern == "incast" else float(draw.choice([110, 130]) if fast else draw.choice([5, 65, 80]))
     size = products * float(path_delay_s(fabric, flows, framing).max()) * float(speed)
-    return (
-        fabric,
-        replace(flows, size_bytes=np.full(len(flows), size)),
-        str(draw.choice(transport_names())),
-        framing,
-        seed,
-    )
+    flows = replace(flows, size_bytes=np.full(len(flows), size))
+    return fabric, flows, str(draw.choice(transport_names())), framing, seed
 
 
 def last_s(flows, run):
@@ -183,15 +178,10 @@ def test_numbers_of_your_own_are_packets(changes, refused):
         completion_times(fabric, flows, transport("NDP", **changes), within=1.0)
 
 
+ONE_LEAF = leaf_spine(64, 64, LINK, **hop_latencies(LINK))
 FAR = [  # error of the flow level, at which it once stated 0.15, in incasts 0.08
     # -0.59: more flows on a link than packets in a round trip, with the catalog's latencies
-    (
-        "single path",
-        {},
-        leaf_spine(64, 64, LINK, **hop_latencies(LINK)),
-        all_to_all(np.arange(64).reshape(2, 32), 4e6),
-        9000,
-    ),
+    ("single path", {}, ONE_LEAF, all_to_all(np.arange(64).reshape(2, 32), 4e6), 9000),
     # -0.20: so in an incast
     ("spraying", {}, leaf_spine(64, 64, LINK, link_latency_s=1e-7), incast(60, 0, 4e6, 64), 4096),
     # -0.36: an acknowledgement is a quarter of a packet
