@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from functools import cache
 from ipaddress import ip_interface, ip_network
 from pathlib import Path
 
@@ -64,6 +65,7 @@ def test_configurations_agree_with_each_other_and_with_the_tables(bgp):
     check_links(bgp, configs)
     check_gateways_and_summaries(bgp, configs)
     check_routes(bgp, configs)
+    check_cuts(bgp, configs)
 
 
 def check_members_of_bonds(bgp, configs):
@@ -195,21 +197,20 @@ def check_routes(bgp, configs):
             assert {f"{configs[leaf].loopback}/32" for leaf in leaves} <= set(best[name])
 
 
-def lost_by_pod(bgp, cut):
+def lost_by_pod(bgp, configs, cut):
     """Of the flows to a subnet of the first rail switch the share that is lost while links are down, by source pod.
 
     Followed over the routes that the configurations leave, spread evenly over the best ones of the longest prefix, from
     every other unit; of a pod the worst.
     """
-    configs, plan = configs_of(bgp), bgp.plan
-    best = learnt(configs, cut)
-    prefixes = {prefix for of in best.values() for prefix in of}
-    told = {name: sent_by(config, prefixes) for name, config in configs.items()}
+    plan, best = bgp.plan, learnt(configs, cut)
     target = ip_network(plan.subnets["subnet"].iloc[0])
+    covers = {prefix for prefix in set().union(*best.values()) if target.subnet_of(ip_network(prefix))}
+    told = {name: sent_by(config, covers) for name, config in configs.items()}
 
+    @cache
     def arrive(name):
-        held = [prefix for prefix in best[name] if target.subnet_of(ip_network(prefix))]
-        longest = max(held, key=lambda prefix: ip_network(prefix).prefixlen, default=None)
+        longest = max(covers & best[name].keys(), key=lambda prefix: ip_network(prefix).prefixlen, default=None)
         if longest is None or not best[name][longest][0]:
             return float(longest in configs[name].networks)  # its own; of an aggregate alone it drops the packet
         length, onward = best[name][longest][0], []
@@ -218,8 +219,7 @@ def lost_by_pod(bgp, cut):
             up = {name, link.peer} not in cut and longest in told[link.peer][back]
             if up and path[0] + 1 == length and configs[name].as_number not in path[1]:
                 onward.append(link.peer)
-        arrived = {peer: arrive(peer) for peer in set(onward)}
-        return sum(arrived[peer] for peer in onward) / len(onward)
+        return sum(map(arrive, onward)) / len(onward)
 
     lost = {}
     for row in plan.switches[plan.switches["tier"] == 1].itertuples():
@@ -228,9 +228,11 @@ def lost_by_pod(bgp, cut):
     return lost
 
 
-@given(designs())
-def test_flows_that_a_cut_link_loses_are_those_of_the_routes_left(bgp):
-    """Of a rail switch the links to one spine; of this spine those to one super-spine; all of one that bundles NICs."""
+def check_cuts(bgp, configs):
+    """Flows that a cut loses are those of the routes left.
+
+    Cut are of a rail switch the links to one spine; of this spine those to one super-spine; all of one that bundles.
+    """
     trunks = bgp.plan.trunks[bgp.plan.trunks["kind"] == "trunk"]
     if trunks.empty:
         assert bgp.flows_lost == 0 and SPINE_LINKS not in set(failover(bgp.plan)["failure"])
@@ -239,17 +241,37 @@ def test_flows_that_a_cut_link_loses_are_those_of_the_routes_left(bgp):
     assert row["flows_lost_with_summaries" if bgp.summarised else "flows_lost"] == bgp.flows_lost
     one, spine = trunks[["switch", "peer"]].iloc[0]
     assert row["part"] == f"{one} to {spine}"
-    lost, fabric = lost_by_pod(bgp, [{one, spine}]), bgp.plan.fabric
+    fabric, lost = bgp.plan.fabric, lost_by_pod(bgp, configs, [{one, spine}])
     farthest = max(lost, default=0)
     assert not farthest or lost[farthest] == pytest.approx(bgp.flows_lost)
     assert lost.get(1, 0) == (1 in lost and fabric.spines == 1 and bgp.flows_lost), "summaries hide nothing in the pod"
     upper = trunks[trunks["switch"] == spine]
     if len(upper) and fabric.pods > 1:
-        lost = lost_by_pod(bgp, [{spine, upper["peer"].iloc[0]}])
+        lost = lost_by_pod(bgp, configs, [{spine, upper["peer"].iloc[0]}])
         assert lost[fabric.pods] == (fabric.spines == fabric.super_spines == 1), "summaries of pods are withdrawn"
     if bgp.plan.is_bundled and fabric.homing > 1:
         ends = trunks.loc[trunks["switch"] == one, ["switch", "peer"]].to_numpy()
-        assert not any(lost_by_pod(bgp, [set(each) for each in ends]).values()), "the others of its unit take over"
+        assert not any(lost_by_pod(bgp, configs, [set(each) for each in ends]).values()), "others of its unit take over"
+
+
+@pytest.mark.parametrize("summarised", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"spines": 3, "spine_links": 2, "pods": 3},
+        {"spines": 4, "super_spines": 4, "super_spine_planes": 2},
+        {"super_spine_planes": 2},
+        {"segments": 1, "rails_per_switch": 8, "nic_ports": 1},
+        {"spines": 1, "super_spines": 1, "nic_ports": 1},
+        {"bundling": "mlag"},
+        {"bundling": "evpn", "spines": 1},
+    ],
+    ids=str,
+)
+def test_flows_that_a_cut_in_three_tiers_loses_are_those_of_the_routes_left(options, summarised):
+    bgp = design(**options, summarised=summarised)
+    check_cuts(bgp, configs_of(bgp))
 
 
 @pytest.mark.parametrize("nic_ports", [1, 2])
@@ -259,7 +281,8 @@ def test_by_default_a_cut_link_loses_no_flow(nic_ports):
     plan = AddressPlan(fabric, bundling="none")
     safe, summarised = BgpDesign(plan), BgpDesign(plan, summarised=True)
     cut = [{"Pod1.Seg1.Leaf1", "Pod1.Spine1"}]
-    assert lost_by_pod(safe, cut) == {1: 0, 2: 0} and lost_by_pod(summarised, cut) == {1: 0, 2: 0.5}
+    assert lost_by_pod(safe, configs_of(safe), cut) == {1: 0, 2: 0}
+    assert lost_by_pod(summarised, configs_of(summarised), cut) == {1: 0, 2: 0.5}
     assert safe.warnings == () and "aggregate-address" not in frr_text(switch_config(safe, "Pod1.Spine1"))
     (warning,) = summarised.warnings
     assert "1 in 2 of the flows from other pods" in warning
@@ -280,8 +303,9 @@ def test_a_pair_is_warned_of_with_both_its_switches():
     bgp = design("evpn")
     assert "links to all 2 rail switches that bundle the same NICs" in bgp.warnings[0] and not bgp.flows_lost
     of_both = [{"Pod1.Seg1.Leaf1", "Pod1.Spine1"}, {"Pod1.Seg1.Leaf2", "Pod1.Spine1"}]
-    assert lost_by_pod(bgp, of_both) == {1: 0, 2: 0.5}
-    assert lost_by_pod(design("evpn", summarised=False), of_both) == {1: 0, 2: 0}
+    assert lost_by_pod(bgp, configs_of(bgp), of_both) == {1: 0, 2: 0.5}
+    safe = design("evpn", summarised=False)
+    assert lost_by_pod(safe, configs_of(safe), of_both) == {1: 0, 2: 0}
 
 
 @pytest.mark.parametrize("bundling", BUNDLINGS)
