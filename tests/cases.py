@@ -23,6 +23,7 @@ from railcore.network.price_books import matching_books
 from railcore.network.switches import switch_model
 from railcore.network.topology import RailFabric
 from railcore.network.topology.photonic import PhotonicRails
+from railcore.network.topology.rails import HBDomains
 
 PATH = Path(__file__).with_suffix(".csv")
 BOOK, SWITCH, OCS_PORTS = "street2025", "SN5600", 576
@@ -51,7 +52,9 @@ def results(case: Mapping[str, str]) -> dict[str, Any]:
 def _one_network(case: Mapping[str, str]) -> dict[str, Any]:
     """Counts, price, power and stops of one scale-out network."""
     fabric, planes = _fabric(case), int(case["planes"])
-    books = matching_books(BOOK, rate_Bps=fabric.nic_rate_Bps / planes)
+    books = matching_books(
+        BOOK, rate_Bps=(fabric.nic_rate_Bps if isinstance(fabric, HBDomains) else fabric.nic_Bps) / planes
+    )
     if isinstance(fabric, RailFabric | PhotonicRails):
         bill = fabric.parts.bill()
     else:

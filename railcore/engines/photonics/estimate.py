@@ -25,7 +25,7 @@ from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.rank import mixture_shares
 from railcore.training.rank_order import group_levels
-from railcore.training.runtime import Runtime, checked_offload
+from railcore.training.runtime import MODERN, Runtime, checked_offload
 from railcore.training.software import as_runtime
 from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer, as_model
 from railcore.training.transformer_memory import EVERY_OPERATOR
@@ -324,7 +324,7 @@ def _no_closed_form(
 
 @checked
 def estimates_of_runs(runs: pd.DataFrame) -> pd.DataFrame:
-    """Simulated runs with their estimates.
+    """Simulated runs with their estimates, both with the software that the runs are simulated with.
 
     runs: columns model, platform, software (in STEP_SOFTWARE), tensor, context, pipeline, data, interleave,
     global_batch, reconfiguration_s, provisioning, electrical_s, overhead. Added: rails ("context ranks",
@@ -338,7 +338,8 @@ def estimates_of_runs(runs: pd.DataFrame) -> pd.DataFrame:
         sharding, options = STEP_SOFTWARE[software]
         columns = {name: part[name].to_numpy() for name in STRATEGY_COLUMNS if name in part}
         columns |= fixed | {"sharding": sharding, "sequence_parallel": columns["tensor"] > 1}
-        found = overhead_estimate(model, platform, columns, part["reconfiguration_s"], bool(early), options)
+        delays = part["reconfiguration_s"]
+        found = overhead_estimate(model, platform, columns, delays, bool(early), options, runtime=MODERN)
         estimated = found.changes_s / part["electrical_s"]
         parts.append(part.assign(estimated_electrical_s=found.electrical_s, estimated=estimated))
     table = pd.concat(parts).sort_index()
