@@ -664,3 +664,9 @@ def test_a_bar_is_shown_where_it_is_asked_for_and_the_search_is_long(monkeypatch
 def test_divisors_are_shared_by_all_that_ask_and_cannot_be_changed():
     with pytest.raises(ValueError, match="read-only"):
         divisors(12)[0] = 5
+
+
+def test_fewer_gpus_are_searched_for_models_of_many_experts():
+    """Bounds take one HB domain that groups of all heads, experts and parts of a sequence divide: some 10^8 GPUs."""
+    few = {"context": 1, "placement": "tensor first", "micro_batch": 1, "sharding": "optimizer"}
+    assert len(search("DeepSeek-V3", "GB200 NVL72", 1000, 960, at_most=True, only_best=True, top=1, **few).best)

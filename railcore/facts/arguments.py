@@ -41,9 +41,10 @@ Listed = Annotated[int, Range(1, 2**22)]  # a count of what is made one by one, 
 T = TypeVar("T")
 _COUNTS = {  # whole numbers of at least 1 wherever they are asked for, and the most that any network or model has
     **dict.fromkeys(
-        "gpus tensor context expert pipeline data ranks micro_batch racks hosts servers hidden".split(), 2**36
+        "gpus hb_domain_size tensor context expert pipeline data ranks micro_batch racks hosts servers hidden".split(),
+        2**36,
     ),
-    **dict.fromkeys("hb_domain_size radix layers heads stages chunks microbatches iterations".split(), 2**24),
+    **dict.fromkeys("radix layers heads stages chunks microbatches iterations".split(), 2**24),
     **dict.fromkeys("planes nic_ports fibres_per_port".split(), 2**10),
 }
 _RANGES = {  # of names that mean the same everywhere; all others are 0 or more
