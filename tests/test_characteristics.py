@@ -48,8 +48,8 @@ def test_a_rule_that_nothing_obeys_costs_infinitely_much():
     model, two, one = transformer.catalog_model("Megatron 22B"), [2, 4, 8, 16], [1]
     ways = [(two, two, one), (two, one, two), (one, one, two)]  # tensor, pipeline and data of the rule's practices
     limits = [dict(zip(("tensor", "pipeline", "data"), way, strict=True)) for way in ways]
-    obeying = min(search(model, H100, 16, 64, **limit).least_memory_bytes for limit in limits)
-    anything = search(model, H100, 16, 64).least_memory_bytes
+    obeying = min(search(model, H100, 16, 64, "modern", **limit).least_memory_bytes for limit in limits)
+    anything = search(model, H100, 16, 64, "modern").least_memory_bytes
     assert anything < obeying
     table = parallelism_rules.rules_of_thumb({"22B": model}, H100.changed(memory_bytes=anything), [16], 64, "modern")
     assert table["id"].tolist() == ["to_512"] and np.isfinite(table["best_s"]).all()
@@ -63,7 +63,7 @@ def test_rules_of_thumb_never_beat_the_best():
     table = parallelism_rules.rules_of_thumb(models, H100, [1, 8, 32], 64, "modern")
     assert set(table["id"]) == {"small", "to_512"} and (table["excess"] >= 0).all()
     assert table.groupby("model")["gpus"].agg(list).to_dict() == {"Llama-3 8B": [8], "Megatron 22B": [32]}
-    found = search(models["Megatron 22B"], H100, 32, 64, top=1)
+    found = search(models["Megatron 22B"], H100, 32, 64, "modern", top=1)
     assert table["best_s"].iloc[-1] == found.best["total_s"].iloc[0]
 
 

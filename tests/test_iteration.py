@@ -218,7 +218,8 @@ def test_parts_of_both_are_as_plain_functions_have_them(found):
                 ours = gpu.all_to_all_links(size, x, y, share, direct)
                 assert ours == pytest.approx(plain_exchange(gpu, size, runs, share, direct), rel=1e-12)
         if model.experts and "experts" not in plain_obstacles(model, columns):
-            arguments = (model, gpu, runtime, groups["expert"], rank.tokens / strategy.tensor, rank.copies)
+            slices = strategy.tensor if strategy.sequence_parallel or strategy.whole_experts else 1
+            arguments = (model, gpu, runtime, groups["expert"], rank.tokens / slices, rank.copies)
             shares = rank.places["expert"][2:]
             there = plain_dispatch(*arguments, runtime.dispatch_bytes, *shares)
             home = plain_dispatch(*arguments, 2, *shares)

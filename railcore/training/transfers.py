@@ -35,7 +35,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from railcore.facts.checks import Floats
+from railcore.facts.checks import Floats, one_of
 from railcore.training.collectives import bus_factor
 from railcore.training.expert_dispatch import dispatch_bytes
 from railcore.training.formats import FORMATS
@@ -134,7 +134,8 @@ def transfer_table(
     Raises
     ------
     ValueError
-        As `Strategy.check`, and for the dispatcher "nodes" without HB domains that divide the experts' ranks.
+        As `Strategy.check`, for another precision, and for the dispatcher "nodes" without HB domains that divide the
+        experts' ranks.
     """
     rows = step_transfers(model, strategy, global_batch, runtime, precision, hb_domain_size, embeddings)
     table = pd.DataFrame(rows, columns=Transfer._fields).rename(columns={"phase": "pass"})
@@ -162,6 +163,7 @@ def step_transfers(
     One row for each kind of transfer.
     """
     strategy.check(model, global_batch)
+    one_of("precision", precision, FORMATS)
     step = _Step(model, strategy, strategy.microbatches(global_batch), as_runtime(runtime), precision, hb_domain_size)
     parts = (_operators, _contexts, _experts, _boundaries, _replicas, *[_ends] * embeddings)
     rows = [row for part in parts for row in part(step)]
