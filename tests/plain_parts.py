@@ -274,7 +274,8 @@ def plain_kept(model, gpu, runtime, strategy, mixed, recompute):
     norms = 1 if model.parallel_block else 2
     kept = 2 * stream * (norms + runtime.dropout)
     kept += stream * product * norms * ("layernorm" not in again)
-    kept += stream * product * mixed * copies * ("moe" not in again)
+    arrived = u * model.hidden / (t if strategy.get("whole_experts") else 1)  # gathered by ranks that split experts
+    kept += arrived * product * mixed * copies * ("moe" not in again)
     heads = model.heads / t
     if model.kv_rank:
         queries = keys = heads * (model.head_dim + model.rope_dim)
