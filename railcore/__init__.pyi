@@ -8,7 +8,6 @@ from .engines.plan import plan as plan
 from .engines.search import search as search
 from .engines.siting.areas import Area as Area
 from .engines.siting.split import find_places as find_places
-from .engines.strategies.iteration import iteration_times as iteration_times
 from .engines.sweep import sweep as sweep
 from .engines.validation import software_times as software_times
 from .facts.tables import readable as readable
@@ -35,6 +34,7 @@ from .systems.datacenter import rack_layout as rack_layout
 from .systems.siting.grid import load_grid as load_grid
 from .training.expected_error import expected_error as expected_error
 from .training.iteration import iteration_time as iteration_time
+from .training.iteration import iteration_times as iteration_times
 from .training.iteration import stage_memory as stage_memory
 from .training.machine import catalog_machine as catalog_machine
 from .training.parallelism import Strategy as Strategy

@@ -22,7 +22,6 @@ from railcore.engines.photonics import photonic_cost
 from railcore.engines.search import best_times, search, strategy_blocks
 from railcore.engines.siting.areas import Area
 from railcore.engines.siting.split import NoPlaces, Survey, find_places
-from railcore.engines.strategies.iteration import iteration_times
 from railcore.facts import catalog, checks, files
 from railcore.facts.arguments import Quantity, checked
 from railcore.network import cost, price_books
@@ -32,6 +31,7 @@ from railcore.network.topology.rails import RailFabric
 from railcore.systems import datacenter as dc
 from railcore.systems.siting.grid import PowerGrid, load_grid
 from railcore.training import machine, scaling_laws, transformer
+from railcore.training.iteration import iteration_times
 from railcore.training.parallelism import Strategy
 from railcore.training.runtime import MODERN, Runtime, catalog_runtime
 

@@ -12,9 +12,8 @@ from railcore.engines.search import (
     slowdown_by_sustained_rate,
     smallest_hb_domain_near_ideal,
 )
-from railcore.engines.strategies import parallelism_splits
 from railcore.network.topology import rail_only
-from railcore.training import machine, transformer
+from railcore.training import machine, parallelism_splits, transformer
 
 H100 = machine.catalog_machine("DGX H100")
 LLAMA, MIXTURE = transformer.catalog_model("Llama-3 8B"), transformer.catalog_model("MoE-1.3B")

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore.engines.steps.timetable import schedule
-from railcore.engines.strategies.critical_path import LAYER_ROW, SETTING, STAGE_ROW, critical_path
-from railcore.engines.strategies.iteration import iteration_times
-from railcore.training.iteration import iteration_time, stage_memory
+from railcore.training.critical_path import LAYER_ROW, SETTING, STAGE_ROW, critical_path
+from railcore.training.iteration import iteration_time, iteration_times, stage_memory
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.rank_order import ORDERS

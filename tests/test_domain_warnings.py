@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore.engines.search import best_times, search, slowdown_by_sustained_rate
-from railcore.engines.strategies.iteration import iteration_times
 from railcore.facts import catalog
 from railcore.facts.units import show
 from railcore.network.reliability import cluster_failures
 from railcore.network.topology import PhotonicRails, domain_warnings, fat_tree, rail_only, rail_optimized
+from railcore.training.iteration import iteration_times
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.rank_order import GroupLevels

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 import railcore as rc
-from railcore.engines.strategies.iteration import iteration_times
+from railcore.training.iteration import iteration_times
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.software import newest_runtime

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from railcore.engines.steps.workload import training_step
-from railcore.engines.strategies.iteration import iteration_times
-from railcore.training.iteration import iteration_time, stage_memory
+from railcore.training.iteration import iteration_time, iteration_times, stage_memory
 from railcore.training.layer import layer_time
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy

@@ -15,7 +15,6 @@ from railcore.engines.degraded import failed_part_slowdowns, faults, routed_flow
 from railcore.engines.degraded.job_networks import job_networks, network_shares
 from railcore.engines.photonics.circuit_search import best_on_circuits
 from railcore.engines.search import search, strategy_blocks
-from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, iteration_times
 from railcore.network.bill import bill_total
 from railcore.network.cost import cluster_fabrics
 from railcore.network.price_books import PriceBook, power_book, price_book
@@ -25,11 +24,12 @@ from railcore.network.topology.failed_part import has_part, lost_gpus
 from railcore.network.topology.wiring import whole_wiring
 from railcore.training.experts import expert_all_to_all_time
 from railcore.training.group_shares import group_shares
-from railcore.training.iteration import iteration_time
+from railcore.training.iteration import iteration_time, iteration_times
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import DIMENSIONS, Strategy
 from railcore.training.rank_order import PLACEMENTS, group_levels
 from railcore.training.runtime import Runtime
+from railcore.training.strategy_columns import STRATEGY_COLUMNS
 from railcore.training.transformer import Transformer
 
 H100 = catalog_machine("DGX H100")

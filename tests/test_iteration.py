@@ -20,23 +20,22 @@ from plain_parts import (
 
 from railcore.engines.steps import timetable
 from railcore.engines.steps.workload import training_step
-from railcore.engines.strategies.iteration import OBSTACLES, STRATEGY_COLUMNS, TIME_PARTS, iteration_times
-from railcore.engines.strategies.layer_passes import LAYER_COLUMNS, LAYER_PARTS
-from railcore.engines.strategies.layer_time import layer_costs
 from railcore.facts import catalog
 from railcore.network.topology import FailedPart, RailFabric, fat_tree, rail_only
 from railcore.training import collectives, machine, transfers
 from railcore.training.formats import BF16
-from railcore.training.iteration import iteration_time
+from railcore.training.iteration import OBSTACLES, TIME_PARTS, iteration_time, iteration_times
+from railcore.training.layer import LAYER_PARTS, layer_costs
 from railcore.training.layer_traffic import expert_traffic
 from railcore.training.link_times import NO_LINK
 from railcore.training.parallelism import Strategy
 from railcore.training.products import product_time
-from railcore.training.rank import Rank, wide_dense_layers
+from railcore.training.rank import LAYER_COLUMNS, Rank, wide_dense_layers
 from railcore.training.rank_order import ORDERS, GroupLevels
 from railcore.training.recompute import kept_bytes
 from railcore.training.runtime import OFFLOADS, Runtime, catalog_runtime
 from railcore.training.stage import stage_of
+from railcore.training.strategy_columns import STRATEGY_COLUMNS
 from railcore.training.transformer import RECOMPUTE, Transformer, catalog_model
 
 MODELS = {name: catalog_model(name) for name in ("GPT-3", "Llama-3 8B", "PaLM-540B", "MoE-1.3B", "GPT-146B")}

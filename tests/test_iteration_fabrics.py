@@ -14,12 +14,12 @@ from test_graph import fabrics
 from railcore.engines import degraded
 from railcore.engines.degraded import expert_loads, faults, routed_flows, slowdowns
 from railcore.engines.search import search
-from railcore.engines.strategies.iteration import iteration_times
 from railcore.facts import catalog
 from railcore.network import reliability
 from railcore.network.topology import RailFabric, rail_only, rail_optimized
 from railcore.network.topology.graph import route
 from railcore.training import experts, machine, traffic
+from railcore.training.iteration import iteration_times
 from railcore.training.parallelism import Strategy
 from railcore.training.transfers import step_transfers
 from railcore.training.transformer import Transformer

@@ -11,16 +11,14 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from railcore.engines.strategies.iteration import OBSTACLES, iteration_times
-from railcore.engines.strategies.layer_passes import LAYER_COLUMNS, layer_passes
-from railcore.engines.strategies.layer_time import layer_costs
 from railcore.facts import catalog
-from railcore.training.iteration import iteration_time
-from railcore.training.layer import expert_kernel_bytes, gated_kernel_bytes
+from railcore.training.iteration import OBSTACLES, iteration_time, iteration_times
+from railcore.training.layer import expert_kernel_bytes, gated_kernel_bytes, layer_costs, layer_passes
 from railcore.training.link_times import exposed_time
 from railcore.training.machine import catalog_machine
 from railcore.training.machine_parts import GpuLinks
 from railcore.training.parallelism import Strategy
+from railcore.training.rank import LAYER_COLUMNS
 from railcore.training.rank_order import ORDERS, PLACEMENTS
 from railcore.training.runtime import MODERN, Runtime, catalog_runtime
 from railcore.training.software import as_runtime

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from railcore.engines.strategies.iteration import iteration_times
+from railcore.training.iteration import iteration_times
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import STRATEGY_SWITCHES, Strategy
 from railcore.training.runtime import FP8_SCALINGS, GRAPHS, PIPELINE_SCHEDULES, Runtime

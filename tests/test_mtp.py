@@ -6,9 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from railcore.engines.strategies.iteration import iteration_times
 from railcore.engines.validation import MODELLED, joined_runs, predictions, published_runs
-from railcore.training.iteration import iteration_time, stage_memory
+from railcore.training.iteration import iteration_time, iteration_times, stage_memory
 from railcore.training.layer import layer_time, projection_time
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy

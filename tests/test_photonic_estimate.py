@@ -19,11 +19,12 @@ from railcore.engines.search import strategy_blocks
 from railcore.engines.steps.simulation import RAIL, ElectricalRails, simulate
 from railcore.engines.steps.stage_program import StepOptions, fsdp_options
 from railcore.engines.steps.workload import training_step
-from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, iteration_times
 from railcore.facts import files
+from railcore.training.iteration import iteration_times
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.runtime import Runtime
+from railcore.training.strategy_columns import STRATEGY_COLUMNS
 from railcore.training.transformer import Transformer
 
 SIZES = {"layers": 16, "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn_hidden": 14336, "vocabulary": 32000}

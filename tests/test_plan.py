@@ -28,7 +28,6 @@ from railcore.engines.search import search
 from railcore.engines.siting.areas import Area
 from railcore.engines.siting.reasons import carbon_and_cost
 from railcore.engines.siting.split import find_places
-from railcore.engines.strategies.iteration import iteration_times
 from railcore.facts import catalog
 from railcore.facts.units import day, kWh, year
 from railcore.network.bill import bill_total
@@ -37,6 +36,7 @@ from railcore.network.price_books import PriceBook, matching_books
 from railcore.network.topology import PhotonicRails, RailFabric
 from railcore.systems.datacenter.sizing import datacenter_size
 from railcore.systems.siting.grid import load_grid
+from railcore.training.iteration import iteration_times
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.software import newest_runtime

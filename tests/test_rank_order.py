@@ -15,7 +15,7 @@ from railcore.engines.photonics.estimate import circuit_terms, overhead_estimate
 from railcore.engines.steps.simulation import RAIL
 from railcore.engines.steps.stage_program import StepOptions
 from railcore.engines.steps.workload import differing_replicas, training_step
-from railcore.engines.strategies.iteration import iteration_times
+from railcore.training.iteration import iteration_times
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import DIMENSIONS, Strategy
 from railcore.training.rank_order import ORDERS, GroupLevels, group_levels

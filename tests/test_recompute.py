@@ -6,16 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from railcore.engines.strategies.iteration import iteration_times
-from railcore.engines.strategies.layer_passes import LAYER_COLUMNS
-from railcore.engines.strategies.layer_time import layer_costs
 from railcore.engines.validation import predictions, published_runs
-from railcore.training.iteration import iteration_time
-from railcore.training.layer import layer_time
+from railcore.training.iteration import iteration_time, iteration_times
+from railcore.training.layer import layer_costs, layer_time
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.products import product_passes
-from railcore.training.rank import Rank
+from railcore.training.rank import LAYER_COLUMNS, Rank
 from railcore.training.recompute import working_bytes
 from railcore.training.runtime import MODERN, Runtime, catalog_runtime
 from railcore.training.transformer import Transformer, catalog_model

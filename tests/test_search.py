@@ -21,15 +21,14 @@ from railcore.engines.search.bounds import least_sequence_s
 from railcore.engines.search.kernel import TIME_EDGES_S
 from railcore.engines.search.space import KEY
 from railcore.engines.search.splits import all_splits_at_most, divisors
-from railcore.engines.strategies import iteration
-from railcore.engines.strategies.critical_path import critical_path
-from railcore.engines.strategies.iteration import OBSTACLES, STRATEGY_COLUMNS, iteration_times
 from railcore.facts import files, units
-from railcore.training import machine
-from railcore.training.iteration import iteration_time
+from railcore.training import iteration, machine
+from railcore.training.critical_path import critical_path
+from railcore.training.iteration import OBSTACLES, iteration_time, iteration_times
 from railcore.training.parallelism import LEVEL_NAMES, STRATEGY_SWITCHES, Strategy
 from railcore.training.rank_order import ORDERS, PLACEMENTS, group_levels
 from railcore.training.runtime import MODERN, Runtime
+from railcore.training.strategy_columns import STRATEGY_COLUMNS
 from railcore.training.traffic import iteration_traffic
 from railcore.training.transformer import Transformer
 

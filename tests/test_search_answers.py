@@ -8,10 +8,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from railcore.engines.search import answers, search, strategy_blocks
-from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, iteration_times
 from railcore.facts import catalog, tables, units
 from railcore.training import machine
+from railcore.training.iteration import iteration_times
 from railcore.training.rank_order import PLACEMENTS
+from railcore.training.strategy_columns import STRATEGY_COLUMNS
 from railcore.training.transformer import Transformer
 
 DENSE = Transformer("dense", 6, 512, 8, 2, 2048, 4000, 64, ffn_matrices=2)

@@ -241,7 +241,7 @@ def test_code_is_kept_apart_from_that_of_other_sources(monkeypatch, tmp_path):
     folders = [compiled.cache_folder()]
     for name in (
         *("facts/compiled.py", "engines/transport/kernel/ports.py", "engines/transport/sharing.py"),
-        *("engines/strategies/critical_path.py", "engines/search/kernel.py"),
+        *("training/critical_path.py", "engines/search/kernel.py"),
     ):
         with (copied / name).open("a") as stream:
             stream.write("first = 1\n")

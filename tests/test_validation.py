@@ -3,9 +3,9 @@ import pytest
 
 from railcore.documents.railonly2025.iteration_claims import fig8_claims, iteration_time_claims, slowdown_marks
 from railcore.engines import run_errors, validation
-from railcore.engines.strategies.iteration import TIME_PARTS, iteration_times
 from railcore.facts import claims
 from railcore.training import expected_error, machine, runtime, transformer
+from railcore.training.iteration import TIME_PARTS, iteration_times
 from railcore.training.parallelism import Strategy
 from railcore.training.products import product_time
 

@@ -13,9 +13,9 @@ from railcore.engines.steps.simulation import simulate
 from railcore.engines.steps.stage_program import StageProgram, StepOptions, fsdp_options
 from railcore.engines.steps.timetable import schedule
 from railcore.engines.steps.workload import LINKS, RING_KINDS, WORKLOAD_KINDS, replicas_equal, training_step
-from railcore.engines.strategies.layer_time import layer_costs
 from railcore.facts import catalog
 from railcore.training import transfers
+from railcore.training.layer import layer_costs
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.pipeline_schedule import pipeline_bubble_time

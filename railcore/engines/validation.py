@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from railcore.engines.strategies.iteration import TIME_PARTS, iteration_times
 from railcore.facts import files, units
 from railcore.facts.arguments import Positive, checked
 from railcore.facts.checks import one_of
+from railcore.training.iteration import TIME_PARTS, iteration_times
 from railcore.training.machine import Machine, as_machine, catalog_machine
 from railcore.training.parallelism import Strategy, as_strategy
 from railcore.training.runtime import Runtime

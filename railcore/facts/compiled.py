@@ -18,7 +18,7 @@ import numpy as np
 from railcore.facts import files
 
 _SOURCES = (  # files and folders of the package with functions that are compiled
-    *("facts/compiled.py", "training/pipeline_schedule.py", "engines/strategies/critical_path.py"),
+    *("facts/compiled.py", "training/pipeline_schedule.py", "training/critical_path.py"),
     *("engines/search/kernel.py", "engines/transport"),
 )
 

@@ -1,44 +1,46 @@
-"""The time of a training iteration, for one strategy: the model, as one would explain it.
+"""The time of a training iteration, its breakdown, how busy its links are, memory, and what rules a strategy out.
 
-A pipeline of p stages passes m micro-batches. The fullest stage sets the pace. It works on its n layers forward and
-backward, exchanges what is sharded, sends to its neighbours, and computes the logits. Then:
+`critical_path` is the model: six steps from the costs of a layer (`layer`) and of a stage (`stage`). Here it is asked:
+`iteration_time` for one strategy, which is an array of one, and `iteration_times` for arrays of them.
 
-    T = m (passes + exchanges of every pass + hops + logits) + bubble + exchanges once an iteration
-        + optimizer step + what is done once + waiting for the slowest GPU
-
-Communication hides behind compute as far as the software can, and as far as the links are free: what one kind takes of
-a link, another has not. What hides slows the compute beside it.
-
-`engines.strategies` computes the same for arrays of strategies, and `engines.search` for millions of them; tests hold
-both to this model.
-
-Source: railonly2025, Iteration Time Modeling; Narayanan et al. 2021, arXiv:2104.04473, Section 2.2.
+`engines.search` goes through millions with the same `critical_path` compiled, and passes over what its bounds rule out:
+the one place where time is stated again. A test holds it to this model.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from operator import attrgetter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from railcore.facts.arguments import checked
 from railcore.facts.checks import whole
+from railcore.facts.unique_rows import Columns, each_array, unique_rows
 from railcore.facts.units import show
+from railcore.training.critical_path import LAYER_ROW, MEMORY, NETWORK, SETTING, CriticalPath, critical_path
 from railcore.training.expert_dispatch import parts_groups
 from railcore.training.group_shares import Fabric
-from railcore.training.layer import LayerTime, layer_time
-from railcore.training.link_times import LinkTimes, exposed_time
+from railcore.training.layer import LAYER_PARTS, LayerCosts, layer_costs
+from railcore.training.layer_traffic import LINK_KINDS
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy, as_strategy, indivisible
-from railcore.training.pipeline_schedule import LAYERS_IN_MEMORY, dualpipe_bubble_time, microbatches_in_flight
-from railcore.training.rank import Rank, wide_dense_layers
+from railcore.training.pipeline_schedule import LAYERS_IN_MEMORY, microbatches_in_flight
+from railcore.training.rank import LAYER_COLUMNS, wide_dense_layers
+from railcore.training.rank_order import group_levels
 from railcore.training.runtime import Runtime, checked_offload
 from railcore.training.software import as_runtime
-from railcore.training.stage import Stage, stage_of
+from railcore.training.stage import STAGE_COLUMNS, STAGES, StageCosts, stage_costs
+from railcore.training.strategy_columns import strategy_columns
 from railcore.training.transformer import Transformer, as_model
 
+_RANK_PARTS = ("logits", "pipeline", "bubble", "data", "optimizer", "offload", "once", "straggler")
+TIME_PARTS = tuple(f"{name}_s" for name in (*LAYER_PARTS, *_RANK_PARTS))
+OBSTACLES = ("heads", "layers", "batch", "interleave", "sequence", "experts", "network", "memory")
 _MEMORY = ("weights", "gradients", "optimizer", "activations", "reserved")  # kinds of a GPU's memory
+_WARNED = {"tensor": "tensor", "context": "context", "expert": "expert", "data": "replica"}  # kinds of groups by name
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,82 @@ class IterationTime:
         return self.table().to_string(index=False)
 
 
+@dataclass(frozen=True)
+class IterationEstimate:
+    """Times and bytes of each strategy, arrays of one shape.
+
+    total_s: of an iteration [s].
+    breakdown: what is on the critical path, by TIME_PARTS [s]; it adds up to total_s.
+    links: how long a rank takes for each kind of traffic, hidden or not [s].
+    hb_utilization, nic_utilization: share of the iteration for which a GPU's HB interconnect and NIC are busy with all
+        kinds, one direction; never above 1.
+    memory: of the fullest rank, by kind [bytes].
+    obstacles: what rules a strategy out, bit i for OBSTACLES[i]; 0 for nothing.
+    warnings: where groups of ranks lie unevenly in HB domains, as texts.
+    """
+
+    total_s: np.ndarray
+    breakdown: dict[str, np.ndarray]
+    links: dict[str, np.ndarray]
+    hb_utilization: np.ndarray
+    nic_utilization: np.ndarray
+    memory: dict[str, np.ndarray]
+    obstacles: np.ndarray
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def memory_bytes(self) -> np.ndarray:
+        """Bytes on the fullest rank."""
+        return np.asarray(sum(self.memory.values()))
+
+    @property
+    def feasible(self) -> np.ndarray:
+        """Whether nothing rules a strategy out."""
+        return self.obstacles == 0
+
+    @cached_property
+    def limits(self) -> np.ndarray:
+        """All that rules a strategy out as a text, such as "layers, memory"; "feasible" where nothing does."""
+        return obstacle_names(self.obstacles)
+
+    def one(self) -> IterationTime:
+        """Of the only strategy, in numbers."""
+        breakdown, links, memory = (
+            {name: value.item() for name, value in each.items()} for each in (self.breakdown, self.links, self.memory)
+        )
+        return IterationTime(
+            self.total_s.item(),
+            breakdown,
+            links,
+            self.hb_utilization.item(),
+            self.nic_utilization.item(),
+            memory,
+            tuple(name for i, name in enumerate(OBSTACLES) if self.obstacles.item() >> i & 1),
+        )
+
+    def table(self) -> pd.DataFrame:
+        """One strategy as a table to read: time and memory by kind, with units; of several a row each, in SI units."""
+        if self.total_s.size > 1:
+            flat = {"total_s": self.total_s, "memory_bytes": self.memory_bytes, "limit": self.limits}
+            flat |= {"hb_utilization": self.hb_utilization, "nic_utilization": self.nic_utilization}
+            return pd.DataFrame({name: np.ravel(values) for name, values in (flat | self.breakdown).items()})
+        return self.one().table()
+
+    def __str__(self) -> str:
+        return "\n".join([self.table().to_string(index=False), *self.warnings])
+
+    def _repr_html_(self) -> str:
+        return "".join([self.table().to_html(index=False), *(f"<p>{text}</p>" for text in self.warnings)])
+
+
+@checked
+def obstacle_names(obstacles: np.ndarray) -> np.ndarray:
+    """Texts of OBSTACLES given as bits, "feasible" for 0."""
+    found, place = np.unique(obstacles, return_inverse=True)
+    names = [", ".join(name for i, name in enumerate(OBSTACLES) if code >> i & 1) or "feasible" for code in found]
+    return np.asarray(np.asarray(names, object)[place.reshape(np.shape(obstacles))], object)
+
+
 @checked
 def iteration_time(
     model: Transformer | str,
@@ -124,261 +202,233 @@ def iteration_time(
         For a batch that is no whole number above 0, for another offload, and a fabric that is smaller than the job or
         has smaller HB domains than the machine.
     """
-    rank, away, m = _read(model, as_machine(machine, fabric), strategy, global_batch, runtime, offload)
-    ends = [_with_layers_of(end, away, m) for end in _ends(rank)]
-    longest, fullest = max(ends, key=attrgetter("total_s")), max(ends, key=attrgetter("memory_bytes"))
-    limits = _obstacles(rank, global_batch, longest.total_s, fullest.memory_bytes)
-    return replace(longest, memory=fullest.memory, obstacles=limits)
+    strategy = as_strategy(strategy)
+    return iteration_times(model, machine, strategy, runtime, offload, _whole_batch(global_batch), fabric).one()
 
 
-def _ends(rank: Rank) -> list[Rank]:
-    """The rank on the last stage, and where the dense first layers are wide also on the first one."""
-    both = rank.strategy.pipeline > 1 and wide_dense_layers(rank.model)
-    return [rank, *[replace(rank, on_first_stage=True)] * both]
+def _whole_batch(global_batch: int) -> int:
+    return int(whole("global_batch", global_batch))
 
 
-def _stage(rank: Rank, away: tuple[str, ...]) -> Stage:
-    """The fullest stage, with the experts of the last one."""
-    return stage_of(replace(rank, on_first_stage=False), away)
-
-
-def _with_layers_of(rank: Rank, away: tuple[str, ...], m: int) -> IterationTime:
-    """`iteration_time` with all stages as full as the rank's; obstacles apart."""
-    layer, stage, strategy = layer_time(rank), _stage(rank, away), rank.strategy
-    n, p, v = stage.layers, strategy.pipeline, strategy.interleave
-
-    # 1. One micro-batch in the fullest stage: its layers forward and backward, with the exchanges of every pass.
-    offloaded = n * layer.kept_bytes * ("activations" in away) + stage.streamed_bytes
-    forward = _stage_pass(rank, n, layer.forward_s, layer.forward_busy, stage.in_forward, offloaded)
-    backward = _stage_pass(rank, n, layer.backward_s, layer.backward_busy, stage.in_backward, offloaded)
-    passes_s = forward.time_s + backward.time_s + stage.copies_s
-    busy = forward.busy.plus(backward.busy)
-
-    # 2. Hops: two a chunk, one forward, one backward; a stage sends and receives at once. They hide behind other chunks
-    # while the links are free.
-    hops = _hops(rank, layer, stage)
-    dual = bool(rank.runtime.dual(p, v))
-    spare = (rank.strategy.ends_as_layers + stage.spare) / 2 if dual else stage.spare
-    free_s = passes_s - max(busy.hb_s, busy.nic_s)
-    hidden, hidden_last = (
-        hops.time_s - float(exposed_time(hops.time_s, share * free_s, rank.lost)) if stage.hops_hide else 0.0
-        for share in (1.0, 1 - spare / n)
-    )
-    steady_s, busy = passes_s + hops.time_s - hidden, busy.plus(hops)
-
-    # 3. Logits and loss on the last stage, beyond the layer whose place they may take. From both ends, each rank that
-    # has that stage meets half of the micro-batches there. With fewer layers it hides less of its hops.
-    relief_s = spare * passes_s / n - (hidden - hidden_last)
-    logits_s = max(layer.logits_s / (2 if dual else 1) - relief_s, 0.0)
-
-    # 4. The pipeline fills and drains: every other stage's passes, over the chunks, and their hops. From both ends it
-    # has half of the way, and the weights' gradients for the time that is left.
-    critical_hops = (p * v - 1 if stage.hops_hide else stage.others) * hops.time_s / v
-    filled, filling_s = stage.others / v, stage.others * passes_s / v
-    if dual:
-        filled, each_s = max((stage.others - 1) / 2, 0.0), backward.time_s + stage.copies_s
-        alone_s = layer.backward_s - layer.weights_s
-        inputs = _stage_pass(rank, n, alone_s, layer.backward_busy, stage.in_backward, offloaded)
-        weights = backward.time_s - inputs.time_s, min(m / (2 * p), 1.0)
-        filling_s = dualpipe_bubble_time(stage.others + 1, forward.time_s, each_s, *weights)
-    bubble_s = float(filling_s) + (critical_hops if p > 1 else 0.0)
-
-    # 5. Exchanges once an iteration: gradients leave as chunks end their last backward pass, weights come before.
-    exchanged_once_s = 0.0
-    for link, one_pass in ((stage.after, backward), (stage.before, forward)):
-        # The last stage may have fewer layers to hide it.
-        hiding = (1 - spare / n) * one_pass.time_s * steady_s / passes_s if rank.runtime.overlap_data else 0.0
-        least = _never_hidden(rank, link, n)
-        exchanged_once_s += _exposed_once(link, busy, steady_s, hiding, v, min(p, m), least)
-
-    # 6. The slowest of all GPUs is waited for.
-    straggler_s = stage.spread * (m * (n * layer.compute_s + logits_s) + filled * n * layer.compute_s)
-
-    breakdown = {f"{kind}_s": m * n * time for kind, time in layer.seconds.items()} | {
-        "logits_s": m * logits_s,
-        "pipeline_s": m * (hops.time_s - hidden),
-        "bubble_s": bubble_s,
-        "data_s": m * (forward.exchange_s + backward.exchange_s + stage.copies_s) + exchanged_once_s,
-        "optimizer_s": stage.optimizer_s,
-        "offload_s": m * (forward.offload_s + backward.offload_s) + stage.offload_s,
-        "once_s": stage.once_s,
-        "straggler_s": straggler_s,
-    }
-    total_s = sum(breakdown.values())
-    exchanges = stage.in_forward.plus(stage.in_backward).times(m).plus(stage.after).plus(stage.before)
-    links = {f"{kind}_link_s": m * n * link.time_s for kind, link in layer.links.items()} | {
-        "logits_link_s": m * layer.logits_link.time_s / (2 if dual else 1),
-        "pipeline_link_s": m * hops.time_s,
-        "data_link_s": exchanges.time_s,
-    }
-    all_busy = busy.times(m).plus(layer.logits_link.times(m * logits_s / layer.logits_s))
-    all_busy = all_busy.plus(stage.after).plus(stage.before)
-    return IterationTime(
-        total_s=total_s,
-        breakdown={kind: float(time) for kind, time in breakdown.items()},
-        links={kind: float(time) for kind, time in links.items()},
-        hb_utilization=float(all_busy.hb_s / total_s),
-        nic_utilization=float(all_busy.nic_s / total_s),
-        memory=_fullest(_memory_by_stage(rank, layer, stage, m, away)),
-        obstacles=(),
-    )
-
-
-def _read(
+@checked
+def iteration_times(
     model: Transformer | str,
     machine: Machine | str,
-    strategy: Strategy | Mapping,
-    global_batch: int,
-    runtime: Runtime | str | None,
-    offload: str | Sequence[str],
-) -> tuple[Rank, tuple[str, ...], int]:
-    """What was asked for: a rank of the job, what stays in the host's memory, and m micro-batches."""
-    box = as_machine(machine)
-    rank = Rank(as_model(model), box, as_runtime(runtime, box), as_strategy(strategy))
-    each = rank.strategy.data * rank.strategy.micro_batch
-    return rank, checked_offload(offload), math.ceil(int(whole("global_batch", global_batch)) / each)
+    strategies: Strategy | Mapping | Sequence,
+    runtime: Runtime | str | None = None,
+    offload: str | Sequence[str] = "none",
+    global_batch: int | None = None,
+    fabric: Fabric | None = None,
+) -> IterationEstimate:
+    """Iteration time of every strategy, its breakdown, how busy its links are, and memory.
 
-
-@dataclass(frozen=True)
-class _StagePass:
-    """A micro-batch's forward or backward pass of a stage.
-
-    time_s: of it.
-    exchange_s: of that, exchanges that it does not hide.
-    offload_s: waiting for the host's link.
-    busy: of its links.
-    """
-
-    time_s: float
-    exchange_s: float
-    offload_s: float
-    busy: LinkTimes
-
-
-def _stage_pass(
-    rank: Rank, n: int, layer_s: float, layer_busy: LinkTimes, exchange: LinkTimes, offloaded_bytes: float
-) -> _StagePass:
-    """n layers one after the other, with an exchange a layer that hides behind all but one of them.
-
-    The window is W = (n - 1) layers. Exposed is the largest of: what is longer than W; what one link has beyond what
-    other kinds leave it of W; one layer's part, which nothing hides, and what compute loses beside the rest.
+    Ranks are placed tensor first, then context, data, pipeline, or as the strategy's order says; expert ranks are
+    neighbours among the context and data ranks. Layers that do not divide over stages are rounded up on the fullest
+    one. What a strategy cannot split is computed rounded up, and carries all its obstacles (`indivisible`), as do a
+    time that is not finite ("network") and a GPU that is too small ("memory").
 
     Parameters
     ----------
-    rank
-        With its runtime.
-    n, layer_s, layer_busy
-        Layers, the time of one, and what it keeps links busy for.
-    exchange
-        Of all layers.
-    offloaded_bytes
-        To or from the host in the pass.
+    model, machine, runtime
+        What is trained, on which GPU, with which software; names in the catalog do. None for the newest software for
+        the GPU.
+    strategies
+        A `Strategy`, several, or a table or a row as `SearchResult.best` has them: values that broadcast, by the names
+        in STRATEGY_COLUMNS. They are whole numbers, switches also True or False, and recompute, sharding and placement
+        also names in LEVEL_NAMES, else places in it. What is in _OPTIONAL may be missing.
+    offload
+        What the host's memory holds, one of OFFLOADS or several: the optimizer's states and step, activations, weights.
+    global_batch
+        Sequences of an iteration; with a `Strategy`.
+    fabric
+        That the NICs are on, as for `iteration_time`.
 
     Returns
     -------
-    The pass.
+    An estimate, arrays of the strategies' common shape.
+
+    Raises
+    ------
+    ValueError
+        For a missing column or batch, for values that are not whole or out of range, for unknown names, and for a
+        fabric that is smaller than a job or has smaller HB domains than the machine.
     """
-    work, busy = n * layer_s, layer_busy.times(n)
-    window = (n - 1) / n if rank.runtime.overlap_data else 0.0
-    exposed = max(
-        exchange.time_s - window * work,
-        exchange.hb_s - window * (work - busy.hb_s),
-        exchange.nic_s - window * (work - busy.nic_s),
-        _never_hidden(rank, exchange, n),
+    model, machine = as_model(model), as_machine(machine, fabric)
+    runtime = as_runtime(runtime, machine)
+    away = checked_offload(offload)
+    columns, shape = strategy_columns(strategies, global_batch)
+    layer_rows, layer_of = unique_rows(columns, LAYER_COLUMNS)
+    stage_rows, stage_of = unique_rows(columns, STAGE_COLUMNS)
+    stages = stage_costs(model, machine, runtime, away, stage_rows)
+    setting = iteration_setting(machine, runtime, away)
+    sizes = [columns[name].astype(float) for name in ("micro_batch", "pipeline", "data", "interleave", "global_batch")]
+    stage = stages.rows[stage_of].view(np.recarray)
+    ends = []
+    for on_first_stage in ends_of(model):
+        layers = layer_costs(model, machine, runtime, layer_rows, on_first_stage=on_first_stage)
+        path = critical_path(layer_records(layers)[layer_of], stage, setting, *sizes)
+        ends.append(_End(path, _breakdown(layers, layer_of, stage, path), _links(layers, layer_of, stage, path)))
+    path, breakdown, links = _longest(ends)
+    wrong = indivisible(model, columns)
+    if model.experts and runtime.dispatcher == "nodes":
+        inside, domains = group_levels(columns)["expert"].in_domains(machine.hb_domain_size)
+        wrong["experts"] = wrong["experts"] | parts_groups("nodes", model.expert_groups, inside * domains, domains)
+    obstacles = sum(each << OBSTACLES.index(name) for name, each in wrong.items())
+    short = np.asarray(path.short, np.int64)
+    obstacles |= ((short & NETWORK) > 0) << OBSTACLES.index("network")
+    obstacles |= ((short & MEMORY) > 0) << OBSTACLES.index("memory")
+    estimate = IterationEstimate(
+        total_s=path.total_s,
+        breakdown=breakdown,
+        links=links,
+        hb_utilization=path.hb_s / path.total_s,
+        nic_utilization=path.nic_s / path.total_s,
+        memory=_memory(stages, stage_of, path, machine),
+        obstacles=obstacles,
+        warnings=_placement_warnings(machine, stage_rows),
     )
-    time_s = max(work + exposed, offloaded_bytes / rank.machine.host.host_Bps)
-    return _StagePass(time_s, exposed, time_s - work - exposed, busy.plus(exchange))
+    return _shaped(estimate, shape)
 
 
-def _hops(rank: Rank, layer: LayerTime, stage: Stage) -> LinkTimes:
-    """Sends of a micro-batch to both neighbours, forward and backward, for each chunk of the stage."""
-    if rank.strategy.pipeline == 1:
-        return LinkTimes(0.0, 0.0, 0.0)
-    on_link_s, gather = layer.boundary_bytes / stage.hop_Bps, layer.boundary_gather
-    hop = LinkTimes(
-        on_link_s + stage.hop_latency_s + gather.time_s,
-        (0.0 if stage.hop_on_nic else on_link_s) + gather.hb_s,
-        (on_link_s if stage.hop_on_nic else 0.0) + gather.nic_s,
+class _End(NamedTuple):
+    """An iteration with all stages as full as one end of the pipeline: path, and times by kind."""
+
+    path: CriticalPath
+    breakdown: Columns
+    links: Columns
+
+
+def ends_of(model: Transformer) -> tuple[bool, ...]:
+    """`on_first_stage` of the layers that an iteration is computed with: both where dense first layers are wide."""
+    return (False, True) if wide_dense_layers(model) else (False,)
+
+
+def _longest(ends: list[_End]) -> _End:
+    """Of both ends the one with the longer iteration, and the memory of the fuller one; of equal ones the first."""
+    last, first = ends[0], ends[-1]
+    if len(ends) == 1:
+        return last
+    slower, fuller = first.path.total_s > last.path.total_s, first.path.memory_bytes > last.path.memory_bytes
+    found = each_array(lambda one, other: np.where(slower, one, other), first, last)
+    memory = {
+        name: np.where(fuller, getattr(first.path, name), getattr(last.path, name))
+        for name in ("memory_bytes", "fullest", "activation_bytes")
+    }
+    short = np.asarray(first.path.short, np.int64) | np.asarray(last.path.short, np.int64)
+    return found._replace(path=found.path._replace(**memory, short=short))
+
+
+def iteration_setting(machine: Machine, runtime: Runtime, offload: tuple[str, ...]) -> Any:
+    """What `critical_path` takes of a machine and its software: a record of SETTING."""
+    values = {
+        "overlap_data": runtime.overlap_data,
+        "interference": runtime.interference(machine),
+        "contends": runtime.contends(machine),
+        "memory_bytes": machine.memory_bytes,
+        "reserved_bytes": machine.memory.reserved_bytes,
+        "host_Bps": machine.host.host_Bps,
+        "offload_activations": "activations" in offload,
+    }
+    return np.array([tuple(values[name] for name in SETTING.names or ())], SETTING).view(np.recarray)[0]
+
+
+def layer_records(costs: LayerCosts) -> Any:
+    """Costs of layers as records of LAYER_ROW."""
+    rows = np.zeros(costs.forward_s.shape, LAYER_ROW)
+    rows["compute_s"] = costs.compute_s
+    busy = {"forward": costs.forward_busy, "backward": costs.backward_busy, "logits": costs.logits_link}
+    busy["boundary"] = costs.boundary_gather
+    for name, links in busy.items():
+        rows[f"{name}_hb_s"], rows[f"{name}_nic_s"] = links.hb_s, links.nic_s
+    rows["boundary_s"] = costs.boundary_gather.time_s
+    for name in (
+        "forward_s",
+        "backward_s",
+        "weights_s",
+        "logits_s",
+        "boundary_bytes",
+        "kept_bytes",
+        "working_bytes",
+        "logits_bytes",
+    ):
+        rows[name] = getattr(costs, name)
+    return rows.view(np.recarray)
+
+
+def _breakdown(layers: LayerCosts, layer_of: np.ndarray, stage: Any, path: CriticalPath) -> Columns:
+    m = path.microbatches
+    parts = {name: m * stage.layers * layers.seconds[name][layer_of] for name in LAYER_PARTS}
+    parts |= {
+        "logits": m * path.logits_s,
+        "pipeline": m * path.hops_s,
+        "bubble": path.bubble_s,
+        "data": m * path.data_pass_s + path.data_once_s,
+        "optimizer": stage.optimizer_s,
+        "offload": m * path.offload_pass_s + stage.offload_s,
+        "once": stage.once_s,
+        "straggler": path.straggler_s,
+    }
+    return {name: np.asarray(parts[name.removesuffix("_s")]) for name in TIME_PARTS}
+
+
+def _links(layers: LayerCosts, layer_of: np.ndarray, stage: Any, path: CriticalPath) -> Columns:
+    m = path.microbatches
+    links = {name: m * stage.layers * np.asarray(layers.links[name].time_s)[layer_of] for name in LINK_KINDS}
+    links["logits"] = m * stage.logits_share * np.asarray(layers.logits_link.time_s)[layer_of]
+    links["pipeline"] = m * path.hops_link_s
+    links["data"] = m * (stage.in_forward_s + stage.in_backward_s) + stage.after_s + stage.before_s
+    return {f"{name}_link_s": time for name, time in links.items()}
+
+
+def _memory(stages: StageCosts, stage_of: np.ndarray, path: CriticalPath, machine: Machine) -> Columns:
+    fullest = np.asarray(path.fullest, np.int64)
+    kinds = stages.states["first"]
+    found = {
+        f"{kind}_bytes": np.choose(fullest, [stages.states[stage][kind][stage_of] for stage in STAGES])
+        for kind in kinds
+    }
+    found["activations_bytes"] = np.asarray(path.activation_bytes)
+    return found | {"reserved_bytes": np.full_like(path.total_s, machine.memory.reserved_bytes)}
+
+
+def _shaped(estimate: IterationEstimate, shape: tuple[int, ...]) -> IterationEstimate:
+    """An estimate in the shape of the strategies."""
+    fields: dict[str, Any] = {}
+    for name, value in vars(estimate).items():
+        if isinstance(value, dict):
+            fields[name] = {key: np.reshape(array, shape) for key, array in value.items()}
+        else:
+            fields[name] = value if isinstance(value, tuple) else np.reshape(value, shape)
+    return IterationEstimate(**fields)
+
+
+def _placement_warnings(machine: Machine, columns: Columns) -> tuple[str, ...]:
+    """Which groups of ranks lie unevenly in HB domains, and what that does to the time."""
+    groups = group_levels(columns)
+    groups = {name: groups[kind] for name, kind in _WARNED.items()}
+    uneven = {name: group.lie_unevenly(machine.hb_domain_size) for name, group in groups.items()}
+    names = [name for name, found in uneven.items() if found.any()]
+    if not names:
+        return ()
+    K, some = machine.hb_domain_size, "" if np.logical_or.reduce(list(uneven.values())).all() else " in some strategies"
+    fewest = all((K % group.inner_stride[uneven[name]] == 0).all() for name, group in groups.items())
+    what = (
+        "the one with the fewest ranks in a domain sets the time of all, which is too long rather than too short."
+        if fewest
+        else "the model takes as many ranks in each domain, so that the time is approximate, perhaps too short."
     )
-    return hop.times(2 * rank.strategy.interleave)
+    whole = _whole_groups(columns, K)
+    advice = f" With hb_domain_size={whole} of them in use they lie evenly." if whole > 1 else ""
+    return (f"Groups of {' and '.join(names)} ranks lie unevenly in HB domains of {K:,}{some}: {what}{advice}",)
 
 
-def _never_hidden(rank: Rank, exchange: LinkTimes, n: int) -> float:
-    """Of an exchange: one of n layers' part, and what compute loses beside the rest [s].
-
-    It loses its share of each second, or, where both want the memory, of each second that the HB interconnect is busy.
-    """
-    beside = exchange.hb_s if rank.runtime.contends(rank.machine) else exchange.time_s
-    return float(exchange.time_s / n + rank.lost * (1 - 1 / n) * beside)
-
-
-def _exposed_once(
-    link: LinkTimes, busy: LinkTimes, steady_s: float, pass_s: float, v: int, last: int, least_s: float
-) -> float:
-    """What is exposed of an exchange that comes once an iteration.
-
-    It goes on at the rate r that the fuller of its links has left, 1 - busy / time. A chunk's gradients leave after its
-    last micro-batch, while `last` micro-batches of each chunk that remains run backward: behind r t_b (1 + (v - 1)
-    last) / v in all, and the last chunk's own share behind r t_b / v.
-
-    Parameters
-    ----------
-    link
-        Times of the exchange.
-    busy, steady_s
-        Of links in a micro-batch's steady time.
-    pass_s
-        t_b, of the pass behind which it hides; 0 where nothing is hidden.
-    v, last
-        Chunks, and micro-batches that remain.
-    least_s
-        What is never hidden.
-
-    Returns
-    -------
-    Seconds.
-    """
-    shares = [1 - used / steady_s for used, own in ((busy.hb_s, link.hb_s), (busy.nic_s, link.nic_s)) if own]
-    behind = min([1.0, *shares]) * pass_s
-    return max((link.time_s - behind) / v, link.time_s - behind * (1 + (v - 1) * last) / v, least_s)
-
-
-def _memory_by_stage(
-    rank: Rank, layer: LayerTime, stage: Stage, m: int, away: tuple[str, ...]
-) -> list[dict[str, float]]:
-    """Layers, micro-batches in flight and bytes by _MEMORY on a GPU of each stage.
-
-    Early stages have more micro-batches in flight; the ends have fewer layers and embedding or logits. From both ends
-    (DualPipe) every rank has two stages and p + 1 micro-batches of one, and the ends have both.
-    """
-    p, v, rows = rank.strategy.pipeline, rank.strategy.interleave, []
-    dual = bool(rank.runtime.dual(p, v))
-    for place in range(p):
-        kind = "first" if place == 0 else "last" if place == p - 1 else "middle"
-        early, late = stage.layers - rank.strategy.ends_as_layers, stage.layers - stage.spare + rank.model.mtp_layers
-        ends: dict[str, float] = {"first": early, "last": late, "middle": stage.layers}
-        if p == 1:
-            ends["first"] = late
-        elif dual:
-            ends["first"] = ends["last"] = (early + late) / 2
-        layers = ends[kind]
-        flight = float(min(p + 1, m) if dual else microbatches_in_flight(p, m, v, place))
-        kept = LAYERS_IN_MEMORY if "activations" in away else flight * layers
-        activations = (
-            kept * layer.kept_bytes
-            + layer.working_bytes
-            + layer.logits_bytes * (place == p - 1 or (dual and place == 0))
-        )
-        held = stage.states[kind] | {"activations": activations, "reserved": rank.machine.memory.reserved_bytes}
-        rows.append({"layers": layers, "in_flight": flight, **held})
-    return rows
-
-
-def _fullest(rows: list[dict[str, float]]) -> dict[str, float]:
-    """Bytes by _MEMORY on the fullest GPU, of equal ones the first."""
-    totals = [sum(row[kind] for kind in _MEMORY) for row in rows]
-    place = next(i for i, total in enumerate(totals) if total >= max(totals) * (1 - 1e-12))
-    return {f"{kind}_bytes": rows[place][kind] for kind in _MEMORY}
+def _whole_groups(columns: Columns, size: int) -> int:
+    """Most GPUs of an HB domain with which no group lies unevenly, where half of it or more will do; else 0."""
+    groups = group_levels(columns)
+    for used in range(size - 1, max(size // 2, 1) - 1, -1):
+        if not any(groups[kind].lie_unevenly(used).any() for kind in _WARNED.values()):
+            return used
+    return 0
 
 
 @checked
@@ -393,8 +443,9 @@ def stage_memory(
     """Peak memory of a GPU on each pipeline stage, a row a stage; the fullest is the memory of `iteration_time`.
 
     Activations are those of the micro-batches in flight (`in_flight`, of v chunks counting 1/v each), of the layer that
-    is recomputed, and on the last stage of the logits. Where layers do not divide, each stage is taken to be as full as
-    the fullest.
+    is recomputed, and on the last stage of the logits. From both ends (DualPipe) every rank has two stages and p + 1
+    micro-batches of one, and the ends have both. Where layers do not divide, each stage is taken to be as full as the
+    fullest.
 
     Parameters
     ----------
@@ -411,20 +462,26 @@ def stage_memory(
     ValueError
         As `iteration_time`.
     """
-    rank, away, m = _read(model, machine, strategy, global_batch, runtime, offload)
-    tables = [_memory_by_stage(end, layer_time(end), _stage(end, away), m, away) for end in _ends(rank)]
-    table = pd.DataFrame(max(tables, key=lambda rows: sum(_fullest(rows).values())))
-    table.insert(0, "stage", table.index)
-    total = table[list(_MEMORY)].sum(axis=1)
-    return table.assign(total=total, fits=total <= rank.machine.memory_bytes)
-
-
-def _obstacles(rank: Rank, global_batch: int, total_s: float, memory_bytes: float) -> tuple[str, ...]:
-    """What rules a strategy out: what does not divide, a time without end, and a GPU that is too small."""
-    columns = rank.strategy.columns(global_batch)
-    wrong = indivisible(rank.model, columns)
-    x, y, *_ = rank.places["expert"]
-    wrong["experts"] |= parts_groups(rank.runtime.dispatcher, rank.model.expert_groups, x * y, y)
-    found = [name for name, is_wrong in wrong.items() if is_wrong]
-    found += ["network"] * (not math.isfinite(total_s)) + ["memory"] * (memory_bytes > rank.machine.memory_bytes)
-    return tuple(found)
+    model, machine, strategy = as_model(model), as_machine(machine), as_strategy(strategy)
+    runtime, away = as_runtime(runtime, machine), checked_offload(offload)
+    columns, _ = strategy_columns(strategy, _whole_batch(global_batch))
+    costs = stage_costs(model, machine, runtime, away, {name: columns[name] for name in STAGE_COLUMNS})
+    stage, p, v = costs.rows.view(np.recarray)[0], strategy.pipeline, strategy.interleave
+    m = math.ceil(global_batch / (strategy.data * strategy.micro_batch))
+    dual, place = bool(runtime.dual(p, v)), np.arange(p)
+    kinds = np.where(place == 0, 0, np.where(place == p - 1, 2, 1))
+    layers = np.choose(kinds, [stage.first_layers, stage.layers, stage.last_layers])
+    flight = np.minimum(p + 1, m) + 0.0 * place if dual else microbatches_in_flight(p, m, v, place)
+    logits = (place == p - 1) | (dual & (place == 0))
+    table = pd.DataFrame({"stage": place, "layers": layers, "in_flight": flight})
+    for kind in costs.states["first"]:
+        table[kind] = np.choose(kinds, [costs.states[name][kind][0] for name in STAGES])
+    tables = []
+    for on_first_stage in ends_of(model):
+        layer = layer_costs(model, machine, runtime, columns, on_first_stage=on_first_stage)
+        kept = np.full(p, float(LAYERS_IN_MEMORY)) if "activations" in away else flight * layers
+        held = kept * layer.kept_bytes + layer.working_bytes + layer.logits_bytes * logits
+        of_end = table.assign(activations=held, reserved=machine.memory.reserved_bytes)
+        tables.append(of_end.assign(total=of_end[list(_MEMORY)].sum(axis=1)))
+    fullest = max(tables, key=lambda table: table["total"].max())
+    return fullest.assign(fits=fullest["total"] <= machine.memory_bytes)

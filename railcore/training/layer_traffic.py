@@ -1,81 +1,157 @@
-"""Traffic of one transformer layer for one micro-batch on one rank: between tensor, context and expert ranks.
+"""How long the traffic of one transformer layer takes, and what of it compute does not hide.
 
-Symbols as in `rank`.
+What is sent is in `exchanges`. Symbols as in `rank`; arrays of strategies.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
-from railcore.facts.arguments import checked
-from railcore.training.expert_dispatch import dispatch_bytes, parts_groups
+import numpy as np
+
+from railcore.training.exchanges import (
+    Exchange,
+    context_exchanges,
+    expert_message_bytes,
+    expert_ways,
+    gathers,
+    sent_by_domain,
+    tensor_exchanges,
+)
+from railcore.training.layer_work import Passes, Products
 from railcore.training.link_times import NO_LINK, LinkTimes, exposed_beside, exposed_time
-from railcore.training.products import ELEMENT_BYTES
-from railcore.training.rank import Passes, Rank
+from railcore.training.machine import GroupPlace, Machine
+from railcore.training.rank import Rank
+from railcore.training.rank_order import gpus_of
+
+LINK_KINDS = ("tensor", "context", "expert")
 
 
 class LayerTraffic(NamedTuple):
-    """A kind of traffic: seconds that it adds to each pass, and how long it takes and keeps links busy there."""
+    """A kind of traffic: seconds that it adds to each pass, and how long it takes and keeps links busy there.
+
+    again: what selective recompute repeats in the backward pass; again_s: what it adds.
+    """
 
     exposed: Passes
     forward: LinkTimes
     backward: LinkTimes
+    again: LinkTimes = NO_LINK
+    again_s: Any = 0.0
 
 
-@checked
-def tensor_traffic(rank: Rank, forward_products: float, input_products: float, weight_products: float) -> LayerTraffic:
+class LayerLinks(NamedTuple):
+    """Link times that all traffic of a layer is made of.
+
+    tensor, context: an AllGather of `unit_bytes` of their exchanges.
+    near: whether tensor ranks are in one HB domain.
+    ways: by phase, tokens to their experts and back.
+    """
+
+    tensor: LinkTimes
+    near: np.ndarray
+    context: LinkTimes
+    ways: dict[str, LinkTimes]
+
+
+def layer_links(rank: Rank, machine: Machine) -> LayerLinks:
+    """Of a rank's groups on a machine."""
+    places = machine.places({kind: rank.groups[kind] for kind in LINK_KINDS}, gpus_of(rank.columns))
+    tensor, context = (
+        _gather(machine, places[kind], next(rows(rank)).unit_bytes)
+        for kind, rows in (("tensor", tensor_exchanges), ("context", context_exchanges))
+    )
+    ways = {}
+    if rank.model.experts:
+        by_size = {
+            size: _one_way(rank, machine, places["expert"], size)
+            for size in {each for ways in expert_ways(rank.runtime).values() for each in ways}
+        }
+        ways = {phase: by_size[there].plus(by_size[back]) for phase, (there, back) in expert_ways(rank.runtime).items()}
+    return LayerLinks(tensor, places["tensor"].domains == 1, context, ways)
+
+
+def _gather(machine: Machine, place: GroupPlace, message_bytes: Any) -> LinkTimes:
+    return machine.gather_links(message_bytes, place.inside, place.domains, nic_share=place.nic_share)
+
+
+def _one_way(rank: Rank, machine: Machine, place: GroupPlace, element_bytes: float) -> LinkTimes:
+    """Tokens of a rank to their experts, or back: a copy for each expert, or one for each HB domain with one."""
+    x, y, share, direct = place
+    if rank.runtime.dispatcher == "copies":
+        return machine.all_to_all_links(expert_message_bytes(rank, element_bytes), x, y, share, direct)
+    sent = sent_by_domain(rank, element_bytes)
+    return machine.routed_links(sent.hb_bytes, sent.nic_bytes, x, y, share)
+
+
+def tensor_traffic(rank: Rank, machine: Machine, links: LayerLinks, products: Products) -> LayerTraffic:
     """Between tensor ranks: each operator gathers its input and scatters its output, an AllReduce in two halves.
 
-    With sequence parallelism the backward pass gathers the input once more, unless it is kept, and `fp8_tensor` gathers
-    one byte an element. `overlap_tensor` hides
-    as much as the forward traffic of the backward pass behind the products of the weights' gradients;
-    `overlap_tensor_forward` exchanges in t pieces behind the products, of which one stays exposed, where the ranks are
-    in one HB domain: its copies go from GPU to GPU over NVLink. What routed experts need (`routed_gathers`) is not
-    hidden.
+    `overlap_tensor` hides as much as the forward traffic of the backward pass behind the products of the weights'
+    gradients; `overlap_tensor_forward` exchanges in t pieces behind the products, of which one stays exposed, where the
+    ranks are in one HB domain: its copies go from GPU to GPU over NVLink. What routed experts need is never hidden.
 
     Parameters
     ----------
-    rank
-        With its strategy.
-    forward_products, input_products, weight_products
+    rank, machine, links
+        Of the strategies, on which GPU; `layer_links`.
+    products
         Of `linear_times`, behind which it hides [s].
 
     Returns
     -------
-    Exposed time and link times of both passes.
+    Exposed time and link times.
     """
-    runtime, t = rank.runtime, rank.strategy.tensor
-    gather = rank.gather(ELEMENT_BYTES * rank.tokens * rank.model.hidden, "tensor")
-    sliced = rank.strategy.sequence_parallel
-    narrow = 0.5 if runtime.fp8_tensor and rank.fp8 and sliced else 1.0
-    again = narrow if sliced and not rank.strategy.keep_gathered else 0.0
-    forward = gather.times(rank.operators * (1 + narrow))
-    backward = gather.times(rank.operators * (1 + narrow + again))
-    if runtime.overlap_tensor_forward and rank.places["tensor"].domains == 1:
-        behind = forward_products, input_products + weight_products
-        exposed = [
-            exposed_time(link.time_s, (t - 1) / t * window, rank.lost, 1 / t)
-            for link, window in zip((forward, backward), behind, strict=True)
+    runtime, lost, rows = rank.runtime, rank.runtime.interference(machine), list(tensor_exchanges(rank))
+
+    def of_pass(phase: str, routed: bool) -> LinkTimes:
+        return links.tensor.times(gathers(_rows(rows, phase, routed)))
+
+    forward, backward = of_pass("forward", False), of_pass("backward", False)
+    beside = exposed_time(forward.time_s, products.weights, lost) if runtime.overlap_tensor else forward.time_s
+    first_s, second_s = forward.time_s, backward.time_s - forward.time_s + beside
+    if runtime.overlap_tensor_forward:
+        hiding, pieces = (rank.tensor - 1) / rank.tensor, 1 / rank.tensor
+        in_pieces = [
+            exposed_time(link.time_s, hiding * window, lost, pieces)
+            for link, window in zip((forward, backward), products.passes, strict=True)
         ]
-    else:
-        beside = exposed_time(forward.time_s, weight_products, rank.lost) if runtime.overlap_tensor else forward.time_s
-        exposed = [forward.time_s, backward.time_s - forward.time_s + beside]
-    routed = gather.times(rank.routed_gathers)
-    both = Passes(*(float(time + routed.time_s) for time in exposed))
-    return LayerTraffic(both, forward.plus(routed), backward.plus(routed))
+        first_s, second_s = (np.where(links.near, *pair) for pair in zip(in_pieces, (first_s, second_s), strict=True))
+    again_s = first_s * _share(gathers(_rows(rows, "again", False)), gathers(_rows(rows, "forward", False)))
+    routed = {phase: of_pass(phase, True) for phase in ("forward", "backward", "again")}
+    return LayerTraffic(
+        Passes(first_s + routed["forward"].time_s, second_s + routed["backward"].time_s),
+        forward.plus(routed["forward"]),
+        backward.plus(routed["backward"]),
+        of_pass("again", False).plus(routed["again"]),
+        again_s + routed["again"].time_s,
+    )
 
 
-def context_traffic(rank: Rank, scores: Passes) -> LayerTraffic:
-    """Between context ranks: keys and values are gathered behind the scores, twice in the backward pass."""
-    model, strategy = rank.model, rank.strategy
-    elements = model.sequence_length * strategy.micro_batch * model.key_value_elements(strategy.tensor)
-    ring = rank.gather(ELEMENT_BYTES * elements, "context")
-    forward, backward = ring, ring.times(2)
-    exposed = [
-        exposed_time(link.time_s, window, rank.lost) for link, window in zip((forward, backward), scores, strict=True)
-    ]
-    return LayerTraffic(Passes(*map(float, exposed)), forward, backward)
+def _rows(rows: list[Exchange], phase: str, routed: bool) -> list[Exchange]:
+    return [row for row in rows if row.phase == phase and row.routed is routed]
 
 
-def expert_traffic(rank: Rank, others: Passes, busy: tuple[LinkTimes, LinkTimes]) -> LayerTraffic:
+def _share(part: Any, whole: Any) -> Any:
+    """part / whole, 0 where there is nothing."""
+    return part / np.where(np.equal(whole, 0), 1.0, whole)
+
+
+def context_traffic(rank: Rank, machine: Machine, links: LayerLinks, scores: Passes) -> LayerTraffic:
+    """Between context ranks: keys and values are gathered behind the scores, twice in the backward pass.
+
+    scores: of `attention_times`.
+    """
+    rows, lost = list(context_exchanges(rank)), rank.runtime.interference(machine)
+    forward, backward = (links.context.times(gathers(_rows(rows, phase, False))) for phase in ("forward", "backward"))
+    exposed = (
+        exposed_time(link.time_s, window, lost) for link, window in zip((forward, backward), scores, strict=True)
+    )
+    return LayerTraffic(Passes(*exposed), forward, backward)
+
+
+def expert_traffic(
+    rank: Rank, machine: Machine, links: LayerLinks, others: Passes, beside: Mapping[str, LayerTraffic]
+) -> LayerTraffic:
     """Tokens on their way to their experts and back, in each pass.
 
     `overlap_expert` hides at most exchange_hidden_share of it behind another micro-batch: behind its compute and its
@@ -83,38 +159,37 @@ def expert_traffic(rank: Rank, others: Passes, busy: tuple[LinkTimes, LinkTimes]
 
     Parameters
     ----------
-    rank
-        With its strategy.
-    others, busy
-        A layer's passes without this traffic, and how long they keep the links busy [s].
+    rank, machine, links
+        Of the strategies, on which GPU; `layer_links`.
+    others, beside
+        A layer's passes without this traffic [s], and their traffic.
 
     Returns
     -------
-    Exposed time and link times of both passes.
+    Exposed time and link times.
     """
     if not rank.model.experts:
-        return LayerTraffic(Passes(0.0, 0.0), NO_LINK, NO_LINK)
-    there, home = _dispatch(rank, rank.runtime.dispatch_bytes), _dispatch(rank, ELEMENT_BYTES)
-    forward, backward = there.plus(home).times(rank.mixtures), home.times(2 * rank.mixtures)
-    if not rank.runtime.overlap_expert:
-        return LayerTraffic(Passes(forward.time_s, backward.time_s), forward, backward)
-    least = 1 - rank.machine.host.exchange_hidden_share
-    exposed = [
-        exposed_beside(link, window, used, rank.lost, least)
-        for link, window, used in zip((forward, backward), others, busy, strict=True)
-    ]
-    return LayerTraffic(Passes(*map(float, exposed)), forward, backward)
+        nothing = NO_LINK.plus(LinkTimes(*[0 * rank.tokens] * 3))
+        return LayerTraffic(Passes(nothing.time_s, nothing.time_s), nothing, nothing, nothing)
+    forward, backward = (links.ways[phase].times(rank.mixtures) for phase in ("forward", "backward"))
+    exposed = Passes(forward.time_s, backward.time_s)
+    if rank.runtime.overlap_expert:
+        least, lost = 1 - machine.host.exchange_hidden_share, rank.runtime.interference(machine)
+        busy = [sum_of_links(getattr(kind, phase) for kind in beside.values()) for phase in ("forward", "backward")]
+        exposed = Passes(
+            *(
+                exposed_beside(link, window, used, lost, least)
+                for link, window, used in zip((forward, backward), others, busy, strict=True)
+            )
+        )
+    if "again" not in links.ways:
+        return LayerTraffic(exposed, forward, backward)
+    return LayerTraffic(exposed, forward, backward, links.ways["again"].times(rank.mixtures), exposed.forward)
 
 
-def _dispatch(rank: Rank, element_bytes: int) -> LinkTimes:
-    """One way of the tokens of a rank: a copy for each expert, or one for each HB domain with one of them."""
-    model, (x, y, share, direct) = rank.model, rank.places["expert"]
-    tokens = rank.tokens / rank.dispatched_slices
-    if rank.runtime.dispatcher == "copies":
-        return rank.machine.all_to_all_links(element_bytes * tokens * model.hidden * rank.copies, x, y, share, direct)
-    if parts_groups(rank.runtime.dispatcher, model.expert_groups, x * y, y):
-        x, y = 1, 1  # has its obstacle elsewhere
-    sizes = (tokens, model.hidden, model.experts, model.top_k, x * y, x)
-    nic_bytes, hb_bytes = dispatch_bytes(*sizes, "nodes", element_bytes, model.expert_groups, model.token_groups)
-    busiest = rank.copies / model.top_k  # rows of the busiest rank over the mean
-    return rank.machine.routed_links(busiest * hb_bytes, busiest * nic_bytes, x, y, share)
+def sum_of_links(links: Any) -> LinkTimes:
+    """Of kinds one after the other."""
+    total = NO_LINK
+    for each in links:
+        total = total.plus(each)
+    return total

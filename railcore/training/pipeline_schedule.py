@@ -118,7 +118,7 @@ def microbatches_in_flight(p: Any, m: Any, v: Any, i: Any) -> Any:
 
     min(m, (w + 1 + r (v - 1)) / v) with w forward passes before the first backward one: p - 1 - i, with chunks
     2 (p - 1 - i) + (v - 1) p. r = m mod p: a rest of the micro-batches joins a group of p, and waits with it.
-    Arithmetic of one strategy or of arrays, as `engines.strategies.critical_path` is.
+    Arithmetic of one strategy or of arrays, as `critical_path` is.
 
     Parameters
     ----------

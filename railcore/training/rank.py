@@ -1,139 +1,175 @@
-"""What one rank of a job has of it: tokens, experts, the groups that it is in, and the seconds of its passes.
+"""What one rank of a job has of it, for one strategy or for arrays of strategies: tokens, experts, and their groups.
 
-Symbols as in `transformer`; t tensor, c context, e expert ranks, b sequences of a micro-batch, and u = s b / c its
-tokens on a rank.
+Symbols as in `transformer`; b sequences of a micro-batch, t tensor, c context, e expert ranks, and u = s b / c tokens
+of a micro-batch on a rank. All numbers are arrays of the columns' shape.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from railcore.facts.arguments import checked
 from railcore.training.expert_dispatch import capacity_copies
-from railcore.training.link_times import LinkTimes
-from railcore.training.machine import GroupPlace, Machine
-from railcore.training.parallelism import Strategy
-from railcore.training.rank_order import group_levels
+from railcore.training.machine import Machine
+from railcore.training.products import ELEMENT_BYTES
+from railcore.training.rank_order import GroupLevels, group_levels
 from railcore.training.runtime import Runtime
 from railcore.training.transformer import Transformer
 
-
-class Passes(NamedTuple):
-    """Seconds of a kind of work in the forward and in the backward pass of a layer."""
-
-    forward: float
-    backward: float
-
-
-class LayerShare(NamedTuple):
-    """What one rank has of a layer, in numbers or in arrays of one shape.
-
-    tokens: u of a micro-batch.
-    tensor: t ranks.
-    norm_ranks: ranks that split norms, t with sequence parallelism, else 1.
-    mixtures: share of mixture layers.
-    copies: rows of routed experts, over the tokens.
-    experts: routed experts of the rank, at least 1, of a mixture layer.
-    expert_tokens: of one of them.
-    expert_ranks: tensor ranks that split one of them, t or 1.
-    """
-
-    tokens: Any
-    tensor: Any
-    norm_ranks: Any
-    mixtures: Any
-    copies: Any
-    experts: Any
-    expert_tokens: Any
-    expert_ranks: Any
+LAYER_COLUMNS = (
+    *("micro_batch", "tensor", "context", "expert", "data", "pipeline"),
+    *("sequence_parallel", "recompute", "keep_gathered", "whole_experts", "placement"),
+)
 
 
 @dataclass(frozen=True)
 class Rank:
-    """What one rank of a job has of it.
+    """What one rank has of a layer, and what of its job decides what it sends.
 
-    model, machine, runtime, strategy: what is trained, on which GPU, with which software, split how.
-    on_first_stage: whether its layers are those of the first stage, which has the dense first layers of a mixture;
-        else of the last one, which has the fewest of them.
+    model, runtime: what is trained, with which software.
+    columns: of strategies, arrays of one shape by LAYER_COLUMNS, recompute and placement as indices; the last three of
+        them are 0 where they are missing.
+    mixtures: share of mixture layers in the rank's stage.
+    precision: of linear layers.
+    hb_domain_size: GPUs of an HB domain (scale-up or NVLink domain).
     """
 
     model: Transformer
-    machine: Machine
     runtime: Runtime
-    strategy: Strategy
-    on_first_stage: bool = False
+    columns: Mapping[str, np.ndarray]
+    mixtures: np.ndarray
+    precision: str
+    hb_domain_size: int
 
-    @property
-    def tokens(self) -> float:
-        """u = s b / c, tokens of a micro-batch."""
-        return self.model.sequence_length * self.strategy.micro_batch / self.strategy.context
+    @classmethod
+    def on(
+        cls,
+        machine: Machine,
+        model: Transformer,
+        runtime: Runtime,
+        columns: Mapping[str, np.ndarray],
+        on_first_stage: bool = False,
+    ) -> "Rank":
+        """A rank on a machine.
+
+        Parameters
+        ----------
+        machine, model, runtime, columns
+            The GPU; what is trained with which software, split how.
+        on_first_stage
+            Whether its layers are those of the first stage, which has the dense first layers of a mixture; else of the
+            last one, which has the fewest of them.
+
+        Returns
+        -------
+        The rank.
+        """
+        mixtures = mixture_shares(model, columns["pipeline"])[0 if on_first_stage else 1]
+        return cls(model, runtime, columns, mixtures, machine.precision, machine.hb_domain_size)
+
+    def at(self, places: np.ndarray) -> "Rank":
+        """Some of the strategies."""
+        columns = {name: np.asarray(values)[places] for name, values in self.columns.items()}
+        return replace(self, columns=columns, mixtures=self.mixtures[places])
+
+    def column(self, name: str) -> np.ndarray:
+        """One of LAYER_COLUMNS."""
+        return np.asarray(self.columns.get(name, 0))
 
     @cached_property
-    def places(self) -> dict[str, GroupPlace]:
-        """Where each kind of group lies in the cluster, and what share of a NIC it gets."""
-        return self.machine.places(group_levels(self.strategy.columns(1)), self.strategy.gpus)
-
-    @property
-    def mixtures(self) -> float:
-        """Share of mixture layers in the rank's stage."""
-        first, last = mixture_shares(self.model, self.strategy.pipeline)
-        return float(first if self.on_first_stage else last)
-
-    @property
-    def copies(self) -> float:
-        """Rows that the experts of the busiest rank compute, over its own tokens."""
-        return expert_rows(self.model, self.runtime)
-
-    @property
-    def operators(self) -> float:
-        """Operators of a layer whose activations tensor ranks exchange, routed experts apart."""
-        return (1 if self.model.parallel_block else 2) - self.mixtures * (0 if self.model.shared_hidden else 1)
-
-    @property
-    def routed_gathers(self) -> float:
-        """`routed_gathers` of the rank's stage."""
-        switches = self.strategy.sequence_parallel, self.strategy.whole_experts
-        return float(routed_gathers(self.model, self.mixtures, self.copies, *switches))
-
-    @property
-    def dispatched_slices(self) -> int:
-        """Slices of its tokens that tensor ranks send to the experts; 1 where each sends all."""
-        return self.strategy.tensor if self.strategy.sequence_parallel or self.strategy.whole_experts else 1
+    def micro_batch(self) -> np.ndarray:
+        """Sequences b."""
+        return np.asarray(self.columns["micro_batch"], float)
 
     @cached_property
-    def share(self) -> LayerShare:
-        """What it has of a layer."""
-        strategy, experts = self.strategy, self.model.experts
-        slices = strategy.tensor if strategy.whole_experts else 1
-        return LayerShare(
-            tokens=self.tokens,
-            tensor=strategy.tensor,
-            norm_ranks=strategy.tensor if strategy.sequence_parallel else 1,
-            mixtures=self.mixtures,
-            copies=self.copies,
-            experts=max(experts // strategy.expert, 1),
-            expert_tokens=self.tokens / slices * self.copies * strategy.expert / max(experts, 1),
-            expert_ranks=strategy.tensor / slices,
-        )
+    def tensor(self) -> np.ndarray:
+        """Tensor ranks t."""
+        return np.asarray(self.columns["tensor"], float)
+
+    @cached_property
+    def sequence_parallel(self) -> np.ndarray:
+        """Whether tensor ranks split norms and what lies between operators."""
+        return self.column("sequence_parallel").astype(bool)
+
+    @cached_property
+    def keeps_gathered(self) -> np.ndarray:
+        """Whether what sequence parallelism gathers in the forward pass is kept for the backward pass."""
+        return self.sequence_parallel & self.column("keep_gathered").astype(bool)
+
+    @cached_property
+    def whole_experts(self) -> np.ndarray:
+        """Whether a tensor rank has whole experts, rather than a slice of each."""
+        return self.column("whole_experts").astype(bool)
+
+    @cached_property
+    def queries(self) -> np.ndarray:
+        """Tokens of a sequence on a rank, s / c."""
+        return self.model.sequence_length / np.asarray(self.columns["context"], float)
+
+    @cached_property
+    def tokens(self) -> np.ndarray:
+        """Tokens of a micro-batch on a rank, u = s b / c."""
+        return self.queries * self.micro_batch
+
+    @cached_property
+    def activation_bytes(self) -> np.ndarray:
+        """Of the tokens between two operators, in bf16."""
+        return ELEMENT_BYTES * self.tokens * self.model.hidden
+
+    @cached_property
+    def norm_ranks(self) -> np.ndarray:
+        """Ranks that split norms: t with sequence parallelism, else 1."""
+        return np.where(self.sequence_parallel, self.tensor, 1.0)
 
     @property
     def fp8(self) -> bool:
         """Whether linear layers compute in 8 bits or fewer."""
-        return self.machine.narrow
+        return self.precision != "bf16"
 
     @property
-    def lost(self) -> float:
-        """Share of a second of compute that a collective beside it takes."""
-        return self.runtime.interference(self.machine)
+    def operators(self) -> np.ndarray:
+        """Operators of a layer whose activations tensor ranks exchange, routed experts apart."""
+        both = 1 if self.model.parallel_block else 2
+        return both - self.mixtures * (0 if self.model.shared_hidden else 1)
 
-    @checked
-    def gather(self, message_bytes: float, group: str, calls: float = 1) -> LinkTimes:
-        """An AllGather, or a ReduceScatter, of so many bytes in a kind of group."""
-        place = self.places[group]
-        return self.machine.gather_links(message_bytes, place.inside, place.domains, calls, place.nic_share)
+    @cached_property
+    def copies(self) -> float:
+        """Rows that the experts of the busiest rank compute, over its own tokens."""
+        return expert_rows(self.model, self.runtime)
+
+    @cached_property
+    def experts(self) -> np.ndarray:
+        """Routed experts of a rank, at least 1."""
+        return np.maximum(self.model.experts // np.asarray(self.columns["expert"], float), 1)
+
+    @cached_property
+    def expert_slices(self) -> np.ndarray:
+        """Slices of the tokens that experts of a rank take: t where each tensor rank has whole experts, else 1."""
+        return np.where(self.whole_experts, self.tensor, 1.0)
+
+    @property
+    def expert_tokens(self) -> np.ndarray:
+        """Rows of one expert, u q e / E of q `copies`."""
+        ranks = np.asarray(self.columns["expert"], float)
+        return self.tokens / self.expert_slices * self.copies * ranks / max(self.model.experts, 1)
+
+    @property
+    def expert_ranks(self) -> np.ndarray:
+        """Tensor ranks that split an expert: t, or 1 for whole ones."""
+        return self.tensor / self.expert_slices
+
+    @property
+    def dispatched_tokens(self) -> np.ndarray:
+        """Tokens that a rank sends to the experts: its slice of them, or all where tensor ranks have no slices."""
+        return self.tokens / np.where(self.sequence_parallel | self.whole_experts, self.tensor, 1.0)
+
+    @cached_property
+    def groups(self) -> dict[str, GroupLevels]:
+        """Where each kind of group lies."""
+        return group_levels(self.columns)
 
 
 def mixture_shares(model: Transformer, pipeline: Any) -> tuple[Any, Any]:
@@ -159,30 +195,6 @@ def mixture_shares(model: Transformer, pipeline: Any) -> tuple[Any, Any]:
     staged = (p > 1) & (model.dense_layers > 0)
     first, last = (np.where(staged, (1 - some / n) / model.expert_layer_interval, every) for some in dense)
     return first, last
-
-
-def routed_gathers(model: Transformer, mixtures: Any, copies: float, sequence_parallel: Any, whole_experts: Any) -> Any:
-    """Gathers of a layer's input, or sums of as many bytes, that tensor ranks need for routed experts in each pass.
-
-    Sliced experts: their tokens, k copies of each, are gathered and their results scattered; without sequence
-    parallelism all ranks have the tokens, and sum the results, together with those of shared experts. Whole experts
-    take slices: without sequence parallelism their results are gathered.
-
-    Parameters
-    ----------
-    model
-        A transformer.
-    mixtures, copies
-        Share of mixture layers; rows of routed experts, over the tokens.
-    sequence_parallel, whole_experts
-        Of the strategy; with mixtures numbers or arrays of one shape.
-
-    Returns
-    -------
-    Of the average layer.
-    """
-    sliced = np.where(sequence_parallel, 2 * copies, 0.0 if model.shared_hidden else 2.0)
-    return bool(model.experts) * mixtures * np.where(whole_experts, 1 - np.asarray(sequence_parallel), sliced)
 
 
 def wide_dense_layers(model: Transformer) -> bool:

@@ -1,11 +1,10 @@
-"""What one stage of a pipeline holds and does besides the passes of its layers.
+"""What one stage of a pipeline holds and does besides the passes of its layers; arrays of strategies.
 
 The fullest stage has n = ceil((L + 2 w) / p) layers, w = 1 where embedding and loss take the place of a layer each.
 It holds weights, gradients and optimizer states, exchanges them with its replicas, and sends to its neighbours.
 """
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -13,213 +12,272 @@ from typing import Any
 import numpy as np
 
 from railcore.facts.arguments import checked
+from railcore.training.critical_path import EXCHANGES, STAGE_ROW
+from railcore.training.exchanges import REPLICA_EXCHANGES, replica_element_bytes
 from railcore.training.link_times import NO_LINK, LinkTimes
-from railcore.training.machine import Machine
-from railcore.training.rank import Rank
-from railcore.training.rank_order import GroupLevels
+from railcore.training.machine import GroupPlace, Machine
+from railcore.training.pipeline_schedule import microbatches_in_flight
+from railcore.training.rank import mixture_shares
+from railcore.training.rank_order import GroupLevels, gpus_of, group_levels
 from railcore.training.runtime import Runtime
-from railcore.training.transformer import SHARDING
+from railcore.training.transformer import SHARDING, Transformer
 from railcore.training.transformer_memory import WEIGHT_BYTES, WHOLE_LAYERS, sharded_parameters
 
+STAGE_COLUMNS = (
+    *("tensor", "context", "expert", "pipeline", "data", "interleave", "sharding"),
+    *("ends_as_layers", "whole_experts", "placement"),
+)
+STAGES = ("first", "middle", "last")
 EAGER_UPDATE_BYTES = 92  # of Adam an operator at a time: 80 in eight kernels, 12 to norm and clip the gradient
 COPY_BYTES = 8  # of bf16 gradients a parameter: 4 to join those of a layer, 4 to scale them before they are reduced
 ONCE_CALLS = 2  # AllReduces of a number over all ranks: the gradients' norm, and the loss
+_REPLICAS = ("replica", "expert_replica")  # groups that exchange gradients: of shared weights, and of experts
+_MANY = 2.0**30  # groups of micro-batches
 
 
 @dataclass(frozen=True)
-class Stage:
-    """Seconds and bytes of the fullest stage.
+class StageCosts:
+    """Costs of the stages, arrays of one shape.
 
-    layers: n.
-    spare: layers that the last stage has fewer.
-    others: stages that fill and drain before and after it, (L + 2 w) / n - 1.
-    hop_Bps, hop_latency_s, hop_on_nic: link to the next stage. Where hops do not hide, the host waits for each, and
-        starts the next operator then.
-    hops_hide: whether they go on behind other chunks.
-    after, before: exchanges once an iteration, after its passes and before them.
-    in_forward, in_backward: exchanges of every pass.
-    states: bytes by kind, on the first, a middle and the last stage.
-    streamed_bytes: weights that come from the host in each pass.
-    optimizer_s, offload_s: the update, on the GPU and on the host.
-    copies_s: copies of gradients in each backward pass.
-    once_s: what else is done once an iteration: casts of new weights, norms over all GPUs, the host's work.
-    spread: by how much the slowest of all GPUs computes longer, over the mean.
+    rows: records of STAGE_ROW:
+        layers, first_layers, last_layers: n of the fullest stage, and those whose activations the ends hold.
+        spare_layers: layers that the last stage has fewer.
+        logits_share: of the micro-batches whose logits a rank of the last stage computes.
+        first_flight, middle_flight, last_flight: micro-batches in flight, of whole groups of p.
+        fill_passes, fill_backward, fill_hops: what fills and drains the pipeline: forward and backward passes, hops.
+        fill_weights, fill_weights_each: passes of weights' gradients that fill it at most, and for each micro-batch.
+        hops_hide: whether hops go on behind other chunks.
+        hop_Bps, hop_latency_s, hop_on_nic: link to the next stage. Where hops do not hide, the host waits for each, and
+            starts the next operator then.
+        optimizer_s, offload_s: the update, on the GPU and on the host.
+        once_s: what else is done once an iteration: casts of new weights, norms over all GPUs, the host's work.
+        copies_s: copies of gradients in each backward pass.
+        streamed_bytes: weights that come from the host in each pass.
+        in_forward, in_backward (_s, _hb_s, _nic_s): exchanges of every pass.
+        after, before: exchanges once an iteration, after its passes and before them.
+        first_bytes, middle_bytes, last_bytes: states on the GPU.
+        spread: by how much the slowest of all GPUs computes longer, over the mean.
+    states: bytes of weights, gradients and optimizer on the GPU by stage of STAGES.
     """
 
-    layers: int
-    spare: int
-    others: float
-    hop_Bps: float
-    hop_latency_s: float
-    hop_on_nic: bool
-    hops_hide: bool
-    after: LinkTimes
-    before: LinkTimes
-    in_forward: LinkTimes
-    in_backward: LinkTimes
-    states: dict[str, dict[str, float]]
-    streamed_bytes: float
-    optimizer_s: float
-    offload_s: float
-    copies_s: float
-    once_s: float
-    spread: float
+    rows: np.ndarray
+    states: dict[str, dict[str, np.ndarray]]
 
 
-def stage_of(rank: Rank, offload: tuple[str, ...] = ()) -> Stage:
-    """What a stage holds, sends, and does once an iteration. offload: what stays in the host's memory, of OFFLOADS."""
-    machine, runtime, strategy = rank.machine, rank.runtime, rank.strategy
-    places = rank.model.layers + 2 * strategy.ends_as_layers
-    layers = math.ceil(places / strategy.pipeline)
-    held = held_parameters(rank, layers)
-    there = ["first", "last"] + ["middle"] * (strategy.pipeline > 2)
-    most = max(held[stage][0] for stage in there), max(held[stage][1] for stage in there)
-    states = {stage: stage_state_bytes(rank, held[stage], layers, offload) for stage in there}
-    fullest = stage_state_bytes(rank, most, layers, ())
-    updated = fullest["optimizer"] / runtime.optimizer_bytes
-    on_host = "optimizer" in offload
-    host, sent = machine.host, runtime.gradient_bytes + WEIGHT_BYTES
-    host_s = sent / host.host_Bps + runtime.update_bytes / host.host_memory_Bps
-    update = (EAGER_UPDATE_BYTES if runtime.eager else runtime.update_bytes) / machine.hbm_Bps
-    copied = runtime.eager and strategy.sharding in ("gradients", "weights")
-    everyone = GroupLevels(strategy.gpus, 1).in_domains(machine.hb_domain_size)
-    reduced_s = ONCE_CALLS * machine.all_reduce_links(0.0, *everyone).time_s
-    casts_s = runtime.linear_format(machine).cast_bytes * sum(most) / machine.cast_Bps
-    place = rank.places["pipeline"]
-    near = bool(place.domains == 1)
-    hop_Bps, hop_latency_s = machine.hop_link(near, place.nic_share)
-    hides = bool(hops_hide(runtime, strategy.pipeline, strategy.interleave))
-    return Stage(
-        layers=layers,
-        spare=spare_layers(rank, layers),
-        others=places / layers - 1,
-        hop_Bps=float(hop_Bps),
-        hop_latency_s=float(hop_latency_s) + (0.0 if hides else machine.host.launch_s),
-        hop_on_nic=not near,
-        hops_hide=hides,
-        **replica_exchanges(rank, most, layers),
-        states=states,
-        streamed_bytes=WEIGHT_BYTES * _own(rank, most, layers) if "weights" in offload else 0.0,
-        optimizer_s=0.0 if on_host else update * updated,
-        offload_s=host_s * updated if on_host else 0.0,
-        copies_s=COPY_BYTES * sum(most) / machine.hbm_Bps if copied else 0.0,
-        once_s=float(reduced_s) + machine.host.iteration_host_s + casts_s,
-        spread=machine.rates.rank_spread * expected_maximum(strategy.gpus),
-    )
-
-
-@checked
-def spare_layers(rank: Rank, layers: int) -> int:
-    """Layers that the last stage has fewer than the fullest.
-
-    One where the loss takes the place of a layer. Beside layers that predict further tokens all that rounding leaves:
-    the others are full, p n - L.
-    """
-    model, strategy = rank.model, rank.strategy
-    return min(strategy.pipeline * layers - model.layers, layers) if model.mtp_layers else int(strategy.ends_as_layers)
-
-
-@checked
-def held_parameters(rank: Rank, layers: int) -> dict[str, tuple[float, float]]:
-    """Parameters of a rank on the first, a middle and the last stage: shared by all tokens, and of routed experts."""
-    model, strategy = rank.model, rank.strategy
-    parts = model.rank_parameters(strategy.tensor, strategy.expert, strategy.whole_experts)
-    inner = float(parts.layers(1 - model.mixture_share, model.mixture_share))
-    experts = float(rank.mixtures * parts.experts)
-    dual = bool(rank.runtime.dual(strategy.pipeline, strategy.interleave))  # two stages, and both ends on one rank
-    first, last = float(parts.first), float(parts.last(1 if dual else strategy.pipeline))
-    early, late = layers - strategy.ends_as_layers, layers - spare_layers(rank, layers)
-    predicting, ends = model.mtp_layers * float(parts.experts), (early * inner + first, early * experts)
-    both = ends[0] + late * inner + last, ends[1] + late * experts + predicting
-    if dual:
-        return {"first": both, "middle": (2 * layers * inner, 2 * layers * experts), "last": both}
-    last_stage = late * inner + last, late * experts + predicting
-    if strategy.pipeline == 1:
-        ends = last_stage = last_stage[0] + first, last_stage[1]
-    return {"first": ends, "middle": (layers * inner, layers * experts), "last": last_stage}
-
-
-@checked
-def stage_state_bytes(rank: Rank, held: tuple[float, float], layers: int, offload: tuple[str, ...]) -> dict[str, float]:
-    """Bytes of weights, gradients and optimizer states, sharded as the strategy says (ZeRO, FSDP).
-
-    A parameter has 2 bytes of weights, `accumulation_bytes` of gradients and `optimizer_bytes`. Shards in fp32 are part
-    of these alone. Weights on the host leave the layer at work and the next one on the GPU.
+def stage_costs(
+    model: Transformer, machine: Machine, runtime: Runtime, offload: tuple[str, ...], columns: Mapping[str, np.ndarray]
+) -> StageCosts:
+    """What a stage holds, sends, and does once an iteration. Filling and draining takes (L + 2 w) / n - 1 stages.
 
     Parameters
     ----------
-    rank
-        With its strategy.
-    held
-        Parameters of the rank: shared, and of experts.
-    layers
-        Of the stage.
+    model, machine, runtime
+        What is trained, on which GPU, with which software.
     offload
-        What stays in the host's memory.
+        What stays in the host's memory, of OFFLOADS.
+    columns
+        Arrays of one shape by the names in STAGE_COLUMNS.
 
     Returns
     -------
-    weights, gradients, optimizer [bytes].
+    Costs, arrays of the same shape.
     """
-    found = _sharded(rank, held, layers)
-    in_fp32 = rank.runtime.fp32_shards and rank.strategy.sharding == "weights"
-    own = 0.0 if in_fp32 else found["own"]
-    weights = min(own + found["gathered"], sum(held))
-    if "weights" in offload:
-        weights = max(own * min(WHOLE_LAYERS / layers, 1.0), found["gathered"])
+    shape = np.broadcast_shapes(*(np.shape(value) for value in columns.values()))
+    columns = {name: np.broadcast_to(columns.get(name, 0), shape) for name in STAGE_COLUMNS}
+    p = columns["pipeline"]
+    groups = group_levels(columns)
+    places = model.layers + 2 * columns["ends_as_layers"]
+    layers = np.ceil(places / p)
+    dual = runtime.dual(p, columns["interleave"])
+    held = _held_parameters(model, columns, layers, dual)
+    inner = np.where(p > 2, 1.0, 0.0)  # pipelines of two stages have none between their ends
+    by_size = zip(*(held[name] for name in ("first", "last", "middle")), strict=True)
+    most = tuple(np.maximum(np.maximum(first, last), inner * middle) for first, last, middle in by_size)
+    on_host = "weights" in offload
+    states = {stage: _state_bytes(runtime, columns, layers, held[stage], on_host) for stage in STAGES}
+    fullest = _state_bytes(runtime, columns, layers, most, on_host)
+    updated = fullest["optimizer"] / runtime.optimizer_bytes
+    rows = np.zeros(shape, STAGE_ROW)
+    first, last, spare = _layers_at_ends(model, columns, layers)
+    rows["spare_layers"] = np.where(dual, (layers - first + spare) / 2, spare)
+    last = last + model.mtp_layers
+    rows["layers"] = layers
+    rows["first_layers"] = np.where(p == 1, last, np.where(dual, (first + last) / 2, first))
+    rows["last_layers"] = np.where(dual, (first + last) / 2, last)
+    _filling(rows, runtime, p, columns["interleave"], places / layers - 1, dual)
+    ranks = gpus_of(columns)
+    lie = machine.places({kind: groups[kind] for kind in ("pipeline", *_REPLICAS)}, ranks)
+    near = lie["pipeline"].domains == 1
+    rows["hop_Bps"], rows["hop_latency_s"] = machine.hop_link(near, lie["pipeline"].nic_share)
+    rows["hop_latency_s"] += np.where(rows["hops_hide"], 0.0, machine.host.launch_s)
+    rows["hop_on_nic"] = ~near
+    for name, links in replica_exchanges(machine, runtime, lie, layers, most, columns).items():
+        rows[f"{name}_s"], rows[f"{name}_hb_s"], rows[f"{name}_nic_s"] = links
+    away = "optimizer" in offload
+    host, sent = machine.host, runtime.gradient_bytes + WEIGHT_BYTES
+    host_s = sent / host.host_Bps + runtime.update_bytes / host.host_memory_Bps
+    update_bytes = EAGER_UPDATE_BYTES if runtime.eager else runtime.update_bytes
+    rows["optimizer_s"] = 0.0 if away else update_bytes / machine.hbm_Bps * updated
+    rows["once_s"] = runtime.linear_format(machine).cast_bytes / machine.cast_Bps * sum(most)
+    copied = runtime.eager * (columns["sharding"] >= SHARDING.index("gradients"))
+    rows["copies_s"] = copied * COPY_BYTES / machine.hbm_Bps * sum(most)
+    rows["offload_s"] = host_s * updated if away else 0.0
+    everyone = GroupLevels(ranks, 1).in_domains(machine.hb_domain_size)
+    rows["once_s"] += ONCE_CALLS * machine.all_reduce_links(0.0, *everyone).time_s + machine.host.iteration_host_s
+    rows["spread"] = machine.rates.rank_spread * _expected_maximum(ranks)
+    rows["streamed_bytes"] = fullest.pop("streamed")
+    for stage in STAGES:
+        states[stage].pop("streamed")
+        if away:
+            states[stage]["optimizer"] = 0.0 * states[stage]["optimizer"]
+        rows[f"{stage}_bytes"] = sum(states[stage].values())
+    return StageCosts(rows, states)
+
+
+def _layers_at_ends(
+    model: Transformer, columns: Mapping[str, np.ndarray], layers: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Layers of the first and the last stage, and what the last has fewer than the fullest.
+
+    That is one where the loss takes the place of a layer. Beside layers that predict further tokens it is all that
+    rounding leaves: the others are full, p n - L.
+    """
+    ends = np.asarray(columns["ends_as_layers"])
+    spare = np.minimum(columns["pipeline"] * layers - model.layers, layers) if model.mtp_layers else ends
+    return layers - ends, layers - spare, spare
+
+
+def _filling(
+    rows: np.ndarray, runtime: Runtime, p: np.ndarray, v: np.ndarray, others: np.ndarray, dual: np.ndarray
+) -> None:
+    """What fills and drains a pipeline: passes, backward passes and hops; whether hops hide; a rank's share of logits.
+
+    From both ends (`dual`) half of the way is filled, with a backward pass more, and less gradients of weights.
+    """
+    rows["logits_share"] = np.where(dual, 0.5, 1.0)
+    # Of whole groups of p micro-batches; from both ends all have p + 1, as a stage before the first would.
+    for stage, place in (("first", 0 * p), ("middle", 1 + 0 * p), ("last", p - 1)):
+        rows[f"{stage}_flight"] = microbatches_in_flight(p, _MANY * p, v, np.where(dual, -1, place))
+    hides = hops_hide(runtime, p, v)
+    rows["hops_hide"] = hides
+    rows["fill_hops"] = np.where(hides & (p > 1), p - 1 / v, others / v)
+    half = np.where(dual, np.maximum(0.5 * (others - 1), 0.0), 0.0)
+    rows["fill_passes"], rows["fill_backward"] = np.where(dual, (half, 2 * half), others / v)
+    rows["fill_weights"] = 3 * half  # of 2 p micro-batches or more; of fewer as much less
+    rows["fill_weights_each"] = rows["fill_weights"] / (2 * p)
+
+
+def _held_parameters(
+    model: Transformer, columns: Mapping[str, np.ndarray], layers: np.ndarray, dual: np.ndarray
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Parameters of a rank on each of STAGES: shared by all tokens, and of its experts; see `RankParameters`.
+
+    dual: where a rank has two stages, and both ends of the pipeline are on one.
+    """
+    p = columns["pipeline"]
+    held = model.rank_parameters(columns["tensor"], columns["expert"], columns["whole_experts"])
+    inner = held.layers(1 - model.mixture_share, model.mixture_share)
+    experts = mixture_shares(model, p)[1] * held.experts
+    early, late, _ = _layers_at_ends(model, columns, layers)
+    first = early * inner + held.first, early * experts
+    last = late * inner + held.last(np.where(dual, 1, p)), late * experts + model.mtp_layers * held.experts
+    alone = last[0] + held.first, last[1]
+    both = first[0] + last[0], first[1] + last[1]
+    first, last = (
+        tuple(np.where(p == 1, one, np.where(dual, two, end)) for one, two, end in zip(alone, both, ends, strict=True))
+        for ends in (first, last)
+    )
+    return {"first": first, "middle": (layers * (1 + dual) * inner, layers * (1 + dual) * experts), "last": last}
+
+
+def _state_bytes(
+    runtime: Runtime,
+    columns: Mapping[str, np.ndarray],
+    layers: np.ndarray,
+    held: tuple[np.ndarray, ...],
+    weights_on_host: bool,
+) -> dict[str, np.ndarray]:
+    """Bytes of weights, gradients and optimizer states of a rank, and of weights that come from the host in each pass.
+
+    A parameter has 2 bytes of weights, `accumulation_bytes` of gradients and `optimizer_bytes`, sharded as
+    `sharded_parameters` says (ZeRO, FSDP). Shards in fp32 are part of the optimizer's states alone. Weights on the host
+    leave WHOLE_LAYERS on the GPU: the layer at work and the next one.
+    """
+    t, c, d, e, level, whole = (
+        columns[name] for name in ("tensor", "context", "data", "expert", "sharding", "whole_experts")
+    )
+    replicas = c * d * np.where(runtime.dual(columns["pipeline"], columns["interleave"]), 2, 1)
+    expert_replicas = np.maximum(replicas * np.where(whole, t, 1) // e, 1)
+    options: dict[str, Any] = {"sharded_gradients": runtime.sharded_gradients, "chunks": columns["interleave"]}
+    found = sharded_parameters(held, replicas, expert_replicas, layers, level, **options)
+    own, gathered = found["own"], found["gathered"]
+    kept = np.where(runtime.fp32_shards & (level == SHARDING.index("weights")), 0.0, own)
+    at_work = np.maximum(kept * np.minimum(WHOLE_LAYERS / layers, 1.0), gathered)
     return {
-        "weights": WEIGHT_BYTES * weights,
-        "gradients": rank.runtime.accumulation_bytes * found["gradients"],
-        "optimizer": 0.0 if "optimizer" in offload else rank.runtime.optimizer_bytes * found["optimizer"],
+        "weights": WEIGHT_BYTES * (at_work if weights_on_host else np.minimum(kept + gathered, sum(held))),
+        "gradients": runtime.accumulation_bytes * found["gradients"],
+        "optimizer": runtime.optimizer_bytes * found["optimizer"],
+        "streamed": WEIGHT_BYTES * own * weights_on_host,
     }
 
 
-@checked
-def replica_exchanges(rank: Rank, held: tuple[float, float], layers: int) -> dict[str, LinkTimes]:
-    """Gradients and weights among ranks that hold the same ones, a layer at a time where they are sharded (FSDP).
+def replica_exchanges(
+    machine: Machine,
+    runtime: Runtime,
+    places: Mapping[str, GroupPlace],
+    layers: np.ndarray,
+    held: tuple[np.ndarray, ...],
+    columns: Mapping[str, np.ndarray],
+) -> dict[str, LinkTimes]:
+    """Link times of gradients and weights among ranks that hold the same ones: REPLICA_EXCHANGES of each sharding.
 
-    Otherwise they go in `bucket_calls` of each chunk. Not sharded: an AllReduce of the gradients after the last
-    backward pass. "optimizer": a ReduceScatter then, and an AllGather of the weights before the first forward pass.
-    "gradients": the ReduceScatter in every backward pass. "weights": besides, an AllGather of the weights in every
-    pass.
+    They are exchanged a layer at a time where they are sharded (FSDP), else in `bucket_calls` of each chunk.
 
-    held: parameters of the rank, shared and of experts.
+    Parameters
+    ----------
+    machine, runtime, places
+        The GPU, the software, and where the groups of _REPLICAS lie.
+    layers, held
+        Of the stage, and its parameters on a rank: shared by all tokens, and of routed experts.
+    columns
+        By STAGE_COLUMNS.
+
+    Returns
+    -------
+    By EXCHANGES: after and before an iteration's passes, in each forward and backward pass [s].
     """
+    level, chunks = columns["sharding"], columns["interleave"]
+    element_bytes = replica_element_bytes(runtime, machine.format)
+    table = [REPLICA_EXCHANGES[name] for name in SHARDING]
 
-    machine, level = rank.machine, SHARDING.index(rank.strategy.sharding)
-
-    def exchange(
-        size: float, links: Callable[..., LinkTimes] = machine.gather_links, by_layer: bool = True
-    ) -> LinkTimes:
+    def exchange(what: str, links: Callable[..., LinkTimes]) -> LinkTimes:
+        by_layer = np.asarray([any(row.what == what and row.phase != "after" for row in rows) for rows in table])[level]
         found = NO_LINK
-        for parameters, group in zip(held, ("replica", "expert_replica"), strict=True):
-            inside, domains, share, _ = rank.places[group]
-            chunks = rank.strategy.interleave
-            calls = layers if by_layer else chunks * float(bucket_calls(parameters / chunks, inside * domains))
-            found = found.plus(links(size * parameters, inside, domains, calls if parameters else 0, share))
+        for parameters, group in zip(held, _REPLICAS, strict=True):
+            x, y, share, _ = places[group]
+            buckets = chunks * bucket_calls(parameters / chunks, x * y)
+            calls = np.where(by_layer, layers, buckets) * (parameters > 0)
+            found = found.plus(links(element_bytes[what] * parameters, x, y, calls, share))
         return found
 
-    sent = rank.runtime.gradient_bytes
-    gathered = gathered_bytes(machine, rank.runtime)
-    if level == 0:
-        whole = exchange(sent, machine.all_reduce_links, False)
-        return {"after": whole, "before": NO_LINK, "in_forward": NO_LINK, "in_backward": NO_LINK}
-    gradients, weights = exchange(sent, by_layer=level >= 2), exchange(gathered, by_layer=level == 3)
-    return {
-        "after": gradients if level == 1 else NO_LINK,
-        "before": weights if level < 3 else NO_LINK,
-        "in_forward": weights if level == 3 else NO_LINK,
-        "in_backward": {1: NO_LINK, 2: gradients, 3: weights.plus(gradients)}[level],
-    }
-
-
-def gathered_bytes(machine: Machine, runtime: Runtime) -> float:
-    """Of an element of sharded weights on its way."""
-    return machine.format.gathered_bytes if runtime.fp8_weights else WEIGHT_BYTES
+    found = dict.fromkeys(EXCHANGES, NO_LINK)
+    for operation, what in (("all_reduce", "gradients"), ("reduce_scatter", "gradients"), ("all_gather", "weights")):
+        where = {
+            phase: np.asarray([(phase, operation, what) in rows for rows in table])[level]
+            for phase in ("forward", "backward", "after")
+        }
+        if not any(of_phase.any() for of_phase in where.values()):
+            continue
+        links = machine.all_reduce_links if operation == "all_reduce" else machine.gather_links
+        times = exchange(what, links)
+        for phase, of_phase in where.items():
+            slot = f"in_{phase}" if phase != "after" else "after" if what == "gradients" else "before"
+            found[slot] = found[slot].plus(times.times(of_phase))
+    return found
 
 
 def hops_hide(runtime: Runtime, pipeline: Any, interleave: Any) -> Any:
-    """Whether a pipeline's hops go on behind other chunks: of several, or of the other end's. Numbers, or arrays."""
+    """Whether a pipeline's hops go on behind other chunks: of several, or of the other end's."""
     return runtime.overlap_pipeline & ((np.asarray(interleave) > 1) | runtime.dual(pipeline, interleave))
 
 
@@ -241,17 +299,7 @@ def expected_maximum(ranks: int) -> float:
     return round(NormalDist().inv_cdf((ranks - 0.375) / (ranks + 0.25)), 6)
 
 
-def _sharded(rank: Rank, held: tuple[float, float], layers: int) -> dict[str, float]:
-    strategy = rank.strategy
-    twice = bool(rank.runtime.dual(strategy.pipeline, strategy.interleave))  # another rank has the same two stages
-    replicas = strategy.context * strategy.data * (1 + twice)
-    same_experts = max(replicas * (strategy.tensor if strategy.whole_experts else 1) // strategy.expert, 1)
-    level, kept = SHARDING.index(strategy.sharding), rank.runtime.sharded_gradients
-    options: dict[str, Any] = {"sharded_gradients": kept, "chunks": strategy.interleave}
-    found = sharded_parameters(held, replicas, same_experts, layers, level, **options)
-    return {name: float(size) for name, size in found.items()}
-
-
-def _own(rank: Rank, held: tuple[float, float], layers: int) -> float:
-    """Parameters whose weights are the rank's own."""
-    return _sharded(rank, held, layers)["own"]
+def _expected_maximum(ranks: np.ndarray) -> np.ndarray:
+    """`expected_maximum` of each number of ranks."""
+    sizes, index = np.unique(ranks, return_inverse=True)
+    return np.asarray([expected_maximum(n) for n in sizes.tolist()])[index].reshape(np.shape(ranks))

@@ -24,9 +24,10 @@ from numpy.typing import NDArray
 from railcore.facts.arguments import checked
 from railcore.facts.checks import Floats, one_of, whole
 from railcore.facts.units import show
+from railcore.training.exchanges import TRAFFIC_KINDS
 from railcore.training.parallelism import Strategy, as_strategy
 from railcore.training.runtime import Runtime
-from railcore.training.transfers import TRAFFIC_KINDS, Transfer, step_transfers
+from railcore.training.transfers import Transfer, step_transfers
 from railcore.training.transformer import Transformer, as_model
 
 Ranks = NDArray[np.int32]

@@ -1,35 +1,20 @@
 """Transfers of one training iteration: which group sends what, how often, for any strategy and software.
 
-Symbols: L layers, h hidden, s sequence length, V vocabulary, k copies of a token (top_k) of the model; t, c, p, d, e, v
-of the strategy; b micro-batch [sequences], m micro-batches, u = s b h / c activation elements of one micro-batch.
-Operators of a layer: attention and feed-forward, one where they are parallel (PaLM).
+`exchanges` has the table of what one micro-batch sends in a layer and at the model's ends, and of gradients and weights
+by sharding. Here it is counted over a step: m micro-batches, v chunks, and the layers of each of p stages.
 
-    kind      group           operation, and how often on one rank
-    tensor    tensor          all_reduce of u for each operator, forward and backward
-    sequence  tensor          in its place all_gather and reduce_scatter of u, of k u around routed experts; backward a
-                              second all_gather of u, unless the operator's gathered input was kept
-    context   context         keys and values (of latent attention the heads' own): all_gather forward and backward,
-                              reduce_scatter of gradients backward
-    expert    expert          all_to_all of k u (k u / t in slices) to the experts and back, forward and backward
-    pipeline  pipeline        send of u (u / t in slices) for each of v chunks, forward and backward
-    data      replica         gradients and weights by sharding; of experts over expert_replica
-
-Whole experts take the tokens in slices always; without sequence parallelism their results are gathered. Full recompute
-repeats the forward pass of a layer (pass "recompute"), selective what the runtime's modules exchange. With `embeddings`
-the first and the last stage add theirs. Layers that predict further tokens are layers of the last stage, with a
-projection and logits each. Parameters are those that a rank holds (`rank_parameters`) of the average layer, copies of
-what other tensor ranks hold included. Left out are small sums: those of copies' gradients over the tensor ranks, of the
-loss and of the gradients' norm. The tests train a transformer on simulated ranks that send these bytes, and hold them
-to the link times of `iteration_time`.
-
-Sources: Shoeybi et al. 2019 (tensor); Korthikanti et al. 2022 (sequence); Narayanan et al. 2021 (pipeline); Rajbhandari
-et al. 2020 (sharding); Llama Team 2024, Section 3.3 (context).
+Full recompute repeats the forward pass of a layer (pass "recompute"), selective what the runtime's modules exchange.
+With `embeddings` the first and the last stage add theirs. Layers that predict further tokens are layers of the last
+stage, with a projection and logits each. Parameters are those that a rank holds (`rank_parameters`) of the average
+layer, copies of what other tensor ranks hold included. Left out are small sums: those of copies' gradients over the
+tensor ranks, of the loss and of the gradients' norm. The tests train a transformer on simulated ranks that send these
+bytes, and hold them to the link times of `iteration_time`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -37,18 +22,25 @@ from numpy.typing import NDArray
 
 from railcore.facts.checks import Floats, one_of
 from railcore.training.collectives import bus_factor
-from railcore.training.expert_dispatch import dispatch_bytes
+from railcore.training.exchanges import (
+    REPLICA_EXCHANGES,
+    Exchange,
+    boundary_exchanges,
+    context_exchanges,
+    embedding_exchanges,
+    expert_exchanges,
+    logits_exchanges,
+    projection_exchanges,
+    replica_element_bytes,
+    tensor_exchanges,
+)
 from railcore.training.formats import FORMATS
 from railcore.training.parallelism import Strategy
-from railcore.training.products import ELEMENT_BYTES
-from railcore.training.rank import expert_rows
-from railcore.training.recompute import recomputed_operators
+from railcore.training.rank import Rank
 from railcore.training.runtime import Runtime
 from railcore.training.software import as_runtime
 from railcore.training.transformer import Transformer
-from railcore.training.transformer_memory import WEIGHT_BYTES, RankParameters
-
-TRAFFIC_KINDS = ("tensor", "sequence", "context", "expert", "pipeline", "data")
+from railcore.training.transformer_memory import RankParameters
 
 
 class Transfer(NamedTuple):
@@ -164,8 +156,11 @@ def step_transfers(
     """
     strategy.check(model, global_batch)
     one_of("precision", precision, FORMATS)
-    step = _Step(model, strategy, strategy.microbatches(global_batch), as_runtime(runtime), precision, hb_domain_size)
-    parts = (_operators, _contexts, _experts, _boundaries, _replicas, *[_ends] * embeddings)
+    software = as_runtime(runtime)
+    if model.experts and software.dispatcher == "nodes" and hb_domain_size < 1:
+        raise ValueError("hb_domain_size is 0: the dispatcher 'nodes' sends by HB domains, give their GPUs")
+    step = _Step(model, strategy, strategy.microbatches(global_batch), software, precision, hb_domain_size)
+    parts = (_layers, _boundaries, _replicas, *[_ends] * embeddings)
     rows = [row for part in parts for row in part(step)]
     return [row for row in rows if row.ranks > 1 and row.calls * row.message_bytes > 0]
 
@@ -181,31 +176,20 @@ class _Step:
     precision: str
     hb_domain_size: int
 
-    @property
-    def tokens(self) -> float:
-        """Of a micro-batch on a rank: s b / c."""
-        return self.strategy.micro_batch * self.model.sequence_length / self.strategy.context
+    @cached_property
+    def rank(self) -> Rank:
+        """A rank of each stage [p]."""
+        columns = self.strategy.columns(1)  # of the batch nothing depends here
+        of_stages = {name: np.full(self.strategy.pipeline, value) for name, value in columns.items()}
+        mixtures = self.mixtures / np.maximum(self.layers, 1e-9)
+        return Rank(self.model, self.runtime, of_stages, mixtures, self.precision, self.hb_domain_size)
 
     @property
-    def activations(self) -> float:
-        """Bytes of u."""
-        return self.tokens * self.model.hidden * ELEMENT_BYTES
-
-    @property
-    def narrow(self) -> float:
-        """What fp8 leaves of the bytes that tensor ranks gather."""
-        return 0.5 if self.runtime.fp8_tensor and self.precision != "bf16" else 1.0
-
-    @property
-    def passes(self) -> tuple[str, ...]:
-        """Passes with the whole traffic of a layer."""
-        full = self.strategy.recompute == "full"
-        return ("forward", "recompute", "backward") if full else ("forward", "backward")
-
-    @property
-    def modules(self) -> frozenset[str]:
-        """Modules that selective recompute makes again."""
-        return frozenset(self.runtime.recompute_modules if self.strategy.recompute == "selective" else ())
+    def passes(self) -> tuple[tuple[str, str], ...]:
+        """Passes of the step, and phases of a layer's exchanges that they have, in their order."""
+        recompute = {"full": (("recompute", "forward"),)}.get(self.strategy.recompute, ())
+        selective = {"selective": (("recompute", "again"),)}.get(self.strategy.recompute, ())
+        return ("forward", "forward"), *recompute, ("backward", "backward"), *selective
 
     @property
     def dual(self) -> bool:
@@ -242,93 +226,63 @@ class _Step:
         most = float(found.max())
         return most, () if np.ptp(found) <= 1e-9 * most else tuple((found / most).tolist())
 
-    def layered(
-        self, kind: str, phase: str, operation: str, per: str, group: str, each: Floats, size: float
-    ) -> Transfer:
-        """A row of what layers do in every micro-batch. each: how often on the layers of each stage [p]."""
+    def layered(self, row: Exchange, phase: str, each: Floats) -> Transfer:
+        """What layers exchange in every micro-batch. each: how often on the layers of each stage [p]."""
         most, shares = self.of_ranks(each, 0.5)
-        ranks = getattr(self.strategy, group)
-        return Transfer(kind, phase, operation, per, group, "every", most * self.m, size, ranks, shares)
+        per = "operator" if row.group == "tensor" else "layer"
+        size, ranks = _number(row.message_bytes), self.ranks(row.group)
+        return Transfer(row.kind, phase, row.operation, per, row.group, "every", most * self.m, size, ranks, shares)
+
+    def ranks(self, group: str) -> int:
+        """Members of a kind of group."""
+        if group in ("expert domain", "expert rail"):
+            x, y = self.strategy.group_levels()["expert"].in_domains(self.hb_domain_size)
+            return int(x if group == "expert domain" else y)
+        return int(getattr(self.strategy, group))
+
+    def at_end(self, row: Exchange, stage: str, times: float) -> Transfer:
+        """What the first or the last stage exchanges in every micro-batch; from both ends each has half of them."""
+        where, m = ("ends", self.m / 2) if self.dual else (stage, self.m)
+        calls, size = _number(row.calls) * m * times, _number(row.message_bytes)
+        head = row.kind, row.phase, row.operation, "microbatch", row.group
+        return Transfer(*head, where, calls, size, self.ranks(row.group))
 
 
-def _operators(step: _Step) -> Iterator[Transfer]:
-    model, strategy, u = step.model, step.strategy, step.activations
-    tail = ("operator", "tensor")
-    mixed, layers = step.mixtures, np.maximum(step.layers, 1e-9)
-    plain = step.layers * (1 if model.parallel_block else 2) - mixed * (0 if model.shared_hidden else 1)
-    # Selective recompute repeats a part of the exchanges around what is not routed, and all around routed experts or
-    # none.
-    part = recomputed_operators(model, step.modules, mixed / layers, plain / layers)
-    some = [("recompute", plain * part, mixed * ("moe" in step.modules))] * bool(step.modules - {"core_attn"})
-    for phase, operators, routed in [*((phase, plain, mixed) for phase in step.passes), *some]:
-        if not strategy.sequence_parallel:
-            # Tensor ranks sum their parts of what sliced experts make; what whole ones make of slices they gather.
-            summed = operators if strategy.whole_experts or model.shared_hidden else operators + routed
-            yield step.layered("tensor", phase, "all_reduce", *tail, summed, u)
-            if strategy.whole_experts:
-                yield step.layered("tensor", phase, "all_gather", *tail, routed, u)
-            continue
-        again = phase == "backward" and not strategy.keep_gathered
-        yield step.layered("sequence", phase, "all_gather", *tail, operators * (1 + again), u * step.narrow)
-        yield step.layered("sequence", phase, "reduce_scatter", *tail, operators, u)
-        # Sliced experts: tokens are gathered over the tensor ranks after they have come to them, k copies of each.
-        copies = 0.0 if strategy.whole_experts else u * expert_rows(model, step.runtime)
-        yield step.layered("sequence", phase, "all_gather", *tail, routed, copies)
-        yield step.layered("sequence", phase, "reduce_scatter", *tail, routed, copies)
+def _number(value: Any) -> float:
+    """Of stages that are alike."""
+    return float(np.ravel(value)[0])
 
 
-def _contexts(step: _Step) -> Iterator[Transfer]:
-    elements = float(step.model.key_value_elements(step.strategy.tensor))
-    both = elements * step.model.sequence_length * step.strategy.micro_batch * ELEMENT_BYTES
-    for phase in step.passes:
-        yield step.layered("context", phase, "all_gather", "layer", "context", step.layers, both)
-    yield step.layered("context", "backward", "reduce_scatter", "layer", "context", step.layers, both)
+def _layers(step: _Step) -> Iterator[Transfer]:
+    for exchanges in (tensor_exchanges, context_exchanges, expert_exchanges):
+        rows = list(exchanges(step.rank))
+        for phase, of_pass in step.passes:
+            for row, calls in _summed(row for row in rows if row.phase == of_pass):
+                yield step.layered(row, phase, calls * step.layers)
 
 
-def _experts(step: _Step) -> Iterator[Transfer]:
-    if not step.model.experts:
-        return
-    strategy, runtime = step.strategy, step.runtime
-    slices = strategy.tensor if strategy.sequence_parallel or strategy.whole_experts else 1
-    rows = expert_rows(step.model, runtime)
-    for phase in [*step.passes, *["recompute"] * ("moe" in step.modules)]:
-        there = ELEMENT_BYTES if phase == "backward" else runtime.dispatch_bytes
-        for element_bytes in (there, ELEMENT_BYTES):
-            if runtime.dispatcher == "nodes":
-                yield from _by_domain(step, phase, step.tokens / slices, element_bytes, rows / step.model.top_k)
-                continue
-            size = rows * step.tokens / slices * step.model.hidden * element_bytes
-            yield step.layered("expert", phase, "all_to_all", "layer", "expert", step.mixtures, size)
-
-
-def _by_domain(step: _Step, phase: str, tokens: float, element_bytes: float, busiest: float) -> Iterator[Transfer]:
-    """One way with a copy for each HB domain, which forwards it. busiest: rows of the busiest rank over the mean."""
-    model, e = step.model, step.strategy.expert
-    if step.hb_domain_size < 1:
-        raise ValueError("hb_domain_size is 0: the dispatcher 'nodes' sends by HB domains, give their GPUs")
-    x, y = (int(n) for n in step.strategy.group_levels()["expert"].in_domains(step.hb_domain_size))
-    sizes = (tokens, model.hidden, model.experts, model.top_k, e, x, "nodes", element_bytes)
-    sent = dispatch_bytes(*sizes, model.expert_groups, model.token_groups)
-    for group, n, size in (("expert rail", y, sent.nic_bytes), ("expert domain", x, sent.hb_bytes)):
-        if n > 1:  # of a message one's own part stays
-            message = busiest * float(size) * n / (n - 1)
-            row = step.layered("expert", phase, "all_to_all", "layer", "expert", step.mixtures, message)
-            yield row._replace(group=group, ranks=n)
+def _summed(rows: Iterable[Exchange]) -> Iterator[tuple[Exchange, Any]]:
+    """Rows with their calls; AllReduces around routed experts count with those around other operators."""
+    rows = list(rows)
+    reduced = sum(row.calls for row in rows if row.operation == "all_reduce")
+    for row in rows:
+        if row.operation != "all_reduce":
+            yield row, row.calls
+        elif not row.routed:
+            yield row, reduced
 
 
 def _boundaries(step: _Step) -> Iterator[Transfer]:
-    strategy, u = step.strategy, step.activations
+    strategy = step.strategy
     if strategy.pipeline == 1:
         return
-    calls = step.m * strategy.interleave
-    gathered = step.runtime.scatter_gather and not strategy.sequence_parallel
-    size = u / (strategy.tensor if gathered or strategy.sequence_parallel else 1)
-    for phase, senders, receivers in (("forward", "last", "first"), ("backward", "first", "last")):
-        row = ("microbatch", "pipeline", f"all but {senders}", calls, size, 2)
-        yield Transfer("pipeline", phase, "send_receive", *row)
-        if gathered:
-            row = ("microbatch", "tensor", f"all but {receivers}", calls, u, strategy.tensor)
-            yield Transfer("tensor", phase, "all_gather", *row)
+    ends = {"forward": ("last", "first"), "backward": ("first", "last")}
+    for row in boundary_exchanges(step.rank):
+        senders, receivers = ends[row.phase]
+        stages, ranks = (senders, 2) if row.operation == "send_receive" else (receivers, strategy.tensor)
+        calls, size = _number(row.calls) * step.m * strategy.interleave, _number(row.message_bytes)
+        head = row.kind, row.phase, row.operation, "microbatch", row.group
+        yield Transfer(*head, f"all but {stages}", calls, size, ranks)
 
 
 def _held(step: _Step) -> RankParameters:
@@ -350,53 +304,31 @@ def _synchronised(
     step: _Step, each: float, most: float, shares: tuple[float, ...], group: str, ranks: int
 ) -> Iterator[Transfer]:
     """Gradients summed and weights shared over a group: at most so many layers of `each` parameters, by stage."""
-    sent = FORMATS[step.precision].gathered_bytes if step.runtime.fp8_weights else WEIGHT_BYTES
-    weights, gradients = each * sent, each * step.runtime.gradient_bytes
-    by_layer, once = ("layer", group, "every", most * step.m), ("model", group, "every", 1)
-    if step.strategy.sharding == "none":
-        yield Transfer("data", "after", "all_reduce", *once, gradients * most, ranks, shares)
-    elif step.strategy.sharding == "optimizer":
-        yield Transfer("data", "after", "reduce_scatter", *once, gradients * most, ranks, shares)
-        yield Transfer("data", "after", "all_gather", *once, weights * most, ranks, shares)
-    elif step.strategy.sharding == "gradients":
-        yield Transfer("data", "backward", "reduce_scatter", *by_layer, gradients, ranks, shares)
-        yield Transfer("data", "after", "all_gather", *once, weights * most, ranks, shares)
-    else:
-        yield Transfer("data", "forward", "all_gather", *by_layer, weights, ranks, shares)
-        yield Transfer("data", "backward", "all_gather", *by_layer, weights, ranks, shares)
-        yield Transfer("data", "backward", "reduce_scatter", *by_layer, gradients, ranks, shares)
+    element_bytes = replica_element_bytes(step.runtime, FORMATS[step.precision])
+    for row in REPLICA_EXCHANGES[step.strategy.sharding]:
+        size = each * element_bytes[row.what]
+        per, calls, message = ("model", 1.0, size * most) if row.phase == "after" else ("layer", most * step.m, size)
+        yield Transfer("data", row.phase, row.operation, per, group, "every", calls, message, ranks, shares)
 
 
 def _ends(step: _Step) -> Iterator[Transfer]:
     """Embedding, last norm and logits: their tensor collectives, their gradients, and the sum of those that are tied.
 
     Tied gradients that are sharded as they come are summed shard by shard; else each of the two ranks has them whole.
-    From both ends the first and the last rank have embedding and logits, each for half of the micro-batches.
+    A further token has logits and a projection of its own.
     """
-    strategy, held = step.strategy, _held(step)
-    u, t, p, further = step.activations, strategy.tensor, strategy.pipeline, step.model.mtp_layers
-    tensor = [("backward", "all_reduce", "last"), ("forward", "all_reduce", "first")]
-    if strategy.sequence_parallel:
-        tensor = [("forward", "reduce_scatter", "first"), ("backward", "all_gather", "first")]
-        tensor += [("forward", "all_gather", "last"), ("backward", "reduce_scatter", "last")]
-        tensor += [] if strategy.keep_gathered else [("backward", "all_gather", "last")]
-    kind = "sequence" if strategy.sequence_parallel else "tensor"
-    m = step.m / 2 if step.dual else step.m
-    for phase, operation, stage in tensor:
-        # A further token has logits and, as a product whose input and result tensor ranks exchange once, a projection.
-        times = 1 + further if stage == "last" else 1
-        yield Transfer(kind, phase, operation, "microbatch", "tensor", _at(step, stage), m * times, u, t)
-    for phase, operation in (("forward", "all_gather"), ("backward", "reduce_scatter")):
-        yield Transfer(kind, phase, operation, "microbatch", "tensor", _at(step, "last"), m * further, u, t)
+    strategy, held, p, further = step.strategy, _held(step), step.strategy.pipeline, step.model.mtp_layers
+    for exchanges, stage, times in (
+        (embedding_exchanges, "first", 1),
+        (logits_exchanges, "last", 1 + further),
+        (projection_exchanges, "last", further),
+    ):
+        yield from (step.at_end(row, stage, times) for row in exchanges(step.rank))
     replica = strategy.context * strategy.data
     for size, stage in ((held.first, "first"), (held.last(1 if step.dual else p), "last")):
         for row in _synchronised(step, float(size), 1, (), "replica", replica):
-            yield row._replace(stages=_at(step, stage))
+            yield row._replace(stages="ends" if step.dual else stage)
     tied = float(held.tied) / (replica if strategy.sharding in ("gradients", "weights") else 1)
     calls = int(p > 1 and not step.dual)
     size = tied * step.runtime.gradient_bytes
     yield Transfer("pipeline", "after", "all_reduce", "model", "ends", "ends", calls, size, 2)
-
-
-def _at(step: _Step, stage: str) -> str:
-    return "ends" if step.dual else stage

@@ -2,19 +2,14 @@
 
 import numpy as np
 
-from railcore.engines.strategies.iteration import (
-    column_numbers,
-    iteration_setting,
-    iteration_times,
-    obstacle_names,
-    strategy_columns,
-)
-from railcore.engines.strategies.layer_passes import layer_passes
-from railcore.engines.strategies.parallelism_splits import parallelism_comparison, pure_strategies
-from railcore.engines.strategies.stage_costs import stage_costs
+from railcore.training.iteration import iteration_setting, iteration_times, obstacle_names
+from railcore.training.layer import layer_passes
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
+from railcore.training.parallelism_splits import parallelism_comparison, pure_strategies
 from railcore.training.runtime import catalog_runtime
+from railcore.training.stage import stage_costs
+from railcore.training.strategy_columns import column_numbers, strategy_columns
 from railcore.training.transformer import catalog_model
 
 MODEL = catalog_model("Llama-3 8B")

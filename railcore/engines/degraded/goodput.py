@@ -9,7 +9,6 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.engines.degraded.slowdowns import checked_job, feasibility_warnings
-from railcore.engines.strategies.iteration import IterationEstimate, iteration_times
 from railcore.facts import catalog
 from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import one_of
@@ -18,6 +17,7 @@ from railcore.network import reliability
 from railcore.network.topology import FailedPart, PhotonicRails, RailFabric
 from railcore.network.topology.failed_part import has_part, lost_gpus
 from railcore.training.group_shares import Fabric
+from railcore.training.iteration import IterationEstimate, iteration_times
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy, as_strategy
 from railcore.training.runtime import Runtime

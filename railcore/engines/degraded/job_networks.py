@@ -9,7 +9,6 @@ import pandas as pd
 from railcore.engines.datacenter.operation import training_time
 from railcore.engines.photonics.circuit_search import best_on_circuits
 from railcore.engines.search import search, strategy_label
-from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, iteration_times
 from railcore.facts import catalog
 from railcore.facts.arguments import Listed, Quantity, checked
 from railcore.facts.checks import one_of, positive, whole
@@ -21,9 +20,11 @@ from railcore.network.topology.blocks import rail_blocks
 from railcore.network.topology.collapse import collapse_warning
 from railcore.network.topology.photonic import ring_lengths
 from railcore.training.group_shares import Fabric
+from railcore.training.iteration import iteration_times
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy, as_strategy
 from railcore.training.runtime import Runtime
+from railcore.training.strategy_columns import STRATEGY_COLUMNS
 from railcore.training.transformer import Transformer, as_model
 
 _TOKENS = 1e12  # of a training where nobody says

@@ -14,18 +14,18 @@ from numpy.typing import ArrayLike
 
 from railcore.engines.degraded.routed_flows import fabric_loads
 from railcore.engines.search import search, strategy_label
-from railcore.engines.strategies.iteration import iteration_times
 from railcore.facts import catalog, checks
 from railcore.facts.arguments import Count, checked
 from railcore.network.topology import FailedPart, PhotonicRails, RailFabric, fat_tree, rail_only
 from railcore.network.topology.failed_part import MOVES, SLOWING_PARTS, STOPPING_PARTS, has_part, lost_gpus
 from railcore.network.topology.graph import fabric_name
 from railcore.training import traffic
+from railcore.training.exchanges import TRAFFIC_KINDS
+from railcore.training.iteration import iteration_times
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy, as_strategy
 from railcore.training.runtime import Runtime
 from railcore.training.software import as_runtime
-from railcore.training.transfers import TRAFFIC_KINDS
 from railcore.training.transformer import Transformer, as_model
 
 

@@ -18,7 +18,7 @@ from railcore.engines.emulator.collective_schedules import Schedule, collective_
 from railcore.facts import checks
 from railcore.facts.arguments import checked
 from railcore.facts.checks import Ints
-from railcore.training.transfers import TRAFFIC_KINDS
+from railcore.training.exchanges import TRAFFIC_KINDS
 
 SCALE_UP, SCALE_OUT = "scale-up", "scale-out"
 UNCOUNTED_KINDS = ("copies", "loss", "ends")  # what `transfers` leaves out

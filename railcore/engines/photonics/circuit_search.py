@@ -10,14 +10,16 @@ from numpy.typing import ArrayLike
 from railcore.engines.photonics.estimate import STEP_SOFTWARE, circuit_terms
 from railcore.engines.search import search, strategy_blocks, strategy_label
 from railcore.engines.steps.stage_program import DEFAULT_STEP, StepOptions
-from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, Columns, column_numbers, iteration_times
 from railcore.facts.arguments import checked
 from railcore.facts.checks import Floats, at_least, one_of
+from railcore.facts.unique_rows import Columns
+from railcore.training.iteration import iteration_times
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import LEVEL_NAMES, STRATEGY_SWITCHES
 from railcore.training.rank_order import group_levels
 from railcore.training.runtime import Runtime, checked_offload
 from railcore.training.software import as_runtime
+from railcore.training.strategy_columns import STRATEGY_COLUMNS, column_numbers
 from railcore.training.transformer import Transformer, as_model
 
 _AT_A_TIME = 1024  # strategies whose changes are computed before one looks whether more can be best

@@ -14,19 +14,19 @@ from numpy.typing import ArrayLike
 
 from railcore.engines.photonics.circuit_changes import Rings, Step
 from railcore.engines.steps.stage_program import DEFAULT_STEP, StepOptions
-from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, iteration_times, strategy_columns
-from railcore.engines.strategies.layer_passes import LAYER_COLUMNS
-from railcore.engines.strategies.layer_time import LayerCosts, layer_costs
-from railcore.engines.strategies.stage_costs import STAGE_COLUMNS, stage_costs
 from railcore.facts.arguments import checked
 from railcore.facts.checks import Floats, at_least, whole
 from railcore.facts.unique_rows import Columns, each_array, unique_rows
+from railcore.training.iteration import iteration_times
+from railcore.training.layer import LayerCosts, layer_costs
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy
-from railcore.training.rank import mixture_shares
+from railcore.training.rank import LAYER_COLUMNS, mixture_shares
 from railcore.training.rank_order import group_levels
 from railcore.training.runtime import MODERN, Runtime, checked_offload
 from railcore.training.software import as_runtime
+from railcore.training.stage import STAGE_COLUMNS, stage_costs
+from railcore.training.strategy_columns import STRATEGY_COLUMNS, strategy_columns
 from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer, as_model
 from railcore.training.transformer_memory import EVERY_OPERATOR
 

@@ -20,8 +20,8 @@ from railcore.engines.plan.candidates import AnyFabric, Candidate
 from railcore.engines.plan.case import Case, Values
 from railcore.engines.plan.spec import OperationSpec
 from railcore.engines.search import SearchResult, search, strategy_label
-from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, Columns, column_numbers, iteration_times
 from railcore.facts import catalog
+from railcore.facts.unique_rows import Columns
 from railcore.facts.units import day, year
 from railcore.network.bill import bill_counts, bill_table
 from railcore.network.cost import total_cost
@@ -29,9 +29,11 @@ from railcore.network.topology import PhotonicRails, RailFabric
 from railcore.network.topology.photonic import ring_lengths
 from railcore.systems.datacenter.rack_network import CountedNetwork, PricedNetwork
 from railcore.systems.datacenter.sizing import Sizing, datacenter_size
+from railcore.training.iteration import iteration_times
 from railcore.training.machine import Machine
 from railcore.training.runtime import Runtime
 from railcore.training.software import dated_runtimes
+from railcore.training.strategy_columns import STRATEGY_COLUMNS, column_numbers
 from railcore.training.transformer import model_flops_utilization
 
 KEPT = 8  # designs of a candidate, which draws price again

@@ -28,11 +28,10 @@ from railcore.engines.plan.shown import NUMBERS
 from railcore.engines.plan.spec import FindSpec, GoalsSpec, Spec
 from railcore.engines.plan.uncertainty import TIE, Situation, Uncertainty, flips, uncertainty, win_shares
 from railcore.engines.search import SearchResult, search
-from railcore.engines.strategies.iteration import iteration_times
 from railcore.facts import catalog
 from railcore.network.topology import RailFabric
 from railcore.systems.datacenter.sizing import datacenter_size
-from railcore.training.iteration import stage_memory
+from railcore.training.iteration import iteration_times, stage_memory
 
 if TYPE_CHECKING:
     from railcore.engines.plan.site import FoundSite

@@ -15,9 +15,10 @@ import numpy as np
 import pandas as pd
 
 from railcore.engines.search.labels import with_strategy_labels
-from railcore.engines.strategies.iteration import STRATEGY_RANGES, Columns
 from railcore.facts import catalog, checks
+from railcore.facts.unique_rows import Columns
 from railcore.training.machine import RESERVED, Machine, cast_share_row, product_share_row
+from railcore.training.strategy_columns import STRATEGY_RANGES
 
 KEPT_DESIGNS = 100  # best ones that a search keeps
 _CHANGES = {  # what a designer buys beside memory, and the fields of a machine that it scales

@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 
 from railcore.engines.search.splits import divisors
-from railcore.engines.strategies.layer_passes import LAYER_COLUMNS
-from railcore.engines.strategies.layer_time import layer_costs
 from railcore.facts.unique_rows import unique_places
+from railcore.training.layer import layer_costs
 from railcore.training.machine import Machine
-from railcore.training.rank import mixture_shares
+from railcore.training.rank import LAYER_COLUMNS, mixture_shares
 from railcore.training.rank_order import PLACEMENTS
 from railcore.training.runtime import Runtime
 from railcore.training.transformer import Transformer

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from railcore.engines.strategies.critical_path import critical_path
 from railcore.facts.compiled import inlined, larger, njit
+from railcore.training.critical_path import critical_path
 
 TIME_EDGES_S = np.logspace(-6, 6, 12 * 200 + 1)  # of `SearchResult.histogram` [s]
 _CELL_SHIFT = 52 - 7  # a cell of numbers: the same exponent, and the same first 7 bits of the mantissa, 1/128 wide

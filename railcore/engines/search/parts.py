@@ -15,24 +15,19 @@ from railcore.engines.search.kernel import MEMORY, TIME, TOTAL, Kept, Tables, em
 from railcore.engines.search.result import SearchResult
 from railcore.engines.search.space import Space, pieces, space_of
 from railcore.engines.search.splits import Allowed, all_splits_at_most, allowed_values, exact_splits, splits_at_most
-from railcore.engines.strategies.critical_path import LAYER_ROW
-from railcore.engines.strategies.iteration import OBSTACLES as _OBSTACLES
-from railcore.engines.strategies.iteration import (
-    STRATEGY_RANGES,
-    Columns,
-    ends_of,
-    iteration_setting,
-    layer_records,
-    obstacle_names,
-)
-from railcore.engines.strategies.layer_time import layer_costs
-from railcore.engines.strategies.stage_costs import stage_costs
 from railcore.facts.arguments import Listed, checked
 from railcore.facts.checks import whole
+from railcore.facts.unique_rows import Columns
+from railcore.training.critical_path import LAYER_ROW
 from railcore.training.group_shares import Fabric
+from railcore.training.iteration import OBSTACLES as _OBSTACLES
+from railcore.training.iteration import ends_of, iteration_setting, layer_records, obstacle_names
+from railcore.training.layer import layer_costs
 from railcore.training.machine import Machine, as_machine
 from railcore.training.runtime import Runtime, checked_offload
 from railcore.training.software import as_runtime
+from railcore.training.stage import stage_costs
+from railcore.training.strategy_columns import STRATEGY_RANGES
 from railcore.training.transformer import Transformer, as_model
 
 _AT_A_TIME = 4_000_000  # strategies between two looks at the clock

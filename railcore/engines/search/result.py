@@ -12,12 +12,14 @@ from railcore.engines.search import advice, answers
 from railcore.engines.search.answers import KEPT_DESIGNS
 from railcore.engines.search.kernel import TIME_EDGES_S
 from railcore.engines.search.space import DESIGN, KEY
-from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, Columns, IterationEstimate, iteration_times
 from railcore.facts.arguments import checked
 from railcore.facts.tables import readable
+from railcore.facts.unique_rows import Columns
 from railcore.facts.units import show
+from railcore.training.iteration import IterationEstimate, iteration_times
 from railcore.training.machine import Machine
 from railcore.training.parallelism import LEVEL_NAMES, STRATEGY_SWITCHES
+from railcore.training.strategy_columns import STRATEGY_COLUMNS
 from railcore.training.transformer import Transformer
 
 NUMBERS = ("sequence_s", "total_s", "memory_bytes")

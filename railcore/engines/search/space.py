@@ -14,21 +14,21 @@ from typing import Any
 import numpy as np
 
 from railcore.engines.search.splits import SPLIT, Allowed, allowed_values, among, divisors, exact_splits
-from railcore.engines.strategies.iteration import STRATEGY_COLUMNS, STRATEGY_RANGES
-from railcore.engines.strategies.layer_passes import LAYER_COLUMNS, LINK_KINDS
-from railcore.engines.strategies.stage_costs import STAGE_COLUMNS
 from railcore.facts.arguments import checked
 from railcore.facts.checks import whole
 from railcore.facts.unique_rows import Columns, unique_places, unique_rows
 from railcore.training.expert_dispatch import parts_groups
 from railcore.training.group_shares import Fabric, group_shares
+from railcore.training.layer_traffic import LINK_KINDS
 from railcore.training.machine import Machine, as_machine
 from railcore.training.machine_parts import GpuLinks
 from railcore.training.parallelism import indivisible
-from railcore.training.rank import mixture_shares
+from railcore.training.rank import LAYER_COLUMNS, mixture_shares
 from railcore.training.rank_order import gpus_of, group_levels
 from railcore.training.runtime import Runtime
 from railcore.training.software import as_runtime
+from railcore.training.stage import STAGE_COLUMNS
+from railcore.training.strategy_columns import STRATEGY_COLUMNS, STRATEGY_RANGES
 from railcore.training.transformer import LEVELS, RECOMPUTE, Transformer, as_model
 
 _GROUP = (*SPLIT, "expert", "whole_experts", "placement")

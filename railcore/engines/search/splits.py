@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from railcore.engines.strategies.iteration import OBSTACLES, STRATEGY_COLUMNS, column_numbers
+from railcore.training.iteration import OBSTACLES
 from railcore.training.parallelism import indivisible
 from railcore.training.rank_order import PLACEMENTS
+from railcore.training.strategy_columns import STRATEGY_COLUMNS, column_numbers
 from railcore.training.transformer import Transformer
 
 SPLIT = ("tensor", "context", "pipeline", "data")

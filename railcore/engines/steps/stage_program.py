@@ -12,13 +12,13 @@ Each stage computes its chunk passes in the order of `timetable`. Around them:
 - after the last pass: the sum of tied embeddings' gradients, short AllReduces (gradient norm) over the replica group
   and the pipeline, then the optimizer.
 
-Times of compute are those of `iteration`, sizes those of `transfers`.
+Times of compute are those of `iteration_times`; what is sent is the table of `exchanges`.
 
 Sources: Narayanan et al. 2021 (schedules); Zhao et al. 2023, arXiv:2304.11277 (FSDP); photonic2025, section 3.1 (lazy
 AllGathers, AllReduces of the optimizer).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -26,17 +26,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from railcore.engines.steps.timetable import schedule
-from railcore.engines.strategies.iteration import iteration_times
-from railcore.engines.strategies.layer_passes import PassTimes, layer_passes
-from railcore.engines.strategies.layer_time import layer_costs
 from railcore.facts.arguments import checked
 from railcore.facts.checks import one_of
+from railcore.training.exchanges import (
+    REPLICA_EXCHANGES,
+    Exchange,
+    ReplicaExchange,
+    gathers,
+    layer_exchanges,
+    replica_element_bytes,
+)
+from railcore.training.iteration import iteration_times
+from railcore.training.layer import layer_costs, layer_passes
 from railcore.training.machine import Machine
 from railcore.training.parallelism import Strategy
-from railcore.training.products import ELEMENT_BYTES
-from railcore.training.rank import expert_rows
+from railcore.training.rank import Rank
 from railcore.training.runtime import Runtime
-from railcore.training.stage import gathered_bytes
 from railcore.training.transformer import Transformer
 from railcore.training.transformer_memory import EVERY_OPERATOR
 
@@ -100,16 +105,6 @@ def fsdp_options(**changes: Any) -> StepOptions:
     return replace(kept, **changes)
 
 
-@dataclass
-class _Layer:
-    """What of a layer is computed, by pass [s], and the bytes of its collectives, the elements of tokens to experts."""
-
-    work: dict[str, PassTimes]
-    recompute_s: float
-    context_bytes: float
-    expert_elements: float
-
-
 class StageProgram:
     """Programs of the stages, being built: operations, and what each waits for."""
 
@@ -154,20 +149,18 @@ class StageProgram:
     def _read_times(self) -> None:
         """Seconds of a layer's parts, of logits, of the optimizer, and bytes between stages."""
         columns = {name: np.asarray(value) for name, value in self._columns().items()}
-        layer = (self.model, self.machine, self.runtime, columns)
-        work, costs = layer_passes(*layer), layer_costs(*layer)
-        scalars = {
-            name: PassTimes(float(times.forward), float(times.backward), *times[2:]) for name, times in work.items()
+        rank = Rank.on(self.machine, self.model, self.runtime, columns)
+        passes = layer_passes(rank, self.machine)
+        costs = layer_costs(self.model, self.machine, self.runtime, columns)
+        self.seconds = {
+            phase: {name: float(getattr(times, phase)) for name, times in passes.work.items()}
+            for phase in ("forward", "backward")
         }
-        again = costs.seconds["recompute"] if self.strategy.recompute == "selective" else 0.0
-        s, t, c = self.strategy, self.strategy.tensor, self.strategy.context
-        tokens = s.micro_batch * self.model.sequence_length / c
-        self.layer = _Layer(
-            scalars,
-            float(again),
-            float(self.model.key_value_elements(t)) * tokens * c * ELEMENT_BYTES,
-            tokens * self.model.hidden * expert_rows(self.model, self.runtime) / (t if s.sequence_parallel else 1),
-        )
+        self.recompute_s = float(costs.seconds["recompute"]) if self.strategy.recompute == "selective" else 0.0
+        self.keys_s = float(passes.traffic["context"].forward.time_s)
+        of_kinds = {mixed: replace(rank, mixtures=np.array(float(mixed))) for mixed in (False, True)}
+        self.exchanges = {mixed: _numbers(layer_exchanges(of_kind)) for mixed, of_kind in of_kinds.items()}
+        self.operators = {mixed: int(of_kind.operators) for mixed, of_kind in of_kinds.items()}
         # Logits and loss: forward the product, backward its two gradients.
         self.logits_s = float(costs.logits_s)
         self.boundary_bytes, self.boundary_s = float(costs.boundary_bytes), float(costs.boundary_gather.time_s)
@@ -183,6 +176,7 @@ class StageProgram:
         held = self.model.rank_parameters(self.strategy.tensor, self.strategy.expert)
         self.shared, self.experts = float(held.layers(1 - mixed, mixed)), float(held.experts)
         self.first, self.last = float(held.first), float(held.last(p))
+        self.element_bytes = replica_element_bytes(self.runtime, self.machine.format)
         self.tied = float(held.tied) * (p > 1)
 
     def add(self, operation: Operation, after: list[int], name: Any = None) -> int:
@@ -208,6 +202,12 @@ class StageProgram:
     def rail_groups(self) -> frozenset[str]:
         """Kinds of groups that leave their HB domain."""
         return frozenset(kind for kind, (_, domains) in self.spread.items() if domains > 1)
+
+    @cached_property
+    def operated(self) -> frozenset[str]:
+        """Kinds of groups whose collectives in a layer are operations of their own; others are part of the compute."""
+        several = {kind for kind in ("tensor", "context", "expert") if self.members[kind] > 1}
+        return frozenset(several if self.options.detail else (several - {"tensor"}) & self.rail_groups)
 
     @cached_property
     def members(self) -> dict[str, int]:
@@ -270,7 +270,7 @@ class StageProgram:
         """Sum of tied embeddings' gradients, short AllReduces, then the optimizer's step."""
         p, ends = self.strategy.pipeline, [list(end) for end in self.stage_end]
         held = self.members["replica"] if self.strategy.sharding in ("gradients", "weights") else 1
-        if tied := self.tied * self.runtime.gradient_bytes / held:
+        if tied := self.tied * self.element_bytes["gradients"] / held:
             summed = Operation("pipeline", "all_reduce", "after", "ends", 0, message_bytes=tied, iteration=iteration)
             ends[0] = ends[-1] = [self.add(summed, ends[0] + ends[-1])]
         for kind in self.options.sync_groups:
@@ -313,13 +313,19 @@ class _Pass:
         self.first_layer = virtual * self.layers
         self.begins, self.ends = virtual == 0, virtual == chunks - 1
         last = microbatch == program.m - 1
-        level = strategy.sharding
-        self.gathers = level == "weights" and options.reshard_after_forward
-        self.gathers |= level != "none" and phase == "forward" and microbatch == 0
-        every = level in ("weights", "gradients") and not options.accumulate_gradients
+        # Weights that are gathered once an iteration come before its first pass.
+        sent = {(row.phase, row.what) for row in self._replicas}
+        self.gathers = (phase, "weights") in sent and options.reshard_after_forward
+        gathered = any(what == "weights" for _, what in sent)
+        self.gathers |= gathered and phase == "forward" and microbatch == 0
+        every = ("backward", "gradients") in sent and not options.accumulate_gradients
         self.reduces = phase == "backward" and (every or last)
         if program.members["replica"] == 1:
             self.gathers = self.reduces = False
+
+    @property
+    def _replicas(self) -> tuple[ReplicaExchange, ...]:
+        return REPLICA_EXCHANGES[self.program.strategy.sharding]
 
     @property
     def compute(self) -> int:
@@ -333,8 +339,7 @@ class _Pass:
         """Layers in their order, or all at once where no collective falls between them."""
         program, forward = self.program, self.phase == "forward"
         by_layer = self.gathers or (self.reduces and not program.options.gradients_after_pass)
-        by_layer |= program.options.detail or "context" in program.rail_groups
-        by_layer |= "expert" in program.rail_groups
+        by_layer |= program.options.detail or bool(program.operated)
         layers = list(range(self.layers)) if forward else list(reversed(range(self.layers)))
         waits = [self.compute, *self.arrived]
         if not by_layer:
@@ -418,52 +423,40 @@ class _Pass:
 
     def _direction_items(self, layer: int, direction: str) -> Iterator[tuple]:
         """Parts of a layer's forward or backward pass; full recompute has both in a backward pass."""
-        program = self.program
-        detail, work = program.options.detail, program.layer.work
-        seconds = {name: getattr(times, direction) for name, times in work.items()}
-        attention = seconds["attention"] + (program.layer.recompute_s if direction == "backward" else 0.0)
+        program, mixed, seconds = self.program, self._mixed(layer), self.program.seconds[direction]
+        rows = [row for row in program.exchanges[mixed] if row.phase == direction and row.group in program.operated]
+        keys, tokens, tensor = ([row for row in rows if row.group == kind] for kind in ("context", "expert", "tensor"))
+        attention = seconds["attention"] + (program.recompute_s if direction == "backward" else 0.0)
         rest = seconds["linear"] + seconds["elementwise"] + seconds["host"]
-        if program.strategy.context > 1 and (detail or "context" in program.rail_groups):
-            size, link = program.layer.context_bytes, work["context"].link_forward.time_s
-            yield ("beside", "context", "all_gather", "context", size, link)
-            if direction == "backward":
-                yield ("beside", "context", "reduce_scatter", "context", size, link)
+        if keys:
+            yield from (_collective_item("beside", row, program.keys_s) for row in keys)
             yield ("compute", attention)
-            exposed = max(link * (2 if direction == "backward" else 1) - seconds["attention"], 0.0)
+            exposed = max(program.keys_s * len(keys) - seconds["attention"], 0.0)
             rest += seconds["context"] - exposed  # what compute loses to the exchange beside it
         else:
             rest += attention + seconds["context"]
-        operators = 1 if program.model.parallel_block else 2
-        exchanges = program.strategy.expert > 1 and (detail or "expert" in program.rail_groups)
-        tokens: tuple[tuple, ...] = ()
-        if not exchanges:
+        if "expert" not in program.operated:
             rest += seconds["expert"]
-        elif self._mixed(layer):
-            each_s = seconds["expert"] / 2 / program.model.mixture_share
-            there = ELEMENT_BYTES if direction == "backward" else program.runtime.dispatch_bytes
-            sizes = [program.layer.expert_elements * element for element in (there, ELEMENT_BYTES)]
-            tokens = tuple(("between", "expert", "all_to_all", "expert", size, each_s) for size in sizes)
+        if "tensor" not in program.operated:
+            rest += seconds["tensor"]
+        way_s = seconds["expert"] / 2 / (program.model.mixture_share or 1.0)
+        ways = [_collective_item("between", row, way_s) for row in tokens]
+        operators, plain = (1 if program.model.parallel_block else 2), program.operators[mixed]
+        weight_s = seconds["tensor"] / max(gathers(tensor), 1.0)
         for operator in range(operators):
-            around = tokens if operator == operators - 1 else ()
-            yield from around[:1]
-            yield from self._operator(rest / operators, seconds["tensor"] / operators)
-            yield from around[1:]
-
-    def _operator(self, compute_s: float, tensor_s: float) -> Iterator[tuple]:
-        """Attention or feed-forward with the collectives of its tensor ranks."""
-        program, strategy = self.program, self.program.strategy
-        if strategy.tensor == 1 or not program.options.detail:
-            yield ("compute", compute_s + tensor_s)
-            return
-        tokens = strategy.micro_batch * program.model.sequence_length / strategy.context
-        size = ELEMENT_BYTES * tokens * program.model.hidden
-        if strategy.sequence_parallel:
-            yield ("between", "tensor", "all_gather", "tensor", size, tensor_s / 2)
-            yield ("compute", compute_s)
-            yield ("between", "tensor", "reduce_scatter", "tensor", size, tensor_s / 2)
-        else:
-            yield ("compute", compute_s)
-            yield ("between", "tensor", "all_reduce", "tensor", size, tensor_s)
+            last = operator == operators - 1
+            own = [row._replace(calls=row.calls / plain) for row in tensor if not row.routed and operator < plain]
+            own += [row for row in tensor if row.routed and last]
+            calls = [
+                _collective_item("between", row, weight_s * gathers([row]) / row.calls)
+                for row in own
+                for _ in range(round(row.calls))
+            ]
+            yield from ways[:1] if last else ()
+            yield from (call for call in calls if call[2] == "all_gather")
+            yield ("compute", rest / operators)
+            yield from (call for call in calls if call[2] != "all_gather")
+            yield from ways[1:] if last else ()
 
     def _sizes(self, layer: int) -> list[tuple[str, float]]:
         """Groups that share parameters of a layer, and how many a rank has."""
@@ -478,16 +471,27 @@ class _Pass:
         """AllGather of a layer's weights, in its turn."""
         for group, size in self._sizes(layer):
             waits = [*gate, self.program.last_data[self.stage]]
-            size *= gathered_bytes(self.program.machine, self.program.runtime)
+            size *= self.program.element_bytes["weights"]
             made = self._collective("data", "all_gather", group, layer, size, None, waits)
             self.program.last_data[self.stage] = made
         return [self.program.last_data[self.stage]]
 
     def _reduce(self, layer: int, gate: list[int]) -> None:
         """Sum of a layer's gradients, in its turn."""
-        operation = "all_reduce" if self.program.strategy.sharding == "none" else "reduce_scatter"
+        operation = next(row.operation for row in self._replicas if row.what == "gradients")
         for group, size in self._sizes(layer):
             waits = [*gate, self.program.last_data[self.stage]]
-            size *= self.program.runtime.gradient_bytes
+            size *= self.program.element_bytes["gradients"]
             made = self._collective("data", operation, group, layer, size, None, waits)
             self.program.last_data[self.stage] = made
+
+
+def _numbers(rows: Iterable[Exchange]) -> list[Exchange]:
+    """Exchanges of one strategy that there are, in numbers."""
+    numbers = (row._replace(calls=float(row.calls), unit_bytes=float(row.unit_bytes)) for row in rows)
+    return [row for row in numbers if row.calls > 0]
+
+
+def _collective_item(place: str, row: Exchange, seconds: float) -> tuple:
+    """A collective of a layer: "beside" its computes or "between" them."""
+    return place, row.group, row.operation, row.group, float(row.message_bytes), seconds

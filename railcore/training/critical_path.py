@@ -1,9 +1,18 @@
-"""The critical path of an iteration from the costs of a layer and of a stage: arithmetic of one strategy or of arrays.
+"""The time of an iteration from the costs of a layer and of a stage: the model, as one would explain it.
 
-It equals the readable model, `training.iteration`; a test holds it to that.
+A pipeline of p stages passes m micro-batches. The fullest stage sets the pace. It works on its n layers forward and
+backward, exchanges what is sharded, sends to its neighbours, and computes the logits. Then:
+
+    T = m (passes + exchanges of every pass + hops + logits) + bubble + exchanges once an iteration
+        + optimizer step + what is done once + waiting for the slowest GPU
+
+Communication hides behind compute as far as the software can, and as far as the links are free: what one kind takes of
+a link, another has not. What hides slows the compute beside it.
 
 `critical_path` holds nothing but + - * / min max and ceil, and reads its inputs as fields. NumPy evaluates it for
-arrays of strategies, Numba compiles it for one at a time: one source of truth, the same bits on every CPU.
+arrays of strategies, Numba compiles it for one at a time: a search has the same bits on every CPU.
+
+Source: railonly2025, Iteration Time Modeling; Narayanan et al. 2021, arXiv:2104.04473, Section 2.2.
 """
 
 from typing import Any, NamedTuple
@@ -71,10 +80,7 @@ class CriticalPath(NamedTuple):
 
 @Arithmetic
 def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, v: Any, batch: Any) -> CriticalPath:
-    """The time of an iteration, its memory, and busy times of its links: `training.iteration.iteration_time`.
-
-    The equations and their reasons stand there. Here they hold nothing but arithmetic, in the same order: passes of the
-    stage with their exchanges, hops, exchanges once an iteration, logits, bubble, stragglers, memory.
+    """The time of an iteration, its memory, and busy times of its links.
 
     Parameters
     ----------
@@ -89,16 +95,18 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     """
     n, m = stage.layers, np.ceil(batch / (d * b))
     per_layer, per_chunk = 1 / n, 1 / v  # divisions are what a search spends most of its time on
+    # Never hidden of an exchange: one layer's part, and what compute loses beside the rest. All of the rest counts or,
+    # where memory is what both want, what the HB interconnect is busy for.
+    slowed = setting.interference * (1 - per_layer)
+    least, slows_on_hb = per_layer + slowed * (1 - setting.contends), slowed * setting.contends
+
+    # 1. One micro-batch in the fullest stage: its n layers forward and backward, with the exchanges of every pass.
+    # These hide behind all but one of the layers, at most as long as other kinds leave a link free. Activations on
+    # their way to the host and back, and weights from it, go on behind the pass that makes or needs them.
     forward, backward = n * layer.forward_s, n * layer.backward_s
     forward_nic, backward_nic = n * layer.forward_nic_s, n * layer.backward_nic_s
     forward_hb, backward_hb = n * layer.forward_hb_s, n * layer.backward_hb_s
-    slowed = setting.interference
-    # Exchanges of every pass, hidden behind all but one of its layers.
     hiding = setting.overlap_data * (n - 1) * per_layer
-    # Never hidden of an exchange: one layer's part, and what compute loses beside the rest. All of the rest counts or,
-    # where memory is what both want, what the HB interconnect is busy for.
-    slows, slows_on_hb = slowed * (1 - setting.contends) * (1 - per_layer), slowed * setting.contends * (1 - per_layer)
-    least = per_layer + slows
     data_forward = larger(
         larger(stage.in_forward_s - hiding * forward, stage.in_forward_s * least + stage.in_forward_hb_s * slows_on_hb),
         larger(
@@ -115,7 +123,6 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     )
     least_backward = stage.in_backward_s * least + stage.in_backward_hb_s * slows_on_hb
     data_backward = larger(beyond_backward, least_backward)
-    # Activations on their way to the host and back, and weights from it, behind the pass that makes or needs them.
     away_s = (setting.offload_activations * n * layer.kept_bytes + stage.streamed_bytes) / setting.host_Bps
     pass_forward = larger(forward + data_forward, away_s)
     pass_backward = larger(backward + data_backward, away_s)
@@ -123,24 +130,41 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
     offload = (pass_forward - (forward + data_forward)) + (pass_backward - (backward + data_backward))
     nic = forward_nic + backward_nic + stage.in_forward_nic_s + stage.in_backward_nic_s
     hb = forward_hb + backward_hb + stage.in_forward_hb_s + stage.in_backward_hb_s
-    # Hops to the next stage and back, v chunks each; behind other chunks as far as the links are free.
+
+    # 2. Hops: two a chunk, one forward, one backward; a stage sends and receives at once. They hide behind other chunks
+    # while the links are free. The last stage may have fewer layers: it hides less of them.
     several = 1.0 * (p > 1)
     on_link = 2 * v * several * layer.boundary_bytes / stage.hop_Bps
     hops = 2 * v * several * (stage.hop_latency_s + layer.boundary_s) + on_link
     hop_hb = (1 - stage.hop_on_nic) * on_link + 2 * v * several * layer.boundary_hb_s
     free = passes - larger(nic, hb)
-    most_hidden = (1 - slowed) * hops
+    most_hidden = (1 - setting.interference) * hops
     hidden = stage.hops_hide * smaller(free, most_hidden)
+    spare = stage.spare_layers * per_layer
+    shown = hidden - stage.hops_hide * smaller((1 - spare) * free, most_hidden)
     nic, hb = nic + stage.hop_on_nic * on_link + 2 * v * several * layer.boundary_nic_s, hb + hop_hb
     steady = passes + hops - hidden
-    # Exchanges once an iteration, at the rate that the others leave.
+
+    # 3. Logits and loss on the last stage, beyond the layers whose place they may take. From both ends (DualPipe) each
+    # rank that has that stage meets half of the micro-batches there.
+    logits = larger(stage.logits_share * layer.logits_s - spare * passes + shown, 0.0)
+    counted = m * logits / layer.logits_s  # micro-batches whose logits lengthen the path
+
+    # 4. The pipeline fills and drains: every other stage's passes, over the chunks, and their hops. From both ends
+    # there are backward passes more, and weights' gradients that fill: what a pass without them is shorter.
+    gradients = n * layer.weights_s
+    inputs = larger(backward - gradients + larger(beyond_backward + hiding * gradients, least_backward), away_s)
+    bubble = stage.fill_passes * pass_forward + stage.fill_backward * (pass_backward + stage.copies_s)
+    filled = smaller(m * stage.fill_weights_each, stage.fill_weights) * (pass_backward - inputs)
+    bubble = bubble + stage.fill_hops * hops - filled
+
+    # 5. Exchanges once an iteration, at the rate that the others leave: gradients leave as chunks end their last
+    # backward pass, weights come before. The last stage may have fewer layers to hide them.
     per_pass = 1 / steady
     free_nic, free_hb = 1 - nic * per_pass, 1 - hb * per_pass
     passes_left = (1 + (v - 1) * smaller(p, m)) * per_chunk
-    # Hops that are not hidden lengthen the passes; the last stage may have fewer layers to hide an exchange.
-    spare = stage.spare_layers * per_layer
     window = (1 - spare) * setting.overlap_data * steady / passes
-    after = _exposed(
+    after = _exposed_once(
         stage.after_s,
         stage.after_hb_s,
         stage.after_nic_s,
@@ -151,7 +175,7 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
         per_chunk,
         stage.after_s * least + stage.after_hb_s * slows_on_hb,
     )
-    before = _exposed(
+    before = _exposed_once(
         stage.before_s,
         stage.before_hb_s,
         stage.before_nic_s,
@@ -163,22 +187,15 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
         stage.before_s * least + stage.before_hb_s * slows_on_hb,
     )
     once = after + before
-    # A last stage with fewer layers has less to hide its hops behind.
-    shown = hidden - stage.hops_hide * smaller((1 - spare) * free, most_hidden)
-    logits = larger(stage.logits_share * layer.logits_s - spare * passes + shown, 0.0)
-    counted = m * logits / layer.logits_s  # micro-batches whose logits lengthen the path
-    # From both ends (DualPipe) there are backward passes more, and weights' gradients that fill: what a pass without
-    # them is shorter.
-    gradients = n * layer.weights_s
-    inputs = larger(backward - gradients + larger(beyond_backward + hiding * gradients, least_backward), away_s)
-    bubble = stage.fill_passes * pass_forward + stage.fill_backward * (pass_backward + stage.copies_s)
-    filled = smaller(m * stage.fill_weights_each, stage.fill_weights) * (pass_backward - inputs)
-    bubble = bubble + stage.fill_hops * hops - filled
+
+    # 6. The slowest of all GPUs is waited for.
     straggler = stage.spread * (m * (n * layer.compute_s + logits) + stage.fill_passes * n * layer.compute_s)
     total = m * (steady + logits) + bubble + once + stage.optimizer_s + stage.offload_s + stage.once_s + straggler
+
+    # Memory of the fullest GPU: states, and activations of the micro-batches in flight, of which a rest joins a group
+    # of p (`microbatches_in_flight`). Early stages have more of them, the ends fewer layers and embedding or logits.
     slot_bytes = LAYERS_IN_MEMORY * layer.kept_bytes * setting.offload_activations
     on_gpu_bytes = (1 - setting.offload_activations) * layer.kept_bytes
-    # Micro-batches in flight: a rest of them joins a group of p; see `microbatches_in_flight`.
     rest = (m - p * np.floor(m / p)) * (1 - per_chunk)
     first = smaller(stage.first_flight + rest, m) * stage.first_layers * on_gpu_bytes + slot_bytes + stage.first_bytes
     middle = smaller(stage.middle_flight + rest, m) * n * on_gpu_bytes + slot_bytes + stage.middle_bytes
@@ -212,7 +229,7 @@ def critical_path(layer: Any, stage: Any, setting: Any, b: Any, p: Any, d: Any, 
 
 
 @Arithmetic
-def _exposed(
+def _exposed_once(
     link_s: Any,
     hb_s: Any,
     nic_s: Any,
@@ -223,10 +240,14 @@ def _exposed(
     per_chunk: Any,
     least_s: Any,
 ) -> Any:
-    """What is exposed of an exchange once an iteration; see `critical_path`.
+    """What is exposed of an exchange that comes once an iteration.
 
-    pass_s: t_b or t_f of a micro-batch. passes_left: (1 + (v - 1) q) / v, passes behind which gradients leave.
-    per_chunk, least_s: 1 / v, and what is never hidden.
+    It goes on at the rate r that the fuller of its links has left, 1 - busy / time. A chunk's gradients leave after its
+    last micro-batch, while q = min(p, m) micro-batches of each chunk that remains run backward: behind
+    r t_b (1 + (v - 1) q) / v in all, and the last chunk's own share behind r t_b / v.
+
+    pass_s: t_b or t_f of a micro-batch. passes_left: (1 + (v - 1) q) / v. per_chunk, least_s: 1 / v, and what is never
+    hidden.
     """
     rate = smaller(1 - (hb_s > 0) * (1 - free_hb), 1 - (nic_s > 0) * (1 - free_nic))
     hides = rate * pass_s

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from railcore.engines.strategies.layer_passes import LAYER_COLUMNS
-from railcore.engines.strategies.layer_time import layer_costs
 from railcore.facts.arguments import Count, checked
+from railcore.training.layer import layer_costs
 from railcore.training.machine import UNLIMITED_BANDWIDTH, Machine
 from railcore.training.parallelism import Strategy
+from railcore.training.rank import LAYER_COLUMNS
 from railcore.training.runtime import MODERN
 from railcore.training.transfers import transfer_table
 from railcore.training.transformer import Transformer

@@ -1,0 +1,218 @@
+"""What one rank sends in a training step: the one table that traffic, iteration time and the simulated step read.
+
+Symbols: h hidden, k copies of a token (top_k) of the model; t tensor ranks, u = s b h / c activation elements of one
+micro-batch. Operators of a layer: attention and feed-forward, one where they are parallel (PaLM).
+
+    kind      group           operation, and how often on one rank
+    tensor    tensor          all_reduce of u for each operator, forward and backward
+    sequence  tensor          in its place all_gather and reduce_scatter of u, of k u around routed experts; backward a
+                              second all_gather of u, unless the operator's gathered input was kept
+    context   context         keys and values (of latent attention the heads' own): all_gather forward and backward,
+                              reduce_scatter of gradients backward
+    expert    expert          all_to_all of k u (k u / t in slices) to the experts and back, forward and backward
+    pipeline  pipeline        send of u (u / t in slices) for each of v chunks, forward and backward
+    data      replica         gradients and weights by sharding; of experts over expert_replica
+
+Without sequence parallelism tensor ranks sum their parts of what sliced experts make, together with those of shared
+experts. Whole experts take the tokens in slices always; without sequence parallelism their results are gathered.
+Selective recompute repeats what its modules exchange. Numbers are arrays of strategies (`Rank`).
+
+Sources: Shoeybi et al. 2019 (tensor); Korthikanti et al. 2022 (sequence); Narayanan et al. 2021 (pipeline); Rajbhandari
+et al. 2020 (sharding); Llama Team 2024, Section 3.3 (context).
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from railcore.training.expert_dispatch import DispatchBytes, dispatch_bytes, parts_groups
+from railcore.training.formats import LinearFormat
+from railcore.training.products import ELEMENT_BYTES
+from railcore.training.rank import Rank
+from railcore.training.recompute import recomputed_operators
+from railcore.training.runtime import Runtime
+from railcore.training.transformer_memory import WEIGHT_BYTES
+
+TRAFFIC_KINDS = ("tensor", "sequence", "context", "expert", "pipeline", "data")
+
+
+class Exchange(NamedTuple):
+    """Collectives of one kind in one pass of one micro-batch.
+
+    kind: of TRAFFIC_KINDS.
+    phase: "forward", "backward", or "again": what selective recompute repeats in the backward pass.
+    operation: a collective, or "send_receive".
+    group: kind of group, of `group_levels`; or "expert domain" and "expert rail", members of an expert group in one HB
+        domain, and those at the same place in each domain.
+    calls: how often: of the average layer, or once.
+    unit_bytes: full gathered buffer on one rank; of an all_to_all and a send what one rank sends.
+    part: of unit_bytes, that is a message.
+    routed: whether routed experts need it.
+    """
+
+    kind: str
+    phase: str
+    operation: str
+    group: str
+    calls: Any
+    unit_bytes: Any
+    part: Any = 1.0
+    routed: bool = False
+
+    @property
+    def message_bytes(self) -> Any:
+        """Of one call."""
+        return self.unit_bytes * self.part
+
+
+def gathers(exchanges: Iterable[Exchange]) -> Any:
+    """AllGathers of unit_bytes that take as long: one for a ReduceScatter, and for an AllReduce two."""
+    return sum((1 + (row.operation == "all_reduce")) * row.part * row.calls for row in exchanges)
+
+
+def tensor_exchanges(rank: Rank) -> Iterator[Exchange]:
+    """Of a layer's activations, among tensor ranks. In fp8 some software gathers one byte an element (`fp8_tensor`)."""
+    u, sliced, whole = rank.activation_bytes, rank.sequence_parallel, rank.whole_experts
+    narrow = 0.5 if rank.runtime.fp8_tensor and rank.fp8 else 1.0
+    repeated = recomputed_operators(rank), float("moe" in rank.runtime.recompute_modules)
+    for phase, (plain, of_experts) in {"forward": (1.0, 1.0), "backward": (1.0, 1.0), "again": repeated}.items():
+        operators = plain * rank.operators
+        gathered = operators * (1.0 + ~rank.keeps_gathered) if phase == "backward" else operators
+        yield Exchange("tensor", phase, "all_reduce", "tensor", operators * ~sliced, u)
+        yield Exchange("sequence", phase, "all_gather", "tensor", gathered * sliced, u, narrow)
+        yield Exchange("sequence", phase, "reduce_scatter", "tensor", operators * sliced, u)
+        if not rank.model.experts:
+            continue
+        routed = of_experts * rank.mixtures
+        if not rank.model.shared_hidden:
+            yield Exchange("tensor", phase, "all_reduce", "tensor", routed * ~(sliced | whole), u, routed=True)
+        yield Exchange("tensor", phase, "all_gather", "tensor", routed * (whole & ~sliced), u, routed=True)
+        for operation in ("all_gather", "reduce_scatter"):
+            calls = routed * (sliced & ~whole)
+            yield Exchange("sequence", phase, operation, "tensor", calls, u, rank.copies, routed=True)
+
+
+def context_exchanges(rank: Rank) -> Iterator[Exchange]:
+    """Of a layer's keys and values, among context ranks."""
+    elements = rank.model.sequence_length * rank.micro_batch * rank.model.key_value_elements(rank.tensor)
+    for phase, operation in (("forward", "all_gather"), ("backward", "all_gather"), ("backward", "reduce_scatter")):
+        yield Exchange("context", phase, operation, "context", 1.0, ELEMENT_BYTES * elements)
+
+
+def expert_ways(runtime: Runtime) -> dict[str, tuple[float, float]]:
+    """By phase, bytes of an element on its way to the experts, and on its way back."""
+    forward = float(runtime.dispatch_bytes), float(ELEMENT_BYTES)
+    ways = {"forward": forward, "backward": (forward[1], forward[1])}
+    return ways | {"again": forward} if "moe" in runtime.recompute_modules else ways
+
+
+def expert_message_bytes(rank: Rank, element_bytes: float) -> Any:
+    """What a rank sends one way where each expert gets a copy of a token, its own part counted in."""
+    return element_bytes * rank.dispatched_tokens * rank.model.hidden * rank.copies
+
+
+def sent_by_domain(rank: Rank, element_bytes: float) -> DispatchBytes:
+    """What a rank sends one way where each HB domain gets a copy of a token, and forwards it (dispatcher "nodes")."""
+    model = rank.model
+    x, y = rank.groups["expert"].in_domains(rank.hb_domain_size)
+    # What does not divide has its obstacle elsewhere.
+    wrong = parts_groups("nodes", model.expert_groups, x * y, y)
+    ranks = np.where(wrong, 1, np.gcd(x * y, model.experts))
+    sizes = (rank.dispatched_tokens, model.hidden, model.experts, model.top_k, ranks, np.gcd(x, ranks))
+    sent = dispatch_bytes(*sizes, "nodes", element_bytes, model.expert_groups, model.token_groups)
+    busiest = rank.copies / model.top_k  # rows of the busiest rank over the mean
+    return DispatchBytes(busiest * sent.nic_bytes, busiest * sent.hb_bytes)
+
+
+def expert_exchanges(rank: Rank) -> Iterator[Exchange]:
+    """Of a layer's tokens, to their experts and back."""
+    if not rank.model.experts:
+        return
+    for phase, ways in expert_ways(rank.runtime).items():
+        for element_bytes in ways:
+            if rank.runtime.dispatcher == "copies":
+                size = expert_message_bytes(rank, element_bytes)
+                yield Exchange("expert", phase, "all_to_all", "expert", rank.mixtures, size)
+                continue
+            sent = sent_by_domain(rank, element_bytes)
+            x, y = rank.groups["expert"].in_domains(rank.hb_domain_size)
+            for group, n, size in (("expert rail", y, sent.nic_bytes), ("expert domain", x, sent.hb_bytes)):
+                message = size * n / np.maximum(n - 1, 1)  # of a message one's own part stays
+                yield Exchange("expert", phase, "all_to_all", group, rank.mixtures * (n > 1), message)
+
+
+def layer_exchanges(rank: Rank) -> list[Exchange]:
+    """All of a layer."""
+    return [*tensor_exchanges(rank), *context_exchanges(rank), *expert_exchanges(rank)]
+
+
+def boundary_exchanges(rank: Rank) -> Iterator[Exchange]:
+    """Of a chunk: its output to the next stage, and its input's gradient back; what comes in slices is gathered."""
+    gathered = rank.runtime.scatter_gather & ~rank.sequence_parallel
+    size = rank.activation_bytes / np.where(gathered | rank.sequence_parallel, rank.tensor, 1.0)
+    for phase in ("forward", "backward"):
+        yield Exchange("pipeline", phase, "send_receive", "pipeline", 1.0, size)
+        yield Exchange("tensor", phase, "all_gather", "tensor", 1.0 * gathered, rank.activation_bytes)
+
+
+def embedding_exchanges(rank: Rank) -> Iterator[Exchange]:
+    """Of the embedding's output: tensor ranks sum their parts of the vocabulary."""
+    u, sliced = rank.activation_bytes, rank.sequence_parallel
+    yield Exchange("tensor", "forward", "all_reduce", "tensor", 1.0 * ~sliced, u)
+    yield Exchange("sequence", "forward", "reduce_scatter", "tensor", 1.0 * sliced, u)
+    yield Exchange("sequence", "backward", "all_gather", "tensor", 1.0 * sliced, u)
+
+
+def logits_exchanges(rank: Rank) -> Iterator[Exchange]:
+    """Of the logits' input, as an operator has it."""
+    u, sliced = rank.activation_bytes, rank.sequence_parallel
+    yield Exchange("tensor", "backward", "all_reduce", "tensor", 1.0 * ~sliced, u)
+    yield Exchange("sequence", "forward", "all_gather", "tensor", 1.0 * sliced, u)
+    yield Exchange("sequence", "backward", "reduce_scatter", "tensor", 1.0 * sliced, u)
+    yield Exchange("sequence", "backward", "all_gather", "tensor", 1.0 * (sliced & ~rank.keeps_gathered), u)
+
+
+def projection_exchanges(rank: Rank) -> Iterator[Exchange]:
+    """Of a predicting layer's projection: a product whose input and result tensor ranks exchange once."""
+    for phase, operation in (("forward", "all_gather"), ("backward", "reduce_scatter")):
+        for kind, sliced in (("tensor", ~rank.sequence_parallel), ("sequence", rank.sequence_parallel)):
+            yield Exchange(kind, phase, operation, "tensor", 1.0 * sliced, rank.activation_bytes)
+
+
+class ReplicaExchange(NamedTuple):
+    """A collective among ranks with the same parameters: `what` ("gradients" or "weights") of each layer in a pass.
+
+    phase: "after": once an iteration, of the whole stage. Weights are gathered then for the next one.
+    """
+
+    phase: str
+    operation: str
+    what: str
+
+
+# By sharding, which Rajbhandari et al. call ZeRO 1, 2 and 3; FSDP is "weights".
+REPLICA_EXCHANGES = {
+    "none": (ReplicaExchange("after", "all_reduce", "gradients"),),
+    "optimizer": (
+        ReplicaExchange("after", "reduce_scatter", "gradients"),
+        ReplicaExchange("after", "all_gather", "weights"),
+    ),
+    "gradients": (
+        ReplicaExchange("backward", "reduce_scatter", "gradients"),
+        ReplicaExchange("after", "all_gather", "weights"),
+    ),
+    "weights": (
+        ReplicaExchange("forward", "all_gather", "weights"),
+        ReplicaExchange("backward", "all_gather", "weights"),
+        ReplicaExchange("backward", "reduce_scatter", "gradients"),
+    ),
+}
+
+
+def replica_element_bytes(runtime: Runtime, form: LinearFormat) -> dict[str, float]:
+    """Of gradients and of weights on their way. form: of linear layers, in which some software gathers weights."""
+    return {
+        "gradients": runtime.gradient_bytes,
+        "weights": form.gathered_bytes if runtime.fp8_weights else WEIGHT_BYTES,
+    }

@@ -1,0 +1,255 @@
+"""What a rank computes of one transformer layer for one micro-batch, and what the host adds: seconds by pass.
+
+Matrix products, attention, all other kernels, the host's work, logits. Symbols as in `rank`; arrays of strategies. In a
+model with mixture layers it is the average layer of a stage.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from railcore.training.expert_dispatch import host_bound_time, host_operators
+from railcore.training.machine import Machine
+from railcore.training.products import product_passes
+from railcore.training.rank import Rank
+from railcore.training.recompute import ordered_bytes
+from railcore.training.runtime import Runtime
+from railcore.training.transformer import Transformer
+
+OWN_KERNELS = (5, 9)  # four products and the attention forward, twice the products and the attention backward
+LOSS_BYTES = 32  # of cross entropy in fp32 a logit: cast 6, maximum 4, exponent 8, sum 4, gradient 4, cast back 6
+
+
+class Passes(NamedTuple):
+    """Seconds of a kind of work in the forward and in the backward pass of a layer."""
+
+    forward: Any
+    backward: Any
+
+    def plus(self, other: "Passes") -> "Passes":
+        """Both, pass by pass."""
+        return Passes(self.forward + other.forward, self.backward + other.backward)
+
+
+class Products(NamedTuple):
+    """Seconds of a layer's products with weights: forward, of the inputs' gradients, of the weights' gradients."""
+
+    forward: Any
+    inputs: Any
+    weights: Any
+
+    @property
+    def passes(self) -> Passes:
+        """By pass."""
+        return Passes(self.forward, self.inputs + self.weights)
+
+
+def linear_times(rank: Rank, machine: Machine) -> Products:
+    """Products with weights.
+
+    Rows x columns, inner side. Attention: u x its matrices. Feed-forward: u x (m - 1) f / t, h and u x h, f / t; shared
+    experts likewise. A rank has E / e routed experts, one after the other, of u q e / E tokens each, q `copies`; a
+    whole expert has its full width, and 1 / t of the tokens. Gradients of weights are added up over micro-batches in
+    the product itself, unless each goes its way at once (eager).
+    """
+    model, u, t = rank.model, rank.tokens, rank.tensor
+
+    def feed_forward(width: Any) -> list[tuple[Any, Any]]:
+        return [((model.ffn_matrices - 1) * width, model.hidden), (model.hidden, width)]
+
+    shapes: list[tuple[Any, ...]] = [(1.0, u, *sides) for sides in model.attention_matrices(t)]
+    if model.mixture_share < 1:
+        shapes += [(1 - rank.mixtures, u, *sides) for sides in feed_forward(model.ffn_hidden / t)]
+    if model.experts:
+        width, count = model.expert_hidden / rank.expert_ranks, rank.mixtures * rank.experts
+        shapes += [(count, rank.expert_tokens, *sides) for sides in feed_forward(width)]
+        if model.shared_hidden:
+            shapes += [(rank.mixtures, u, *sides) for sides in feed_forward(model.shared_hidden / t)]
+    moved, form = rank.runtime.gradient_result_bytes, rank.runtime.linear_format(machine)
+    times = [[share * time for time in product_passes(machine, m, n, k, 1, form, moved)] for share, m, n, k in shapes]
+    return Products(*(sum(each) for each in zip(*times, strict=True)))
+
+
+def attention_keys(machine: Machine, runtime: Runtime, model: Transformer, tokens: Any) -> Any:
+    """Keys that a query meets, over the share of bf16_rate that fused attention reaches on them.
+
+    A window of w keys leaves w (2 - w / s) s of the s^2; its tiles and masks are window_keys more, up to all of it.
+
+    Parameters
+    ----------
+    machine, runtime, model
+        GPU, kernel of attention, and the layers' spans and heads.
+    tokens
+        Of the sequence on a rank, s / c.
+
+    Returns
+    -------
+    Keys, averaged over the layers, of the shape of tokens.
+    """
+    s, more = model.sequence_length, machine.rates.window_keys
+    keys = sum(share * min(s, most * (2 - most / s) + more * (most < s)) for share, most in model.attention_spans())
+    return keys / machine.attention_share(runtime.attention, tokens, model.query_dim, model.value_dim)
+
+
+def attention_times(model: Transformer, machine: Machine, runtime: Runtime, heads: Any, tokens: Any) -> tuple[Any, Any]:
+    """Scores, softmax, and their use of the values.
+
+    Fused: b a / t heads with s^2 / c FLOPs for each of d_query + d_value elements, half of what all pairs of queries
+    and keys take, for attention is causal; at the kernel's share of the bf16 rate, and 2.5 times that backward; see
+    `attention_keys`. Unfused: two products a head forward and four backward,
+    whatever the window, and a softmax that moves 4 and 6 bytes a score, with dropout 5 more each.
+
+    Parameters
+    ----------
+    model, machine, runtime
+        What is trained, on which GPU, with which software.
+    heads, tokens
+        Of a rank: b a / t, and queries of a sequence, s / c; arrays of one shape.
+
+    Returns
+    -------
+    Seconds forward and backward.
+    """
+    if runtime.fused_attention:
+        elements = heads * tokens * (model.query_dim + model.value_dim)
+        keys = attention_keys(machine, runtime, model, tokens)
+        forward = elements * keys / machine.rates.bf16_rate + machine.host.kernel_s
+        return forward, 2.5 * forward
+    s = model.sequence_length
+    sides = (s, model.query_dim), (model.value_dim, s)
+    passes = [product_passes(machine, tokens, n, k, heads, aligned=True) for n, k in sides]
+    forward, inputs, weights = (sum(times) for times in zip(*passes, strict=True))
+    moved = (9, 11) if runtime.dropout else (4, 6)
+    softmax = [size * heads * tokens * s / machine.hbm_Bps + machine.host.kernel_s for size in moved]
+    return forward + softmax[0], inputs + weights + softmax[1]
+
+
+def elementwise_times(rank: Rank, machine: Machine) -> Passes:
+    """Kernels that move their operands through HBM once: norms, residuals, activation, positions, order of tokens.
+
+    Bytes of a token, forward and backward. Eager software moves more in the backward pass: a norm's operands for the
+    gradients of its weights, gradients that are added at every residual, a product's gradient that is summed for its
+    bias, and gradients of queries, keys and values that are joined; and what `gated_kernel_bytes` says. Each kernel has
+    its start; products and attention count their own.
+    """
+    model, runtime, t, mixtures = rank.model, rank.runtime, rank.tensor, rank.mixtures
+    blocks, matrices = 1 if model.parallel_block else 2, model.ffn_matrices
+    narrow = blocks * model.hidden / rank.norm_ranks
+    mixture = model.expert_hidden * rank.copies + model.shared_hidden
+    wide = (model.ffn_hidden + (mixture - model.ffn_hidden) * mixtures) / t
+    turned = model.rope_dim * (model.heads + 1) if model.kv_rank else model.head_dim * (model.heads + model.kv_heads)
+    rotary = 0.0 if model.positions else 4 * turned / t
+    ordered = ordered_bytes(rank) * mixtures / t
+    forward = narrow * (4 + (7 if runtime.dropout else 6)) + 2 * matrices * wide + rotary + ordered
+    backward = narrow * (8 + (5 if runtime.dropout else 0)) + (4 * matrices - 2) * wide + rotary + ordered
+    of_experts = [rank.copies * mixtures / t * size for size in expert_kernel_bytes(model)]
+    forward, backward = forward + of_experts[0], backward + of_experts[1]
+    if runtime.eager:
+        joined = model.head_dim * (model.heads + 2 * model.kv_heads) / t
+        backward = backward + narrow * (2 + 6) + 4 * joined
+        backward = backward + 2 * (joined + (matrices - 1) * wide + blocks * model.hidden) * model.biases
+        more = gated_kernel_bytes(model, narrow, wide, rotary, t)
+        forward, backward = forward + more[0], backward + more[1]
+    counts = machine.host.forward_operators, machine.host.backward_operators
+    starts = [max(count - own, 0) * machine.host.kernel_s for count, own in zip(counts, OWN_KERNELS, strict=True)]
+    moved = [rank.tokens * size / machine.hbm_Bps for size in (forward, backward)]
+    return Passes(moved[0] + starts[0], moved[1] + starts[1])
+
+
+def gated_kernel_bytes(model: Transformer, narrow: Any, wide: Any, rotary: Any, tensor: Any) -> tuple[Any, Any]:
+    """Bytes of a token that a gated model (Llama and its like) moves more where every operator is a kernel of its own.
+
+    Of an element, forward and backward: RMSNorm in fp32 36 and 92 in place of 4 and 10 (cast, square, mean, product,
+    cast back, scale; and their gradients); SwiGLU 10 and 18 in place of 6 and 10; rotary positions as complex numbers
+    in fp32 20 each way in place of 4. Keys and values are copied for all heads that share them.
+
+    Parameters
+    ----------
+    model
+        Of which ffn_matrices is 3; others' norms and activations are one kernel each.
+    narrow, wide
+        Elements of the norms, and of the feed-forward's inner side, on a rank.
+    rotary
+        Bytes that rotary positions move each way as one kernel.
+    tensor
+        t ranks.
+
+    Returns
+    -------
+    Bytes forward and backward.
+
+    References
+    ----------
+    GitHub foundation-model-stack/foundation-model-stack, fms/modules/layernorm.py@0790a15, feedforward.py@00af730 and
+    fms/models/llama.py@00b9af6; pytorch/torchtitan, torchtitan/models/norms.py@026e23a (RMSNorm) and
+    train_configs/llama2_13b.toml@0c355e6; PyTorch's derivatives.yaml for the gradients.
+    """
+    if model.ffn_matrices < 3:
+        return 0.0, 0.0
+    copied = 4 * model.head_dim * (model.heads + model.kv_heads) / tensor if model.kv_heads < model.heads else 0.0
+    both = 4 * rotary + copied
+    return 32 * narrow + 4 * wide + both, 82 * narrow + 8 * wide + both
+
+
+def expert_kernel_bytes(model: Transformer) -> tuple[float, float]:
+    """Bytes of a row that experts' biases and clamps move, forward and backward: kernels that nothing fuses.
+
+    The bias of the second product is multiplied by the row's weight in fp32, added expert by expert, joined and cast:
+    28 and 36 bytes an element. A clamp takes both halves of the first product apart, clamps and joins them: 8 and 10.
+    Source: PyPI megatron-core 0.15 to 0.19, megatron/core/transformer/moe/experts.py.
+    """
+    if not model.experts:
+        return 0.0, 0.0
+    result, inner = model.biases * model.hidden, model.clamped * 2 * model.expert_hidden
+    return 28 * result + 8 * inner, 36 * result + 10 * inner
+
+
+def host_waits(rank: Rank, machine: Machine, gpu: Passes) -> Passes:
+    """What a layer takes beyond its time on the GPU, because the host starts its operators.
+
+    Eager software takes the longer of both. So do mixture layers without CUDA graphs of the whole layer: the host has
+    to learn the numbers of tokens first, and of the shorter time dropless_serial_share adds to the longer. Graphs of
+    parts leave it the operators of routed experts, and the start of a graph in each pass.
+
+    Parameters
+    ----------
+    rank, machine
+        Of the strategies, on which GPU.
+    gpu
+        Time on the GPU [s].
+
+    Returns
+    -------
+    Seconds.
+    """
+    model, runtime, host = rank.model, rank.runtime, machine.host
+    waits_for_counts, parts = bool(model.experts) and runtime.graphs != "whole", runtime.graphs_of_parts
+    if not (runtime.eager or waits_for_counts):
+        return Passes(0 * gpu.forward, 0 * gpu.backward)
+    casts = runtime.linear_format(machine).cast_kernels
+    more = host_operators(rank.experts, casts, model.biases, parts)
+    forward, backward = (1, 1) if parts else (host.forward_operators, host.backward_operators)
+    serial = host.dropless_serial_share if waits_for_counts else 0.0
+
+    def waits(operators: int, of_experts: Any, kernels: Any, gpu_s: Any) -> Any:
+        started = of_experts * host.launch_s + kernels * host.kernel_launch_s
+        finite_s = np.where(np.isfinite(gpu_s), gpu_s, 0.0)  # traffic without a route takes infinitely long
+        return host_bound_time(finite_s, operators * host.launch_s + rank.mixtures * started, serial) - finite_s
+
+    return Passes(
+        waits(forward, more.forward, more.forward_kernels, gpu.forward),
+        waits(backward, more.backward, more.backward_kernels, gpu.backward),
+    )
+
+
+def logits_time(rank: Rank, machine: Machine) -> Any:
+    """Compute of logits and loss, in bf16: three products of u x V / t, h, and the loss [s]."""
+    columns, moved = rank.model.vocabulary / rank.tensor, rank.runtime.gradient_result_bytes
+    products = product_passes(machine, rank.tokens, columns, rank.model.hidden, gradient_bytes=moved, aligned=True)
+    return sum(products) + LOSS_BYTES * rank.tokens * columns / machine.hbm_Bps
+
+
+def projection_time(rank: Rank, machine: Machine) -> Any:
+    """Of a predicting layer's two inputs to one: products of u x h / t, 2 h [s]."""
+    h, form, moved = rank.model.hidden, rank.runtime.linear_format(machine), rank.runtime.gradient_result_bytes
+    return sum(product_passes(machine, rank.tokens, h / rank.tensor, 2 * h, 1, form, moved))
