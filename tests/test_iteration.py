@@ -6,35 +6,19 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from plain_parts import (
-    plain_dispatch,
-    plain_exchange,
-    plain_gather,
-    plain_groups,
-    plain_kept,
-    plain_obstacles,
-    plain_product,
-    plain_spread,
-    plain_states,
-)
 
 from railcore.engines.steps import timetable
 from railcore.engines.steps.workload import training_step
 from railcore.facts import catalog
 from railcore.network.topology import FailedPart, RailFabric, fat_tree, rail_only
 from railcore.training import collectives, machine, transfers
-from railcore.training.formats import BF16
 from railcore.training.iteration import OBSTACLES, TIME_PARTS, iteration_time, iteration_times
 from railcore.training.layer import LAYER_PARTS, layer_costs
-from railcore.training.layer_traffic import expert_traffic
-from railcore.training.link_times import NO_LINK
 from railcore.training.parallelism import Strategy
 from railcore.training.products import product_time
-from railcore.training.rank import LAYER_COLUMNS, Rank, wide_dense_layers
+from railcore.training.rank import LAYER_COLUMNS, wide_dense_layers
 from railcore.training.rank_order import ORDERS, GroupLevels
-from railcore.training.recompute import kept_bytes
 from railcore.training.runtime import OFFLOADS, Runtime, catalog_runtime
-from railcore.training.stage import stage_of
 from railcore.training.strategy_columns import STRATEGY_COLUMNS
 from railcore.training.transformer import RECOMPUTE, Transformer, catalog_model
 
@@ -48,7 +32,7 @@ MODELS["latent"] = Transformer(
     **{"query_rank": 768, "kv_rank": 512, "rope_dim": 64, "imbalance": 1.2},
 )
 MODELS["windows"] = replace(LLAMA, name="windows", layers=24, window=1024, full_attention_interval=6)
-CLOS = fat_tree(2**20, 64, 8, tier_oversubscription=(3.0,))
+CLOS = fat_tree(2**15, 64, 8, tier_oversubscription=(3.0,))  # shares of NICs of larger jobs take seconds
 A100, H100 = machine.catalog_machine("DGX A100"), machine.catalog_machine("DGX H100", "fp8")
 MACHINES = {
     "A100 of 8": A100,
@@ -81,13 +65,13 @@ ONE |= dict.fromkeys(
 )
 
 
-def random_strategies(model, rng, size):
+def random_strategies(model, rng, size, most_data=256):
     """Strategies of which most divide; every obstacle comes up in some of a thousand."""
     rows = []
     for _ in range(size):
         t = int(rng.choice([1, 2, 4, 8, 16, 3, 48], p=[0.2, 0.2, 0.2, 0.2, 0.1, 0.05, 0.05]))
         p = int(rng.choice([1, 2, 4, 8, 5], p=[0.3, 0.25, 0.25, 0.15, 0.05]))
-        c, d = int(rng.choice([1, 1, 2, 4])), int(rng.choice([1, 2, 6, 16, 256]))
+        c, d = int(rng.choice([1, 1, 2, 4])), int(rng.choice([1, 2, 6, 16, most_data]))
         whole = int(rng.random() < 0.4) if model.experts else 0
         ranks = c * d * (t if whole else 1)
         experts = [e for e in (1, 2, 8, 64) if model.experts % e == 0 and ranks % e == 0] if model.experts else [1]
@@ -119,7 +103,8 @@ def random_cases(size, seed=0):
     rng = np.random.default_rng(seed)
     for i, (name, gpu, runtime) in enumerate(itertools.product(MODELS, MACHINES, SOFTWARE)):
         offload = KEPT[i % len(KEPT)]
-        yield MODELS[name], MACHINES[gpu], random_strategies(MODELS[name], rng, size), SOFTWARE[runtime], offload
+        strategies = random_strategies(MODELS[name], rng, size, 8 if MACHINES[gpu].links.fabric is CLOS else 256)
+        yield MODELS[name], MACHINES[gpu], strategies, SOFTWARE[runtime], offload
 
 
 def same(ours, theirs, rel=1e-12):
@@ -136,8 +121,8 @@ def same(ours, theirs, rel=1e-12):
 
 @pytest.fixture(scope="module")
 def found():
-    """Random strategies of models, machines and runtimes, a third of their combinations, with their estimates."""
-    cases = itertools.islice(random_cases(16, seed=1), 0, None, 3)
+    """Random strategies of models, machines and runtimes, some of their combinations, with their estimates."""
+    cases = itertools.islice(random_cases(16, seed=1), 0, None, 11)
     return [(*case, iteration_times(*case)) for case in cases]
 
 
@@ -150,44 +135,7 @@ def names_of(offload):
     return () if offload == "none" else (offload,) if isinstance(offload, str) else offload
 
 
-def divides(strategy):
-    """As an object, None where it contradicts itself."""
-    try:
-        return Strategy.from_columns(strategy)
-    except ValueError:
-        return None
-
-
-def test_the_arrays_are_the_readable_model(found):
-    obstacles, rows = set(), 0
-    for model, gpu, strategies, runtime, offload, many in found:
-        for i in range(4):
-            columns = row(strategies, i)
-            wrong = set(many.limits[i].split(", ")) - {"feasible"}
-            assert wrong - {"memory", "network"} == set(plain_obstacles(model, columns))
-            obstacles |= wrong
-            if (strategy := divides(columns)) is None:
-                continue
-            one = iteration_time(model, gpu, strategy, columns["global_batch"], runtime, names_of(offload))
-            where = (model.name, gpu.gpu, columns, runtime.name, offload)
-            assert wrong == set(one.obstacles), where
-            groups = (many.breakdown, one.breakdown), (many.links, one.links), (many.memory, one.memory)
-            for ours, theirs in groups:
-                size = 1e-12 * sum(theirs.values())
-                assert ours.keys() == theirs.keys()
-                assert not {
-                    kind: (x[i], theirs[kind])
-                    for kind, x in ours.items()
-                    if not math.isclose(x[i], theirs[kind], rel_tol=1e-9, abs_tol=size)
-                }, where
-            assert math.isclose(many.total_s[i], one.total_s, rel_tol=1e-9)
-            assert math.isclose(many.hb_utilization[i], one.hb_utilization, rel_tol=1e-9, abs_tol=1e-12)
-            assert math.isclose(many.nic_utilization[i], one.nic_utilization, rel_tol=1e-9, abs_tol=1e-12)
-            rows += 1
-    assert rows >= 800 and obstacles == set(OBSTACLES) - {"network", "experts"}
-
-
-def test_the_readable_model_takes_a_row_of_a_search_and_prints_as_the_arrays_do():
+def test_one_strategy_may_be_a_row_of_a_search():
     strategy = Strategy(tensor=2, pipeline=2, data=2)
     given = "GPT-3", "DGX H100", strategy.columns(8), 8
     one = iteration_time(*given, offload="optimizer")
@@ -197,43 +145,6 @@ def test_the_readable_model_takes_a_row_of_a_search_and_prints_as_the_arrays_do(
     for batch in (0, -5, 1.5):
         with pytest.raises(ValueError, match=f"global_batch is {batch}"):
             iteration_time("GPT-3", "DGX H100", strategy, batch)
-
-
-def test_parts_of_both_are_as_plain_functions_have_them(found):
-    """Groups, collectives, products, and what a rank keeps and holds."""
-    rng = np.random.default_rng(3)
-    for model, gpu, strategies, runtime, _, _ in found[::2]:
-        columns = row(strategies, 0)
-        if (strategy := divides(columns)) is None:
-            continue
-        rank, groups = Rank(model, gpu, runtime, strategy), plain_groups(columns)
-        size = 10 ** rng.uniform(3, 9)
-        for kind, runs in groups.items():
-            kind = {"same experts": "expert_replica"}.get(kind, kind)
-            x, y, share, direct = rank.places[kind]
-            assert (x, y) == plain_spread(gpu, runs)
-            assert rank.gather(size, kind, 3) == pytest.approx(plain_gather(gpu, size, runs, 3, share), rel=1e-12)
-            if kind == "expert":
-                ours = gpu.all_to_all_links(size, x, y, share, direct)
-                assert ours == pytest.approx(plain_exchange(gpu, size, runs, share, direct), rel=1e-12)
-        if model.experts and "experts" not in plain_obstacles(model, columns):
-            slices = strategy.tensor if strategy.sequence_parallel or strategy.whole_experts else 1
-            arguments = (model, gpu, runtime, groups["expert"], rank.tokens / slices, rank.copies)
-            shares = rank.places["expert"][2:]
-            there = plain_dispatch(*arguments, runtime.dispatch_bytes, *shares)
-            home = plain_dispatch(*arguments, 2, *shares)
-            link = tuple(rank.mixtures * (a + b) for a, b in zip(there, home, strict=True))
-            assert expert_traffic(rank, (0.0, 0.0), (NO_LINK, NO_LINK)).forward == pytest.approx(link, rel=1e-9)
-        m, n, k = (int(side) for side in rng.integers(1, 5000, 3))
-        for form, weights in itertools.product({BF16, gpu.format}, (False, True)):
-            ours = product_time(gpu, m, n, k, 3, form, weights, 4)
-            assert ours == pytest.approx(plain_product(gpu, m, n, k, 3, form, weights, 4), rel=1e-12)
-        level = RECOMPUTE.index(strategy.recompute)
-        kept = plain_kept(model, gpu, runtime, columns, rank.mixtures, level)
-        assert kept_bytes(model, gpu, runtime, rank.share, level) == pytest.approx(kept, rel=1e-12)
-        states = plain_states(model, runtime, columns)
-        ours = stage_of(rank).states
-        assert {stage: pytest.approx(sizes, rel=1e-12) for stage, sizes in states.items()} == ours
 
 
 def test_a_breakdown_adds_up_and_nothing_is_negative(found):
@@ -248,7 +159,7 @@ def test_a_breakdown_adds_up_and_nothing_is_negative(found):
 
 
 def test_what_shards_more_needs_no_more_memory(found):
-    for model, gpu, strategies, runtime, offload, _ in found[::7]:
+    for model, gpu, strategies, runtime, offload, _ in found[::5]:
         levels = [strategies | {"sharding": 0 * strategies["sharding"] + level} for level in range(4)]
         memory = [iteration_times(model, gpu, each, runtime, offload).memory_bytes for each in levels]
         assert all(np.all(more <= less * (1 + 1e-12)) for less, more in itertools.pairwise(memory))
@@ -287,7 +198,7 @@ def test_without_overlap_all_link_time_is_exposed(found):
     ids=" ".join,
 )
 def test_a_better_machine_is_never_slower_and_sometimes_faster(found, names):
-    faster, cases = False, found[::7]
+    faster, cases = False, found[::3][: len(SOFTWARE)]
     assert {case[3] for case in cases} == set(SOFTWARE.values())
     for model, gpu, strategies, runtime, offload, _ in cases:
         shares = {name: 0.9 * gpu.values[name] for name in names if name.endswith("fraction")}
@@ -306,7 +217,7 @@ def test_a_better_machine_is_never_slower_and_sometimes_faster(found, names):
 
 
 def test_the_nic_has_no_effect_where_one_hb_domain_holds_the_cluster(found):
-    for model, gpu, strategies, runtime, offload, _ in found[::7]:
+    for model, gpu, strategies, runtime, offload, _ in found[::5]:
         strategy = row(strategies, 0)
         gpus = math.prod(strategy[name] for name in ("tensor", "context", "pipeline", "data"))
         whole = gpu.changed(hb_domain_size=gpus)
@@ -316,7 +227,7 @@ def test_the_nic_has_no_effect_where_one_hb_domain_holds_the_cluster(found):
 
 
 def test_the_hb_domain_has_no_effect_where_it_holds_one_gpu_but_by_its_ceiling(found):
-    for model, gpu, strategies, runtime, offload, _ in found[::7]:
+    for model, gpu, strategies, runtime, offload, _ in found[::5]:
         alone = gpu.changed(hb_domain_size=1, fabric=None)
         faster = alone.changed(hb_Bps=10 * gpu.hb_Bps, hb_latency_s=0.0)
         assert same(*(iteration_times(model, x, strategies, runtime, offload) for x in (alone, faster)))
@@ -343,7 +254,7 @@ def free(gpu):
 
 
 def test_free_links_leave_compute_alone(found):
-    for model, gpu, strategies, runtime, offload, estimate in found[::7]:
+    for model, gpu, strategies, runtime, offload, estimate in found[::5]:
         if wide_dense_layers(model):  # whose other end may be the slower one then
             continue
         ours = iteration_times(model, free(gpu), strategies, runtime, offload)
@@ -410,7 +321,7 @@ def test_the_last_stage_holds_the_logits_besides():
 
 
 def test_recompute_costs_at_most_a_forward_pass_and_saves_memory(found):
-    for model, gpu, strategies, runtime, offload, _ in found[::7]:
+    for model, gpu, strategies, runtime, offload, _ in found[::5]:
         offload = tuple(set(names_of(offload)) - {"activations"})  # of which fewer pass the host's link
         none, selective, full = (
             iteration_times(model, gpu, {**strategies, "recompute": level}, runtime, offload)
@@ -450,7 +361,7 @@ def test_full_recompute_sends_what_a_forward_pass_sends_once_more(kind):
 
 def test_states_are_those_of_the_transformer(found):
     """Without a pipeline the fullest stage is all there is, as `Transformer.state_bytes` counts it."""
-    for model, gpu, strategies, runtime, _, _ in found[::7]:
+    for model, gpu, strategies, runtime, _, _ in found[::5]:
         alone = {**strategies, **{name: 0 * strategies["tensor"] for name in ("ends_as_layers", "whole_experts")}}
         alone |= {"pipeline": 0 * strategies["tensor"] + 1, "interleave": 0 * strategies["tensor"] + 1}
         alone["expert"] = np.gcd(alone["expert"], alone["context"] * alone["data"])
@@ -506,7 +417,7 @@ def test_a_mixture_that_is_dense_takes_the_time_of_a_dense_model():
 
 
 def test_more_data_ranks_and_as_much_more_batch_leave_the_stages_alone(found):
-    for model, gpu, strategies, runtime, offload, _ in found[::7]:
+    for model, gpu, strategies, runtime, offload, _ in found[::5]:
         if gpu.links.fabric or wide_dense_layers(model):  # more ranks lie farther apart; another end may be the slower
             continue
         strategies = {**strategies, **{name: 0 * strategies["data"] for name in ("placement", "ends_as_layers")}}
@@ -518,7 +429,7 @@ def test_more_data_ranks_and_as_much_more_batch_leave_the_stages_alone(found):
 
 
 def test_arrays_are_a_loop_of_numbers_in_any_order_and_shape(found):
-    for model, gpu, strategies, runtime, offload, estimate in found[::7]:
+    for model, gpu, strategies, runtime, offload, estimate in found[::5]:
         order = np.random.default_rng(0).permutation(estimate.total_s.size)
         mixed = iteration_times(model, gpu, {k: x[order] for k, x in strategies.items()}, runtime, offload)
         for i in range(4):

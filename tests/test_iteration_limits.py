@@ -10,10 +10,13 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
+from one_layer import layer_work
 
 from railcore.facts import catalog
+from railcore.training.exchanges import replica_element_bytes
 from railcore.training.iteration import OBSTACLES, iteration_time, iteration_times
-from railcore.training.layer import expert_kernel_bytes, gated_kernel_bytes, layer_costs, layer_passes
+from railcore.training.layer import layer_costs
+from railcore.training.layer_work import expert_kernel_bytes, gated_kernel_bytes
 from railcore.training.link_times import exposed_time
 from railcore.training.machine import catalog_machine
 from railcore.training.machine_parts import GpuLinks
@@ -22,7 +25,7 @@ from railcore.training.rank import LAYER_COLUMNS
 from railcore.training.rank_order import ORDERS, PLACEMENTS
 from railcore.training.runtime import MODERN, Runtime, catalog_runtime
 from railcore.training.software import as_runtime
-from railcore.training.stage import bucket_calls, gathered_bytes
+from railcore.training.stage import bucket_calls
 from railcore.training.transformer import Transformer, catalog_model
 
 H100 = catalog_machine("DGX H100")
@@ -75,16 +78,15 @@ def test_attention_reaches_the_share_of_its_kernel_and_ramps_with_the_sequence()
     machine = H100.changed(
         attention_kernels=(("flash1", 0.2),), attention_fraction=0.5, attention_ramp=300.0, kernel_s=0
     )
-    columns = one_layer(Strategy())
     best, first, other = (
-        layer_passes(GPT, machine, Runtime(attention=name), columns)["attention"]
+        layer_work(GPT, machine, Runtime(attention=name), Strategy())["attention"]
         for name in ("best", "flash1", "cudnn")
     )
     assert first.forward / best.forward == pytest.approx(2.5) and first.backward == pytest.approx(2.5 * first.forward)
     assert np.array_equal(other.forward, best.forward)  # no row of its own
     assert machine.attention_share("flash1", 4096) == pytest.approx(0.2)
     assert machine.attention_share("flash1", 300) == pytest.approx(machine.attention_share("flash1", 1e12) / 2)
-    split = layer_passes(GPT, machine, MODERN, one_layer(Strategy(context=4)))["attention"]
+    split = layer_work(GPT, machine, MODERN, Strategy(context=4))["attention"]
     assert (split.forward / best.forward).item() == pytest.approx((1 + 1200 / S) / (1 + 300 / S) / 4)
 
 
@@ -108,14 +110,13 @@ def test_interference_of_all_processors_hides_nothing_and_of_none_is_free():
 
 def test_eager_backward_passes_move_these_bytes_more():
     fused, eager = (
-        layer_passes(GPT, H100, Runtime(eager=on), one_layer(Strategy(micro_batch=2)))["elementwise"]
-        for on in (False, True)
+        layer_work(GPT, H100, Runtime(eager=on), Strategy(micro_batch=2))["elementwise"] for on in (False, True)
     )
     assert np.array_equal(fused.forward, eager.forward)
     norms, residuals, biases, joined = 2 * 2 * H, 2 * 6 * H, 2 * (3 * H + H + FFN + H), 4 * 3 * H
     more = 2 * S * (norms + residuals + biases + joined) / H100.hbm_Bps
     assert np.allclose(eager.backward - fused.backward, more, rtol=1e-9)
-    bare = layer_passes(replace(GPT, biases=False), H100, Runtime(eager=True), one_layer(Strategy(micro_batch=2)))
+    bare = layer_work(replace(GPT, biases=False), H100, Runtime(eager=True), Strategy(micro_batch=2))
     assert np.allclose(eager.backward - bare["elementwise"].backward, 2 * S * biases / H100.hbm_Bps, rtol=1e-9)
 
 
@@ -123,8 +124,7 @@ def test_eager_kernels_of_a_gated_model_are_one_for_each_operator():
     gated = catalog_model("Llama-3 8B")
     h, f, wide = gated.hidden, gated.ffn_hidden, gated.head_dim * (gated.heads + gated.kv_heads)
     fused, eager = (
-        layer_passes(gated, H100, Runtime(eager=on), one_layer(Strategy(micro_batch=2)))["elementwise"]
-        for on in (False, True)
+        layer_work(gated, H100, Runtime(eager=on), Strategy(micro_batch=2))["elementwise"] for on in (False, True)
     )
     more = (2 * (36 - 4) * h + (10 - 6) * f + (20 - 4) * wide + 4 * wide) * 2 * gated.sequence_length
     assert eager.forward - fused.forward == pytest.approx(more / H100.hbm_Bps, rel=1e-9)
@@ -349,10 +349,9 @@ def test_dense_first_layers_are_averaged_without_a_pipeline_and_left_to_other_st
 
 def test_a_window_leaves_its_share_of_the_scores():
     box, w = H100.changed(kernel_s=0.0, window_keys=0.0), 512
-    columns = one_layer(Strategy())
 
     def time(model, box=box):
-        return layer_passes(model, box, MODERN, columns)["attention"].forward.item()
+        return layer_work(model, box, MODERN, Strategy())["attention"].forward.item()
 
     assert time(replace(GPT, window=w)) == pytest.approx(time(GPT) * w / S * (2 - w / S), rel=1e-12)
     tiles = box.changed(window_keys=300.0)
@@ -367,12 +366,12 @@ def test_latent_attention_takes_its_own_products_and_gathers_the_heads():
     latent = replace(GPT, biases=False, positions=0, kv_rank=256, query_rank=512, rope_dim=64, value_dim=64)
     ideal = H100.changed(processors=1, memory_Bps=1e30, kernel_s=0.0, bf16_fraction=1.0)
     ideal = ideal.changed(linear_fraction=1.0)
-    ours = layer_passes(latent, ideal, MODERN, one_layer(Strategy()))["linear"].forward.item()
+    ours = layer_work(latent, ideal, MODERN, Strategy())["linear"].forward.item()
     weights = latent.attention_weights + latent.ffn_weights
     assert ours == pytest.approx(2 * S * weights / ideal.rates.bf16_rate, rel=1e-2)  # 320 columns take 3 tiles
-    plain = layer_passes(GPT, ideal, MODERN, one_layer(Strategy()))["attention"].forward.item()
+    plain = layer_work(GPT, ideal, MODERN, Strategy())["attention"].forward.item()
     same = ideal.changed(attention_shapes=())  # as fast with these heads
-    scores = layer_passes(latent, same, MODERN, one_layer(Strategy()))["attention"].forward.item()
+    scores = layer_work(latent, same, MODERN, Strategy())["attention"].forward.item()
     assert scores / plain == pytest.approx((128 + 64 + 64) / 256, rel=1e-12)
     still = ideal.changed(hb_latency_s=0.0)
     rings = [
@@ -568,9 +567,9 @@ def test_weights_are_cast_once_an_iteration_and_travel_as_they_are_needed():
     plan, runtime = Strategy(data=8, sharding="optimizer"), replace(MODERN, fp8_weights=True)
     once = {name: parts(GPT, plan, machine, runtime, 8)["once_s"] for name, machine in box.items()}
     assert once["mxfp8"] > once["fp8"] > once["bf16"]
-    sent = {name: gathered_bytes(machine, runtime) for name, machine in box.items()}
+    sent = {name: replica_element_bytes(runtime, machine.format)["weights"] for name, machine in box.items()}
     assert sent == {"bf16": 2, "fp8": 1, "mxfp8": 2}
-    assert gathered_bytes(box["fp8"], MODERN) == 2
+    assert replica_element_bytes(MODERN, box["fp8"].format)["weights"] == 2
 
 
 def test_gradients_leave_in_buckets_that_grow_with_the_ranks():

@@ -5,14 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from one_layer import layer_time
 
 from railcore.engines.validation import predictions, published_runs
 from railcore.training.iteration import iteration_time, iteration_times
-from railcore.training.layer import layer_costs, layer_time
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.products import product_passes
-from railcore.training.rank import LAYER_COLUMNS, Rank
 from railcore.training.recompute import working_bytes
 from railcore.training.runtime import MODERN, Runtime, catalog_runtime
 from railcore.training.transformer import Transformer, catalog_model
@@ -40,7 +39,7 @@ def layer(case, recompute, modules=("core_attn",)):
     model, machine, strategy, runtime = case
     expert = 8 if model.experts else 1
     plan = replace(strategy, expert=expert, recompute=recompute)
-    return layer_time(Rank(model, machine, replace(runtime, recompute_modules=modules), plan))
+    return layer_time(model, machine, replace(runtime, recompute_modules=modules), plan)
 
 
 def test_what_a_layer_works_with_while_it_is_made_again():
@@ -160,22 +159,6 @@ def test_every_operator_made_again_but_every_second_product():
     assert layer(split, "selective", ("op",)).links["tensor"].time_s == pytest.approx(12 * once, rel=1e-12)
     with pytest.raises(ValueError, match="recompute_modules has op"):
         layer((LATENT, machine, SPLITS[0], MODERN), "selective", ("op",))
-
-
-def test_arrays_have_the_modules_of_the_readable_model():
-    """Of each module alone; `test_iteration` has them together."""
-    for (model, machine, strategy, runtime), module in itertools.product(CASES[::3], (*RECOMPUTE_MODULES, "op")):
-        if module == "op" and (model.experts or model.kv_rank):
-            continue
-        software = replace(runtime, recompute_modules=(module,))
-        plan = replace(strategy, expert=8 if model.experts else 1, recompute="selective")
-        columns = {name: np.array([plan.columns(64)[name]]) for name in LAYER_COLUMNS}
-        ours, one = layer_costs(model, machine, software, columns), layer_time(Rank(model, machine, software, plan))
-        for name in ("kept_bytes", "working_bytes", "backward_s"):
-            assert getattr(ours, name).item() == pytest.approx(getattr(one, name), rel=1e-12), (module, name)
-        assert ours.seconds["recompute"].item() == pytest.approx(one.seconds["recompute"], rel=1e-12)
-        for kind, link in one.links.items():
-            assert np.asarray(ours.links[kind].time_s).item() == pytest.approx(link.time_s, rel=1e-12), (module, kind)
 
 
 def test_a_runtime_names_its_modules():

@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from plain_parts import plain_groups, plain_spread
 
 from railcore.engines import search as search_package
 from railcore.engines.search import SearchResult, search, search_parts, strategy_blocks, strategy_label
@@ -74,9 +73,13 @@ def listed(name, values):
     return sorted(names.index(value) if value in names else value for value in values)
 
 
-def parts_groups(model, gpu, groups):
+def spread(gpu, columns):
+    """Ranks of each kind of group in an HB domain, and domains that it is in."""
+    return {kind: levels.in_domains(gpu.hb_domain_size) for kind, levels in group_levels(columns).items()}
+
+
+def parts_groups(model, x, y):
     """Whether an HB domain or a rank has parts of several groups of experts."""
-    x, y = plain_spread(gpu, groups["expert"])
     return any(model.expert_groups % n and n % model.expert_groups for n in (x * y, y))
 
 
@@ -102,10 +105,11 @@ def loops(model, gpus, batches, runtime, limits, gpu=A100):
                 continue
             if d not in some("data", [d]) or whole not in some("whole_experts", [whole]):
                 continue
-            groups = plain_groups(sizes | {"expert": e, "whole_experts": whole, "placement": place})
-            near = {kind: plain_spread(gpu, runs)[kind == "pipeline"] for kind, runs in groups.items()}
-            near |= {"pipeline": near["pipeline"] == 1, "expert": e, "whole": whole, "near": near["expert"]}
-            if tuple(near.items()) in seen or (runtime.dispatcher == "nodes" and parts_groups(model, gpu, groups)):
+            lies = spread(gpu, sizes | {"expert": e, "whole_experts": whole, "placement": place})
+            near = {kind: int(x) for kind, (x, _) in lies.items()}
+            near |= {"expert ranks": e, "whole": whole}
+            parted = runtime.dispatcher == "nodes" and parts_groups(model, *map(int, lies["expert"]))
+            if tuple(near.items()) in seen or parted:
                 continue
             seen.add(tuple(near.items()))
             for ends in some("ends_as_layers", (0, 1) if p > 1 else (0,)):

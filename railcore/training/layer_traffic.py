@@ -139,7 +139,16 @@ def _share(part: Any, whole: Any) -> Any:
 def context_traffic(rank: Rank, machine: Machine, links: LayerLinks, scores: Passes) -> LayerTraffic:
     """Between context ranks: keys and values are gathered behind the scores, twice in the backward pass.
 
-    scores: of `attention_times`.
+    Parameters
+    ----------
+    rank, machine, links
+        Of the strategies, on which GPU; `layer_links`.
+    scores
+        Of `attention_times`, behind which it hides [s].
+
+    Returns
+    -------
+    Exposed time and link times.
     """
     rows, lost = list(context_exchanges(rank)), rank.runtime.interference(machine)
     forward, backward = (links.context.times(gathers(_rows(rows, phase, False))) for phase in ("forward", "backward"))

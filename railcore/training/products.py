@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from railcore.facts.arguments import Count, Positive, checked
+from railcore.facts.arguments import Positive, checked
 from railcore.training.formats import BF16, LinearFormat
 from railcore.training.machine import Machine
 
@@ -14,7 +14,6 @@ _ALIGNED = 64  # elements of 2 bytes that a side should be a multiple of (NVIDIA
 _TILE_STEP = 64  # a side shorter than the tile's takes the next multiple of this
 
 
-@checked
 def product_time(
     machine: Machine,
     m: Any,
@@ -23,7 +22,7 @@ def product_time(
     batch: Any = 1,
     form: LinearFormat = BF16,
     weights: bool = True,
-    result_bytes: Count = ELEMENT_BYTES,
+    result_bytes: float = ELEMENT_BYTES,
     share: Any = 1.0,
 ) -> np.ndarray:
     """Time of `batch` matrix products of m x k by k x n: 2 W P A k / R + bytes / B_HBM + kernel start.
@@ -75,7 +74,6 @@ def _tiling(m: Any, n: Any, rows: int, columns: int) -> tuple[np.ndarray, np.nda
     return np.ceil(m / a) * np.ceil(n / b), a * b
 
 
-@checked
 def product_passes(
     machine: Machine,
     m: Any,
