@@ -55,6 +55,11 @@ def test_bytes_are_those_of_the_transfers(job, gradient_bytes, scatter_gather, f
             row.calls * row.message_bytes * row.stage_weights(strategy).sum() for row in rows if row.kind == kind
         )
         assert message_bytes(workload, kind) == pytest.approx(wanted, rel=1e-12)
+    # Of tensor ranks what operators exchange; what they exchange for hops, embedding and logits is part of computes.
+    wanted = sum(
+        row.calls * row.message_bytes * row.stage_weights(strategy).sum() for row in rows if row.per == "operator"
+    )
+    assert message_bytes(workload, "tensor") == pytest.approx(wanted, rel=1e-12)
 
 
 def test_bytes_of_the_llama_8b_run_equal_its_trace():

@@ -32,6 +32,7 @@ from railcore.training.products import ELEMENT_BYTES
 from railcore.training.rank import Rank
 from railcore.training.recompute import recomputed_operators
 from railcore.training.runtime import Runtime
+from railcore.training.transformer import SHARDING
 from railcore.training.transformer_memory import WEIGHT_BYTES
 
 TRAFFIC_KINDS = ("tensor", "sequence", "context", "expert", "pipeline", "data")
@@ -208,6 +209,18 @@ REPLICA_EXCHANGES = {
         ReplicaExchange("backward", "reduce_scatter", "gradients"),
     ),
 }
+
+
+def replicas_exchange(sharding: Any, what: str, phase: str | None = None, operation: str | None = None) -> Any:
+    """Whether ranks with the same parameters exchange gradients or weights, in a phase, by an operation; None for any.
+
+    sharding: index in SHARDING, a number or an array, whose shape it has.
+    """
+    found = [
+        any(row.what == what and phase in (None, row.phase) and operation in (None, row.operation) for row in rows)
+        for rows in (REPLICA_EXCHANGES[name] for name in SHARDING)
+    ]
+    return np.asarray(found)[sharding]
 
 
 def replica_element_bytes(runtime: Runtime, form: LinearFormat) -> dict[str, float]:

@@ -4,7 +4,7 @@ The fullest stage has n = ceil((L + 2 w) / p) layers, w = 1 where embedding and 
 It holds weights, gradients and optimizer states, exchanges them with its replicas, and sends to its neighbours.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 
 from railcore.facts.arguments import checked
 from railcore.training.critical_path import EXCHANGES, STAGE_ROW
-from railcore.training.exchanges import REPLICA_EXCHANGES, replica_element_bytes
+from railcore.training.exchanges import replica_element_bytes, replicas_exchange
 from railcore.training.link_times import NO_LINK, LinkTimes
 from railcore.training.machine import GroupPlace, Machine
 from railcore.training.pipeline_schedule import microbatches_in_flight
@@ -248,31 +248,21 @@ def replica_exchanges(
     """
     level, chunks = columns["sharding"], columns["interleave"]
     element_bytes = replica_element_bytes(runtime, machine.format)
-    table = [REPLICA_EXCHANGES[name] for name in SHARDING]
-
-    def exchange(what: str, links: Callable[..., LinkTimes]) -> LinkTimes:
-        by_layer = np.asarray([any(row.what == what and row.phase != "after" for row in rows) for rows in table])[level]
-        found = NO_LINK
+    found = dict.fromkeys(EXCHANGES, NO_LINK)
+    for operation, what in (("all_reduce", "gradients"), ("reduce_scatter", "gradients"), ("all_gather", "weights")):
+        phases = {phase: replicas_exchange(level, what, phase, operation) for phase in ("forward", "backward", "after")}
+        if not any(sent.any() for sent in phases.values()):
+            continue
+        collective = machine.all_reduce_links if operation == "all_reduce" else machine.gather_links
+        links = NO_LINK
         for parameters, group in zip(held, _REPLICAS, strict=True):
             x, y, share, _ = places[group]
             buckets = chunks * bucket_calls(parameters / chunks, x * y)
-            calls = np.where(by_layer, layers, buckets) * (parameters > 0)
-            found = found.plus(links(element_bytes[what] * parameters, x, y, calls, share))
-        return found
-
-    found = dict.fromkeys(EXCHANGES, NO_LINK)
-    for operation, what in (("all_reduce", "gradients"), ("reduce_scatter", "gradients"), ("all_gather", "weights")):
-        where = {
-            phase: np.asarray([(phase, operation, what) in rows for rows in table])[level]
-            for phase in ("forward", "backward", "after")
-        }
-        if not any(of_phase.any() for of_phase in where.values()):
-            continue
-        links = machine.all_reduce_links if operation == "all_reduce" else machine.gather_links
-        times = exchange(what, links)
-        for phase, of_phase in where.items():
+            calls = np.where(phases["after"], buckets, layers) * (parameters > 0)
+            links = links.plus(collective(element_bytes[what] * parameters, x, y, calls, share))
+        for phase, sent in phases.items():
             slot = f"in_{phase}" if phase != "after" else "after" if what == "gradients" else "before"
-            found[slot] = found[slot].plus(times.times(of_phase))
+            found[slot] = found[slot].plus(links.times(sent))
     return found
 
 

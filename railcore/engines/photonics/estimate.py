@@ -17,11 +17,12 @@ from railcore.engines.steps.stage_program import DEFAULT_STEP, StepOptions
 from railcore.facts.arguments import checked
 from railcore.facts.checks import Floats, at_least, whole
 from railcore.facts.unique_rows import Columns, each_array, unique_rows
+from railcore.training.exchanges import context_exchanges, gathers, replicas_exchange
 from railcore.training.iteration import iteration_times
 from railcore.training.layer import LayerCosts, layer_costs
 from railcore.training.machine import Machine, as_machine
 from railcore.training.parallelism import Strategy
-from railcore.training.rank import LAYER_COLUMNS, mixture_shares
+from railcore.training.rank import LAYER_COLUMNS, Rank
 from railcore.training.rank_order import group_levels
 from railcore.training.runtime import MODERN, Runtime, checked_offload
 from railcore.training.software import as_runtime
@@ -218,15 +219,15 @@ def circuit_terms(
         L=np.ceil(stage["layers"] / columns["interleave"]),
         f=np.maximum(layer.forward_s, away_s),
         b=np.maximum(layer.backward_s, away_s),
-        **_traffic_times(model, layer, stage, columns),
+        **_traffic_times(Rank.on(machine, model, runtime, columns), layer, stage, columns),
         logits_s=layer.logits_s,
         optimizer_s=stage["optimizer_s"] + stage["offload_s"],
         hops=hops,
         rings=rings,
         data=data,
-        first=data & (level >= SHARDING.index("optimizer")),
-        every=data & (level == SHARDING.index("weights")),
-        sums=data & (level >= SHARDING.index("gradients")),
+        first=data & replicas_exchange(level, "weights"),
+        every=data & replicas_exchange(level, "weights", "forward"),
+        sums=data & replicas_exchange(level, "gradients", "backward"),
         after=options.gradients_after_pass,
         sums_pipeline="pipeline" in options.sync_groups,
         tied=hops & model.tied_embeddings,
@@ -240,22 +241,26 @@ def circuit_terms(
     return CircuitTerms(step, change, (step.m + stage["fill_passes"]) * stage["layers"] * detour_s, refused)
 
 
-def _traffic_times(model: Transformer, layer: LayerCosts, stage: np.ndarray, columns: Columns) -> dict[str, Any]:
+def _traffic_times(rank: Rank, layer: LayerCosts, stage: np.ndarray, columns: Columns) -> dict[str, Any]:
     """What a `Step` has of a layer's traffic: exchanges of the stage over its layers, its ends counted in layers."""
     level, p, full = columns["sharding"], columns["pipeline"], columns["recompute"] == RECOMPUTE.index("full")
-    held, mixed = model.rank_parameters(columns["tensor"], columns["expert"]), mixture_shares(model, p)[1]
+    model, mixed = rank.model, rank.mixtures
+    held = model.rank_parameters(columns["tensor"], columns["expert"])
     each = held.layers(1 - mixed, mixed) + mixed * held.experts
     edge, head = held.first / each, held.last(p) / each
     layers = stage["layers"] + np.maximum(edge, head)
-    gathers = np.where(level == SHARDING.index("weights"), stage["in_forward_s"], stage["before_s"])
-    in_pass = level >= SHARDING.index("gradients")
-    sums = np.where(in_pass, stage["in_backward_s"] - stage["in_forward_s"], stage["after_s"])
+    gathered = replicas_exchange(level, "weights", "forward")
+    gathers_s = np.where(gathered, stage["in_forward_s"], stage["before_s"])
+    in_pass = replicas_exchange(level, "gradients", "backward")
+    sums_s = np.where(in_pass, stage["in_backward_s"] - stage["in_forward_s"], stage["after_s"])
+    keys = list(context_exchanges(rank))
+    repeated = full * gathers(row for row in keys if row.phase == "forward")
     tokens = layer.seconds["expert"] / 2
     half = 0.0 if model.parallel_block else 0.5  # of a layer's compute comes before its tokens leave
     before_f, before_b = (half * np.maximum(time - tokens, 0.0) for time in (layer.forward_s, layer.backward_s))
     return {
-        "g": gathers / layers,
-        "r": sums / layers,
+        "g": gathers_s / layers,
+        "r": sums_s / layers,
         "h": (p > 1)
         * (stage["hop_latency_s"] + layer.boundary_bytes / stage["hop_Bps"] + layer.boundary_gather.time_s),
         "before_f": before_f,
@@ -264,7 +269,7 @@ def _traffic_times(model: Transformer, layer: LayerCosts, stage: np.ndarray, col
         "twice": full,
         "edge": edge,
         "head": head,
-        "keys": layer.links["context"].time_s / (3 + full),  # once in the forward pass, twice in the backward one
+        "keys": layer.links["context"].time_s / (gathers(keys) + repeated),
         "mixed": mixed,
     }
 

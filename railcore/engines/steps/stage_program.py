@@ -31,10 +31,10 @@ from railcore.facts.checks import one_of
 from railcore.training.exchanges import (
     REPLICA_EXCHANGES,
     Exchange,
-    ReplicaExchange,
     gathers,
     layer_exchanges,
     replica_element_bytes,
+    replicas_exchange,
 )
 from railcore.training.iteration import iteration_times
 from railcore.training.layer import layer_costs, layer_passes
@@ -42,7 +42,7 @@ from railcore.training.machine import Machine
 from railcore.training.parallelism import Strategy
 from railcore.training.rank import Rank
 from railcore.training.runtime import Runtime
-from railcore.training.transformer import Transformer
+from railcore.training.transformer import SHARDING, Transformer
 from railcore.training.transformer_memory import EVERY_OPERATOR
 
 _SUM_BYTES = 4  # of a norm or a loss in fp32
@@ -313,19 +313,14 @@ class _Pass:
         self.first_layer = virtual * self.layers
         self.begins, self.ends = virtual == 0, virtual == chunks - 1
         last = microbatch == program.m - 1
+        level = SHARDING.index(strategy.sharding)
+        self.gathers = bool(replicas_exchange(level, "weights", phase)) and options.reshard_after_forward
         # Weights that are gathered once an iteration come before its first pass.
-        sent = {(row.phase, row.what) for row in self._replicas}
-        self.gathers = (phase, "weights") in sent and options.reshard_after_forward
-        gathered = any(what == "weights" for _, what in sent)
-        self.gathers |= gathered and phase == "forward" and microbatch == 0
-        every = ("backward", "gradients") in sent and not options.accumulate_gradients
+        self.gathers |= bool(replicas_exchange(level, "weights")) and phase == "forward" and microbatch == 0
+        every = bool(replicas_exchange(level, "gradients", "backward")) and not options.accumulate_gradients
         self.reduces = phase == "backward" and (every or last)
         if program.members["replica"] == 1:
             self.gathers = self.reduces = False
-
-    @property
-    def _replicas(self) -> tuple[ReplicaExchange, ...]:
-        return REPLICA_EXCHANGES[self.program.strategy.sharding]
 
     @property
     def compute(self) -> int:
@@ -478,7 +473,8 @@ class _Pass:
 
     def _reduce(self, layer: int, gate: list[int]) -> None:
         """Sum of a layer's gradients, in its turn."""
-        operation = next(row.operation for row in self._replicas if row.what == "gradients")
+        rows = REPLICA_EXCHANGES[self.program.strategy.sharding]
+        operation = next(row.operation for row in rows if row.what == "gradients")
         for group, size in self._sizes(layer):
             waits = [*gate, self.program.last_data[self.stage]]
             size *= self.program.element_bytes["gradients"]
