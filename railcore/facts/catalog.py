@@ -10,6 +10,7 @@ import io
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -116,13 +117,29 @@ class RowNeed:
     meaning: str
 
 
-_used: dict[tuple[str, str, str], Value] = {}
+Used = dict[tuple[str, str, str], Value]  # rows by family, item and parameter
+_recordings: list[Used] = []  # that are open, the outermost first
 
 
-def rows_used() -> list[dict[str, str]]:
-    """Rows that this process has looked up, sorted: the inputs of a notebook, as texts in their own units."""
+@contextmanager
+def recording() -> Iterator[Used]:
+    """Rows that are looked up inside, by this process: `with recording() as used:`; nothing is recorded outside.
+
+    Each of several open recordings gets every row. A row counts where its value is looked up, by item["power"], get or
+    row, and not where an item's `rows` are listed. What a cache holds is not looked up again.
+    """
+    used: Used = {}
+    _recordings.append(used)
+    try:
+        yield used
+    finally:
+        _recordings.pop()
+
+
+def input_rows(used: Used) -> list[dict[str, str]]:
+    """Rows of a recording, sorted, as the inputs of a notebook: texts in their own units."""
     rows = []
-    for _, row in sorted(_used.items()):
+    for _, row in sorted(used.items()):
         value = row.value if row.unit == "name" else f"{units.convert(row.value, row.unit):.12g}"
         rows.append({column: getattr(row, column) for column in INPUT_COLUMNS[1:]} | {"value": value})
     return rows
@@ -152,7 +169,8 @@ class Item(Mapping):
     def _found(self, parameter: str) -> Value | None:
         for row in self.rows:
             if row.parameter == parameter:
-                _used[self.family, self.name, parameter] = row
+                for used in _recordings:
+                    used[self.family, self.name, parameter] = row
                 return row
         return None
 
