@@ -268,7 +268,7 @@ def _known_parameters(family: str) -> tuple[str, ...]:
 
 
 def _is_of(known: Iterable[str], parameter: str) -> bool:
-    """Whether a parameter is a known one, or one with "_" and a word more, as `variant_value` reads it."""
+    """Whether a parameter is a known one, or one with "_" and a word more, as `variant_row` reads it."""
     return any(f"{parameter}_".startswith(f"{each}_") for each in known)
 
 
@@ -394,19 +394,19 @@ def item(family: str, name: str) -> Item:
     return items[name]
 
 
-def variant_value(item: Item, parameter: str, variant: str = "") -> Any:
-    """Value of the row <parameter>_<variant>, such as an announced size, or of <parameter> where there is none.
+def variant_row(item: Item, parameter: str, variant: str = "") -> str:
+    """The item's row <parameter>_<variant>, such as an announced size, or <parameter> where it has none.
 
     Raises UnknownName for a variant that no item of the catalog has.
     """
     if variant and variant not in (known := variants()):
         raise UnknownName("variant", variant, known)
     named = f"{parameter}_{variant}"
-    return item[named if named in item else parameter]
+    return named if named in item else parameter
 
 
 def variants() -> list[str]:
-    """What `variant_value` takes, sorted: last words of rows such as memory_<variant>, and books."""
+    """What `variant_row` takes, sorted: last words of rows such as memory_<variant>, and books."""
     return list(_variants(tuple(own_version(family) for family in families())))
 
 

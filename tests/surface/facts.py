@@ -18,7 +18,7 @@ from railcore.facts.catalog import (
     row_needs,
     rows_to_add,
     values,
-    variant_value,
+    variant_row,
 )
 from railcore.facts.catalog_lists import family_list
 from railcore.facts.catalog_template import template, template_text
@@ -254,7 +254,7 @@ show(0.375)
 significant(8e-12)
 unit("kW")
 known_name("notebook", "01", ["01_network_cost", "02_topologies"])
-variant_value(ITEM, "hb_bandwidth", "flops2024")
+variant_row(ITEM, "hb_bandwidth", "flops2024")
 family_list("gpus")
 template_text(template("gpus", "B400"))
 verdict_counts(LEDGER)

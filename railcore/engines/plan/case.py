@@ -308,15 +308,14 @@ def _books(spec: Spec, nic_Bps: float) -> tuple[PriceBook, PriceBook]:
     listed = list(matching_books(names[0] or DEFAULT_BOOK, names[1], nic_Bps))
     for place, (family, unit, book) in enumerate(zip(("prices", "powers"), ("USD", "W"), given, strict=True)):
         if book is not None and not isinstance(book, str):
-            own = {name: getattr(book, name) for name in ("port", "transceiver", "dac", "circuit_port")}
-            usual = listed[place].at_rate(book.rate)
-            own = {name: getattr(usual, name) if value is None else value for name, value in own.items()}
-            left: dict[str, Any] = {
-                f"{name}_name": usual.name
-                for name, part in (("copper", "dac"), ("circuit", "circuit_port"))
-                if getattr(book, part) is None
-            }
-            mine = PriceBook(**own, **left, name=f"{book.name} (of the spec)", rate_Bps=book.rate, unit=unit)
+            mine = PriceBook(
+                **{name: getattr(book, name) for name in ("port", "transceiver", "dac", "circuit_port")},
+                copper_name=listed[place].name if book.dac is None else "",
+                circuit_name=listed[place].name if book.circuit_port is None else "",
+                name=f"{book.name} (of the spec)",
+                rate_Bps=book.rate,
+                unit=unit,
+            )
             listed[place] = book_of_links(family, mine, nic_Bps)
     if isinstance(spec.books.prices, PriceSpec) and spec.books.powers is None:
         listed[1] = book_of_links("powers", power_book(DEFAULT_BOOK), nic_Bps)
