@@ -419,7 +419,7 @@ def test_list_of_no_family_lists_them_and_an_unknown_one_is_refused():
     assert {line.split()[0] for line in out.splitlines()[1:]} == set(catalog_lists.listed_families())
     assert railcore("list", "gpu") == railcore("list", "gpus")  # where one family alone begins so
     status, _, err = railcore("list", "gpus_")
-    assert status == 2 and err == "railcore: family 'gpus_' does not exist: the nearest are 'fuels', 'gpus'\n"
+    assert status == 2 and err == "railcore: family 'gpus_' does not exist: the nearest are 'gpus', 'fuels'\n"
     assert railcore("list", "scaling")[2].startswith("railcore: family 'scaling' does not exist: the nearest are 'sc")
 
 
@@ -452,7 +452,7 @@ X,hb_links,18,,,links,datasheet,page 1, of two,2026,,
         catalog.item("platforms", "DGX H100")
     text = str(refusal.value)
     for line, fault in {
-        2: "X gpu: 'B4000' is no GPU of gpus.csv: the nearest are 'B200'",
+        2: "X gpu: 'B4000' is no GPU of gpus.csv: the nearest are 'B300', 'B200'",
         3: "X power: column 'value': '10,2' is no finite number: write a decimal point and no separators",
         4: "X price: kind 'assumed' needs low and high",
         5: "X nic_bandwidth: unit 'furlong' is unknown",

@@ -63,12 +63,20 @@ def known_name(what: str, name: str, known: Iterable[str]) -> str:
     return found[0]
 
 
+def near_names(name: object, known: Iterable[str], alike: float = 0.4) -> list[str]:
+    """Up to three known names that look like one, the nearest first, small and capital letters alike.
+
+    alike: least similarity, 0 for any and 1 for the same.
+    """
+    names = {entry.lower(): entry for entry in sorted(known)}
+    return [names[near] for near in difflib.get_close_matches(str(name).lower(), names, n=3, cutoff=alike)]
+
+
 def nearest_names(name: object, known: Iterable[str]) -> str:
-    """The names nearest to one that is not there, quoted."""
+    """Names near to one that is not there, else those that it begins, else the first that are known: quoted."""
     names, text = sorted(known), str(name).lower()
-    near = difflib.get_close_matches(text, [entry.lower() for entry in names], n=3, cutoff=0.4)
-    near = near or [entry.lower() for entry in names if text and entry.lower().startswith(text)]
-    return ", ".join(map(repr, [entry for entry in names if entry.lower() in near] or names[:_NAMES_SHOWN]))
+    near = near_names(name, names) or [entry for entry in names if text and entry.lower().startswith(text)]
+    return ", ".join(map(repr, near or names[:_NAMES_SHOWN]))
 
 
 @dataclass(frozen=True)
