@@ -147,9 +147,6 @@ def _cheapest(case: Case, ask: Asked, meets: Callable[[int], bool], least: int, 
 
 def _quickest(case: Case, ask: Asked, meets: Callable[[int], bool], most: int, limits: GoalsSpec) -> int:
     """The fewest racks of those on which the training takes the fewest days."""
-    if most >= _MOST_RACKS:
-        text = "give nearer limits of power, purchase or GPUs for find.days"
-        raise ValueError(f"the limits leave {_MOST_RACKS:,} servers or racks, and no end of the fewest days: {text}")
     useful = useful_racks(case, max(most // 2, 1), most)
     looks = useful.sort_values(["sequence_s", "racks"], kind="stable")["racks"].tolist()[:_QUICK]
     tried = [racks for racks in dict.fromkeys([*looks, most]) if meets(racks)]
