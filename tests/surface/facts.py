@@ -8,10 +8,12 @@ from railcore.facts.catalog import (
     Item,
     RowNeed,
     Value,
+    input_rows,
     item,
     known_name,
     missing_rows,
     names,
+    near_names,
     nearest_names,
     own_version,
     related_items,
@@ -152,6 +154,8 @@ item("gpus", "H20")
 missing_rows("gpus", "new")
 names("gpus")
 nearest_names("powr", item("gpus", "H100"))
+near_names("H10", ["H100", "B200"])
+input_rows({("gpus", "H100", "power"): item("gpus", "H100").row("power")})
 own_version("floor")
 related_items("gpus", "new")
 row_needs("gpus")
