@@ -162,7 +162,8 @@ class PriceBook:
             )
         if rate == self.rate_Bps:
             return self
-        scaled = self._times((rate / self.rate_Bps) ** self._rate_exponent)
+        factor = (rate / self.rate_Bps) ** self._rate_exponent
+        scaled = self.times({part: factor for part in _NUMBERS if getattr(self, part) is not None})
         sources: dict[str, Any] = {"source_Bps": self.source_Bps or self.rate_Bps, "circuit_port": self.circuit_port}
         return replace(scaled, rate_Bps=rate, copper_source_Bps=self.copper_source_Bps or self.rate_Bps, **sources)
 
@@ -181,9 +182,8 @@ class PriceBook:
         """How prices or powers rise with the link rate: the book's own, or as the catalog declares it."""
         if self.rate_exponent is not None:
             return self.rate_exponent
-        for family, (_, unit) in catalog.BOOKS.items():
-            if unit == self.unit:
-                return catalog.item(family, "scaling")["rate_exponent"]
+        if self.unit:
+            return catalog.item(self._family, "scaling")["rate_exponent"]
         raise ValueError(
             f"book {self.name!r} is of {_rate_text(self.rate_Bps)} links, and prices scale otherwise than "
             "powers: give its unit, 'USD' or 'W', or its rate_exponent"
@@ -198,15 +198,12 @@ class PriceBook:
         factors = {part: (rate / source) ** (exponent - old) for part, source in steps.items()}
         return replace(self.times(factors), rate_exponent=exponent)
 
-    def _times(self, factor: float) -> "PriceBook":
-        return self.times({part: factor for part in _NUMBERS if getattr(self, part) is not None})
-
     def times(self, factors: Mapping[str, Any]) -> "PriceBook":
         """The book with some numbers, by field, times a factor each; arrays are a sweep."""
         book = self._filled(*factors)
-        numbers = {part: (getattr(book, part), factor) for part, factor in factors.items()}
+        numbers = {part: getattr(book, part) for part in factors}
         scaled: dict[str, Any] = {
-            part: None if number is None else number * factor for part, (number, factor) in numbers.items()
+            part: None if number is None else number * factors[part] for part, number in numbers.items()
         }
         return replace(book, **scaled)
 
