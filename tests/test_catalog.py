@@ -2,6 +2,7 @@ import csv
 import errno
 import subprocess
 import sys
+from contextlib import suppress
 
 import numpy as np
 import pandas as pd
@@ -122,11 +123,26 @@ def test_calibrated_book_follows_from_the_two_claims_it_names_and_predicts_the_o
     assert np.abs(ours - printed).max() < 0.005
 
 
-def test_inputs_that_were_looked_up(monkeypatch):
-    monkeypatch.setattr(catalog, "_used", {})
-    catalog.item("gpus", "H100")["power"], catalog.item("prices", "energy").row("pue")
-    used = catalog.rows_used()
+def test_rows_that_were_looked_up_are_recorded():
+    """In every recording that is open, and in none that is not; what is only listed is not looked up."""
+    gpu, energy = catalog.item("gpus", "H100"), catalog.item("prices", "energy")
+    with catalog.recording() as outer:
+        gpu["power"], "memory" in gpu, list(gpu), gpu.rows[0].value, gpu.get("none")
+        with catalog.recording() as inner:
+            energy.row("pue")
+        with suppress(RuntimeError), catalog.recording() as failed:
+            gpu.get("power")
+            raise RuntimeError
+        gpu["memory"]
+    gpu["memory_bandwidth"]
+    assert [set(used) for used in (outer, inner, failed)] == [
+        {("gpus", "H100", "power"), ("gpus", "H100", "memory"), ("prices", "energy", "pue")},
+        {("prices", "energy", "pue")},
+        {("gpus", "H100", "power")},
+    ]
+    used = catalog.input_rows(outer)
     assert [(row["family"], row["name"], row["parameter"], row["value"], row["unit"]) for row in used] == [
+        ("gpus", "H100", "memory", "80", "GB"),
         ("gpus", "H100", "power", "700", "W"),
         ("prices", "energy", "pue", "1.2", "1"),
     ]

@@ -17,6 +17,7 @@ from railcore.engines.siting.cities import cities
 from railcore.facts import catalog, claims, files, units
 from railcore.facts.units import GB, Gbps, GiB, MiB, day, ms
 from railcore.systems.siting.grid import load_grid
+from railcore.training import formats
 
 T = 1e12
 
@@ -250,6 +251,19 @@ def test_bytes_of_activations():
     tensors, masks = np.linalg.solve([[2, 1], [element, mask]], [34, 10])
     assert element == 4 / 8 and mask == 1 and (tensors, masks) == (16, 2)
     assert [of("precisions", "bf16", name) for name in ("element", "mask")] == [2, 1]
+
+
+def test_mixed_precision_has_the_bytes_that_the_catalog_names():
+    kept = formats.catalog_precision("bf16")
+    assert (kept.weights, kept.gradients, kept.element) == (
+        formats.WEIGHT_BYTES,
+        formats.GRADIENT_BYTES,
+        formats.ELEMENT_BYTES,
+    )
+    assert (kept.master, kept.optimizer) == (formats.MASTER_BYTES, 2 * formats.MOMENT_BYTES)
+    assert kept.master + kept.optimizer == formats.OPTIMIZER_BYTES
+    assert formats.BF16.element_bytes == formats.format_bytes("bf16") == formats.BF16_BYTES
+    assert formats.format_bytes("fp32") == formats.FP32_BYTES
 
 
 @pytest.mark.parametrize(

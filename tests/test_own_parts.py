@@ -284,18 +284,19 @@ _CLONED = ("DGX A100", "DGX H100", "GB200 NVL72", "DGX B200", "GB300 NVL72", "MI
 
 
 @pytest.mark.parametrize("platform", _CLONED)
-def test_a_clone_equals_its_original_but_for_its_name_and_what_is_known_of_it(platform, own, monkeypatch):
+def test_a_clone_equals_its_original_but_for_its_name_and_what_is_known_of_it(platform, own):
     """Whose datasheet is filled in, and nothing else. What the original reads is in the template."""
     like = _clone(own, platform)
-    monkeypatch.setattr(catalog, "_used", {})
-    for precision, number_format in machine.FORMATS.items():
-        if number_format.rate in catalog.item("gpus", like):
-            boxes = [machine.catalog_machine(name, precision) for name in ("X box", platform)]
-            of_original = boxes[1].values | {"platform": "X box", "gpu": "X1"}
-            assert _rounded(boxes[0].values) == _rounded(of_original)
-            assert newest_runtime(boxes[0]) == newest_runtime(boxes[1])
-            assert not expected_error(boxes[0]).same_gpu and str(expected_error(boxes[0])).count("none of them on X1")
-    read = {(row["family"], row["parameter"]) for row in catalog.rows_used() if row["name"] in (platform, like)}
+    with catalog.recording() as used:
+        for precision, number_format in machine.FORMATS.items():
+            if number_format.rate in catalog.item("gpus", like):
+                boxes = [machine.catalog_machine(name, precision) for name in ("X box", platform)]
+                of_original = boxes[1].values | {"platform": "X box", "gpu": "X1"}
+                assert _rounded(boxes[0].values) == _rounded(of_original)
+                assert newest_runtime(boxes[0]) == newest_runtime(boxes[1])
+                error = expected_error(boxes[0])
+                assert not error.same_gpu and str(error).count("none of them on X1")
+    read = {(family, parameter) for family, name, parameter in used if name in (platform, like)}
     assert len(read) > 15 and read <= {(need.family, need.parameter) for need in catalog.row_needs()}
     job = ("Llama-3 8B", 144, 144, newest_runtime("X box"))
     tables = [search(job[0], name, *job[1:], top=5).best for name in ("X box", platform)]
@@ -418,7 +419,7 @@ def test_list_of_no_family_lists_them_and_an_unknown_one_is_refused():
     assert {line.split()[0] for line in out.splitlines()[1:]} == set(catalog_lists.listed_families())
     assert railcore("list", "gpu") == railcore("list", "gpus")  # where one family alone begins so
     status, _, err = railcore("list", "gpus_")
-    assert status == 2 and err == "railcore: family 'gpus_' does not exist: the nearest are 'fuels', 'gpus'\n"
+    assert status == 2 and err == "railcore: family 'gpus_' does not exist: the nearest are 'gpus', 'fuels'\n"
     assert railcore("list", "scaling")[2].startswith("railcore: family 'scaling' does not exist: the nearest are 'sc")
 
 
@@ -451,7 +452,7 @@ X,hb_links,18,,,links,datasheet,page 1, of two,2026,,
         catalog.item("platforms", "DGX H100")
     text = str(refusal.value)
     for line, fault in {
-        2: "X gpu: 'B4000' is no GPU of gpus.csv: the nearest are 'B200'",
+        2: "X gpu: 'B4000' is no GPU of gpus.csv: the nearest are 'B300', 'B200'",
         3: "X power: column 'value': '10,2' is no finite number: write a decimal point and no separators",
         4: "X price: kind 'assumed' needs low and high",
         5: "X nic_bandwidth: unit 'furlong' is unknown",

@@ -330,7 +330,9 @@ def test_batches(batch, first):
     assert isinstance(batch, int) or any(each % 8 == 0 for each in found)  # near ones that divide
 
 
-@pytest.mark.parametrize("batch", ["16M", "2048", "M tokens", "2m tokens", "1.2.3M tokens", "16T tokens", ""])
+@pytest.mark.parametrize(
+    "batch", ["16M", "2048", "M tokens", "2m tokens", "1.2.3M tokens", "16M GPUs", "16 tokens/s", ""]
+)
 def test_texts_that_are_no_batch(batch):
     with pytest.raises(ValueError, match=rf"job\.batch is '{batch}': give sequences, such as 2048, or a text such as"):
         case_of(read_spec(spec(job={"batch": batch})))

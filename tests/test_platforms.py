@@ -47,7 +47,7 @@ def test_another_platform_brings_its_own_links(number):
         box, links = catalog.item("platforms", platform), links_of(number, (NOTEBOOKS[number], platform))
         document = {"10": "flops2024", "11": "flops2024"}.get(number, "")
         assert links.hb_domain_size == box["gpus"]
-        assert links.nic_Bps == catalog.variant_value(box, "nic_bandwidth", document)
+        assert links.nic_Bps == box[catalog.variant_row(box, "nic_bandwidth", document)]
         assert "given" not in links.origins
 
 

@@ -2,6 +2,7 @@
 
 import re
 import textwrap
+from dataclasses import replace
 from unittest.mock import MagicMock
 
 import matplotlib.pyplot as plt
@@ -54,7 +55,7 @@ def test_a_book_of_ones_own_without_powers_and_copper(own_catalog):
     own_catalog("prices", OURS.format(rate=400))
     prices, powers = price_books.matching_books("ours")
     default = price_books.price_book(price_books.DEFAULT_BOOK), price_books.power_book(price_books.DEFAULT_BOOK)
-    assert (prices.port, prices.transceiver, prices.dac) == (600, 400, default[0].dac)
+    assert (prices.port, prices.transceiver, prices.cable) == (600, 400, default[0].cable)
     assert powers == default[1]
     rows = cost.ownership_costs(*CLUSTER, prices, powers, **OWNED)
     copper = rows.set_index("host_links").price_book
@@ -70,7 +71,7 @@ def test_powers_of_another_link_rate_are_scaled_and_say_so(own_catalog):
     prices, powers = price_books.matching_books("ours")
     default = price_books.power_book(price_books.DEFAULT_BOOK)
     assert (powers.port, powers.transceiver) == (2 * default.port, 2 * default.transceiver)
-    assert prices.dac == 2 * price_books.price_book(price_books.DEFAULT_BOOK).dac
+    assert prices.cable == 2 * price_books.price_book(price_books.DEFAULT_BOOK).cable
     scaled = "street2025 (scaled from 400 Gbps to 800 Gbps)"
     assert powers.label() == scaled and prices.label() == "ours" and prices.label(rate=True) == "ours (800 Gbps)"
     assert prices.label(copper=True) == f"ours, copper of {scaled}"
@@ -97,11 +98,30 @@ def test_powers_without_a_link_rate_are_at_that_of_the_prices(own_catalog):
     assert price_books.power_book("ours").rate_Bps is None
     prices, powers = price_books.matching_books("flops2024", "ours")
     assert (powers.port, powers.rate_Bps, powers.label()) == (600, prices.rate_Bps, "ours")
-    assert powers.dac == 2 * price_books.power_book(price_books.DEFAULT_BOOK).dac
+    assert powers.cable == 2 * price_books.power_book(price_books.DEFAULT_BOOK).cable
     curve = table1.link_rate_costs([4096], 8, [(5e10, 64)], prices, powers)
     assert curve.power_book.tolist() == ["ours (scaled from 800 Gbps to 400 Gbps)"]
     own_catalog("powers", "\n".join([head, rate, *rows]))
     assert price_books.matching_books("street2025", "ours")[1].port == 300
+
+
+def test_copper_and_circuits_of_another_book_are_inputs_only_where_they_are_used():
+    with catalog.recording() as made:
+        prices = price_books.matching_books("flops2024")[0].at_rate(5e10)
+    with catalog.recording() as used:
+        costs = prices.cable, prices.circuit
+    default = price_books.price_book(price_books.DEFAULT_BOOK)
+    assert costs == (default.dac, default.circuit_port)
+    rows = {("prices", price_books.DEFAULT_BOOK, f"{part}_price") for part in ("dac", "circuit_port")}
+    assert not rows & set(made) and rows <= set(used)
+
+
+def test_draws_and_exponents_reach_copper_of_another_book():
+    book = price_books.price_book("flops2024")
+    dearer = book.times({"dac": 2}).at_rate(1.6e12 / 8)
+    assert dearer.cable == pytest.approx(2 * book.at_rate(1.6e12 / 8).cable)
+    half = [each.with_exponent(0.5).cable for each in (book, book.times({"dac": 1}))]  # read before, and after
+    assert half == pytest.approx([2**0.5 * price_books.price_book(price_books.DEFAULT_BOOK).dac] * 2)
 
 
 def test_copper_is_scaled_as_the_rest_and_says_so(own_catalog):
@@ -109,7 +129,7 @@ def test_copper_is_scaled_as_the_rest_and_says_so(own_catalog):
     own_catalog("powers", f"{head}\nscaling,rate_exponent,0.7,,,1,measured,ours,2026,\n{ours}")
     own, default = price_books.power_book("ours"), price_books.power_book("street2025")
     scaled = price_books.matching_books("flops2024")[1]
-    assert own.dac == scaled.dac == pytest.approx(2**0.7 * default.dac)
+    assert own.cable == scaled.cable == pytest.approx(2**0.7 * default.cable)
 
 
 def test_all_rows_that_a_book_lacks_are_named_at_once(own_catalog):
@@ -201,13 +221,13 @@ def test_a_scaled_book_says_so():
     book = price_books.PriceBook(2, 4, name="mine", rate_Bps=5e10, unit="USD")
     faster = book.at_rate(1e11)
     assert (faster.port, faster.label()) == (4, "mine (scaled from 400 Gbps to 800 Gbps)")
-    assert book.at_rate(2e11, 0.5).transceiver == 8 and book.at_rate(5e10) is book
+    assert replace(book, rate_exponent=0.5).at_rate(2e11).transceiver == 8 and book.at_rate(5e10) is book
     assert faster.at_rate(2e11).label() == "mine (scaled from 400 Gbps to 1.6 Tbps)"
     assert (faster.at_rate(5e10).label(), faster.at_rate(5e10).warnings) == ("mine", ())
     flops = price_books.price_book("flops2024")
     assert flops.label(copper=True) == "flops2024, copper of street2025 (scaled from 400 Gbps to 800 Gbps)"
     slower = flops.at_rate(5e10)  # copper at the rate that it is listed at
-    assert slower.dac == price_books.price_book("street2025").dac
+    assert slower.cable == price_books.price_book("street2025").cable
     assert slower.label(copper=True) == "flops2024 (scaled from 800 Gbps to 400 Gbps), copper of street2025"
 
 

@@ -38,6 +38,9 @@ SIGNED = st.builds(lambda sign, x: sign * x, st.sampled_from([-1, 1]), st.floats
         ("  1e3Gbps ", 1.25e11),
         ("-2.5 us", -2.5e-6),
         ("32768 GPUs", 32768),
+        ("16M tokens", 1.6e7),
+        ("15 B tokens", 1.5e10),
+        ("15T tokens", 1.5e13),
     ],
 )
 def test_quantities_in_si(text, value):

@@ -2,7 +2,6 @@
 
 import argparse
 import ast
-import difflib
 import re
 import shlex
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from railcore.facts.arguments import checked
+from railcore.facts.catalog import near_names
 from railcore.facts.checks import whole
 from railcore.training.parallelism import Strategy
 from railcore.training.transformer import SHARDING, Transformer
@@ -200,7 +200,7 @@ def _unused(name: str) -> str:
     """What is said of an argument that is not read. Raises ValueError where it looks like one that is, misspelt."""
     known = [*_NUMBERS, *_SWITCHES, *_PATTERNS, *_WORDS]
     initials = [size for size in known if "parallel-size" in size and name == f"{size[0]}p"]  # tp, pp, cp, ep
-    near = difflib.get_close_matches(name, known, 1, 0.85) or initials
+    near = near_names(name, known, alike=0.85) or initials
     if near:
         raise ValueError(f"--{name} is unknown: Megatron-LM has --{near[0]}")
     matters = any(part in name for part in _MATTERS)

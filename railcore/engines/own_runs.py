@@ -221,12 +221,7 @@ def _value(where: str, column: RunColumn, text: str) -> object:
         if text not in (known := column.values.split()):
             raise ValueError(f"{where}: {column.column} is {text!r}: give one of {', '.join(known)}, or leave it blank")
         return int(text) if text.isdecimal() else text
-    names = {
-        "platform": lambda: catalog.names("platforms"),
-        "precision": lambda: list(PRECISIONS),
-        "model": lambda: catalog.names("models"),
-        "runtime": lambda: catalog.names("runtimes"),
-    }[column.kind]()
+    names = list(PRECISIONS) if column.kind == "precision" else catalog.names(f"{column.kind}s")
     if text not in names:
         near = catalog.nearest_names(text, names)
         raise ValueError(f"{where}: {column.column} is {text!r}: give a known one, the nearest are {near}")

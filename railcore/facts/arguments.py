@@ -109,17 +109,27 @@ def checked(target: T) -> T:
     return target
 
 
+def quantity(text: Any, example: str) -> float:
+    """SI value of a text with its unit. example: a quantity of the dimension.
+
+    Raises ValueError that says what to write for what is no such text.
+    """
+    try:
+        return units.parse(text, example.partition(" ")[2])
+    except ValueError:
+        raise ValueError(f"give a text with its unit, such as {example!r}") from None
+
+
 def si(name: str, value: Any, example: str) -> Any:
-    """A text in SI units, texts as an array, and what is no text as it is. example: a quantity of the dimension.
+    """A text in SI units, texts as an array, and what is no text as it is. example: as of `quantity`.
 
     Raises ValueError naming the argument for a text that cannot be read, or of another dimension.
     """
     texts = value if isinstance(value, list | tuple) else [value]
     if not any(isinstance(text, str) for text in texts):
         return value
-    like = example.partition(" ")[2]
     try:
-        found = np.asarray([units.parse(text, like) if isinstance(text, str) else text for text in texts], float)
+        found = np.asarray([quantity(text, example) if isinstance(text, str) else text for text in texts], float)
     except (TypeError, ValueError):
         raise ValueError(f"{name} is {value!r}: give {_in_unit(example)}") from None
     return float(found[0]) if isinstance(value, str) else found

@@ -10,6 +10,7 @@ import io
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -62,12 +63,20 @@ def known_name(what: str, name: str, known: Iterable[str]) -> str:
     return found[0]
 
 
+def near_names(name: object, known: Iterable[str], alike: float = 0.4) -> list[str]:
+    """Up to three known names that look like one, the nearest first, small and capital letters alike.
+
+    alike: least similarity, 0 for any and 1 for the same.
+    """
+    names = {entry.lower(): entry for entry in sorted(known)}
+    return [names[near] for near in difflib.get_close_matches(str(name).lower(), names, n=3, cutoff=alike)]
+
+
 def nearest_names(name: object, known: Iterable[str]) -> str:
-    """The names nearest to one that is not there, quoted."""
+    """Names near to one that is not there, else those that it begins, else the first that are known: quoted."""
     names, text = sorted(known), str(name).lower()
-    near = difflib.get_close_matches(text, [entry.lower() for entry in names], n=3, cutoff=0.4)
-    near = near or [entry.lower() for entry in names if text and entry.lower().startswith(text)]
-    return ", ".join(map(repr, [entry for entry in names if entry.lower() in near] or names[:_NAMES_SHOWN]))
+    near = near_names(name, names) or [entry for entry in names if text and entry.lower().startswith(text)]
+    return ", ".join(map(repr, near or names[:_NAMES_SHOWN]))
 
 
 @dataclass(frozen=True)
@@ -116,13 +125,29 @@ class RowNeed:
     meaning: str
 
 
-_used: dict[tuple[str, str, str], Value] = {}
+Used = dict[tuple[str, str, str], Value]  # rows by family, item and parameter
+_recordings: list[Used] = []  # that are open, the outermost first
 
 
-def rows_used() -> list[dict[str, str]]:
-    """Rows that this process has looked up, sorted: the inputs of a notebook, as texts in their own units."""
+@contextmanager
+def recording() -> Iterator[Used]:
+    """Rows that are looked up inside, by this process: `with recording() as used:`; nothing is recorded outside.
+
+    Each of several open recordings gets every row. A row counts where its value is looked up, by item["power"], get or
+    row, and not where an item's `rows` are listed. What a cache holds is not looked up again.
+    """
+    used: Used = {}
+    _recordings.append(used)
+    try:
+        yield used
+    finally:
+        _recordings.pop()
+
+
+def input_rows(used: Used) -> list[dict[str, str]]:
+    """Rows of a recording, sorted, as the inputs of a notebook: texts in their own units."""
     rows = []
-    for _, row in sorted(_used.items()):
+    for _, row in sorted(used.items()):
         value = row.value if row.unit == "name" else f"{units.convert(row.value, row.unit):.12g}"
         rows.append({column: getattr(row, column) for column in INPUT_COLUMNS[1:]} | {"value": value})
     return rows
@@ -152,7 +177,8 @@ class Item(Mapping):
     def _found(self, parameter: str) -> Value | None:
         for row in self.rows:
             if row.parameter == parameter:
-                _used[self.family, self.name, parameter] = row
+                for used in _recordings:
+                    used[self.family, self.name, parameter] = row
                 return row
         return None
 
@@ -250,7 +276,7 @@ def _known_parameters(family: str) -> tuple[str, ...]:
 
 
 def _is_of(known: Iterable[str], parameter: str) -> bool:
-    """Whether a parameter is a known one, or one with "_" and a word more, as `variant_value` reads it."""
+    """Whether a parameter is a known one, or one with "_" and a word more, as `variant_row` reads it."""
     return any(f"{parameter}_".startswith(f"{each}_") for each in known)
 
 
@@ -376,19 +402,19 @@ def item(family: str, name: str) -> Item:
     return items[name]
 
 
-def variant_value(item: Item, parameter: str, variant: str = "") -> Any:
-    """Value of the row <parameter>_<variant>, such as an announced size, or of <parameter> where there is none.
+def variant_row(item: Item, parameter: str, variant: str = "") -> str:
+    """The item's row <parameter>_<variant>, such as an announced size, or <parameter> where it has none.
 
     Raises UnknownName for a variant that no item of the catalog has.
     """
     if variant and variant not in (known := variants()):
         raise UnknownName("variant", variant, known)
     named = f"{parameter}_{variant}"
-    return item[named if named in item else parameter]
+    return named if named in item else parameter
 
 
 def variants() -> list[str]:
-    """What `variant_value` takes, sorted: last words of rows such as memory_<variant>, and books."""
+    """What `variant_row` takes, sorted: last words of rows such as memory_<variant>, and books."""
     return list(_variants(tuple(own_version(family) for family in families())))
 
 

@@ -1,7 +1,6 @@
 """Rows of a new item of the catalog to fill in: what railcore asks of it, with units, in the files they belong to."""
 
 import csv
-import difflib
 from pathlib import Path
 
 from railcore.facts import catalog, files, tables, units
@@ -78,7 +77,7 @@ def _nearest_gpu(name: str) -> str:
         for each in catalog.names("efficiencies")
         if each != name and not any(need.required for need in catalog.missing_rows("efficiencies", each))
     ]
-    return difflib.get_close_matches(name, whole, n=1, cutoff=0)[0]
+    return catalog.near_names(name, whole, alike=0)[0]
 
 
 def _borrowed(row: dict[str, str], gpu: str) -> dict[str, str]:

@@ -3,6 +3,7 @@
 # Okabe and Ito's palette, told apart with every common colour blindness.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#6A6A6A")
 GREY = COLOURS[7]
+ON_ANY_GROUND = (*COLOURS[:6], "#8C6D31", GREY)  # brown in place of black, which dark pages do not show
 DIFFERS = "#B00000"  # what a document has and ours differs from, what has failed
 _BLUE, _VERMILION, _GREEN, _PINK, _ORANGE, _SKY, _BLACK, _ = COLOURS
 
@@ -10,6 +11,9 @@ _BLUE, _VERMILION, _GREEN, _PINK, _ORANGE, _SKY, _BLACK, _ = COLOURS
 TRAFFIC = {"tensor": _BLUE, "sequence": _BLUE, "context": _GREEN, "expert": _SKY, "pipeline": _PINK}
 TRAFFIC |= {"data": _VERMILION, "data within": _ORANGE, "data between": _VERMILION, "none": GREY}
 PASSES = {"compute": "#D9D9D9", "forward": _SKY, "backward": _ORANGE}
+TIMES = TRAFFIC | {"linear": PASSES["compute"], "attention": "#B0C4DE", "elementwise": "#B8A58A", "logits": "#A0A0C8"}
+TIMES |= {"bubble": PASSES["backward"], "circuits": "#882255", "optimizer": "#5F5F5F", "straggler": "#6F4E7C"}
+TIMES |= {"once": "#3F3F3F", "other": "#8F8F8F"}  # parts of an iteration
 NETWORKS = {"rail-optimized": _BLUE, "electrical rails": _BLUE, "rail-only": _VERMILION, "photonic rails": _PINK}
 NETWORKS |= {"Clos": _GREEN, "fat tree": _GREEN, "any-to-any": _GREEN, "rails under an oversubscribed layer": _SKY}
 NETWORKS |= {"Clos with oversubscribed leaves": _GREEN}
@@ -29,3 +33,11 @@ ROUTES = ("#F0E442", "#B9E0F5", "#F5C9DF")  # bands along routes
 BUSY, WAITS, CIRCUIT_UP = "#FFF3C4", PARTS["alert"], "#D9E9DF"  # of a timeline
 LAND, BORDER, PLACE_NAME, NO_PLACE, FOUND = "#F5F3EE", "#BDB8AE", "#8A3500", "#B5AFA4", "#DDD6F2"  # of maps
 POWER_LINES = {"345 kV": "#A9BDD1", "500 kV": "#6C8CAD", "765 kV": "#2F5A87", "direct current": "#8C2D04"}
+
+# Of pages by their use, light and dark; `plan.page.TEXT_PAIRS` says which text stands on which ground.
+SCHEMES = {
+    "light": {"paper": "#ffffff", "plate": "#f2f4f6", "best": "#e5f0f8", "ink": "#1a1f24", "soft": "#505b66"},
+    "dark": {"paper": "#14181c", "plate": "#1f262c", "best": "#17344a", "ink": "#e9edf0", "soft": "#aeb9c3"},
+}
+SCHEMES["light"] |= {"link": "#00558f", "good": "#0a6236", "bad": "#9c2f00", "line": "#d0d7dd"}
+SCHEMES["dark"] |= {"link": "#86c5f7", "good": "#76d8a1", "bad": "#ffa57a", "line": "#3b464f"}

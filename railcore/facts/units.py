@@ -43,10 +43,11 @@ _UNITS: dict[str, tuple[str, float, dict[str, float]]] = {
 }
 _COUNTS = (
     "1 x fraction GPUs ports links switches NICs sockets chips racks tiers rails planes transceivers cables "
-    "servers sites parameters layers tokens sequences elements heads experts packets paths"
+    "servers sites parameters layers sequences elements heads experts packets paths"
 ).split()
 _TIMES = {"min": minute, "h": hour, "day": day, "days": day, "year": year, "years": year}
-_UNITS |= {word: ("1", 1.0, {}) for word in _COUNTS} | {word: ("s", size, {}) for word, size in _TIMES.items()}
+_UNITS |= {word: ("1", 1.0, {}) for word in _COUNTS} | {"tokens": ("1", 1.0, {**_LARGE, "B": giga})}
+_UNITS |= {word: ("s", size, {}) for word, size in _TIMES.items()}
 _WORDS = {"gpus": "GPUs", "gpu": "GPU", "hb": "HB", "nic": "NIC", "nics": "NICs", "pue": "PUE"}
 _LABELS = {
     "gpus": "GPUs",
@@ -81,7 +82,7 @@ def unit(symbol: str) -> tuple[str, float]:
 
 
 def parse(text: str, like: str | None = None) -> float:
-    """SI value of a quantity: parse("400 Gbps") = 5e10 (bytes/s).
+    """SI value of a quantity: parse("400 Gbps") = 5e10 (bytes/s), parse("16M tokens") = 1.6e7.
 
     `like` is a unit whose dimension the quantity must have. Raises ValueError for what is no finite number with a
     known unit, or for another dimension.

@@ -378,7 +378,7 @@ def ownership_costs(
     out.
     """
     check_books(prices, powers)
-    rows, without = [], [book.name for book in (prices, powers) if book.dac is None]
+    rows, without = [], [book.name for book in (prices, powers) if book.dac is None and not book.copper_name]
     for name, layer in (("rail-optimized", 1), ("rail-only", np.inf)):
         parts = rail_parts(gpus, hb_domain_size, radix, layer, rails_per_switch=None)
         for links, copper in (("optics", 0),) if without else (("optics", 0), ("copper", 1)):

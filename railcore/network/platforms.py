@@ -5,7 +5,7 @@ from itertools import groupby
 
 from railcore.facts import catalog, units
 from railcore.facts.arguments import si
-from railcore.facts.catalog import variant_value
+from railcore.facts.catalog import variant_row
 from railcore.facts.checks import positive, whole
 
 
@@ -58,7 +58,7 @@ def platform_links(
         Bandwidth of a GPU's NIC and HB interconnect, one direction, as "400 Gbps" or in bytes/s; None for the
         platform's.
     document
-        Whose own rows of the platform are taken where it has some: `catalog.variant_value`.
+        Whose own rows of the platform are taken where it has some: `catalog.variant_row`.
 
     Returns
     -------
@@ -73,9 +73,9 @@ def platform_links(
     given = {"gpus": hb_domain_size, "hb_bandwidth": hb, "nic_bandwidth": nic}
     values, origins = {}, []
     for name, value in given.items():
-        values[name] = variant_value(box, name, document) if value is None else value
-        of_document = document and f"{name}_{document}" in box
-        origins.append("given" if value is not None else f"of {document}" if of_document else "of the platform")
+        row = variant_row(box, name, document)
+        values[name] = box[row] if value is None else value
+        origins.append("given" if value is not None else "of the platform" if row == name else f"of {document}")
     size = int(whole("hb_domain_size", values.pop("gpus")))
     speeds = {
         name: float(positive(name, si(name, value, "400 Gbps"), "bytes/s"))

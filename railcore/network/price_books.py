@@ -27,12 +27,13 @@ class PriceBook:
 
     port: a switch port.
     transceiver: one end of an optical link.
-    dac: a copper cable; None where the book has none.
-    circuit_port: a port of an optical circuit switch, at any link rate; None where the book has none.
+    dac: a copper cable; None where the book has none, and `cable` may be another book's.
+    circuit_port: a port of an optical circuit switch, at any link rate; None as for dac, with `circuit`.
     typical_port: in a book of powers, what a switch port draws on average; None where the book has none.
     ends_per_module: ends of links that one optical module serves: 2 for a twin-port one.
     name: where the numbers come from; tables show it.
-    copper_name, circuit_name: where those of copper and of circuit ports come from; "" for the same as the others.
+    copper_name, circuit_name: books of the catalog whose copper and circuit ports count where this one has none; ""
+        for the same as the others. They are read when they are asked for.
     rate_Bps: link rate of the parts, one direction [bytes/s], or None.
     source_Bps, copper_source_Bps: link rate that the numbers were scaled from [bytes/s]; None where none were.
     unit: "USD" or "W"; "" where only numbers are given. A book of one unit is not taken for the other.
@@ -76,19 +77,38 @@ class PriceBook:
 
     @property
     def cable(self) -> float:
-        """`dac`. Raises ValueError where the book has none."""
-        if self.dac is None:
+        """`dac`, or that of book `copper_name` at this one's link rate. Raises ValueError where there is none."""
+        if (found := self._filled("dac").dac) is None:
             raise ValueError(f"book {self.name!r} has no dac, the number of a copper cable: give it")
-        return self.dac
+        return found
 
     @property
     def circuit(self) -> float:
-        """`circuit_port`. Raises ValueError where the book has none."""
-        if self.circuit_port is None:
+        """`circuit_port`, or that of book `circuit_name`. Raises ValueError where there is none."""
+        if (found := self._filled("circuit_port").circuit_port) is None:
             raise ValueError(
                 f"book {self.name!r} has no circuit_port, the number of a port of an optical circuit switch: give it"
             )
-        return self.circuit_port
+        return found
+
+    def _filled(self, *parts: str) -> "PriceBook":
+        """The book with the numbers of some fields that others have in its place."""
+        found: dict[str, Any] = {}
+        if not self.unit:
+            return self
+        if "dac" in parts and self.dac is None and self.copper_name:
+            usual = replace(_book(self._family, self.copper_name), rate_exponent=self.rate_exponent)
+            usual = usual if self.rate_Bps is None else usual.at_rate(self.rate_Bps)
+            usual = usual._filled("dac")
+            found |= {"dac": usual.dac, "copper_source_Bps": usual.copper_source_Bps or usual.source_Bps}
+        if "circuit_port" in parts and self.circuit_port is None and self.circuit_name:
+            found["circuit_port"] = _book(self._family, self.circuit_name).circuit
+        return replace(self, **found) if found else self
+
+    @property
+    def _family(self) -> str:
+        """Of the catalog, by the unit."""
+        return next(family for family, (_, unit) in catalog.BOOKS.items() if unit == self.unit)
 
     @property
     def typical(self) -> "PriceBook | None":
@@ -128,12 +148,11 @@ class PriceBook:
         return (f"{what} of {self.name} are of {links}",)
 
     @checked
-    def at_rate(self, rate_Bps: Quantity, exponent: float | None = None) -> "PriceBook":
-        """The book for links of another rate: all times (rate / the book's) ** exponent; `label` and `warnings` say so.
+    def at_rate(self, rate_Bps: Quantity) -> "PriceBook":
+        """The book for links of another rate, all times (rate / its own) ** rate_exponent; `label`, `warnings` say so.
 
-        exponent: by default the book's own, or the catalog's, row rate_exponent of `scaling` in prices or powers. Light
-        passes a circuit switch at any rate: its port stays what it is. Raises ValueError for a book without a rate, and
-        for one that says neither USD nor W where the exponent is not given.
+        Light passes a circuit switch at any rate: its port stays what it is. Raises ValueError for a book without a
+        rate, and for one that has no rate_exponent and says neither USD nor W.
         """
         rate = positive("rate_Bps", si("rate_Bps", rate_Bps, "400 Gbps"), "bytes/s").item()
         if self.rate_Bps is None:
@@ -143,7 +162,8 @@ class PriceBook:
             )
         if rate == self.rate_Bps:
             return self
-        scaled = self._times((rate / self.rate_Bps) ** (self._rate_exponent if exponent is None else exponent))
+        factor = (rate / self.rate_Bps) ** self._rate_exponent
+        scaled = self.times({part: factor for part in _NUMBERS if getattr(self, part) is not None})
         sources: dict[str, Any] = {"source_Bps": self.source_Bps or self.rate_Bps, "circuit_port": self.circuit_port}
         return replace(scaled, rate_Bps=rate, copper_source_Bps=self.copper_source_Bps or self.rate_Bps, **sources)
 
@@ -162,12 +182,11 @@ class PriceBook:
         """How prices or powers rise with the link rate: the book's own, or as the catalog declares it."""
         if self.rate_exponent is not None:
             return self.rate_exponent
-        for family, (_, unit) in catalog.BOOKS.items():
-            if unit == self.unit:
-                return catalog.item(family, "scaling")["rate_exponent"]
+        if self.unit:
+            return catalog.item(self._family, "scaling")["rate_exponent"]
         raise ValueError(
             f"book {self.name!r} is of {_rate_text(self.rate_Bps)} links, and prices scale otherwise than "
-            "powers: give its unit, 'USD' or 'W', or the exponent"
+            "powers: give its unit, 'USD' or 'W', or its rate_exponent"
         )
 
     def with_exponent(self, exponent: Any) -> "PriceBook":
@@ -175,19 +194,18 @@ class PriceBook:
         old, rate = self._rate_exponent, self.rate_Bps
         steps = {"port": self.source_Bps, "transceiver": self.source_Bps, "typical_port": self.source_Bps}
         steps["dac"] = self.copper_source_Bps or self.source_Bps
-        factors = {part: (rate / source) ** (exponent - old) for part, source in steps.items() if source and rate}
+        steps = {part: source for part, source in steps.items() if source and rate and getattr(self, part) is not None}
+        factors = {part: (rate / source) ** (exponent - old) for part, source in steps.items()}
         return replace(self.times(factors), rate_exponent=exponent)
-
-    def _times(self, factor: float) -> "PriceBook":
-        return self.times(dict.fromkeys(_NUMBERS, factor))
 
     def times(self, factors: Mapping[str, Any]) -> "PriceBook":
         """The book with some numbers, by field, times a factor each; arrays are a sweep."""
-        numbers = {part: (getattr(self, part), factor) for part, factor in factors.items()}
+        book = self._filled(*factors)
+        numbers = {part: getattr(book, part) for part in factors}
         scaled: dict[str, Any] = {
-            part: None if number is None else number * factor for part, (number, factor) in numbers.items()
+            part: None if number is None else number * factors[part] for part, number in numbers.items()
         }
-        return replace(self, **scaled)
+        return replace(book, **scaled)
 
     def label(self, copper: bool = False, circuits: bool = False, rate: bool = False) -> str:
         """Name for a table or picture, and what it is scaled from.
@@ -196,7 +214,7 @@ class PriceBook:
         """
         sources = {self.name: self.source_Bps}
         if copper and self.copper_name:
-            sources[f"copper of {self.copper_name}"] = self.copper_source_Bps
+            sources[f"copper of {self.copper_name}"] = self._filled("dac").copper_source_Bps
         own = _rate_text(self.rate_Bps) if self.rate_Bps else ""
         texts = []
         for name, source in sources.items():
@@ -415,7 +433,7 @@ def _book(family: str, name: str, rate_Bps: float | None = None) -> PriceBook:
     what, unit = catalog.BOOKS[family]
     if name not in (known := book_names(family)):
         raise catalog.UnknownName(f"book of {family}", name, known, catalog.rows_to_add(family, name))
-    item, dac, circuit = catalog.item(family, name), f"dac_{what}", f"circuit_port_{what}"
+    item = catalog.item(family, name)
     for row in item.rows:
         if row.parameter.endswith(f"_{what}") and units.unit(row.unit)[0] != unit:
             raise ValueError(f"{family} book {name!r}: {row.parameter} is in {row.unit}: give it in {unit}")
@@ -426,24 +444,6 @@ def _book(family: str, name: str, rate_Bps: float | None = None) -> PriceBook:
     rate = rate_Bps if rate is None else rate
     others = {part: item.get(f"{part}_{what}") for part in _NUMBERS[2:]}
     ends = item.get("ends_per_module", 1)
-    book = PriceBook(port, transceiver, **others, ends_per_module=ends, name=name, rate_Bps=rate, unit=unit)
-    if name == DEFAULT_BOOK:
-        return book
-    if circuit not in item:
-        book = replace(book, circuit_port=_unused_value(family, DEFAULT_BOOK, circuit), circuit_name=DEFAULT_BOOK)
-    return book if dac in item else _with_default_copper(book, family, dac)
-
-
-def _unused_value(family: str, name: str, parameter: str) -> float:
-    """A value of the catalog that is not looked up, which would make it an input before it is used."""
-    return next(row.value for row in catalog.item(family, name).rows if row.parameter == parameter)
-
-
-def _with_default_copper(book: PriceBook, family: str, dac: str) -> PriceBook:
-    """The book with `DEFAULT_BOOK`'s copper at its own link rate."""
-    rows = (family, DEFAULT_BOOK, dac), ("prices", DEFAULT_BOOK, "bandwidth"), (family, "scaling", "rate_exponent")
-    number, rate, exponent = (_unused_value(*row) for row in rows)
-    copper = PriceBook(0, 0, number, rate_Bps=rate)
-    if book.rate_Bps is not None:
-        copper = copper.at_rate(book.rate_Bps, exponent)
-    return replace(book, dac=copper.dac, copper_name=DEFAULT_BOOK, copper_source_Bps=copper.source_Bps)
+    usual = {"copper_name": "dac", "circuit_name": "circuit_port"} if name != DEFAULT_BOOK else {}
+    others |= {field: DEFAULT_BOOK for field, part in usual.items() if others[part] is None}
+    return PriceBook(port, transceiver, **others, ends_per_module=ends, name=name, rate_Bps=rate, unit=unit)

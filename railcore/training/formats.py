@@ -1,6 +1,27 @@
-"""Number formats of linear layers: what their operands take, and what it takes to cast them."""
+"""Bytes of an element: by number format, and by what the element is to training."""
 
-from typing import NamedTuple
+import re
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from railcore.facts import catalog, checks
+from railcore.facts.arguments import checked
+
+BF16_BYTES, FP32_BYTES = 2, 4
+ELEMENT_BYTES = WEIGHT_BYTES = BF16_BYTES  # of activations and of weights, as they are computed with and sent
+GRADIENT_BYTES = MOMENT_BYTES = MASTER_BYTES = FP32_BYTES  # in memory: summed, and Adam's two moments and copy
+OPTIMIZER_BYTES = 2 * MOMENT_BYTES + MASTER_BYTES
+
+
+def format_bytes(number_format: str) -> float:
+    """Bytes of a number by the bits that end the name of its format: "fp32" 4, "bf16" 2, "int8" 1, "fp4" 0.5.
+
+    Scales that blocks of narrow numbers share are not counted. Raises ValueError for a name without bits.
+    """
+    found = re.fullmatch(r"[a-z]+(\d+)", number_format) if isinstance(number_format, str) else None
+    if not found or not int(found[1]):
+        raise ValueError(f"number_format is {number_format!r}: give a format such as 'bf16', 'fp8' or 'int4'")
+    return int(found[1]) / 8
 
 
 class LinearFormat(NamedTuple):
@@ -27,9 +48,48 @@ class LinearFormat(NamedTuple):
 # where they arrive (Megatron-Core: reuse_grad_buf_for_mxfp8_param_ag).
 # Source: GitHub NVIDIA/TransformerEngine, transformer_engine/common/recipe, and pytorch/tensor/{mxfp8,nvfp4}_tensor.py.
 FORMATS = {
-    "bf16": LinearFormat("bf16_dense_rate", 2, 0, 0, 0, 2),
+    "bf16": LinearFormat("bf16_dense_rate", BF16_BYTES, 0, 0, 0, BF16_BYTES),
     "fp8": LinearFormat("fp8_dense_rate", 1, 4, 1, 0, 1),
-    "mxfp8": LinearFormat("mxfp8_dense_rate", 1 + 1 / 32, 4 + 2 / 32, 1, 2, 2),
-    "nvfp4": LinearFormat("nvfp4_dense_rate", 1 / 2 + 1 / 16, 5 + 2 / 16, 2, 2, 2),
+    "mxfp8": LinearFormat("mxfp8_dense_rate", 1 + 1 / 32, 4 + 2 / 32, 1, 2, BF16_BYTES),
+    "nvfp4": LinearFormat("nvfp4_dense_rate", 1 / 2 + 1 / 16, 5 + 2 / 16, 2, 2, BF16_BYTES),
 }
 BF16 = FORMATS["bf16"]
+
+
+@checked
+@dataclass(frozen=True)
+class Precision:
+    """Bytes that training in a number format keeps.
+
+    rate_format: of the matrix products: "fp4", "fp8" or "bf16".
+    master, weights, gradients, optimizer: of a parameter [bytes].
+    element: r, of an activation kept or sent [bytes].
+    mask: of an element of a dropout mask [bytes].
+
+    Raises ValueError for bytes that are negative or not finite.
+    """
+
+    rate_format: Literal["fp4", "fp8", "bf16"]
+    master: float
+    weights: float
+    gradients: float
+    optimizer: float
+    element: float
+    mask: float
+    made_by = "catalog_precision(name)"
+
+    def __post_init__(self) -> None:
+        for name in ("master", "weights", "gradients", "optimizer", "element", "mask"):
+            checks.at_least(name, getattr(self, name))
+
+    @property
+    def state(self) -> float:
+        """Bytes of a parameter with its copies, gradient and optimizer states."""
+        return self.master + self.weights + self.gradients + self.optimizer
+
+
+@checked
+def catalog_precision(name: str) -> Precision:
+    """Precision of the catalog, such as "fp8" or "bf16". Raises UnknownName for another name."""
+    item = catalog.item("precisions", name)
+    return Precision(**{field: item[field] for field in Precision.__dataclass_fields__})

@@ -36,9 +36,10 @@ from railcore.engines.datacenter.training_case import (
     share_by_speed,
 )
 from railcore.systems.datacenter.exposed import LayerTimes
-from railcore.systems.datacenter.layouts import Layout, Precision, catalog_precision
+from railcore.systems.datacenter.layouts import Layout
 from railcore.systems.datacenter.rack_network import PricedNetwork
 from railcore.systems.datacenter.sizing import Site, Sizing, datacenter_site, datacenter_size
+from railcore.training.formats import Precision, catalog_precision
 from railcore.training.scaling_laws import scaling_law
 from railcore.training.transformer import catalog_model
 

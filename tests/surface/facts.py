@@ -8,17 +8,19 @@ from railcore.facts.catalog import (
     Item,
     RowNeed,
     Value,
+    input_rows,
     item,
     known_name,
     missing_rows,
     names,
+    near_names,
     nearest_names,
     own_version,
     related_items,
     row_needs,
     rows_to_add,
     values,
-    variant_value,
+    variant_row,
 )
 from railcore.facts.catalog_lists import family_list
 from railcore.facts.catalog_template import template, template_text
@@ -152,6 +154,8 @@ item("gpus", "H20")
 missing_rows("gpus", "new")
 names("gpus")
 nearest_names("powr", item("gpus", "H100"))
+near_names("H10", ["H100", "B200"])
+input_rows({("gpus", "H100", "power"): item("gpus", "H100").row("power")})
 own_version("floor")
 related_items("gpus", "new")
 row_needs("gpus")
@@ -254,7 +258,7 @@ show(0.375)
 significant(8e-12)
 unit("kW")
 known_name("notebook", "01", ["01_network_cost", "02_topologies"])
-variant_value(ITEM, "hb_bandwidth", "flops2024")
+variant_row(ITEM, "hb_bandwidth", "flops2024")
 family_list("gpus")
 template_text(template("gpus", "B400"))
 verdict_counts(LEDGER)

@@ -41,11 +41,11 @@ from railcore.engines.siting.split import (
     splits,
 )
 from railcore.engines.siting.split_problem import SplitTerms, site_options
-from railcore.systems.datacenter.layouts import Precision
 from railcore.systems.datacenter.sizing import Site
 from railcore.systems.siting.candidates import candidates
 from railcore.systems.siting.grid import load_grid
 from railcore.systems.siting.nodes import power_nodes
+from railcore.training.formats import Precision
 from railcore.training.transformer import catalog_model
 
 MIXTURE = catalog_model("DeepSeek-V3")

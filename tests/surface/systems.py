@@ -6,7 +6,7 @@ import numpy as np
 
 from railcore.facts.globe import unit_vectors
 from railcore.systems.datacenter.exposed import LayerTimes, layer_times
-from railcore.systems.datacenter.layouts import Layer, Layout, Precision, catalog_precision, model_layer, rack_layout
+from railcore.systems.datacenter.layouts import Layer, Layout, model_layer, rack_layout
 from railcore.systems.datacenter.rack_network import rack_network
 from railcore.systems.datacenter.sizing import Site, Sizing, datacenter_site, datacenter_size, narrowest_format
 from railcore.systems.siting.candidates import candidate_centres, candidates, candidates_by_radius
@@ -22,6 +22,7 @@ from railcore.systems.siting.supply import (
     largest_member,
     supply_of_groups,
 )
+from railcore.training.formats import Precision, catalog_precision
 from railcore.training.transformer import catalog_model
 
 EVERY = load_grid()

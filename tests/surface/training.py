@@ -29,7 +29,7 @@ from railcore.training.expert_dispatch import (
     parts_groups,
 )
 from railcore.training.experts import busiest_links, checked_imbalance, expert_all_to_all_time, routed_time
-from railcore.training.formats import LinearFormat
+from railcore.training.formats import LinearFormat, format_bytes
 from railcore.training.group_shares import group_shares
 from railcore.training.iteration import iteration_time, stage_memory
 from railcore.training.layer_traffic import tensor_traffic
@@ -355,5 +355,6 @@ DATA.between_domains(8)
 DATA.lie_unevenly(8)
 MODEL.layer_activation_bytes(2, 2)
 MODEL.state_bytes(2, 2, 2)
+format_bytes("bf16")
 sustained_share(MACHINE, [(4096, 4096, 4096)], 900000000000000.0, LinearFormat(900000000000000.0, 2, 0, 0, 0, 2))
 MACHINE.places({"replica": DATA}, 8)

@@ -16,9 +16,10 @@ from railcore.facts import catalog, claims
 from railcore.facts.units import Gbps, show
 from railcore.network.price_books import DEFAULT_BOOK
 from railcore.systems.datacenter.exposed import least_wan_Bps
-from railcore.systems.datacenter.layouts import Layer, Precision, model_layer, rack_layout
-from railcore.systems.datacenter.layouts import catalog_precision as precision_of
+from railcore.systems.datacenter.layouts import Layer, model_layer, rack_layout
 from railcore.systems.datacenter.sizing import Site, Sizing, datacenter_site, datacenter_size
+from railcore.training.formats import Precision
+from railcore.training.formats import catalog_precision as precision_of
 from railcore.training.transformer import Transformer
 
 DOCUMENT = "flops2024"  # of the catalog's prices and sites

@@ -10,8 +10,8 @@ from railcore.engines.datacenter.training_case import TrainingCase
 from railcore.engines.transport.fabric import hop_latencies
 from railcore.engines.transport.runs import case_grid
 from railcore.facts import catalog
-from railcore.systems.datacenter.layouts import catalog_precision
 from railcore.training import transformer
+from railcore.training.formats import catalog_precision
 
 DRAWN = ("single path", "RoCEv2")  # whose last flow is a draw of the hash
 FEW_SEEDS = 3  # of large flows, where it is none, or where other settings have the same draws

@@ -5,7 +5,6 @@ optimizer states by the catalog's precisions; activations come on top (`Transfor
 Everything is spread evenly: no GPU holds a copy, so that these are the fewest GPUs.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,22 +15,12 @@ from numpy.typing import ArrayLike
 from railcore.facts import catalog
 from railcore.facts.arguments import Quantity, checked
 from railcore.facts.checks import Floats, Ints, at_least, positive, whole
+from railcore.training.formats import format_bytes
 from railcore.training.transformer import Transformer, as_model
 
 TRAINING_STATES = ("master", "weights", "gradients", "optimizer")
 MEMORY_USES = ("inference", "training")
 Model = Transformer | str | float
-
-
-def format_bytes(number_format: str) -> float:
-    """Bytes of a number by the bits that end the name of its format: "fp32" 4, "bf16" 2, "int8" 1, "fp4" 0.5.
-
-    Scales that blocks of narrow numbers share are not counted. Raises ValueError for a name without bits.
-    """
-    found = re.fullmatch(r"[a-z]+(\d+)", number_format) if isinstance(number_format, str) else None
-    if not found or not int(found[1]):
-        raise ValueError(f"number_format is {number_format!r}: give a format such as 'bf16', 'fp8' or 'int4'")
-    return int(found[1]) / 8
 
 
 def state_bytes_per_parameter(precision: str) -> dict[str, float]:

@@ -22,12 +22,11 @@ from railcore.facts.units import day, show
 from railcore.systems.datacenter.exposed import layer_times
 from railcore.systems.datacenter.layouts import (
     Layer,
-    Precision,
-    catalog_precision,
     model_layer,
     rack_layout,
 )
 from railcore.systems.datacenter.sizing import Site, Sizing, datacenter_site, datacenter_size, narrowest_format
+from railcore.training.formats import Precision, catalog_precision
 from railcore.training.scaling_laws import FLOPS_PER_PARAMETER_TOKEN, ScalingLaw, scaling_law, whole_shape
 from railcore.training.transformer import Transformer
 

@@ -15,8 +15,9 @@ import pandas as pd
 from railcore.facts import catalog, checks
 from railcore.facts.arguments import checked
 from railcore.systems.datacenter.exposed import OVERLAP_RULES, LayerTimes, layer_times, least_wan_Bps
-from railcore.systems.datacenter.layouts import Layer, Layout, Precision, model_layer, rack_layout
+from railcore.systems.datacenter.layouts import Layer, Layout, model_layer, rack_layout
 from railcore.systems.datacenter.sizing import Site
+from railcore.training.formats import Precision
 from railcore.training.pipeline_schedule import pipeline_bubble_time
 from railcore.training.transformer import Transformer
 

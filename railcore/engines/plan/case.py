@@ -1,7 +1,6 @@
 """What a spec means: models and numbers in SI units, the same for all candidates."""
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
@@ -18,6 +17,7 @@ from railcore.engines.plan.spec import PriceSpec, SiteSpec, Spec
 from railcore.engines.search.gpu_counts import gpu_counts, near_batches
 from railcore.engines.search.splits import allowed_values
 from railcore.facts import catalog
+from railcore.facts.arguments import quantity
 from railcore.facts.checks import whole
 from railcore.facts.units import show, year
 from railcore.network.price_books import (
@@ -40,7 +40,6 @@ from railcore.training.transformer import Transformer, as_model
 Values = Mapping[tuple[str, str, str], Any]  # draws of catalog rows by family, item and parameter
 _EVEN = 16  # powers of 2 that a batch is wished to have
 _WITHIN = 1.03  # times the fastest: a batch nearer to the asked one is taken
-_BATCH = re.compile(r"\s*(\d+(?:\.\d+)?(?:[eE]\d+)?)\s*([kMG]?)\s*tokens\s*")
 
 
 @dataclass(frozen=True)
@@ -308,15 +307,14 @@ def _books(spec: Spec, nic_Bps: float) -> tuple[PriceBook, PriceBook]:
     listed = list(matching_books(names[0] or DEFAULT_BOOK, names[1], nic_Bps))
     for place, (family, unit, book) in enumerate(zip(("prices", "powers"), ("USD", "W"), given, strict=True)):
         if book is not None and not isinstance(book, str):
-            own = {name: getattr(book, name) for name in ("port", "transceiver", "dac", "circuit_port")}
-            usual = listed[place].at_rate(book.rate)
-            own = {name: getattr(usual, name) if value is None else value for name, value in own.items()}
-            left: dict[str, Any] = {
-                f"{name}_name": usual.name
-                for name, part in (("copper", "dac"), ("circuit", "circuit_port"))
-                if getattr(book, part) is None
-            }
-            mine = PriceBook(**own, **left, name=f"{book.name} (of the spec)", rate_Bps=book.rate, unit=unit)
+            mine = PriceBook(
+                **{name: getattr(book, name) for name in ("port", "transceiver", "dac", "circuit_port")},
+                copper_name=listed[place].name if book.dac is None else "",
+                circuit_name=listed[place].name if book.circuit_port is None else "",
+                name=f"{book.name} (of the spec)",
+                rate_Bps=book.rate,
+                unit=unit,
+            )
             listed[place] = book_of_links(family, mine, nic_Bps)
     if isinstance(spec.books.prices, PriceSpec) and spec.books.powers is None:
         listed[1] = book_of_links("powers", power_book(DEFAULT_BOOK), nic_Bps)
@@ -336,10 +334,12 @@ def _batch(spec: Spec, model: Transformer, known: Mapping[str, Any]) -> float | 
             return int(row.value)
         tokens = row.value
     else:
-        found = _BATCH.fullmatch(asked)
-        if not found:
-            raise ValueError(f'job.batch is {asked!r}: give sequences, such as 2048, or a text such as "16M tokens"')
-        tokens = float(found[1]) * {"": 1, "k": 1e3, "M": 1e6, "G": 1e9}[found[2]]
+        try:
+            tokens = quantity(asked if "tokens" in asked else "", "16M tokens")
+        except ValueError:
+            raise ValueError(
+                f'job.batch is {asked!r}: give sequences, such as 2048, or a text such as "16M tokens"'
+            ) from None
         if tokens < model.sequence_length:
             raise ValueError(f"job.batch is {asked!r}: give a sequence of {model.sequence_length:,} tokens or more")
     return float(tokens / model.sequence_length)

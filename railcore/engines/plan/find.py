@@ -147,8 +147,6 @@ def _cheapest(case: Case, ask: Asked, meets: Callable[[int], bool], least: int, 
 
 def _quickest(case: Case, ask: Asked, meets: Callable[[int], bool], most: int, limits: GoalsSpec) -> int:
     """The fewest racks of those on which the training takes the fewest days."""
-    if most >= _MOST_RACKS:
-        raise ValueError("find.days needs limits.power, limits.purchase or limits.gpus: without them it never ends")
     useful = useful_racks(case, max(most // 2, 1), most)
     looks = useful.sort_values(["sequence_s", "racks"], kind="stable")["racks"].tolist()[:_QUICK]
     tried = [racks for racks in dict.fromkeys([*looks, most]) if meets(racks)]

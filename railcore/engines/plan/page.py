@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from railcore.facts.colours import SCHEMES
 from railcore.facts.units import number
 
 if TYPE_CHECKING:
@@ -19,13 +20,7 @@ if TYPE_CHECKING:
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 
-# Colours by their use, light and dark, and which text stands on which ground: at least 4.5:1 in both.
-SCHEMES = {
-    "light": {"paper": "#ffffff", "plate": "#f2f4f6", "best": "#e5f0f8", "ink": "#1a1f24", "soft": "#505b66"},
-    "dark": {"paper": "#14181c", "plate": "#1f262c", "best": "#17344a", "ink": "#e9edf0", "soft": "#aeb9c3"},
-}
-SCHEMES["light"] |= {"link": "#00558f", "good": "#0a6236", "bad": "#9c2f00", "line": "#d0d7dd"}
-SCHEMES["dark"] |= {"link": "#86c5f7", "good": "#76d8a1", "bad": "#ffa57a", "line": "#3b464f"}
+# Which text stands on which ground: at least 4.5:1 in both schemes.
 TEXT_PAIRS = [(text, on) for text in ("ink", "soft", "link", "good", "bad") for on in ("paper", "plate", "best")]
 TEXT_PAIRS += [("paper", "ink")]  # hover texts
 

@@ -11,11 +11,10 @@ from railcore.engines.plan.result import Plan
 from railcore.engines.plan.sections import boundary, capital, row_value, row_words, sections
 from railcore.engines.plan.shown import FIRST, NUMBERS, interval, shown
 from railcore.engines.plan.spec import GoalsSpec
-from railcore.facts.colours import COLOURS
+from railcore.facts.colours import ON_ANY_GROUND
 from railcore.facts.tables import aligned_table, markdown_table, markdown_words
 from railcore.facts.units import number, show
 
-_COLOURS = (*COLOURS[:6], "#8C6D31", COLOURS[7])  # brown in place of black, which dark pages do not show
 _MARKERS = ("circle", "square", "triangle", "diamond", "triangle-down", "plus", "cross", "star")
 _SHOWN_FLIPS = 3
 _SURE = 0.95  # of the draws, within which a limit is told as met
@@ -191,7 +190,7 @@ def _candidate(plan: Plan, answer: Answer, draws: bool) -> dict[str, Any]:
         "also": list(answer.also),
         "state": state,
         "misses": missed,
-        "colour": _COLOURS[plan.place_of(answer.name) % len(_COLOURS)],
+        "colour": ON_ANY_GROUND[plan.place_of(answer.name) % len(ON_ANY_GROUND)],
         "marker": _MARKERS[plan.place_of(answer.name) % len(_MARKERS)],
         "numbers": {name: _number(plan, answer, name, draws) for name in answer.numbers} if possible else {},
     }

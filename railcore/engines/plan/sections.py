@@ -12,17 +12,11 @@ from railcore.engines.plan.result import Plan
 from railcore.engines.plan.shown import NUMBERS, interval, shown
 from railcore.engines.plan.spec import SIDE_NETWORKS
 from railcore.facts import catalog
-from railcore.facts.colours import PASSES, TRAFFIC
+from railcore.facts.colours import TIMES
 from railcore.facts.units import convert, hour, number, show, words, year
 
 _SHOWN_SOURCES = 60
 _MOST_STAGES = 32  # of a pipeline, whose memory is listed
-_PART_COLOURS = {f"{kind}_s": colour for kind, colour in TRAFFIC.items()} | {
-    **{"linear_s": PASSES["compute"], "attention_s": "#B0C4DE", "elementwise_s": "#B8A58A"},
-    **{"bubble_s": PASSES["backward"], "circuits_s": "#882255"},
-}
-_PART_COLOURS |= {"optimizer_s": "#5F5F5F", "straggler_s": "#6F4E7C", "once_s": "#3F3F3F", "logits_s": "#A0A0C8"}
-_OTHER_COLOUR = "#8F8F8F"
 _PARTS = {  # of an iteration, in words
     **{"linear_s": "linear layers", "attention_s": "attention", "elementwise_s": "elementwise kernels"},
     **{"tensor_s": "tensor ranks", "context_s": "context ranks", "expert_s": "experts", "logits_s": "logits and loss"},
@@ -155,7 +149,7 @@ def _bars(times: pd.DataFrame, parts: Sequence[str]) -> list[Section]:
         told = [
             {
                 **{"label": _part(part), "value": float(row[part])},
-                **{"text": show(row[part], "s", 3), "colour": _PART_COLOURS.get(part, _OTHER_COLOUR)},
+                **{"text": show(row[part], "s", 3), "colour": TIMES.get(part.removesuffix("_s"), TIMES["other"])},
             }
             for part in parts
             if row[part] > 0

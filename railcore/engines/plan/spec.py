@@ -1,7 +1,6 @@
 # mypy: disable-error-code="valid-type"
 """The spec of a plan: what a TOML file or a dictionary may say, its defaults, and one message with all its faults."""
 
-import difflib
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -20,11 +19,11 @@ from pydantic import (
 )
 
 from railcore.facts import catalog, units
+from railcore.facts.arguments import quantity
 from railcore.network.price_books import DEFAULT_BOOK, book_names
 from railcore.training.machine import PRECISIONS
 from railcore.training.runtime import OFFLOADS
 
-_COUNTED = re.compile(r"\s*(\d+(?:\.\d+)?(?:[eE]\d+)?)\s*([kMGBT]?)\s*(?:tokens)?\s*")
 _LEAST_DRAWS, _MOST_DRAWS = 20, 100_000
 SIDE_NETWORKS = ("frontend", "storage", "management")
 LAYOUTS = ("rail-optimized", "Clos", "rail-only", "photonic rails")
@@ -32,13 +31,9 @@ LAYOUTS = ("rail-optimized", "Clos", "rail-only", "photonic rails")
 
 def _quantity(example: str, above_0: bool = False) -> Any:
     """A text with a unit of the example's dimension, as an SI number."""
-    unit = example.partition(" ")[2]
 
     def read(value: Any) -> float:
-        try:
-            found = units.parse(value, unit)
-        except (TypeError, ValueError):
-            raise ValueError(f"give a text with its unit, such as {example!r}") from None
+        found = quantity(value, example)
         if found < 0 or (above_0 and not found):
             raise ValueError(f"give more than 0, such as {example!r}")
         return found
@@ -68,11 +63,13 @@ def _book(family: str) -> Any:
 
 
 def _tokens(value: Any) -> Any:
-    """A number of tokens; as a text with k, M, G or T."""
-    found = _COUNTED.fullmatch(value) if isinstance(value, str) else None
-    if isinstance(value, str) and found is None:
-        raise ValueError('give a number such as 15e12, or a text such as "15T"')
-    return float(found[1]) * {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}[found[2]] if found else value
+    """A number of tokens; a text may leave out their name."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return units.parse(value if "tokens" in value else f"{value} tokens", "tokens")
+    except ValueError:
+        raise ValueError('give a number such as 15e12, or a text such as "15T"') from None
 
 
 def _rule(name: str) -> str:
@@ -431,8 +428,7 @@ def _section_in(annotation: Any) -> Any:
 
 
 def _nearest(name: str, known: Any) -> str:
-    near = difflib.get_close_matches(name.lower(), {each.lower(): each for each in known}, n=3, cutoff=0.5)
-    names = [each for each in known if each.lower() in near] or list(known)
+    names = catalog.near_names(name, known) or list(known)
     return f"give {units.either([repr(each) for each in names])}" if names else "remove it"
 
 

@@ -1,6 +1,5 @@
 """What a user brings from the US Energy Information Administration (EIA): plants, and hourly demand and generation."""
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -83,7 +82,7 @@ def _missing(own: Mapping[str, object], spellings: Sequence[str], where: str) ->
             return (
                 f"{where}: column {given!r} is in {of}, expected {stems[stem] or 'no unit'}: convert it and rename it"
             )
-    near = [str(own[name]) for name in difflib.get_close_matches(plain_name(spellings[0]), list(own), n=3, cutoff=0.3)]
+    near = [str(own[name]) for name in catalog.near_names(plain_name(spellings[0]), own)]
     there = f"the nearest are {', '.join(map(repr, near))}" if near else "none is like it"
     return f"{where}: no column {spellings[0]!r}; {there}: give the file as EIA publishes it"
 

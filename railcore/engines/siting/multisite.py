@@ -19,8 +19,9 @@ from railcore.engines.siting.distances import Located, diameter_m, fibre_delays_
 from railcore.engines.siting.sitings import Sitings, shares_or_nan, siting_indices
 from railcore.facts import catalog
 from railcore.systems.datacenter import exposed
-from railcore.systems.datacenter.layouts import Layer, Layout, catalog_precision
+from railcore.systems.datacenter.layouts import Layer, Layout
 from railcore.systems.datacenter.sizing import Site
+from railcore.training.formats import catalog_precision
 from railcore.training.transformer import Transformer, catalog_model
 
 

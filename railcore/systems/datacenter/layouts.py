@@ -10,57 +10,19 @@ racks that hold a layer in one datacenter.
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.facts import catalog, checks
+from railcore.facts import checks
 from railcore.facts.arguments import checked
 from railcore.facts.units import counted, show
 from railcore.systems.datacenter.sizing import Site
+from railcore.training.formats import ELEMENT_BYTES, Precision, catalog_precision
 from railcore.training.transformer import Transformer, as_model
 
 RECOMPUTED_PASSES = 1.0  # passes over the attention scores that selective recomputation adds: the forward one once more
-
-
-@checked
-@dataclass(frozen=True)
-class Precision:
-    """Bytes that training in a number format keeps.
-
-    rate_format: of the matrix products: "fp4", "fp8" or "bf16".
-    master, weights, gradients, optimizer: of a parameter [bytes].
-    element: r, of an activation kept or sent [bytes].
-    mask: of an element of a dropout mask [bytes].
-
-    Raises ValueError for bytes that are negative or not finite.
-    """
-
-    rate_format: Literal["fp4", "fp8", "bf16"]
-    master: float
-    weights: float
-    gradients: float
-    optimizer: float
-    element: float
-    mask: float
-    made_by = "catalog_precision(name)"
-
-    def __post_init__(self) -> None:
-        for name in ("master", "weights", "gradients", "optimizer", "element", "mask"):
-            checks.at_least(name, getattr(self, name))
-
-    @property
-    def state(self) -> float:
-        """Bytes of a parameter with its copies, gradient and optimizer states."""
-        return self.master + self.weights + self.gradients + self.optimizer
-
-
-@checked
-def catalog_precision(name: str) -> Precision:
-    """Precision of the catalog, such as "fp8" or "bf16". Raises UnknownName for another name."""
-    item = catalog.item("precisions", name)
-    return Precision(**{field: item[field] for field in Precision.__dataclass_fields__})
 
 
 @checked
@@ -167,7 +129,7 @@ def model_layer(
     edges = (kinds["embedding"] + kinds["positions"] + kinds["output"]) * wider
     vectors = (kinds["router"] + kinds["biases"] + kinds["norms"]) / model.layers * wider
     kept = model.layer_activation_bytes(sequence_parallel=True, recompute=1)
-    element = bytes_of.element / 2  # the transformer counts elements of two bytes
+    element = bytes_of.element / ELEMENT_BYTES  # in which the transformer counts
     kept_bytes = kept["dropout"] * bytes_of.mask + (sum(kept.values()) - kept["dropout"]) * element
     linear = (flops["projections"] + flops["feed-forward"]) * wider**2 + flops["router"] * wider
     return Layer(

@@ -1,6 +1,6 @@
 """What a budget buys and a power feeds: racks, GPUs, FLOP/s, memory; and the machine as a layer sees it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import compress
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from railcore.facts import catalog, checks
 from railcore.facts.arguments import checked
-from railcore.facts.catalog import variant_value
+from railcore.facts.catalog import variant_row
 from railcore.facts.tables import readable
 from railcore.facts.units import show
 from railcore.network.price_books import DEFAULT_BOOK
@@ -263,7 +263,7 @@ def datacenter_size(
         Of the catalog's prices: of ports and optics; shares of the budget for racks and network; power share of
         storage. Shares that it lacks are the default book's.
     variant
-        Its rows replace others where an item has them: `variant_value`.
+        Its rows replace others where an item has them: `variant_row`.
     rate_format
         "fp4", "fp8" or "bf16", by default the GPU's narrowest.
     power_w
@@ -297,30 +297,26 @@ def datacenter_size(
         checks.one_of("network", network, ("parts", "shares"))
     rack, prices = catalog.item("platforms", platform), catalog.item("prices", price_book)
     gpu, by_share = catalog.item("gpus", rack["gpu"]), isinstance(network, str) and network == "shares"
-
-    def share_of_book(name: str) -> float:
-        return prices[name] if name in prices else catalog.item("prices", DEFAULT_BOOK)[name]
-
     narrowest = checks.one_of("rate_format", rate_format or narrowest_format(gpu.name), _NUMBER_FORMATS)
-    known = {
-        "rack_usd": lambda: variant_value(rack, "price", variant),
-        "rack_w": lambda: variant_value(rack, "power", variant),
-        "rack_gpus": lambda: int(rack["gpus"]),
-        "gpu_dense_flops": lambda: gpu[f"{narrowest}_dense_rate"],
-        "gpu_sparse_flops": lambda: gpu.get(f"{narrowest}_sparse_rate", np.nan),
-        "gpu_memory_bytes": lambda: variant_value(gpu, "memory", variant),
-        "compute_share": lambda: share_of_book("compute_share"),
-        "network_share": lambda: share_of_book("network_share"),
-        "other_power_share": lambda: share_of_book(
-            "storage_network_power_share" if by_share else "storage_power_share"
-        ),
-        "pue": lambda: catalog.item("prices", "energy")["pue"],
+    rows = {
+        "rack_usd": (rack, variant_row(rack, "price", variant)),
+        "rack_w": (rack, variant_row(rack, "power", variant)),
+        "rack_gpus": (rack, "gpus"),
+        "gpu_dense_flops": (gpu, f"{narrowest}_dense_rate"),
+        "gpu_memory_bytes": (gpu, variant_row(gpu, "memory", variant)),
+        "pue": (catalog.item("prices", "energy"), "pue"),
     }
-    read_values = {name: read() for name, read in known.items() if name not in changes}
+    if f"{narrowest}_sparse_rate" in gpu:
+        rows["gpu_sparse_flops"] = gpu, f"{narrowest}_sparse_rate"
+    others_w = "storage_network_power_share" if by_share else "storage_power_share"
+    shares = {"compute_share": "compute_share", "network_share": "network_share", "other_power_share": others_w}
+    usual = catalog.item("prices", DEFAULT_BOOK)
+    rows |= {name: (prices if row in prices else usual, row) for name, row in shares.items()}
+    read_values = _read(rows, changes)
     others: dict[str, Any] = {"power_w": power_w, "most_gpus": gpus, "most_racks": racks, "price_book": price_book}
     others |= {"network": network, "rate_format": "" if "gpu_dense_flops" in changes else narrowest}
     if isinstance(network, str):
-        nic_Bps, rack_gpus = variant_value(rack, "nic_bandwidth", variant), (read_values | changes)["rack_gpus"]
+        nic_Bps, rack_gpus = rack[variant_row(rack, "nic_bandwidth", variant)], (read_values | changes)["rack_gpus"]
         others["network"] = None if by_share else rack_network(rack_gpus, nic_Bps, price_book)
     return Sizing(budget_usd, **others, **read_values, **changes)
 
@@ -390,7 +386,7 @@ def datacenter_site(
     catalog_site
         Of the catalog's sites: datacenters, wide-area capacity and delay. By default one datacenter.
     variant
-        Its rows replace others where an item has them: `variant_value`.
+        Its rows replace others where an item has them: `variant_row`.
     **changes
         Any field of `Site`, in place of the catalog's.
 
@@ -405,19 +401,22 @@ def datacenter_site(
     """
     rack = catalog.item("platforms", platform)
     gpu = catalog.item("gpus", rack["gpu"])
-    known = {
-        "rack_gpus": lambda: int(rack["gpus"]),
-        "gpu_rate": lambda: gpu[f"{rate}_dense_rate" if rate in _NUMBER_FORMATS else rate],
-        "memory_bytes": lambda: variant_value(gpu, "memory", variant),
-        "hb_Bps": lambda: variant_value(rack, "hb_bandwidth", variant),
-        "nic_Bps": lambda: variant_value(rack, "nic_bandwidth", variant),
-        "host_Bps": lambda: gpu["cpu_bandwidth" if "cpu_bandwidth" in gpu else "pcie_bandwidth"],
+    rows = {
+        "rack_gpus": (rack, "gpus"),
+        "gpu_rate": (gpu, f"{rate}_dense_rate" if rate in _NUMBER_FORMATS else rate),
+        "memory_bytes": (gpu, variant_row(gpu, "memory", variant)),
+        "hb_Bps": (rack, variant_row(rack, "hb_bandwidth", variant)),
+        "nic_Bps": (rack, variant_row(rack, "nic_bandwidth", variant)),
+        "host_Bps": (gpu, "cpu_bandwidth" if "cpu_bandwidth" in gpu else "pcie_bandwidth"),
     }
     if catalog_site:
         place = catalog.item("sites", catalog_site)
-        known |= {
-            "wan_Bps": lambda: place["wan_bandwidth"],
-            "datacenters": lambda: int(place["datacenters"]),
-            "one_way_delay_s": lambda: place["one_way_delay"],
-        }
-    return Site(racks=racks, **{name: read() for name, read in known.items() if name not in changes}, **changes)
+        names = {"wan_Bps": "wan_bandwidth", "datacenters": "datacenters", "one_way_delay_s": "one_way_delay"}
+        rows |= {name: (place, row) for name, row in names.items()}
+    return Site(racks=racks, **_read(rows, changes), **changes)
+
+
+def _read(rows: Mapping[str, tuple[catalog.Item, str]], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of rows by name, counts whole; a row in whose place something is given is not looked up."""
+    values = {name: item[row] for name, (item, row) in rows.items() if name not in given}
+    return values | {name: int(values[name]) for name in ("rack_gpus", "datacenters") if name in values}

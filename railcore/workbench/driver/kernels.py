@@ -18,14 +18,19 @@ from railcore.facts import files
 if TYPE_CHECKING:
     from papermill import PapermillExecutionError
 
-# Asked of the kernel after the last cell; not part of the notebook, so it imports nothing of railcore that it did not.
+# Runs in the kernel before the first cell and leaves its names there: catalog rows that are looked up from here on.
+_RECORD = """\
+from railcore.facts import catalog as _catalog
+_recording = _catalog.recording()
+_used = _recording.__enter__()"""
+# Asked of the kernel after the last cell; not part of the notebook.
 _REPORT = """\
 import json, sys, time
 ours = {name: module for name, module in sys.modules.items() if name.split(".")[0] == "railcore"}
 print(json.dumps({
     "modules": sorted(ours),
-    "data": ours["railcore.facts.files"].data_files_read() if "railcore.facts.files" in ours else [],
-    "inputs": ours["railcore.facts.catalog"].rows_used() if "railcore.facts.catalog" in ours else [],
+    "data": ours["railcore.facts.files"].data_files_read(),
+    "inputs": _catalog.input_rows(_used),
     "cpu_s": time.process_time(),
     "left": get_ipython().exit_now,
 }))"""
@@ -116,9 +121,9 @@ def _manager(name: str, extra: Mapping[str, str]):
 
     class Manager(AsyncKernelManager):  # type: ignore[misc]
         def format_kernel_cmd(self, extra_arguments=None):
-            history = "--HistoryManager.enabled=False"
-            watched = [sys.executable, "-c", _WATCHED_KERNEL, str(os.getpid()), "-f", self.connection_file, history]
-            return watched + list(extra_arguments or [])
+            watched = [sys.executable, "-c", _WATCHED_KERNEL, str(os.getpid()), "-f", self.connection_file]
+            options = ["--HistoryManager.enabled=False", f"--IPKernelApp.exec_lines={_RECORD}"]
+            return [*watched, *options, *(extra_arguments or [])]
 
         async def start_kernel(self, **options):  # type: ignore[override]
             await super().start_kernel(**options | {"env": environment, "cwd": str(files.NOTEBOOKS)})
