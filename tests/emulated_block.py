@@ -37,8 +37,8 @@ from emulated_shards import ShardedParameters, Values
 from railcore.engines.emulator.ranks import SCALE_OUT, SCALE_UP, EmulatedRanks, TransferLabel
 from railcore.engines.steps.timetable import schedule
 from railcore.facts.checks import Ints
+from railcore.training.formats import ELEMENT_BYTES
 from railcore.training.parallelism import Strategy
-from railcore.training.products import ELEMENT_BYTES
 from railcore.training.runtime import MODERN, Runtime
 from railcore.training.traffic import from_transfers
 from railcore.training.transfers import step_transfers

@@ -22,10 +22,10 @@ from emulated_parts import Tensors, Weights, unit_shapes
 
 from railcore.engines.emulator.ranks import EmulatedRanks, TransferLabel
 from railcore.facts.checks import Floats
+from railcore.training.formats import WEIGHT_BYTES
 from railcore.training.parallelism import GROUP_KINDS, Strategy
 from railcore.training.runtime import Runtime
 from railcore.training.transformer import Transformer
-from railcore.training.transformer_memory import WEIGHT_BYTES
 
 RATE = 0.1  # of learning
 Values = dict[int, Floats]  # an array of each rank

@@ -10,13 +10,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from railcore.engines.emulator.ranks import UNCOUNTED_KINDS
+from railcore.training.formats import WEIGHT_BYTES
 from railcore.training.parallelism import DIMENSIONS, Strategy
 from railcore.training.pipeline_schedule import microbatches_in_flight
 from railcore.training.runtime import MODERN, Runtime
 from railcore.training.traffic import iteration_traffic
 from railcore.training.transfers import step_transfers
 from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer
-from railcore.training.transformer_memory import WEIGHT_BYTES
 
 GPT = Transformer("gpt", 4, 16, 4, 4, 32, 24, 8, ffn_matrices=2, head_dim=8, positions=8)
 LLAMA = dataclasses.replace(

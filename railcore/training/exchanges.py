@@ -27,13 +27,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from railcore.training.expert_dispatch import DispatchBytes, dispatch_bytes, parts_groups
-from railcore.training.formats import LinearFormat
-from railcore.training.products import ELEMENT_BYTES
+from railcore.training.formats import ELEMENT_BYTES, WEIGHT_BYTES, LinearFormat
 from railcore.training.rank import Rank
 from railcore.training.recompute import recomputed_operators
 from railcore.training.runtime import Runtime
 from railcore.training.transformer import SHARDING
-from railcore.training.transformer_memory import WEIGHT_BYTES
 
 TRAFFIC_KINDS = ("tensor", "sequence", "context", "expert", "pipeline", "data")
 

@@ -24,6 +24,24 @@ def format_bytes(number_format: str) -> float:
     return int(found[1]) / 8
 
 
+class ElementBytes(NamedTuple):
+    """Bytes of an element that is kept for the backward pass.
+
+    of_product: inputs of products alone: what norms and activation functions made.
+    dispatched: inputs of routed experts.
+    before_activation: inputs of activation functions.
+    of_attention: what attention made, an input of a product and of its own backward pass.
+    """
+
+    of_product: float = ELEMENT_BYTES
+    dispatched: float = ELEMENT_BYTES
+    before_activation: float = ELEMENT_BYTES
+    of_attention: float = ELEMENT_BYTES
+
+
+BF16_ELEMENTS = ElementBytes()
+
+
 class LinearFormat(NamedTuple):
     """A number format of linear layers.
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from railcore.facts.unique_rows import each_array, unique_places
 from railcore.training.exchanges import boundary_exchanges, gathers, logits_exchanges, projection_exchanges
+from railcore.training.formats import ELEMENT_BYTES, FP32_BYTES
 from railcore.training.layer_traffic import (
     LINK_KINDS,
     LayerLinks,
@@ -36,7 +37,6 @@ from railcore.training.layer_work import (
 )
 from railcore.training.link_times import LinkTimes
 from railcore.training.machine import Machine
-from railcore.training.products import ELEMENT_BYTES
 from railcore.training.rank import LAYER_COLUMNS, Rank
 from railcore.training.recompute import kept_bytes, recomputed_compute, working_bytes
 from railcore.training.runtime import Runtime
@@ -268,7 +268,11 @@ def _once(rank: Rank, machine: Machine, by_kind: bool) -> _Once:
         kept_bytes=_shared(rank, _OF_ACTIVATIONS, _kept_bytes),
         regained_bytes=rank.operators * rank.activation_bytes * (1 - 1 / rank.tensor) * rank.keeps_gathered,
         # In bf16, and once more in fp32; kept for each token that is predicted.
-        logits_bytes=(1 + model.mtp_layers) * (ELEMENT_BYTES + 4) * rank.tokens * model.vocabulary / rank.tensor,
+        logits_bytes=(1 + model.mtp_layers)
+        * (ELEMENT_BYTES + FP32_BYTES)
+        * rank.tokens
+        * model.vocabulary
+        / rank.tensor,
     )
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.facts.arguments import Count, checked
+from railcore.training.formats import WEIGHT_BYTES
 from railcore.training.layer import layer_costs
 from railcore.training.machine import UNLIMITED_BANDWIDTH, Machine
 from railcore.training.parallelism import Strategy
@@ -13,7 +14,6 @@ from railcore.training.rank import LAYER_COLUMNS
 from railcore.training.runtime import MODERN
 from railcore.training.transfers import transfer_table
 from railcore.training.transformer import Transformer
-from railcore.training.transformer_memory import WEIGHT_BYTES
 
 _EQUAL = 1e-3  # relative
 

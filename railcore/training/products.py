@@ -5,10 +5,9 @@ from typing import Any
 import numpy as np
 
 from railcore.facts.arguments import Positive, checked
-from railcore.training.formats import BF16, LinearFormat
+from railcore.training.formats import BF16, ELEMENT_BYTES, LinearFormat
 from railcore.training.machine import Machine
 
-ELEMENT_BYTES = 2  # of bf16
 _TILE = (256, 128)  # rows and columns of the largest common tile of a matrix product
 _ALIGNED = 64  # elements of 2 bytes that a side should be a multiple of (NVIDIA, Matrix Multiplication Background)
 _TILE_STEP = 64  # a side shorter than the tile's takes the next multiple of this

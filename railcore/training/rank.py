@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from railcore.training.expert_dispatch import capacity_copies
+from railcore.training.formats import ELEMENT_BYTES
 from railcore.training.machine import Machine
-from railcore.training.products import ELEMENT_BYTES
 from railcore.training.rank_order import GroupLevels, group_levels
 from railcore.training.runtime import Runtime
 from railcore.training.transformer import Transformer

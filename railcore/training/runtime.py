@@ -9,11 +9,19 @@ import numpy as np
 from railcore.facts import catalog, checks
 from railcore.facts.arguments import checked
 from railcore.training.expert_dispatch import DISPATCHERS
-from railcore.training.formats import LinearFormat
+from railcore.training.formats import (
+    BF16_ELEMENTS,
+    ELEMENT_BYTES,
+    GRADIENT_BYTES,
+    MASTER_BYTES,
+    MOMENT_BYTES,
+    WEIGHT_BYTES,
+    ElementBytes,
+    LinearFormat,
+)
 from railcore.training.machine import ATTENTION_KERNELS, Machine
-from railcore.training.transformer_memory import BF16_ELEMENTS, EVERY_OPERATOR, RECOMPUTE_MODULES, ElementBytes
+from railcore.training.transformer_memory import EVERY_OPERATOR, RECOMPUTE_MODULES
 
-_CURRENT_BYTES = 2  # of an element in bf16 that is read for the largest one of its tensor
 _CURRENT_KERNELS = 3  # for the largest element, its scale, and the cast
 GRAPHS = ("none", "parts", "whole")
 FP8_SCALINGS = ("delayed", "current")
@@ -74,16 +82,16 @@ class Runtime:
     overlap_pipeline: bool = True
     scatter_gather: bool = True
     overlap_data: bool = True
-    gradient_bytes: int = 4
-    accumulation_bytes: int = 4
+    gradient_bytes: int = GRADIENT_BYTES
+    accumulation_bytes: int = GRADIENT_BYTES
     sharded_gradients: bool = False
-    moment_bytes: int = 4
-    master_bytes: int = 4
+    moment_bytes: int = MOMENT_BYTES
+    master_bytes: int = MASTER_BYTES
     fp32_shards: bool = False
     schedule: str = "1f1b"
     overlap_expert: bool = False
     dispatcher: str = "copies"
-    dispatch_bytes: int = 2
+    dispatch_bytes: int = ELEMENT_BYTES
     capacity: float = 0.0
     graphs: str = "whole"
     attention: str = "best"
@@ -162,7 +170,7 @@ class Runtime:
 
         And 16 to norm, clip and clear the gradient.
         """
-        return 2 * self.optimizer_bytes + 4 + 2 + 16
+        return 2 * self.optimizer_bytes + GRADIENT_BYTES + WEIGHT_BYTES + 16
 
     def dual(self, pipeline: Any, interleave: Any) -> Any:
         """Whether a pipeline runs from both ends (DualPipe): p stages, an even number, of v = 1 chunk; else 1F1B.
@@ -175,13 +183,13 @@ class Runtime:
     @property
     def gradient_result_bytes(self) -> int:
         """Bytes that a product moves for each element of the weights' gradient: read, added to and written back."""
-        return 2 if self.eager else 2 * self.accumulation_bytes
+        return ELEMENT_BYTES if self.eager else 2 * self.accumulation_bytes
 
     def linear_format(self, machine: Machine) -> LinearFormat:
         """Number format of the linear layers, with what its casts read."""
         form = machine.format
         if machine.precision == "fp8" and self.fp8_scaling == "current":
-            return form._replace(cast_bytes=form.cast_bytes + _CURRENT_BYTES, cast_kernels=_CURRENT_KERNELS)
+            return form._replace(cast_bytes=form.cast_bytes + ELEMENT_BYTES, cast_kernels=_CURRENT_KERNELS)
         return form
 
     def contends(self, machine: Machine) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 from railcore.facts.arguments import checked
 from railcore.training.critical_path import EXCHANGES, STAGE_ROW
 from railcore.training.exchanges import replica_element_bytes, replicas_exchange
+from railcore.training.formats import WEIGHT_BYTES
 from railcore.training.link_times import NO_LINK, LinkTimes
 from railcore.training.machine import GroupPlace, Machine
 from railcore.training.pipeline_schedule import microbatches_in_flight
@@ -21,7 +22,7 @@ from railcore.training.rank import mixture_shares
 from railcore.training.rank_order import GroupLevels, gpus_of, group_levels
 from railcore.training.runtime import Runtime
 from railcore.training.transformer import SHARDING, Transformer
-from railcore.training.transformer_memory import WEIGHT_BYTES, WHOLE_LAYERS, sharded_parameters
+from railcore.training.transformer_memory import WHOLE_LAYERS, sharded_parameters
 
 STAGE_COLUMNS = (
     *("tensor", "context", "expert", "pipeline", "data", "interleave", "sharding"),

@@ -5,35 +5,17 @@ The functions are methods of `transformer.Transformer`, whose symbols they use; 
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.facts.arguments import Flags, PositiveArray, checked
+from railcore.training.formats import BF16_ELEMENTS, GRADIENT_BYTES, OPTIMIZER_BYTES, WEIGHT_BYTES, ElementBytes
 
-WEIGHT_BYTES, GRADIENT_BYTES, OPTIMIZER_BYTES = 2, 4, 12
 WHOLE_LAYERS = 2  # that a rank holds whole at a time where states are sharded: the one at work and the next
 RECOMPUTE_MODULES = ("core_attn", "layernorm", "mla_up_proj", "moe_act", "mlp", "moe", "shared_experts")
 EVERY_OPERATOR = "op"  # beside them: all of a dense layer but fused attention and every second product with weights
-
-
-class ElementBytes(NamedTuple):
-    """Bytes of an element that is kept for the backward pass.
-
-    of_product: inputs of products alone: what norms and activation functions made.
-    dispatched: inputs of routed experts.
-    before_activation: inputs of activation functions.
-    of_attention: what attention made, an input of a product and of its own backward pass.
-    """
-
-    of_product: float = 2
-    dispatched: float = 2
-    before_activation: float = 2
-    of_attention: float = 2
-
-
-BF16_ELEMENTS = ElementBytes()
 
 
 @checked

@@ -36,6 +36,7 @@ from railcore.training.exchanges import (
     replica_element_bytes,
     replicas_exchange,
 )
+from railcore.training.formats import FP32_BYTES
 from railcore.training.iteration import iteration_times
 from railcore.training.layer import layer_costs, layer_passes
 from railcore.training.machine import Machine
@@ -44,8 +45,6 @@ from railcore.training.rank import Rank
 from railcore.training.runtime import Runtime
 from railcore.training.transformer import SHARDING, Transformer
 from railcore.training.transformer_memory import EVERY_OPERATOR
-
-_SUM_BYTES = 4  # of a norm or a loss in fp32
 
 
 class Operation(NamedTuple):
@@ -279,7 +278,7 @@ class StageProgram:
             name = "data" if kind == "replica" else "pipeline"
             for stage in range(1 if kind == "pipeline" else p):
                 summed = Operation(
-                    name, "all_reduce", "after", kind, stage, message_bytes=_SUM_BYTES, iteration=iteration
+                    name, "all_reduce", "after", kind, stage, message_bytes=FP32_BYTES, iteration=iteration
                 )
                 waits = [each for end in ends for each in end] if kind == "pipeline" else ends[stage]
                 number = self.add(summed, waits)
