@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.facts.arguments import UnboundedArray, checked
 from railcore.training.collectives import doublings, hierarchical_time, rings_time
 
 
@@ -32,8 +31,7 @@ class LinkTimes(NamedTuple):
 NO_LINK = LinkTimes(0.0, 0.0, 0.0)
 
 
-@checked
-def exposed_time(link_s: UnboundedArray, window_s: UnboundedArray, lost: float, least: ArrayLike = 0.0) -> np.ndarray:
+def exposed_time(link_s: ArrayLike, window_s: ArrayLike, lost: float, least: ArrayLike = 0.0) -> np.ndarray:
     """What an exchange adds to the compute that hides it: max(E - W, a E + r (1 - a) E).
 
     Where the exchange is the longer, it sets the time, and compute that it slows is hidden in turn. Where compute is
@@ -50,13 +48,8 @@ def exposed_time(link_s: UnboundedArray, window_s: UnboundedArray, lost: float, 
 
     Returns
     -------
-    Seconds.
+    Seconds; NaN where neither exchange nor compute ends.
     """
-    return _exposed(link_s, window_s, lost, least)
-
-
-def _exposed(link_s: ArrayLike, window_s: ArrayLike, lost: float, least: ArrayLike) -> np.ndarray:
-    """`exposed_time`, unchecked; NaN where neither exchange nor compute ends."""
     link, free = np.asarray(link_s, float), 1 - np.asarray(least, float)
     return np.maximum(link - np.asarray(window_s, float), link * (1 - free + lost * free))
 
@@ -81,7 +74,7 @@ def exposed_beside(
     """
     window = np.asarray(window_s, float)
     beyond = np.maximum(link.hb_s + busy.hb_s - window, link.nic_s + busy.nic_s - window)
-    return np.maximum(_exposed(link.time_s, window, lost, least), beyond)
+    return np.maximum(exposed_time(link.time_s, window, lost, least), beyond)
 
 
 class Latencies(NamedTuple):
@@ -111,7 +104,6 @@ _PAT_RANK = 2.8 / 14  # of a step over NICs: what each rank adds
 _HOST_GPUS = 8  # through which a tree is a chain
 
 
-@checked
 def gather_links(
     message_bytes: ArrayLike,
     inside: ArrayLike,
@@ -163,7 +155,6 @@ def gather_links(
     return rings._replace(time_s=np.where(alone, np.minimum(rings.time_s, pat), rings.time_s)[()])  # a scalar of one
 
 
-@checked
 def all_reduce_links(
     message_bytes: ArrayLike,
     inside: ArrayLike,

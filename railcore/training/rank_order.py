@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from railcore.facts.arguments import checked
-
 DIMENSIONS = ("tensor", "context", "data", "pipeline")
 _NAMED = {
     "tensor first": DIMENSIONS,
@@ -49,7 +47,6 @@ class GroupLevels(NamedTuple):
         together = np.equal(self.outer_stride, n * stride)
         return self._replace(inner=n * np.where(together, self.outer, 1), outer=np.where(together, 1, self.outer))
 
-    @checked
     def in_domains(self, hb_domain_size: int) -> tuple[np.ndarray, np.ndarray]:
         """Ranks x of a group in an HB domain of K GPUs at worst, and domains y = n / x that it is in.
 
@@ -58,7 +55,6 @@ class GroupLevels(NamedTuple):
         x, between = self.between_domains(hb_domain_size)
         return x, between.ranks
 
-    @checked
     def between_domains(self, hb_domain_size: int) -> tuple[np.ndarray, "GroupLevels"]:
         """Ranks x of `in_domains`, and the first rank in each domain as a group of its own."""
         inner, inner_stride, outer, outer_stride, regular = (np.asarray(each) for each in self.joined())
@@ -68,7 +64,6 @@ class GroupLevels(NamedTuple):
         first = GroupLevels(inner // run, inner_stride * run, outer // runs, outer_stride * runs, regular)
         return run * runs, first
 
-    @checked
     def lie_unevenly(self, hb_domain_size: int) -> np.ndarray:
         """Whether of a kind's groups some have more ranks in an HB domain than others, or groups are not regular."""
         inner, inner_stride, outer, outer_stride, regular = self.joined()

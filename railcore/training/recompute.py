@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.facts.arguments import checked
 from railcore.training.machine import Machine
 from railcore.training.products import product_passes
 from railcore.training.rank import Rank
@@ -133,7 +132,6 @@ def kept_bytes(rank: Rank, recompute: Any, modules: Collection[str] | None = Non
     return sum(kinds.values())
 
 
-@checked
 def working_bytes(kept: Sequence[Any], recompute: ArrayLike) -> Any:
     """Activations of the layer that is made again [bytes]: all of it, or of modules what it did not keep.
 

@@ -272,7 +272,6 @@ def hops_hide(runtime: Runtime, pipeline: Any, interleave: Any) -> Any:
     return runtime.overlap_pipeline & ((np.asarray(interleave) > 1) | runtime.dual(pipeline, interleave))
 
 
-@checked
 def bucket_calls(parameters: np.ndarray | float, ranks: np.ndarray | float) -> np.ndarray:
     """Collectives that so many parameters are exchanged in: buckets of 40 million, or a million a rank where more.
 

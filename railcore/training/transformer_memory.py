@@ -271,7 +271,6 @@ def stage_parameters(model: Any, tensor: Any, pipeline: Any, expert: Any = 1) ->
     return held.layers(model.layers - mixtures, mixtures) / p + ends, experts
 
 
-@checked
 def sharded_parameters(
     held: tuple[Any, ...],
     replicas: Any,
