@@ -49,6 +49,7 @@ from railcore.systems import datacenter
 from railcore.systems.siting import candidates, grid, supply
 from railcore.training import machine, rank_order, traffic
 from railcore.training.group_shares import group_shares
+from railcore.training.iteration import iteration_time
 from railcore.training.parallelism import Strategy
 from railcore.training.scaling_laws import depth_and_width
 from railcore.training.transformer import catalog_model
@@ -140,6 +141,17 @@ def test_slowdown_of_a_job_by_every_kind_of_fault(benchmark, platform, gpus, bat
     args = fabric, model, box, job.strategy(), batch
     table = benchmark.pedantic(degraded.failed_part_slowdowns, args, rounds=5, warmup_rounds=1)
     assert (table["tokens_share"] > 0).all()
+
+
+@pytest.mark.parametrize("job", ["GPT-3", "DeepSeek-V3"])
+def test_time_of_one_strategy(benchmark, job):
+    """With names of model and platform looked up; target 7 ms."""
+    plans = {
+        "GPT-3": Strategy(tensor=8, data=16, pipeline=8, sequence_parallel=True, sharding="optimizer"),
+        "DeepSeek-V3": Strategy(tensor=2, data=64, pipeline=4, expert=8, sequence_parallel=True),
+    }
+    args = job, "DGX H100", plans[job], 512
+    assert benchmark.pedantic(iteration_time, args, rounds=50, warmup_rounds=2).total_s > 0
 
 
 def two_stages(gpus):

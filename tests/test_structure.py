@@ -25,7 +25,7 @@ from railcore.workbench import legible, outputs
 from railcore.workbench.driver import parameters
 
 FLOORS = ("facts", "network", "training", "systems", "engines", "documents")  # `workbench` stands aside
-ENGINES = "deployment transport strategies search steps photonics datacenter degraded siting emulator".split()
+ENGINES = "deployment transport search steps photonics datacenter degraded siting emulator".split()
 ENGINES += ["launch_lines", "validation", "own_runs", "run_errors", "plan", "sweep"]
 DOCUMENTS = sorted({row["document"] for row in read_csv(files.data("figures.csv"))})
 MODULES = sorted(path for path in (files.ROOT / "railcore").rglob("*.py"))
