@@ -235,7 +235,8 @@ def iteration_times(
     strategies
         A `Strategy`, several, or a table or a row as `SearchResult.best` has them: values that broadcast, by the names
         in STRATEGY_COLUMNS. They are whole numbers, switches also True or False, and recompute, sharding and placement
-        also names in LEVEL_NAMES, else places in it. What is in _OPTIONAL may be missing.
+        also names in LEVEL_NAMES, else places in it. keep_gathered, ends_as_layers, whole_experts and placement may be
+        missing.
     offload
         What the host's memory holds, one of OFFLOADS or several: the optimizer's states and step, activations, weights.
     global_batch

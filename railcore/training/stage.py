@@ -87,8 +87,8 @@ def stage_costs(
     columns = {name: np.broadcast_to(columns.get(name, 0), shape) for name in STAGE_COLUMNS}
     p = columns["pipeline"]
     groups = group_levels(columns)
-    places = model.layers + 2 * columns["ends_as_layers"]
-    layers = np.ceil(places / p)
+    layers_and_ends = model.layers + 2 * columns["ends_as_layers"]
+    layers = np.ceil(layers_and_ends / p)
     dual = runtime.dual(p, columns["interleave"])
     held = _held_parameters(model, columns, layers, dual)
     inner = np.where(p > 2, 1.0, 0.0)  # pipelines of two stages have none between their ends
@@ -105,14 +105,14 @@ def stage_costs(
     rows["layers"] = layers
     rows["first_layers"] = np.where(p == 1, last, np.where(dual, (first + last) / 2, first))
     rows["last_layers"] = np.where(dual, (first + last) / 2, last)
-    _filling(rows, runtime, p, columns["interleave"], places / layers - 1, dual)
+    _filling(rows, runtime, p, columns["interleave"], layers_and_ends / layers - 1, dual)
     ranks = gpus_of(columns)
-    lie = machine.places({kind: groups[kind] for kind in ("pipeline", *_REPLICAS)}, ranks)
-    near = lie["pipeline"].domains == 1
-    rows["hop_Bps"], rows["hop_latency_s"] = machine.hop_link(near, lie["pipeline"].nic_share)
+    places = machine.places({kind: groups[kind] for kind in ("pipeline", *_REPLICAS)}, ranks)
+    near = places["pipeline"].domains == 1
+    rows["hop_Bps"], rows["hop_latency_s"] = machine.hop_link(near, places["pipeline"].nic_share)
     rows["hop_latency_s"] += np.where(rows["hops_hide"], 0.0, machine.host.launch_s)
     rows["hop_on_nic"] = ~near
-    for name, links in replica_exchanges(machine, runtime, lie, layers, most, columns).items():
+    for name, links in replica_exchanges(machine, runtime, places, layers, most, columns).items():
         rows[f"{name}_s"], rows[f"{name}_hb_s"], rows[f"{name}_nic_s"] = links
     away = "optimizer" in offload
     host, sent = machine.host, runtime.gradient_bytes + WEIGHT_BYTES
@@ -120,7 +120,7 @@ def stage_costs(
     update_bytes = EAGER_UPDATE_BYTES if runtime.eager else runtime.update_bytes
     rows["optimizer_s"] = 0.0 if away else update_bytes / machine.hbm_Bps * updated
     rows["once_s"] = runtime.linear_format(machine).cast_bytes / machine.cast_Bps * sum(most)
-    copied = runtime.eager * (columns["sharding"] >= SHARDING.index("gradients"))
+    copied = runtime.eager * replicas_exchange(columns["sharding"], "gradients", "backward")
     rows["copies_s"] = copied * COPY_BYTES / machine.hbm_Bps * sum(most)
     rows["offload_s"] = host_s * updated if away else 0.0
     everyone = GroupLevels(ranks, 1).in_domains(machine.hb_domain_size)
