@@ -379,9 +379,7 @@ def test_a_notebook_that_ends_itself_has_failed(suite, end, message):
     assert status == 1 and f"{project.SECOND}: FAILED, {message}" in printed
 
 
-@pytest.mark.parametrize(
-    "text", ["<!-- /ledger --> <!-- ledger -->", pytest.param("\udcff", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("text", ["<!-- /ledger --> <!-- ledger -->", pytest.param("\udcff", marks=pytest.mark.slow)])
 def test_readme_without_its_markers_is_said_and_left_alone(suite, text):
     readme = suite / "README.md"
     readme.write_text(text, errors="surrogateescape")
