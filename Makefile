@@ -15,11 +15,12 @@ SETUP = .venv/.stamp
 WITH_SITE = .venv/.with-site
 endif
 # Given to make, never taken from the environment.
-$(foreach name,PUBLISH FORCE KEEP DISCARD NAME,$(if $(filter command,$(origin $(name))),,$(eval $(name) =)))
+$(foreach name,PUBLISH FORCE KEEP DISCARD NAME ONLY,$(if $(filter command,$(origin $(name))),,$(eval $(name) =)))
 yes = $(filter 1 yes true,$($(1)))
 # One word of the shell, whatever is in it: what is given is never a command.
 quoted = '$(subst ','\'',$(value $(1)))'
 NBVAL_OUT = $(CURDIR)/build/nbval
+IN_PARALLEL = -n auto --dist worksteal
 
 .PHONY: help figures site test check lab bench assumptions grid slow coverage test-browser lock clean
 
@@ -33,14 +34,18 @@ figures: $(SETUP) ## Run the notebooks that changed; regenerate figures/ [NB=01 
 site: $(WITH_SITE) ## Build the static site into build/site, with extra packages of its own
 	@$(RUN) docs/build.py
 
-test: $(SETUP) ## Check every notebook's outputs and pictures, then the unit tests
+test: $(SETUP) ## Check every notebook's outputs and pictures, then the unit tests [ONLY=training, unit tests of a folder]
+ifneq ($(value ONLY),)
+	@$(RUN) -m pytest -rs $(IN_PARALLEL) tests --only=$(call quoted,ONLY)
+else
 	@rm -rf "$(NBVAL_OUT)"; failed=0; \
 	RAILCORE_OUT="$(NBVAL_OUT)" $(RUN) -m pytest --nbval --nbval-current-env --nbval-kernel-startup-timeout 600 \
 	  -n auto --dist loadfile notebooks \
 	  || { failed=1; echo "A notebook gives other outputs than it is stored with (+ stored, - now)."; }; \
-	RAILCORE_NBVAL="$(NBVAL_OUT)" $(RUN) -m pytest -rs -n auto --dist loadfile tests || failed=1; \
+	RAILCORE_NBVAL="$(NBVAL_OUT)" $(RUN) -m pytest -rs $(IN_PARALLEL) tests || failed=1; \
 	if [ $$failed = 1 ]; then echo "If the change is meant: make figures (PUBLISH=1 for parameters that you edited)," \
 	  "then commit what it rewrites."; exit 1; fi
+endif
 
 check: $(SETUP) ## Lint, format, types, floors, catalog sources
 	$(RUN) -m ruff check .
@@ -65,7 +70,7 @@ slow: $(SETUP) ## Rebuild data/derived, stop the driver often, run notebooks wit
 	$(RUN) data/derived/rebuild.py
 	RAILCORE_STOPS=40 $(RUN) -m pytest tests/test_stops.py
 	$(RUN) -m pytest -m slow --hypothesis-profile thorough tests
-	for seed in 1 2; do RAILCORE_ULP=$$seed $(RUN) -m pytest -m "" --hypothesis-profile thorough -n auto --dist loadfile tests \
+	for seed in 1 2; do RAILCORE_ULP=$$seed $(RUN) -m pytest -m "" --hypothesis-profile thorough $(IN_PARALLEL) tests \
 	  -k "not (driver or publishing or stops or browser or foreign or surface)" || exit 1; done
 	for seed in 3 4; do RAILCORE_ULP=$$seed $(RUN) -m pytest -m "" -n auto tests/test_ulp.py || exit 1; done
 	$(RUN) tests/mutants.py
@@ -74,7 +79,7 @@ slow: $(SETUP) ## Rebuild data/derived, stop the driver often, run notebooks wit
 coverage: export COVERAGE_FILE = $(CURDIR)/build/coverage/statements
 coverage: $(SETUP) ## Measure which statements of railcore the unit tests and the notebooks run
 	@rm -rf build/coverage; mkdir -p build/coverage
-	$(RUN) -m pytest --cov=railcore --cov-report= -n auto --dist loadfile tests
+	$(RUN) -m pytest --cov=railcore --cov-report= $(IN_PARALLEL) tests
 	@for notebook in notebooks/*.ipynb; do echo "$$notebook"; RAILCORE_OUT="$(CURDIR)/build/coverage/out" \
 	  $(RUN) -m coverage run -p --source=railcore -m IPython "$$notebook" >build/coverage/printed || exit 1; done
 	@$(RUN) -m coverage combine --quiet --append

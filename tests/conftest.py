@@ -1,5 +1,8 @@
+import ast
 import os
 import sys
+from collections import Counter
+from pathlib import Path
 
 import pytest
 import ulp
@@ -11,6 +14,42 @@ if "RAILCORE_ULP" in os.environ:  # before any test imports railcore
 settings.register_profile("fixed", derandomize=True, deadline=None, database=None, max_examples=25)
 settings.register_profile("thorough", settings.get_profile("fixed"), max_examples=100)  # of `make slow`
 settings.load_profile("fixed")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--only", metavar="SUBJECT", help="tests of one folder of railcore, such as training or search")
+
+
+def pytest_configure(config):
+    if subject := config.getoption("--only"):
+        homes = {path: home_of(path) for path in Path(__file__).parent.glob("test_*.py")}
+        if subject not in (known := {part for home in homes.values() for part in home}):
+            raise pytest.UsageError(f"ONLY is {subject!r}: give one of {', '.join(sorted(known))}")
+        config.of_another_subject = {path for path, home in homes.items() if subject not in home}
+
+
+def pytest_ignore_collect(collection_path, config):
+    return collection_path in getattr(config, "of_another_subject", ()) or None
+
+
+def home_of(path):
+    """The folder of railcore, by its parts, that a test file is named by or else imports most from.
+
+    `facts` where it imports nothing else: nearly all do. `workbench` of tests that run the driver in a project.
+    """
+    root, counts = Path(__file__).parents[1], Counter()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+        if isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{name}" for name in names]
+        for name in names:
+            place = root / "railcore/workbench" if name == "project" else root.joinpath(*name.split("."))
+            while not place.is_dir():
+                place = place.parent
+            counts[place.relative_to(root).parts[1:]] += place.is_relative_to(root / "railcore")
+    del counts[()]
+    counts[("facts",)] = min(counts[("facts",)], 0.5)
+    return max(counts, key=lambda home: (home[-1] in path.stem.split("_"), counts[home]))
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,6 @@
 """The command line as part of the surface: a good line of each command, and what its values are replaced by.
 
-tests/surface/commands.toml has a table for each command: its options and positional values, by their names.
+tests/surface_commands.toml has a table for each command: its options and positional values, by their names.
 """
 
 import argparse
@@ -9,15 +9,24 @@ import io
 import re
 import tempfile
 import tomllib
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from railcore.__main__ import command_parser, main
-from railcore.engines.plan.spec import spec_template
-from railcore.engines.sweep.command import TEMPLATE
 
-FILE = Path(__file__).with_name("surface") / "commands.toml"
+FILE = Path(__file__).with_name("surface_commands.toml")
+PLAN = """[cluster]
+platform = "DGX H100"
+gpus = 64
+[job]
+model = "Llama-3 8B"
+tokens = 1e12
+batch = 128
+search = {context = 1, micro_batch = 1}
+[network]
+candidates = ["rail-only"]
+"""
 # Lines that write into notebooks/, or need a scheduler: a good answer is not asked for
 NOT_RUN = ("railcore figures", "railcore figures 2", "railcore lab", "railcore lab 2", "railcore sweep 2")
 NUMBERS = {"zero": "0", "negative": "-1", "NaN": "nan", "infinite": "inf", "huge": str(10**12)}
@@ -28,20 +37,16 @@ IN_THE_WAY = {"FILE": "folder", "FOLDER": "file"}  # what stands where a command
 class Line:
     """A good line: a command and its values by option or position."""
 
-    file = "commands"
+    reads = False  # every refusal is asked for by its name in `answer`
 
     def __init__(self, name: str, values: dict[str, Any]) -> None:
-        self.name, self.command, self._values = name, name.rstrip(" 0123456789"), values
+        self.name, self.command, self.given = name, name.rstrip(" 0123456789"), values
         actions = commands()[self.command]
         self.parameters = {parameter: actions[parameter] for parameter in values}
 
-    @cached_property
     def good(self) -> Any:
         """The good answer."""
         return None if self.name in NOT_RUN else self.answer()
-
-    def value(self, parameter: str) -> Any:
-        return self._values[parameter]
 
     def bad(self, parameter: str) -> dict[str, Any]:
         """Bad values by kind that an option or a positional value is replaced by."""
@@ -55,11 +60,11 @@ class Line:
         """What the line prints, and its numbers that are none. Raises ValueError where it is refused in one line."""
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder)
-            (place / "plan.toml").write_text(spec_template(), encoding="utf-8")
-            (place / "sweep.toml").write_text(TEMPLATE, encoding="utf-8")
+            (place / "plan.toml").write_text(PLAN, encoding="utf-8")
+            (place / "sweep.toml").write_text(PLAN + '[over]\n"cluster.gpus" = [64, 128]\n', encoding="utf-8")
             (place / "file").touch()
             (place / "folder").mkdir()
-            words = [word.replace("{folder}", folder) for word in self._words(self._values | changed)]
+            words = [word.replace("{folder}", folder) for word in self._words(self.given | changed)]
             told, asked = io.StringIO(), io.StringIO()
             with contextlib.redirect_stdout(asked), contextlib.redirect_stderr(told):
                 try:

@@ -37,11 +37,16 @@ def test_every_recipe_is_a_table():
     assert set(TABLES) == {path.stem for path in here.glob("*.py")} - {"rebuild"}
 
 
-@pytest.mark.parametrize("table", TABLES)
+SLOW = {"mechanism_effects"}  # 10 s: its smallest case is the errors of all runs, as iteration_errors has them
+
+
+@pytest.mark.parametrize(
+    "table", [pytest.param(table, marks=[pytest.mark.slow] if table in SLOW else []) for table in TABLES]
+)
 def test_the_smallest_cases_come_out_again(table, recipe):
     """`make slow` has all of them; the hash is of all."""
-    few = {"mechanism_effects": "2"}  # each takes all runs
-    assert recipe("--smallest", few.get(table, "6"), table) == 0
+    few = {"level_errors": "6", "transport_runs": "6"}  # quick ones
+    assert recipe("--smallest", few.get(table, "1"), table) == 0
 
 
 def test_another_result_and_other_inputs_are_said(recipe, monkeypatch, tmp_path, capsys):

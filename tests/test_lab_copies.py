@@ -119,6 +119,7 @@ def test_an_edited_copy_is_dropped_by_command(suite):
     assert status == 2 and f"the nearest are '{FIRST}'" in printed
 
 
+@pytest.mark.slow
 def test_an_edited_copy_of_a_notebook_that_is_gone_is_named_and_dropped_by_command(suite):
     lab(suite)
     change(path_of(suite, FIRST), source="print('mine')")
@@ -130,6 +131,7 @@ def test_an_edited_copy_of_a_notebook_that_is_gone_is_named_and_dropped_by_comma
     assert FIRST not in lab(suite)[1]
 
 
+@pytest.mark.slow
 def test_tags_of_cells_count_as_edited(suite):
     lab(suite)
     copy = path_of(suite, FIRST)

@@ -31,6 +31,11 @@ for floor in ("facts", "network", "training", "systems", "engines", "documents")
         importlib.import_module(".".join(parts).removesuffix(".__init__"))
 print(railcore.__version__)
 """
+RUN_ALL = """
+for number, example in enumerate({examples!r}):
+    print(end=chr(12) * (number > 0))
+    exec(compile(example, example.splitlines()[0], "exec"), {{"__name__": "__main__"}})
+"""
 
 
 def build(project: Path, kind: str, folder: Path) -> Path:
@@ -144,12 +149,17 @@ def test_readme_prints_what_plan_prints():
         assert any(other.startswith(line) for other in printed.splitlines()), line
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.splitlines()[0][:60])
-def test_an_example_of_readme_runs_in_another_folder(example, installed, site, tmp_path):
-    compiled = "engines import transport" in example  # the checkout's code is compiled: a minute less
-    found = installed("-", text=example, **({"PYTHONPATH": f"{files.ROOT}:{site}"} if compiled else {}))
-    assert not found.stderr and found.stdout.count("\n") >= example.count("print(")
-    assert not re.search(r"(?<=  )\d{7,}\.\d", found.stdout)  # bytes or USD of a table, as they are computed
+@pytest.mark.parametrize("compiled", [False, True])
+def test_the_examples_of_readme_and_guide_run_in_another_folder(compiled, installed, site, tmp_path):
+    """Worth its 15 s: what a reader copies runs, in one process. compiled: with code of the checkout, which is quick."""
+    examples = [each for each in EXAMPLES if ("engines import transport" in each) == compiled]
+    surroundings = {"PYTHONPATH": f"{files.ROOT}:{site}"} if compiled else {}
+    found = installed("-", text=RUN_ALL.format(examples=examples), **surroundings)
+    assert not found.stderr
+    shown = dict(zip(examples, found.stdout.split("\f"), strict=True))
+    for example, printed in shown.items():
+        assert printed.count("\n") >= example.count("print("), example
+        assert not re.search(r"(?<=  )\d{7,}\.\d", printed)  # bytes or USD of a table, as they are computed
     assert not list(tmp_path.iterdir())
 
 

@@ -11,7 +11,7 @@ import project
 import psutil
 import pytest
 
-STOPS = int(os.environ.get("RAILCORE_STOPS", "3"))
+STOPS = int(os.environ.get("RAILCORE_STOPS", "1"))
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 
 

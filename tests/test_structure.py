@@ -10,14 +10,16 @@ import re
 import runpy
 import symtable
 import tomllib
+from functools import cache
 from itertools import chain
 
 import networkx as nx
+import numpy as np
 import pytest
 import yaml
-from matplotlib import image
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from PIL import Image
 
 from railcore.facts import files
 from railcore.facts.tables import read_csv
@@ -43,17 +45,27 @@ def name_of(path):
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@cache
+def parsed(path):
+    return ast.parse(path.read_text())
+
+
+@cache
 def imports(path):
-    names = {name_of(module) for module in MODULES}
-    for node in ast.walk(ast.parse(path.read_text())):
+    found = []
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name.startswith("railcore"))
+            found += (alias.name for alias in node.names if alias.name.startswith("railcore"))
         elif isinstance(node, ast.ImportFrom) and node.level:
             raise AssertionError(f"{path} imports relatively")
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("railcore"):
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
-                yield inner if inner in names else node.module
+                found.append(inner if inner in NAMES else node.module)
+    return found
+
+
+NAMES = {name_of(module) for module in MODULES}
 
 
 def test_a_module_imports_its_own_floor_and_those_before_it():
@@ -93,7 +105,7 @@ def test_imports_have_no_circle():
 
 def texts_and_names(path):
     """Names of a module, and its strings that are no docstrings."""
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
@@ -140,7 +152,7 @@ def test_a_module_is_one_thing(path):
 def test_public_functions_and_classes_have_names_of_their_own():
     owners = {}
     for path in MODULES:
-        for node in ast.parse(path.read_text()).body:
+        for node in parsed(path).body:
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
                 owners.setdefault(node.name, []).append(name_of(path))
     assert not {name: modules for name, modules in owners.items() if len(modules) > 1}
@@ -156,7 +168,7 @@ def public_functions(tree):
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_functions_of_many_parameters_describe_each(path):
-    for function in public_functions(ast.parse(path.read_text())):
+    for function in public_functions(parsed(path)):
         every = function.args
         named = [*every.posonlyargs, *every.args, *every.kwonlyargs, *filter(None, [every.vararg, every.kwarg])]
         names = [argument.arg for argument in named if argument.arg not in ("self", "cls")]
@@ -284,7 +296,7 @@ def test_benchmarks_import_what_is_there():
 
 def test_other_scripts_import_what_is_there():
     for path in [*files.ROOT.glob("notebooks/*.py"), *files.ROOT.glob("data/**/*.py")]:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("railcore"):
                 module = importlib.import_module(node.module)
                 for alias in node.names:
@@ -362,9 +374,9 @@ def test_figures_holds_what_the_manifest_lists():
 def test_no_picture_is_cut_off_at_its_edge():
     for row in manifest():
         if row["file"].endswith(".png"):
-            picture = image.imread(files.FIGURES / row["file"])[..., :3].min(axis=2)
+            picture = np.asarray(Image.open(files.FIGURES / row["file"]).convert("RGB"))
             edges = (picture[0], picture[-1], picture[:, 0], picture[:, -1])
-            assert all((edge > 0.98).all() for edge in edges), f"{row['file']} has ink on its edge"
+            assert all((edge > 0.98 * 255).all() for edge in edges), f"{row['file']} has ink on its edge"
 
 
 def test_every_notebook_of_the_suite_made_all_that_is_listed_for_it():

@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -78,6 +79,7 @@ def code_hash(table: str) -> str:
     return digest(*map(_without_words, [*found, Path(TABLES[table].__file__ or "")]))
 
 
+@cache  # several tables are of the same code
 def _without_words(path: Path) -> str:
     if path.suffix == ".ipynb":
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
