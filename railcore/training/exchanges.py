@@ -210,9 +210,20 @@ REPLICA_EXCHANGES = {
 
 
 def replicas_exchange(sharding: Any, what: str, phase: str | None = None, operation: str | None = None) -> Any:
-    """Whether ranks with the same parameters exchange gradients or weights, in a phase, by an operation; None for any.
+    """Whether ranks with the same parameters exchange gradients or weights: of REPLICA_EXCHANGES.
 
-    sharding: index in SHARDING, a number or an array, whose shape it has.
+    Parameters
+    ----------
+    sharding
+        Index in SHARDING, a number or an array.
+    what
+        "gradients" or "weights".
+    phase, operation
+        Where and how; None for any.
+
+    Returns
+    -------
+    Of the shape of sharding.
     """
     found = [
         any(row.what == what and phase in (None, row.phase) and operation in (None, row.operation) for row in rows)
