@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from railcore.workbench.driver.compare import difference, same_value
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def matplotlib_defaults():
     """Whatever house style another test has set in this process."""
     with mpl.rc_context():

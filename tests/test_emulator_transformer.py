@@ -120,13 +120,13 @@ def test_gradients_are_finite_differences(model):
     gradients, rng, step = one_rank_step(model, weights, tokens)[1], np.random.default_rng(0), 1e-4
     for unit, tensors in weights.items():
         for name, each in tensors.items():
-            for place in (tuple(rng.integers(each.shape)) for _ in range(2)):
-                start, slope = each[place], 0.0
-                for steps, share in ((1, 8), (-1, -8), (2, -1), (-2, 1)):
-                    each[place] = start + steps * step
-                    slope += share * one_rank_step(model, weights, tokens)[0] / (12 * step)
-                each[place] = start
-                assert gradients[unit][name][place] == pytest.approx(slope, abs=1e-10), (unit, name, place)
+            place = tuple(rng.integers(each.shape))
+            start, slope = each[place], 0.0
+            for steps, share in ((1, 8), (-1, -8), (2, -1), (-2, 1)):
+                each[place] = start + steps * step
+                slope += share * one_rank_step(model, weights, tokens)[0] / (12 * step)
+            each[place] = start
+            assert gradients[unit][name][place] == pytest.approx(slope, abs=1e-10), (unit, name, place)
 
 
 @pytest.mark.parametrize("sharding", SHARDING)

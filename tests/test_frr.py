@@ -8,7 +8,7 @@ from ipaddress import ip_interface, ip_network
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_addressing import plans
 
@@ -57,6 +57,7 @@ def test_texts_are_those_stored(bundling, switch):
     assert frr_text(switch_config(bgp, switch, 9000)) == stored.read_text()
 
 
+@settings(max_examples=10)
 @given(designs())
 def test_configurations_agree_with_each_other_and_with_the_tables(bgp):
     """One test of all, so that each design is exported once."""

@@ -99,7 +99,13 @@ def test_numbers_and_signs_alone_stay_what_they_are(cell):
     assert tables.spreadsheet_cell(cell) == cell
 
 
-@pytest.fixture(params=[MARKUP, LINKS, MARKS, DOLLARS, "=1+1|x"], ids=["tags", "links", "marks", "dollars", "formula"])
+HOSTILE = {"tags": MARKUP, "formula": "=1+1|x", "links": LINKS, "marks": MARKS, "dollars": DOLLARS}
+QUICK = ("tags", "formula")  # 2 s each; `make slow` has the others
+
+
+@pytest.fixture(
+    params=[pytest.param(HOSTILE[name], marks=() if name in QUICK else pytest.mark.slow, id=name) for name in HOSTILE]
+)
 def hostile(request, monkeypatch, tmp_path):
     """The DGX H100 under a hostile name, from hostile sources, in a catalog of a user's own."""
     name, folder = request.param, tmp_path / "mine"

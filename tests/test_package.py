@@ -151,7 +151,7 @@ def test_readme_prints_what_plan_prints():
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_the_examples_of_readme_and_guide_run_in_another_folder(compiled, installed, site, tmp_path):
-    """Worth its 15 s: what a reader copies runs. compiled: with code of the checkout, which is quick."""
+    """Worth its 15 s: what a reader copies runs, in one process. compiled: with code of the checkout, a minute less."""
     examples = [each for each in EXAMPLES if ("engines import transport" in each) == compiled]
     surroundings = {"PYTHONPATH": f"{files.ROOT}:{site}"} if compiled else {}
     found = installed("-", text=RUN_ALL.format(examples=examples), **surroundings)

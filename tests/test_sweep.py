@@ -473,12 +473,12 @@ def test_the_specs_of_the_guide_are_read():
 # With Dask, several processes.
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def dask():
     return pytest.importorskip("distributed", reason="Dask is not installed: pip install 'railcore[sweeps]'")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster(dask):
     """A scheduler with two workers of one process each, and the worker's processes."""
     with dask.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0") as found:
@@ -493,6 +493,12 @@ def test_two_workers_give_the_same_rows(dask, tmp_path, whole, fine):
         assert path.read_bytes() == (tmp_path / "two/plans" / path.name).read_bytes()
 
 
+def test_a_worker_with_other_data_is_refused(cluster, fine, monkeypatch):
+    monkeypatch.setattr(sweeping, "inputs_hash", lambda: "ours")
+    with pytest.raises(ValueError, match="a worker has another state of railcore's models, data or catalog"):
+        sweep(BASE, OVER, scheduler=cluster.scheduler_address)
+
+
 def test_a_cluster_gives_the_same_rows_though_a_worker_dies(cluster, whole, fine, tmp_path):
     killed = []
 
@@ -505,12 +511,6 @@ def test_a_cluster_gives_the_same_rows_though_a_worker_dies(cluster, whole, fine
     found = sweep(BASE, OVER, tmp_path / "out", scheduler=cluster.scheduler_address, progress=kill)
     assert killed
     same(found, whole)
-
-
-def test_a_worker_with_other_data_is_refused(cluster, fine, monkeypatch):
-    monkeypatch.setattr(sweeping, "inputs_hash", lambda: "ours")
-    with pytest.raises(ValueError, match="a worker has another state of railcore's models, data or catalog"):
-        sweep(BASE, OVER, scheduler=cluster.scheduler_address)
 
 
 @pytest.mark.parametrize("address", ["tcp://", "nonsense", "", "127.0.0.1:8786", "tcp://here"])

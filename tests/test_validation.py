@@ -1,3 +1,5 @@
+from functools import cache
+
 import pandas as pd
 import pytest
 
@@ -10,23 +12,33 @@ from railcore.training.parallelism import Strategy
 from railcore.training.products import product_time
 
 RUNS = validation.published_runs()
-MODELLED = validation.predictions(RUNS)
-EVERY = validation.joined_runs(*(validation.predictions(validation.published_runs(use)) for use in validation.MODELLED))
+
+
+@cache
+def predicted(use):
+    return validation.predictions(validation.published_runs(use))
+
+
+@cache
+def all_runs():
+    return validation.joined_runs(*map(predicted, validation.MODELLED))
 
 
 def test_model_is_as_near_to_the_measured_runs_as_it_claims():
-    errors = validation.error_summary(MODELLED).set_index("source")["mean_absolute_error"]
+    errors = validation.error_summary(predicted("fit")).set_index("source")["mean_absolute_error"]
     assert errors.filter(like="Korthikanti").item() < 0.07 and errors.filter(like="Narayanan").item() < 0.03
-    assert MODELLED["error"].abs().max() < 0.12
-    assert (MODELLED["error"] > 0).any() and (MODELLED["error"] < 0).any()
-    check = validation.predictions(validation.published_runs("check"))
+    assert predicted("fit")["error"].abs().max() < 0.12
+    assert (predicted("fit")["error"] > 0).any() and (predicted("fit")["error"] < 0).any()
+    check = predicted("check")
     nemo = check[(check["software"] == "NeMo") & (check["experts"] == 0)]
     by_precision = nemo.groupby("precision")["error"].agg(lambda error: error.abs().mean())
     assert by_precision["bf16"] < 0.04 and by_precision["fp8"] < 0.1
 
 
 def test_breakdown_adds_up_and_every_term_takes_time():
-    assert MODELLED[list(TIME_PARTS)].sum(axis=1).to_numpy() == pytest.approx(MODELLED["modelled_s"].to_numpy())
+    assert predicted("fit")[list(TIME_PARTS)].sum(axis=1).to_numpy() == pytest.approx(
+        predicted("fit")["modelled_s"].to_numpy()
+    )
     worth = run_errors.mechanism_effects(RUNS).drop(columns="family").set_index("mechanism")
     assert worth.loc["nothing", "time_share"] == 0 and worth.loc["nothing", "gained"] == 0
     share, gained = worth["time_share"], worth["gained"]
@@ -90,14 +102,14 @@ def test_switching_a_mechanism_off_leaves_the_others_as_they_are(platform):
 
 
 def test_families_and_goals_split_what_was_looked_at_from_the_rest():
-    every = run_errors.with_families(EVERY)
+    every = run_errors.with_families(all_runs())
     assert set(every["family"][every["experts"] > 0]) == {"mixtures"}
     assert set(every["family"][every["experts"] == 0]) >= {
         "dense, bf16, Hopper",
         "dense, fp8, Hopper",
         "dense, Blackwell",
     }
-    reached = run_errors.goals_reached(EVERY)
+    reached = run_errors.goals_reached(all_runs())
     assert list(reached["goal"].unique()) == list(run_errors.goals()["goal"]) and len(reached) == 2 * len(
         run_errors.goals()
     )
@@ -112,10 +124,12 @@ def test_families_and_goals_split_what_was_looked_at_from_the_rest():
 def test_stored_errors_are_those_of_today():
     """After a change of the model: python data/derived/rebuild.py --write iteration_errors mechanism_effects."""
     kinds = ["platform", "precision", "mixture", "seen"]
-    today = validation.error_summary(EVERY, kinds).sort_values(kinds, ignore_index=True)
+    today = validation.error_summary(all_runs(), kinds).sort_values(kinds, ignore_index=True)
     pd.testing.assert_frame_equal(expected_error.iteration_errors(), today, check_dtype=False, rtol=1e-7)
     whole = run_errors.stored_effects().query("mechanism == 'nothing'").set_index("family")["mean_absolute_error"]
-    families = run_errors.with_families(EVERY).assign(error=EVERY["error"].abs()).groupby("family")["error"].mean()
+    families = (
+        run_errors.with_families(all_runs()).assign(error=all_runs()["error"].abs()).groupby("family")["error"].mean()
+    )
     assert whole.to_dict() == pytest.approx(families.to_dict(), rel=1e-7)
     assert set(run_errors.stored_effects()["mechanism"]) == {"nothing", *run_errors.MECHANISMS}
     wide = run_errors.effects_by_family(run_errors.stored_effects())
@@ -123,7 +137,7 @@ def test_stored_errors_are_those_of_today():
 
 
 def test_a_schedule_measured_twice_is_compared_at_the_same_work():
-    twice = validation.schedules_measured_twice(MODELLED)
+    twice = validation.schedules_measured_twice(predicted("fit"))
     assert len(twice) == 2 and twice["measured_ratio"].between(1.05, 1.15).all()
     assert (twice["modelled_ratio"] < twice["measured_ratio"]).all()
 
@@ -157,10 +171,10 @@ def test_the_documents_error_is_that_of_the_runs_it_cites():
     training = validation.TrainingDuration(5.0, 1e6, 86400 * 108.0, 0.25, 7e10, "feasible")
     model = transformer.catalog_model("Llama-3 405B")
     whole = float(model.training_flops(causal=False) / model.training_flops())
-    values, reasons, readings = iteration_time_claims(training, model, MODELLED)
+    values, reasons, readings = iteration_time_claims(training, model, predicted("fit"))
     assert values["railonly2025.intro.llama3_days"] == pytest.approx(108)
     measured = RUNS["measured_iteration_s"].to_numpy()
-    expected = sum(abs(MODELLED["modelled_s"].to_numpy() / measured - 1)) / len(RUNS)
+    expected = sum(abs(predicted("fit")["modelled_s"].to_numpy() / measured - 1)) / len(RUNS)
     assert values["railonly2025.fig7.mean_error"] == pytest.approx(expected)
     assert f"54 days need {0.5 * whole:.0%}" in reasons["railonly2025.intro.llama3_days"]
     assert claims.paper_value("railonly2025.intro.llama3_days") == 54 and set(readings) < set(values)
@@ -188,7 +202,7 @@ def test_errors():
 
 
 def test_the_price_of_odd_sides_is_that_of_the_pair_it_was_solved_from():
-    pair = EVERY[EVERY["model"].isin(["BLOOM trial 80x14400", "BLOOM trial 80x13824"])]
+    pair = all_runs()[all_runs()["model"].isin(["BLOOM trial 80x14400", "BLOOM trial 80x13824"])]
     pair = pair[(pair["gpus"] == 320) & (pair["microbatch"] == 1)].set_index("hidden")
     measured, modelled = (
         pair.loc[14400, name] / pair.loc[13824, name] for name in ("measured_iteration_s", "modelled_s")
@@ -197,5 +211,5 @@ def test_the_price_of_odd_sides_is_that_of_the_pair_it_was_solved_from():
 
 
 def test_the_pair_that_two_shares_were_solved_from_is_still_met():
-    pair = EVERY[EVERY["source"].str.contains("pull request 5094")]
+    pair = all_runs()[all_runs()["source"].str.contains("pull request 5094")]
     assert len(pair) == 2 and (pair["error"].abs() < 0.03).all()
