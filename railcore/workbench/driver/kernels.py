@@ -33,7 +33,7 @@ print(json.dumps({
     "inputs": _catalog.input_rows(_used),
     "cpu_s": time.process_time(),
     "left": get_ipython().exit_now,
-}))"""
+}, indent=0))"""  # in short lines: nbclient looks for carriage returns in a time that grows with a line's square
 
 _SOCKETS_ROOT = Path("/tmp")  # a socket's path may have about 100 characters
 # Runs a kernel and ends it when the driver is gone, however that went: ipykernel's own watch begins late, and misses a

@@ -12,6 +12,7 @@ import math
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -42,16 +43,21 @@ Contents = dict[Path, bytes | None]  # what files are to hold; None: the file go
 
 
 def _read(table: Path) -> list[dict[str, str]] | None:
-    """Rows of a shared table; None where the table is missing or damaged."""
+    """Rows of a shared table, not to be changed; None where the table is missing or damaged."""
     try:
-        rows = csv.DictReader(io.StringIO(table.read_text(encoding="utf-8-sig"), newline=""))
-        if not set(_COLUMNS[table]) <= set(rows.fieldnames or ()):
-            return None
-        whole = [row for row in rows if all(row[column] is not None for column in _COLUMNS[table])]
-        keys = [(row["notebook"], row["parameter"]) for row in whole] if table == _PARAMETERS else []
-        return whole if len(set(keys)) == len(keys) else None  # both sides of a merge: neither is known to count
+        return _rows_of(table, table.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, csv.Error):
         return None
+
+
+@lru_cache(maxsize=8)  # a run asks for the same text some hundred times
+def _rows_of(table: Path, text: str) -> list[dict[str, str]] | None:
+    rows = csv.DictReader(io.StringIO(text, newline=""))
+    if not set(_COLUMNS[table]) <= set(rows.fieldnames or ()):
+        return None
+    whole = [row for row in rows if all(row[column] is not None for column in _COLUMNS[table])]
+    keys = [(row["notebook"], row["parameter"]) for row in whole] if table == _PARAMETERS else []
+    return whole if len(set(keys)) == len(keys) else None  # both sides of a merge: neither is known to count
 
 
 def published_rows() -> list[dict[str, str]]:
