@@ -59,6 +59,7 @@ def test_edited_parameters_are_run_but_not_published(suite):
     assert project.snapshot(suite) == before
 
 
+@pytest.mark.slow
 def test_a_failed_run_leaves_the_earlier_one_of_its_name(suite):
     assert project.run(suite, "01", "-p", "tiers", "6", "--name", "mine")[0] == 0
     project.write_notebook(suite, project.FIRST, project.TIERS, "raise RuntimeError")
@@ -149,6 +150,7 @@ def test_edited_parameters_are_not_published_after_a_loss(suite, damage, clone):
         assert project.snapshot(suite) == before
 
 
+@pytest.mark.slow
 def test_publishing_on_purpose_that_is_killed_is_completed_by_the_next_run(suite):
     patch = (
         "import os, signal\n"

@@ -143,6 +143,7 @@ def test_tags_of_cells_count_as_edited(suite):
     assert json.loads(path_of(suite, FIRST, "notebooks").read_text())["cells"][-1]["metadata"]["tags"] == ["explore"]
 
 
+@pytest.mark.slow
 def test_a_copy_is_kept_where_nobody_knows_what_it_was_or_what_it_is(suite):
     lab(suite)
     change(path_of(suite, FIRST), source="print('mine')")

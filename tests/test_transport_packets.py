@@ -121,7 +121,9 @@ def test_every_slot_of_a_run_obeys_the_laws(case):
     assert compiled.tallies == run.tallies and compiled.slots == run.slots
 
 
-@pytest.mark.parametrize("name", sorted(MIXES))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if i % 2 else ()) for i, name in enumerate(sorted(MIXES))]
+)
 def test_plain_python_finds_the_same_under_load(name, monkeypatch):
     """Leaves of 6:1, a slow spine, an incast, and losses: all ways to back off and to send again."""
     fabric = leaf_spine(24, 12, LINK, 6).degraded(spines=1, rate=0.5)
