@@ -240,6 +240,7 @@ def _run(wanted: list[str], plan: _Plan) -> int:
         for group in filter(None, _groups(wanted)):
             rows = publish.rows_hashes(group)
             due = [name for name in group if plan.own or not _up_to_date(name, rows[name], plan.custom.get(name))]
+            due.sort(key=_size, reverse=True)  # so that no long one runs alone at the end
             running = {pool.submit(_execute, name, plan): name for name in due}
             while running:
                 done, _ = wait(running, return_when=FIRST_COMPLETED)
@@ -283,6 +284,11 @@ def _groups(wanted: list[str]) -> list[list[str]]:
     """Notebooks that may run side by side, group after group: those that read figures/ come last, one by one."""
     early = [name for name in wanted if name[:2] not in publish.LAST_NOTEBOOKS]
     return [early, *([name] for number in publish.LAST_NOTEBOOKS for name in wanted if name[:2] == number)]
+
+
+def _size(name: str) -> int:
+    path = files.NOTEBOOKS / f"{name}.ipynb"
+    return path.stat().st_size if path.is_file() else 0
 
 
 def _cores() -> int:
