@@ -11,7 +11,7 @@ from hypothesis import settings
 if "RAILCORE_ULP" in os.environ:  # before any test imports railcore
     ulp.install(os.environ["RAILCORE_ULP"])
 
-settings.register_profile("fixed", derandomize=True, deadline=None, database=None, max_examples=25)
+settings.register_profile("fixed", derandomize=True, deadline=None, database=None, max_examples=15)
 settings.register_profile("thorough", settings.get_profile("fixed"), max_examples=100)  # of `make slow`
 settings.load_profile("fixed")
 

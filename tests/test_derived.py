@@ -44,7 +44,7 @@ SLOW = {"mechanism_effects"}  # 10 s: its smallest case is the errors of all run
     "table", [pytest.param(table, marks=[pytest.mark.slow] if table in SLOW else []) for table in TABLES]
 )
 def test_the_smallest_cases_come_out_again(table, recipe):
-    """`make slow` has all of them; the hash is of all."""
+    """`make slow` has all of them; the hash is of all. Worth its 6 s: only here stored numbers are computed again."""
     few = {"level_errors": "6", "transport_runs": "6"}  # quick ones
     assert recipe("--smallest", few.get(table, "1"), table) == 0
 

@@ -59,6 +59,7 @@ def test_second_run_does_nothing_and_a_forced_one_gives_the_same_bytes(suite):
     ],
 )
 def test_a_change_runs_the_notebooks_that_used_the_file(suite, path, expected):
+    """Worth 5 s a file: runs that are left out though something changed would publish what is not so."""
     target = suite / path
     text = target.read_text()
     target.write_text(text.rstrip("\n") + "\n\n" if path.endswith(".py") else text + "\n")

@@ -71,6 +71,7 @@ def test_measured_files_that_a_run_has_read_are_inputs_with_their_sources():
 
 
 def test_last_digits_of_another_machine_stay_as_they_are_stored(suite):
+    """Worth its 9 s: nothing else asks that another machine's figures leave the stored ones alone."""
     notebook = suite / "notebooks" / f"{project.SECOND}.ipynb"
     shown = PICTURE.format(level=100) + "picture"
     project.write_notebook(suite, project.SECOND, 'speed: str = "400 Gbps"', project.OTHER, shown)
@@ -170,6 +171,7 @@ def test_a_full_disk_and_a_closed_folder_change_nothing(suite, fault):
 
 
 def test_publishing_that_stops_half_way_says_what_is_new_and_the_next_run_completes(suite):
+    """Worth its 5 s: all or none is the driver's promise."""
     before, part = project.snapshot(suite), suite / "figures" / "extra" / "01_part3.csv"
     project.write_notebook(suite, project.FIRST, "tiers: int = 3", project.DRAW)
     patch = (
@@ -242,12 +244,9 @@ def test_spoilt_tables_are_made_anew_whole(suite, spoil):
     assert project.snapshot(suite) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "spoil"),
-    [
-        (INPUTS, "missing"),
-        *(pytest.param(LEDGER, how, marks=pytest.mark.slow) for how in ("header only", "other columns")),
-    ],
+    ("name", "spoil"), [(INPUTS, "missing"), *((LEDGER, how) for how in ("header only", "other columns"))]
 )
 def test_one_notebook_is_refused_where_the_others_have_lost_their_rows(suite, name, spoil):
     before, other = project.snapshot(suite), project.FIRST if name == INPUTS else project.SECOND

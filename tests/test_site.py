@@ -47,7 +47,7 @@ def build(*arguments, **variables):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The folder of the site, and its pages by path."""
+    """The folder of the site, and its pages by path. Worth its 15 s: all pages are built, where Sphinx is installed."""
     folder = tmp_path_factory.mktemp("built") / "site"
     done = build(str(folder))
     assert done.returncode == 0, done.stdout + done.stderr

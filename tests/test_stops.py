@@ -46,6 +46,7 @@ def suite(tmp_path_factory):
 
 @pytest.mark.parametrize("number", range(STOPS))
 def test_a_stopped_run_leaves_each_file_whole_and_old_or_new(suite, number):
+    """Worth its 9 s: nothing that was there is lost, wherever a run is stopped; `make slow` stops 40."""
     folder, states, length = suite
     before = project.snapshot(folder)
     set_tiers(folder, 3 - number % 2)
