@@ -37,7 +37,8 @@ def test_every_recipe_is_a_table():
     assert set(TABLES) == {path.stem for path in here.glob("*.py")} - {"rebuild"}
 
 
-SLOW = {"mechanism_effects"}  # 10 s: its smallest case is the errors of all runs, as iteration_errors has them
+# 4 to 10 s each; the smallest case of the first is the errors of all runs, as iteration_errors has them.
+SLOW = {"mechanism_effects", "plan_draws", "transport_runs"}
 
 
 @pytest.mark.parametrize(

@@ -196,6 +196,7 @@ def recorded(suite, run):
     return lines.splitlines()[1]
 
 
+@pytest.mark.slow
 def test_runs_with_parameters_of_the_user_stay_in_build_side_by_side_by_name(suite):
     before = project.snapshot(suite)
     for tiers, name in (("5", ["--name", "mine"]), ("6", [])):

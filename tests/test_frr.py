@@ -255,7 +255,7 @@ def check_cuts(bgp, configs):
         assert not any(lost_by_pod(bgp, configs, [set(each) for each in ends]).values()), "others of its unit take over"
 
 
-@pytest.mark.parametrize("summarised", [False, True])
+@pytest.mark.parametrize("summarised", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "options",
     [

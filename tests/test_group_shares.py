@@ -28,7 +28,6 @@ from railcore.training.iteration import iteration_time, iteration_times
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import DIMENSIONS, Strategy
 from railcore.training.rank_order import PLACEMENTS, group_levels
-from railcore.training.runtime import Runtime
 from railcore.training.strategy_columns import STRATEGY_COLUMNS
 from railcore.training.transformer import Transformer
 
@@ -165,22 +164,6 @@ def test_more_uplinks_never_lower_a_share(case, layer):
     full = shares_of(replace(fabric, tier_oversubscription=()), strategy)
     for kind, share in shares_of(fabric, strategy).by_kind.items():
         assert 0 < share <= full.by_kind[kind] == 1
-
-
-@given(cases())
-@settings(max_examples=40)
-def test_the_readable_model_takes_the_shares_as_the_arrays_do(case):
-    fabric, strategy = case
-    box = H100.changed(hb_domain_size=fabric.hb_domain_size)
-    assume(MIXTURE.experts % strategy.expert == 0)
-    for model in (DENSE, MIXTURE):
-        for software in (Runtime(overlap_expert=True), Runtime("nodes", dispatcher="nodes")):
-            batch = strategy.data * 3
-            one = iteration_time(model, box, strategy, batch, software, fabric=fabric)
-            many = iteration_times(model, box, strategy, software, global_batch=batch, fabric=fabric)
-            assert many.total_s == pytest.approx(one.total_s, rel=1e-9)
-            assert many.nic_utilization == pytest.approx(one.nic_utilization, rel=1e-9)
-            assert one.nic_utilization <= 1 + 1e-9 and one.hb_utilization <= 1 + 1e-9
 
 
 def test_a_symmetric_all_to_all_on_rail_only_is_the_closed_form_of_two_hops():

@@ -122,7 +122,7 @@ def same(ours, theirs, rel=1e-12):
 @pytest.fixture(scope="module")
 def found():
     """Random strategies of models, machines and runtimes, some of their combinations, with their estimates."""
-    cases = itertools.islice(random_cases(16, seed=1), 0, None, 11)
+    cases = itertools.islice(random_cases(16, seed=1), 0, None, 15)
     return [(*case, iteration_times(*case)) for case in cases]
 
 
@@ -191,7 +191,7 @@ def test_without_overlap_all_link_time_is_exposed(found):
 
 @pytest.mark.parametrize(
     "names",
-    [["hb_Bps"], ["hb_fraction"], ["nic_Bps"], ["nic_fraction"], ["memory_Bps"], ["memory_fraction"], ["host_Bps"]]
+    [["hb_Bps"], ["nic_Bps"], ["memory_Bps"], ["host_Bps"], ["hb_fraction"]]
     + [["linear_rate", "bf16_rate"], ["linear_fraction", "bf16_fraction"]]
     + [["attention_fraction"], ["bf16_rate"], ["linear_rate"]]
     + [["kernel_s"], ["launch_s"], ["hb_latency_s"], ["nic_latency_s"], ["call_latency_s"]],

@@ -149,7 +149,7 @@ def test_readme_prints_what_plan_prints():
         assert any(other.startswith(line) for other in printed.splitlines()), line
 
 
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_the_examples_of_readme_and_guide_run_in_another_folder(compiled, installed, site, tmp_path):
     """Worth its 15 s: what a reader copies runs, in one process. compiled: with code of the checkout, a minute less."""
     examples = [each for each in EXAMPLES if ("engines import transport" in each) == compiled]

@@ -70,8 +70,8 @@ def test_measured_files_that_a_run_has_read_are_inputs_with_their_sources():
     assert not any("data/README.md" in text or "\n" in text for text in sources.values())
 
 
+@pytest.mark.slow
 def test_last_digits_of_another_machine_stay_as_they_are_stored(suite):
-    """Worth its 9 s: nothing else asks that another machine's figures leave the stored ones alone."""
     notebook = suite / "notebooks" / f"{project.SECOND}.ipynb"
     shown = PICTURE.format(level=100) + "picture"
     project.write_notebook(suite, project.SECOND, 'speed: str = "400 Gbps"', project.OTHER, shown)
@@ -101,7 +101,8 @@ def paged(suite):
     extras.write_text(listed)
 
 
-@pytest.mark.parametrize("rounds", ["published", pytest.param("compared and removed", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("rounds", ["published", "compared and removed"])
 def test_a_page_is_published_compared_and_removed(paged, rounds):
     page, notebook = paged / "figures" / "plans" / "page.html", paged / "notebooks" / f"{project.SECOND}.ipynb"
     save = 'outputs.save_page("plans.page", f"<p>{units.parse(speed, \'bps\') / 1.5e11!r} of it</p>\\n")'

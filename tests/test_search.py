@@ -230,7 +230,7 @@ def test_the_answer_is_that_of_all_strategies_bit_for_bit(case, offload, monkeyp
     assert (found.gpus, found.model, found.machine) == (CASES[case][1], CASES[case][0], small(case))
 
 
-@pytest.mark.parametrize("links", ["as they are", "free"])
+@pytest.mark.parametrize("links", ["as they are", pytest.param("free", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["GPT-3", "MoE-1.3B"])
 def test_of_many_strategies_the_right_ones_are_kept(name, links, monkeypatch):
     """Also the last places, where memory decides between equal times, and the best of each design."""
@@ -289,6 +289,7 @@ def test_plain_python_finds_the_same(case, monkeypatch):
     same_results(found_in(case, micro_batch=1), compiled)
 
 
+@pytest.mark.slow
 def test_numba_is_imported_where_a_search_runs():
     code = (
         "import sys; from railcore.engines.search import search; before = 'numba' in sys.modules; "
@@ -399,7 +400,7 @@ def random_at_most(seed):
     return model, gpu, int(rng.choice([7, 9, 11, 13])), int(rng.choice([12, 16, 18])), runtime
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(6, 12))])
 def test_the_best_of_fewer_gpus_is_that_of_all_searches_with_fewer(seed):
     model, gpu, gpus, batch, runtime = random_at_most(seed)
     limits, K, best = {"sharding": [0, 3], "recompute": "none", "micro_batch": [1, 2]}, gpu.hb_domain_size, math.inf
@@ -417,7 +418,7 @@ def test_the_best_of_fewer_gpus_is_that_of_all_searches_with_fewer(seed):
         same_results(search(model, gpu, gpus, batch, runtime, workers=2, **options), found)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 8))])
 def test_no_strategy_of_a_split_is_faster_than_its_bound(seed):
     model, gpu, gpus, batch, runtime = random_at_most(seed)
     if seed in (2, 3):

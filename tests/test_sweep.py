@@ -272,6 +272,7 @@ class Stopped(BaseException):
     pass
 
 
+@pytest.mark.slow
 def test_a_stopped_sweep_goes_on(tmp_path, whole, fine, monkeypatch):
     planned, texts = [], []
     real = sweeping.planned_chunk

@@ -35,6 +35,7 @@ def test_model_is_as_near_to_the_measured_runs_as_it_claims():
     assert by_precision["bf16"] < 0.04 and by_precision["fp8"] < 0.1
 
 
+@pytest.mark.slow
 def test_breakdown_adds_up_and_every_term_takes_time():
     assert predicted("fit")[list(TIME_PARTS)].sum(axis=1).to_numpy() == pytest.approx(
         predicted("fit")["modelled_s"].to_numpy()
