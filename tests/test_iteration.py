@@ -122,7 +122,7 @@ def same(ours, theirs, rel=1e-12):
 @pytest.fixture(scope="module")
 def found():
     """Random strategies of models, machines and runtimes, some of their combinations, with their estimates."""
-    cases = itertools.islice(random_cases(16, seed=1), 0, None, 15)
+    cases = itertools.islice(random_cases(16, seed=1), 0, None, 13)
     return [(*case, iteration_times(*case)) for case in cases]
 
 
