@@ -187,9 +187,14 @@ class _Step:
     @property
     def passes(self) -> tuple[tuple[str, str], ...]:
         """Passes of the step, and phases of a layer's exchanges that they have, in their order."""
-        recompute = {"full": (("recompute", "forward"),)}.get(self.strategy.recompute, ())
-        selective = {"selective": (("recompute", "again"),)}.get(self.strategy.recompute, ())
-        return ("forward", "forward"), *recompute, ("backward", "backward"), *selective
+        full, selective = ("recompute", "forward"), ("recompute", "again")
+        recompute = self.strategy.recompute
+        return (
+            ("forward", "forward"),
+            *[full] * (recompute == "full"),
+            ("backward", "backward"),
+            *[selective] * (recompute == "selective"),
+        )
 
     @property
     def dual(self) -> bool:
