@@ -28,7 +28,7 @@ help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1: /p' Makefile | awk -F': ' '{ printf "  make %-13s %s\n", $$1, $$2 }'
 
 figures: $(SETUP) ## Run the notebooks that changed; regenerate figures/ [NB=01 PARAMS="-p gpus 100000" NAME=mine] [PUBLISH=1]
-	@$(RUN) -m railcore figures $(if $(value PARAMS),--params=$(call quoted,PARAMS)) \
+	@$(RUN) -m suite figures $(if $(value PARAMS),--params=$(call quoted,PARAMS)) \
 	  $(if $(value NAME),--name=$(call quoted,NAME)) $(if $(call yes,PUBLISH),--publish) $(if $(value NB),-- $(call quoted,NB))
 
 site: $(WITH_SITE) ## Build the static site into build/site, with extra packages of its own
@@ -55,7 +55,7 @@ check: $(SETUP) ## Lint, format, types, the structure of code and tests, catalog
 	$(RUN) -m pytest tests/test_structure.py tests/test_catalog.py
 
 lab: $(SETUP) ## Open JupyterLab on copies of the notebooks [KEEP=01 or DISCARD=01, of an edited copy]
-	@$(RUN) -m railcore lab $(if $(value KEEP),--keep=$(call quoted,KEEP)) \
+	@$(RUN) -m suite lab $(if $(value KEEP),--keep=$(call quoted,KEEP)) \
 	  $(if $(value DISCARD),--discard=$(call quoted,DISCARD)) $(if $(call yes,FORCE),--force)
 
 bench: $(SETUP) ## Measure the speed targets
@@ -96,7 +96,7 @@ lock: ## Write constraints.txt from pyproject.toml, for Python 3.11 to 3.13 [UPG
 
 clean: ## Remove build/ and .venv/, which can be made again, unless build/lab holds work of yours [FORCE=1]
 	@if [ -d build/lab ] && [ -z "$(call yes,FORCE)" ]; then \
-	  own=`$(RUN) -m railcore lab --list 2>/dev/null` || own="notebooks that may be edited (no .venv to compare them)"; \
+	  own=`$(RUN) -m suite lab --list 2>/dev/null` || own="notebooks that may be edited (no .venv to compare them)"; \
 	  if [ -n "$$own" ]; then \
 	    echo "build/lab holds what make cannot make again:"; echo "$$own"; \
 	    echo "Bring copies back with make lab KEEP=..., move other files, or remove all of it: make clean FORCE=1"; exit 1; \

@@ -8,51 +8,47 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from railcore.documents.flops2024 import specification
-from railcore.documents.flops2024.siting_claims import REGIONS
-from railcore.documents.railonly2023 import two_stage, two_stage_figures
-from railcore.engines import degraded
-from railcore.engines.degraded import faults
-from railcore.engines.degraded.job_networks import job_networks
-from railcore.engines.deployment import AddressPlan, BgpDesign, failover, failure_domains
-from railcore.engines.deployment.scale_out import network_parts
-from railcore.engines.deployment.segments import SegmentFabric
-from railcore.engines.emulator.comparison import emulated_run
-from railcore.engines.emulator.feedforward import FeedForward
-from railcore.engines.photonics import circuits
-from railcore.engines.photonics.circuit_search import best_on_circuits
-from railcore.engines.photonics.estimate import overhead_estimate
-from railcore.engines.photonics.photonic_cost import photonic_network_costs
-from railcore.engines.plan import plan
-from railcore.engines.search import search, strategy_blocks
-from railcore.engines.siting import areas, counting, split
-from railcore.engines.steps import simulation, stage_program, workload
-from railcore.engines.steps.stage_program import fsdp_options
-from railcore.engines.steps.timetable import schedule
-from railcore.engines.sweep import sweep
-from railcore.engines.transport import (
-    all_to_all,
-    ecmp_paths,
-    fair_sharing,
-    ideal_spraying,
-    leaf_spine,
-    most_loaded_links,
-    permutation,
-    simulate_packets,
-    transport,
-)
+from railcore import datacenter, planner
 from railcore.network.cost import compare_rail_networks
 from railcore.network.price_books import power_book, price_book
 from railcore.network.switches import switch_model
-from railcore.network.topology import RailFabric, fat_tree, rail_only, rail_optimized, rail_parts, wiring
-from railcore.systems import datacenter
-from railcore.systems.siting import candidates, grid, supply
+from railcore.network.topology import faults, wiring
+from railcore.network.topology.clos import rail_parts
+from railcore.network.topology.rails import RailFabric, fat_tree, rail_only, rail_optimized
+from railcore.photonics import circuits, simulation, stage_program, workload
+from railcore.photonics.circuit_search import best_on_circuits
+from railcore.photonics.estimate import overhead_estimate
+from railcore.photonics.stage_program import fsdp_options
+from railcore.photonics.timetable import schedule
+from railcore.planner.job_comparison import job_networks
+from railcore.planner.planning import plan
+from railcore.planner.sweeping import sweep
+from railcore.siting import areas, candidates, grid, split, supply
+from railcore.strategies.parts import search
+from railcore.strategies.space import strategy_blocks
 from railcore.training import machine, rank_order, traffic
 from railcore.training.group_shares import group_shares
 from railcore.training.iteration import iteration_time
 from railcore.training.parallelism import Strategy
 from railcore.training.scaling_laws import depth_and_width
 from railcore.training.transformer import catalog_model
+from railcore.transport.fabric import leaf_spine
+from railcore.transport.flows import all_to_all, permutation
+from railcore.transport.hashing import ecmp_paths, most_loaded_links
+from railcore.transport.packets import simulate_packets
+from railcore.transport.sharing import fair_sharing, ideal_spraying
+from railcore.transport.transports import transport
+from suite.deployment.resilience import failover, failure_domains
+from suite.deployment.routing import BgpDesign
+from suite.deployment.segments import SegmentFabric
+from suite.deployment.subnets import AddressPlan
+from suite.emulator.comparison import emulated_run
+from suite.emulator.feedforward import FeedForward
+from suite.flops2024 import counting, specification
+from suite.flops2024.scale_out import network_parts
+from suite.flops2024.siting_claims import REGIONS
+from suite.photonic2025.photonic_cost import photonic_network_costs
+from suite.railonly2023 import two_stage, two_stage_figures
 
 CLUSTER = "from railcore.network.topology import {0}; {0}(65536, 256, 64).graph()"
 
@@ -136,10 +132,10 @@ def test_effects_of_every_kind_of_fault(benchmark, fabric, gpus):
 @pytest.mark.parametrize("layer", [np.inf, 1.0], ids=["rail-only", "rail-optimized"])
 def test_slowdown_of_a_job_by_every_kind_of_fault(benchmark, platform, gpus, batch, layer):
     model, box = catalog_model("Llama-3 405B"), machine.catalog_machine(platform)
-    fabric, job = degraded.platform_fabric(platform, gpus, 64).with_layer(layer), search(model, box, gpus, batch)
+    fabric, job = planner.platform_fabric(platform, gpus, 64).with_layer(layer), search(model, box, gpus, batch)
 
     args = fabric, model, box, job.strategy(), batch
-    table = benchmark.pedantic(degraded.failed_part_slowdowns, args, rounds=5, warmup_rounds=1)
+    table = benchmark.pedantic(planner.failed_part_slowdowns, args, rounds=5, warmup_rounds=1)
     assert (table["tokens_share"] > 0).all()
 
 

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from pages import DOCS, Pages
 
-from railcore.facts import files
+from railcore.catalog import files
 
 
 def main() -> int:

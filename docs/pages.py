@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from railcore.facts import files
-from railcore.facts.units import words
-from railcore.workbench import outputs
+from railcore.catalog import files
+from railcore.catalog.units import words
+from suite import outputs, workspace
 
 DOCS = Path(__file__).resolve().parent
 FLOORS = {
@@ -43,9 +43,9 @@ class Pages:
             place = path.relative_to(DOCS).as_posix()
             self._add(place, text.replace("<!-- cards -->", cards()), posixpath.join("docs", posixpath.dirname(place)))
         self._add("api.md", api(), "docs")
-        ledger = (files.FIGURES / "reproduction.md").read_text(encoding="utf-8")
+        ledger = (workspace.FIGURES / "reproduction.md").read_text(encoding="utf-8")
         self._add("reproduction.md", folded(ledger), "figures")
-        for path in sorted(files.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb")):
+        for path in sorted(workspace.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb")):
             notebook = json.loads(path.read_text(encoding="utf-8"))
             page = notebook_page(notebook, path.name, lambda text: self._relinked(text, "notebooks", "notebooks"))
             self.texts[f"notebooks/{path.name}"] = json.dumps(page, ensure_ascii=False)
@@ -122,8 +122,8 @@ def _output(output: dict[str, Any], name: str, relinked: Callable[[str], str]) -
 def cards() -> str:
     """A card for each notebook that has an answer: its picture, its name, and the first sentence of the answer."""
     found = []
-    for path in sorted(files.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb")):
-        stored = files.FIGURES / "extra" / f"{path.name[:2]}_answer.md"
+    for path in sorted(workspace.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb")):
+        stored = workspace.FIGURES / "extra" / f"{path.name[:2]}_answer.md"
         if not stored.is_file():
             continue
         text, _, link = stored.read_text(encoding="utf-8").strip().rpartition("\n\n")

@@ -2,7 +2,7 @@
 
 import os
 
-from railcore.workbench.driver.kernels import DROPPED_VARIABLES, kernel_environment
+from suite.driver.kernels import DROPPED_VARIABLES, kernel_environment
 
 os.environ.update(kernel_environment())
 for name in (*DROPPED_VARIABLES, "RAILCORE_CATALOG", "RAILCORE_NOTEBOOK"):

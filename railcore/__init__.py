@@ -1,10 +1,12 @@
-"""Models of datacenter networks for LLM training, and the notebooks that check published claims with them.
+"""Models of networks for LLM training: traffic, iteration time, cost, datacenters and where they stand.
 
 What a user needs first is here, loaded when it is used: `import railcore as rc`, then `rc.search(...)`.
 
-Floors, from the ground up: `facts`; the core, `network`, `training`, `systems`; `engines`, which compute in detail;
-`documents`. A module imports its own floor and the floors before it in this list, never a later one. Only `documents`
-knows what a document says, and only notebooks import it. `workbench` stands aside: what the notebooks are made with.
+A folder is a subject. From the ground up, each imports those before it: `catalog` (numbers of the world, units,
+checks), `compiled` (loops by Numba), `network` (fabrics, parts, cost, reliability), `deploy` (servers, a cluster's networks,
+cables), `training` (model, parallelism, traffic, iteration time), `strategies` (the search over all of them),
+`photonics` (circuits, the simulated step), `datacenter` (a budget to racks and model), `siting` (where power is),
+`transport` (packets and flows), `planner` (one spec in, every model's answer out).
 """
 
 import lazy_loader

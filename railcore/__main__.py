@@ -3,28 +3,21 @@
 import argparse
 import os
 import sys
+from collections.abc import Callable, Mapping
 from io import TextIOWrapper
+from typing import Any
 
 from railcore import __version__
-from railcore.facts import files
+from railcore.catalog import files
 
 
 def command_parser() -> argparse.ArgumentParser:
     """The commands and their options."""
     parser = argparse.ArgumentParser(
-        prog="python -m railcore", description="Networks for LLM training: figures and claims."
+        prog="python -m railcore", description="Networks for LLM training: plans, sweeps, and what they rest on."
     )
     parser.add_argument("--version", action="version", version=f"railcore {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
-    figures = commands.add_parser("figures", help="run the notebooks that changed and publish what they made")
-    figures.add_argument("notebook", nargs="?", help="the one notebook to run, such as 01_network_cost or 01")
-    figures.add_argument("-p", nargs=2, action="append", metavar=("NAME", "VALUE"), dest="given", help="a parameter")
-    figures.add_argument("--params", metavar="TEXT", help="parameters as one text, which is split as a shell would")
-    publish = "make parameters edited in notebooks the published ones"
-    figures.add_argument("--publish", action="store_true", help=publish)
-    figures.add_argument("--name", help="of a run with your own numbers; by default made of what was changed")
-    claim = commands.add_parser("claim", help="what a document claims, what comes out, and where it is computed")
-    claim.add_argument("id", help="of data/claims.csv, or words and values to look for, such as 70.5%%")
     listing = commands.add_parser("list", help="what the catalog has: models, platforms, gpus, switches, books, ...")
     listing.add_argument("family", nargs="?", help="by default the families themselves")
     own = commands.add_parser("catalog", help="rows of an item of your own to fill in")
@@ -62,160 +55,51 @@ def command_parser() -> argparse.ArgumentParser:
     known.add_argument("platform", help='of the catalog, such as "GB200 NVL72"')
     known.add_argument("model", help='of the catalog, such as "Llama-3 405B"')
     known.add_argument("--precision", default="bf16", help="of the linear layers")
-    lab = commands.add_parser("lab", help="open JupyterLab on copies of the notebooks in build/lab")
-    what = lab.add_mutually_exclusive_group()
-    what.add_argument("--keep", metavar="NOTEBOOK", help="write an edited copy into notebooks/, and start nothing")
-    what.add_argument("--discard", metavar="NOTEBOOK", help="drop what was edited in a copy, and start nothing")
-    what.add_argument("--list", action="store_true", help="list edited copies and files made there, and start nothing")
-    lab.add_argument("--force", action="store_true", help="keep: also where the notebook has changed since")
     return parser
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; gives the exit status, 2 for bad input."""
-    options = command_parser().parse_args(arguments)
+    return run("railcore", command_parser(), _COMMANDS, arguments)
+
+
+def run(program: str, parser: argparse.ArgumentParser, commands: Mapping[str, Callable], arguments: Any = None) -> int:
+    """Run the command that arguments name; gives the exit status.
+
+    Parameters
+    ----------
+    program
+        First word of what is said about bad input.
+    parser
+        Reads the arguments; its `command` is one of the commands.
+    commands
+        What runs each; it takes the options and gives an exit status.
+    arguments
+        By default those of the process.
+
+    Returns
+    -------
+    The command's status; 2 for bad input and 1 for what the system refuses, which are said in one line.
+    """
+    options = parser.parse_args(arguments)
     if isinstance(sys.stdout, TextIOWrapper):  # a terminal without UTF-8 shows ? for ≤
         sys.stdout.reconfigure(errors="replace")
     try:
-        if options.command in _OF_THE_PROJECT:
-            files.check_project(options.command)
-        return _COMMANDS[options.command](options)
+        return commands[options.command](options)
     except (ValueError, ImportError) as error:
-        print(f"railcore: {error}", file=sys.stderr)
+        print(f"{program}: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader of our output has left
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        print(f"railcore: {files.refusal(error)}", file=sys.stderr)
+        print(f"{program}: {files.refusal(error)}", file=sys.stderr)
         return 1
 
 
-def _figures(options) -> int:
-    from railcore.workbench import driver
-
-    given = [*(options.given or []), *_parameters_of(options.params or "")]
-    return driver.make_figures(options.notebook, given, options.publish, options.name)
-
-
-def _parameters_of(text: str) -> list[list[str]]:
-    """Pairs of parameter and value of a text such as "-p gpus 100000 -p ownership '7 years'"."""
-    import shlex
-
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise ValueError(f"PARAMS is {text!r}: {error}: write -p NAME VALUE, or -p NAME 'VALUE OF WORDS'") from None
-    if len(words) % 3 or set(words[::3]) - {"-p"}:
-        raise ValueError(f"PARAMS is {text!r}: write -p NAME VALUE for each parameter, and 'VALUE OF WORDS' in quotes")
-    return [words[at + 1 : at + 3] for at in range(0, len(words), 3)]
-
-
-def _claim(options) -> int:
-    from railcore.facts import claims
-    from railcore.facts.tables import read_csv
-    from railcore.facts.units import number
-
-    if options.id not in claims.claims() and (found := claims.matching_claims(options.id)):
-        print("\n".join(f"{entry.id}: {entry.claim}: {claims.paper_text(entry)}" for entry in found))
-        return 0
-    entry = claims.claim(options.id)
-    row = {row["id"]: row for row in read_csv(files.FIGURES / "reproduction.csv")}.get(entry.id, {})
-    within = f"{number(100 * entry.tolerance)}%" if entry.paper_value else number(entry.tolerance)
-    paper = claims.paper_text(entry) + (f" (within {within})" if entry.tolerance else "")
-    ours = claims.claim_amount(float(row["value"]), entry.unit) if row.get("value") else "no value"
-    judged = row.get("verdict") or "missing"
-    if judged == "reproduced" and claims.within_printed_digit(float(row["value"]), entry):
-        judged += ", within the printed digit"
-    if judged == "missing" and (files.NOTEBOOKS / f"{entry.notebook}.ipynb").exists():
-        judged += f", run `make figures NB={entry.notebook}`"
-    elsewhere = "not in the installed package: a clone of the project shows it, with settings and inputs"
-    lines = {
-        "claim": entry.claim,
-        "document": f"{entry.document}, {entry.place}: {paper}",
-        "ours": elsewhere if files.INSTALLED else f"{ours}: {judged}",
-        "rests on": _basis_text(entry.id, row) if row.get("basis") else "",
-        "evidence": _evidence_text(entry.id),
-        "reason": row.get("reason", ""),
-        "note": entry.note,
-        "notebook": f"notebooks/{entry.notebook}.ipynb",
-    }
-    print("\n".join(f"{key:<9} {value}" for key, value in lines.items() if value))
-    if files.INSTALLED:
-        return 0
-    from railcore.workbench.driver import publish
-
-    moving = _moving_texts(entry, row)
-    if moving:
-        print("\n          ".join(["moved by  what is assumed, at its low and high end:", *moving]))
-    settings = [f"{name} = {value}" for name, value in publish.published_parameters(entry.notebook).items()]
-    inputs = [row for row in read_csv(files.FIGURES / "inputs.csv") if row["notebook"] == entry.notebook]
-    inputs.sort(key=lambda row: row["family"] != publish.MEASURED)  # measured files first: they are few
-    for heading, texts in {"settings": settings, "inputs": [_input_text(row) for row in inputs]}.items():
-        if texts:
-            print("\n          ".join([f"{heading:<9} of the whole notebook:", *texts]))
-    return 0
-
-
-def _basis_text(claim_id: str, row: dict[str, str]) -> str:
-    """What a claim rests on, and the parameters that were solved, with what each was solved from."""
-    from railcore.facts import grounds
-
-    solved = [
-        f"\n          {how}: {each.parameter} from {each.used_text}: {each.note}"
-        for each, how in grounds.calibrations_of(claim_id).items()
-    ]
-    return f"{row['basis']}: {grounds.BASES[row['basis']]}{''.join(solved)}"
-
-
-def _evidence_text(claim_id: str) -> str:
-    from railcore.facts import grounds
-
-    worth, why = grounds.evidence(claim_id), grounds.evidence_reason(claim_id)
-    return f"{worth}: {why or grounds.EVIDENCE[worth]}"
-
-
-def _moving_texts(entry, row: dict[str, str]) -> list[str]:
-    """A line for each assumed input that moves a claim, those that decide its verdict first, and for stored numbers."""
-    from railcore.facts import catalog, claims, grounds
-
-    found: dict[tuple[str, str, str], dict[str, float]] = {}
-    stored = []
-    for each in grounds.moving_inputs(entry.id):
-        if each.family != "derived":
-            found.setdefault((each.family, each.name, each.parameter), {})[each.end] = each.value
-        else:
-            stored.append(f"{each.name}: stored results, whose inputs cannot be varied in a notebook")
-    decide = {(each.family, each.name, each.parameter) for each in claims.decided_by_assumed(entry.id, row["verdict"])}
-    assumed = {(each.family, each.name, each.parameter): each for each in catalog.values("assumed")}
-    lines = []
-    for key in sorted(found, key=lambda key: key not in decide):
-        ends = [claims.claim_amount(value, entry.unit) for value in found[key].values()]
-        bounds = f", {_bounds(assumed[key])}" if key in assumed else ""
-        words = " (decides the verdict)" if key in decide else ""
-        name = ", ".join(filter(None, (f"{key[0]}: {key[1]}".removeprefix(": "), key[2])))
-        lines.append(f"{name}{bounds}: ours {' to '.join(dict.fromkeys(ends))}{words}")
-    return lines + stored
-
-
-def _bounds(row) -> str:
-    """The low and high end of a row of the catalog, in its unit."""
-    from railcore.facts.units import convert
-
-    unit = "" if row.unit == "1" else f" {row.unit}"
-    return f"{convert(row.low, row.unit):g} to {convert(row.high, row.unit):g}{unit}"
-
-
-def _input_text(row: dict[str, str]) -> str:
-    """A row of figures/inputs.csv: a measured file, or a value of the catalog."""
-    unit = "" if row["unit"] == "1" else f" {row['unit']}"
-    what = f", {row['parameter']}: {row['value']}{unit}" if row["parameter"] else ""
-    return f"{row['family']}: {row['name']}{what} ({row['kind']}; {row['source']})"
-
-
 def _assumptions(_options) -> int:
-    from railcore.facts import catalog
-    from railcore.facts.units import convert
+    from railcore import catalog
+    from railcore.catalog.units import convert
 
     for row in catalog.values("assumed"):
         low, value, high = (f"{convert(number, row.unit):g}" for number in (row.low, row.value, row.high))
@@ -225,12 +109,12 @@ def _assumptions(_options) -> int:
 
 
 def _list(options) -> int:
-    from railcore.facts import catalog_lists, tables
+    from railcore.catalog import lists, tables
 
     if options.family:
-        rows = catalog_lists.family_list(options.family)
+        rows = lists.family_list(options.family)
     else:
-        counts = {family: len(catalog_lists.family_list(family)) for family in catalog_lists.listed_families()}
+        counts = {family: len(lists.family_list(family)) for family in lists.listed_families()}
         rows = [{"family": family, "rows": str(count)} for family, count in counts.items()]
     print(tables.aligned_table(rows), end="")
     if any("*" in row.get("name", row.get("book", "")) for row in rows):
@@ -241,16 +125,17 @@ def _list(options) -> int:
 def _catalog(options) -> int:
     from pathlib import Path
 
-    from railcore.facts import catalog, catalog_template
+    from railcore import catalog
+    from railcore.catalog import template
 
-    rows = catalog_template.template(options.family, options.name, options.gpu, options.like)
+    rows = template.template(options.family, options.name, options.gpu, options.like)
     if not rows:
         print(f"{options.name!r} has all rows that railcore asks of {options.family}")
     elif options.write:
-        for path, added in catalog_template.write_template(rows, Path(options.write)).items():
+        for path, added in template.write_template(rows, Path(options.write)).items():
             print(f"{path}: {added} rows added" if added else f"{path}: the rows are there already")
     else:
-        print(catalog_template.template_text(rows), end="")
+        print(template.template_text(rows), end="")
     if rows:
         folder = options.write or "a folder of such files"
         print(
@@ -265,13 +150,13 @@ def _catalog(options) -> int:
 def _runs(options) -> int:
     from pathlib import Path
 
-    from railcore.engines import own_runs
+    from railcore.training import run_file
 
     if options.write:
-        own_runs.write_run_template(Path(options.write))
+        run_file.write_run_template(Path(options.write))
         print(f"{options.write}: written")
     else:
-        print(own_runs.run_template(), end="")
+        print(run_file.run_template(), end="")
     print(
         "Replace the example by your runs, a row each; what is not needed may stay blank.\n"
         f'To use them: make figures NB=06 PARAMS="-p runs {options.write or "FILE"}"',
@@ -283,51 +168,35 @@ def _runs(options) -> int:
 def _plan(options) -> int:
     import json
 
-    from railcore.engines.plan import command
-    from railcore.engines.plan.spec import spec_schema, spec_template
+    from railcore.planner import command as plan_command
+    from railcore.planner.spec import spec_schema, spec_template
 
     if options.init or options.schema:
         print(spec_template() if options.init else json.dumps(spec_schema(), indent=1))
         return 0
     written = {name: getattr(options, name) for name in ("html", "json", "markdown", "csv")}
-    return command.run(options.specs, written, options.draws)
+    return plan_command.run(options.specs, written, options.draws)
 
 
 def _sweep(options) -> int:
-    from railcore.engines.sweep import command
+    from railcore.planner import sweep_command
 
     if options.init:
-        print(command.TEMPLATE, end="")
+        print(sweep_command.TEMPLATE, end="")
         return 0
-    return command.run_sweep(options.spec, options.out, options.workers, options.scheduler, options.draws)
+    return sweep_command.run_sweep(options.spec, options.out, options.workers, options.scheduler, options.draws)
 
 
 def _support(options) -> int:
-    from railcore.engines.plan import support
-    from railcore.facts import tables
+    from railcore.catalog import tables
+    from railcore.planner.evidence import support
 
     rows = support(options.platform, options.model, options.precision).to_dict("records")
     print(tables.aligned_table(rows), end="")
     return 0
 
 
-def _lab(options) -> int:
-    from railcore.workbench.driver import lab
-
-    if options.keep is not None:
-        print(lab.keep(options.keep, options.force))
-    elif options.discard is not None:
-        print(lab.discard(options.discard))
-    elif options.list:
-        print("".join(f"{path}\n" for path in lab.own_files()), end="")
-    else:
-        lab.start()
-    return 0
-
-
 _COMMANDS = {
-    "figures": _figures,
-    "claim": _claim,
     "list": _list,
     "catalog": _catalog,
     "plan": _plan,
@@ -335,17 +204,20 @@ _COMMANDS = {
     "support": _support,
     "sweep": _sweep,
     "assumptions": _assumptions,
-    "lab": _lab,
 }
-_OF_THE_PROJECT = ("figures", "lab")  # which an installed package cannot run
 
 
 def script() -> None:
-    """The console script: the command line in UTF-8."""
+    """The console script."""
+    in_utf8()
+    sys.exit(main())
+
+
+def in_utf8() -> None:
+    """Start the command anew in UTF-8 where the system has another encoding."""
     # Names of folders go to kernels in JSON, which is UTF-8.
     if sys.getfilesystemencoding() != "utf-8" and os.environ.get("PYTHONUTF8") != "1":
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | {"PYTHONUTF8": "1"})
-    sys.exit(main())
 
 
 if __name__ == "__main__":

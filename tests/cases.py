@@ -10,20 +10,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from railcore.engines.deployment import bill_of_parts, cluster_cost, design_parts
-from railcore.engines.deployment.cluster import Cluster
-from railcore.engines.deployment.segment_sizing import SegmentDemand, smallest_segment_fabric
-from railcore.engines.search import search, strategy_label
-from railcore.facts import catalog
-from railcore.facts.files import write_whole
-from railcore.facts.tables import csv_text, read_csv
+from railcore import catalog
+from railcore.catalog.files import write_whole
+from railcore.catalog.tables import csv_text, read_csv
+from railcore.deploy import cluster_cost
+from railcore.deploy.cluster import Cluster
 from railcore.network import reliability
 from railcore.network.bill import bill_totals
 from railcore.network.price_books import matching_books
 from railcore.network.switches import switch_model
-from railcore.network.topology import RailFabric
 from railcore.network.topology.photonic import PhotonicRails
-from railcore.network.topology.rails import HBDomains
+from railcore.network.topology.rails import HBDomains, RailFabric
+from railcore.strategies.labels import strategy_label
+from railcore.strategies.parts import search
+from suite.deployment.part_counts import bill_of_parts, design_parts
+from suite.deployment.segment_sizing import SegmentDemand, smallest_segment_fabric
 
 PATH = Path(__file__).with_suffix(".csv")
 BOOK, SWITCH, OCS_PORTS = "street2025", "SN5600", 576

@@ -33,9 +33,9 @@ def pytest_ignore_collect(collection_path, config):
 
 
 def home_of(path):
-    """The folder of railcore, by its parts, that a test file is named by or else imports most from.
+    """The folder of railcore or of the suite, by its parts, that a test file is named by or else imports most from.
 
-    `facts` where it imports nothing else: nearly all do. `workbench` of tests that run the driver in a project.
+    `catalog` where it imports nothing else: nearly all do. `driver` of tests that run the driver in a project.
     """
     root, counts = Path(__file__).parents[1], Counter()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -43,12 +43,13 @@ def home_of(path):
         if isinstance(node, ast.ImportFrom):
             names = [f"{node.module}.{name}" for name in names]
         for name in names:
-            place = root / "railcore/workbench" if name == "project" else root.joinpath(*name.split("."))
+            place = root / "suite" / "driver" if name == "project" else root.joinpath(*name.split("."))
             while not place.is_dir():
                 place = place.parent
-            counts[place.relative_to(root).parts[1:]] += place.is_relative_to(root / "railcore")
-    del counts[()]
-    counts[("facts",)] = min(counts[("facts",)], 0.5)
+            if place != root and place.relative_to(root).parts[0] in ("railcore", "suite"):
+                counts[place.relative_to(root).parts] += 1
+    del counts["railcore",], counts["suite",]
+    counts["railcore", "catalog"] = min(counts["railcore", "catalog"], 0.5)
     return max(counts, key=lambda home: (home[-1] in path.stem.split("_"), counts[home]))
 
 
@@ -57,13 +58,13 @@ def own_surroundings(monkeypatch, tmp_path):
     for name in ("RAILCORE_CATALOG", "RAILCORE_PARAMETERIZED", "RAILCORE_NOTEBOOK"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("RAILCORE_OUT", str(tmp_path))
-    monkeypatch.setattr("railcore.facts.files._notebook", None)
+    monkeypatch.setattr("suite.workspace._notebook", None)
 
 
 @pytest.fixture(autouse=True)
 def sound_timelines(monkeypatch):
     """Every timeline that a test simulates, however deep in a function, is checked as it is made."""
-    if simulation := sys.modules.get("railcore.engines.steps.simulation"):
+    if simulation := sys.modules.get("railcore.photonics.simulation"):
         from timelines import check
 
         made = simulation.StepTimeline.__init__

@@ -34,15 +34,15 @@ from emulated_mixture import ShardedMixture
 from emulated_parts import Projected, Tensors, Weights, random_tokens, starting_weights
 from emulated_shards import ShardedParameters, Values
 
-from railcore.engines.emulator.ranks import SCALE_OUT, SCALE_UP, EmulatedRanks, TransferLabel
-from railcore.engines.steps.timetable import schedule
-from railcore.facts.checks import Ints
+from railcore.catalog.checks import Ints
+from railcore.photonics.timetable import schedule
 from railcore.training.formats import ELEMENT_BYTES
 from railcore.training.parallelism import Strategy
 from railcore.training.runtime import MODERN, Runtime
 from railcore.training.traffic import from_transfers
 from railcore.training.transfers import step_transfers
 from railcore.training.transformer import Transformer
+from suite.emulator.ranks import SCALE_OUT, SCALE_UP, EmulatedRanks, TransferLabel
 
 _Kept = dict[int, Tensors]  # what each rank keeps for a backward pass
 _BACKWARD_TIME = 2  # of a forward pass, for the order of passes

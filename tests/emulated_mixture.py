@@ -12,7 +12,7 @@ import numpy as np
 from emulated_parts import Tensors
 from emulated_shards import ShardedParameters, Values
 
-from railcore.engines.emulator.ranks import TransferLabel
+from suite.emulator.ranks import TransferLabel
 
 
 class ShardedMixture:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from railcore.facts.checks import Floats, Ints
+from railcore.catalog.checks import Floats, Ints
 from railcore.training.transformer import Transformer
 
 Tensors = dict[str, Floats]

@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from emulated_parts import Tensors, Weights, unit_shapes
 
-from railcore.engines.emulator.ranks import EmulatedRanks, TransferLabel
-from railcore.facts.checks import Floats
+from railcore.catalog.checks import Floats
 from railcore.training.formats import WEIGHT_BYTES
 from railcore.training.parallelism import GROUP_KINDS, Strategy
 from railcore.training.runtime import Runtime
 from railcore.training.transformer import Transformer
+from suite.emulator.ranks import EmulatedRanks, TransferLabel
 
 RATE = 0.1  # of learning
 Values = dict[int, Floats]  # an array of each rank

@@ -5,9 +5,9 @@ import math
 import networkx as nx
 import numpy as np
 
-from railcore.engines.degraded.faults import fail, wiring_left
-from railcore.engines.degraded.reach import connected_gpus
+from railcore.network.topology.faults import fail, wiring_left
 from railcore.network.topology.graph import bisection_bandwidth
+from railcore.network.topology.reach import connected_gpus
 from railcore.network.topology.wiring import whole_wiring
 
 

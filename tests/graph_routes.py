@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from railcore.engines.degraded import routed_flows
+from railcore.network.topology import routed_flows
 
 # Cost of an HB hop; a hop of the network costs 1.
 _HB_COST = 0.4  # inside the domain of source and target: HB is shorter than any way through the network

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from railcore.engines.steps.stage_program import StepOptions, fsdp_options
+from railcore.photonics.stage_program import StepOptions, fsdp_options
 from railcore.training.machine import UNLIMITED_BANDWIDTH, catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.transformer import SHARDING, Transformer

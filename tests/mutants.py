@@ -27,7 +27,6 @@ from pathlib import Path
 from queue import Queue
 from tempfile import TemporaryDirectory
 
-FLOORS = ("facts", "network", "training", "systems", "engines")
 OPERATORS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Div}
 COMPARISONS = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
 NAMES = {"min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum", "ceil": "floor", "floor": "ceil"}
@@ -119,15 +118,14 @@ def tests_of(root, module):
 
 
 def chosen(root, count, seed):
-    """Breaks of all modules of FLOORS: number of the site and path, by a key that changes elsewhere do not change."""
+    """Breaks of all modules of railcore: number of the site and path, by a key that changes elsewhere do not change."""
     found = {}
-    for floor in FLOORS:
-        for path in sorted((root / "railcore" / floor).rglob("*.py")):
-            module, seen = path.relative_to(root), Counter()
-            for number, node in enumerate(sites(ast.parse(path.read_text(encoding="utf-8")))):
-                text = f"{seed} {module} {ast.unparse(node).splitlines()[0]}"
-                seen[text] += 1
-                found[hashlib.sha256(f"{text} {seen[text]}".encode()).hexdigest()[:12]] = module, number
+    for path in sorted((root / "railcore").rglob("*.py")):
+        module, seen = path.relative_to(root), Counter()
+        for number, node in enumerate(sites(ast.parse(path.read_text(encoding="utf-8")))):
+            text = f"{seed} {module} {ast.unparse(node).splitlines()[0]}"
+            seen[text] += 1
+            found[hashlib.sha256(f"{text} {seen[text]}".encode()).hexdigest()[:12]] = module, number
     return dict(sorted(found.items())[:count])
 
 

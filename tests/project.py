@@ -10,15 +10,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from railcore.facts import files
+from railcore.catalog import files
 
 TIMEOUT = 1800  # of whatever ends by itself: no test hangs on how busy the machine is
 FIRST, SECOND = "01_network_cost", "02_topologies"
 CHANGED = ("figures", "notebooks", "build")  # by runs
 DRAW = """
 import pandas as pd, time
-from railcore.facts import claims
-from railcore.workbench import outputs
+from suite.ledger import claims
+from suite import outputs
 claim = "railonly2025.text.r64_tiers_rail_only"
 claims.record({claim: tiers}, {claim: "a test"})
 for i in range(6):
@@ -28,16 +28,17 @@ print("made", tiers)
 """
 OTHER = """
 import pandas as pd
-from railcore.facts import catalog, units
-from railcore.workbench import outputs
+from railcore import catalog
+from railcore.catalog import units
+from suite import outputs
 ports = catalog.item("switches", "12.8T")["ports"]
 outputs.show_warnings(*["the speed is a crawl"] * (units.parse(speed, "bps") < 1e6))
 outputs.save("extra.02_table", pd.DataFrame({"speed": [units.parse(speed, "bps")]}))
 """
 TIERS, SPEED = "tiers: int = 2  # tiers of a rail", 'speed: str = "400 Gbps"  # of a link'
 INDEX = """
-from railcore.facts import files
-print(len(list(files.FIGURES.rglob("*.csv"))))
+from suite import workspace
+print(len(list(workspace.FIGURES.rglob("*.csv"))))
 """
 
 
@@ -60,7 +61,7 @@ def write_notebook(folder: Path, name: str, parameters: str, *sources: str) -> N
 
 
 def make(folder: Path) -> Path:
-    for name in ("railcore", "data"):
+    for name in ("railcore", "suite", "data"):
         shutil.copytree(files.ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(files.ROOT / "constraints.txt", folder)
     made = [(f"01_part{i}", FIRST) for i in range(6)] + [("02_table", SECOND)]
@@ -81,8 +82,8 @@ def environment(project: Path) -> dict[str, str]:
 
 def start(project: Path, *arguments: str, patch: str = "", **variables: str) -> subprocess.Popen:
     """The driver in a process of its own; patch: code that runs before it, variables: of its environment."""
-    code = f"{patch}\nimport sys\nfrom railcore.__main__ import main\nsys.exit(main(['figures', *sys.argv[1:]]))"
-    command = ["-c", code] if patch else ["-m", "railcore", "figures"]
+    code = f"{patch}\nimport sys\nfrom suite.__main__ import main\nsys.exit(main(['figures', *sys.argv[1:]]))"
+    command = ["-c", code] if patch else ["-m", "suite", "figures"]
     return subprocess.Popen(
         [sys.executable, *command, *arguments],
         cwd=project,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from railcore.facts.units import MW
+from railcore.catalog.units import MW
 
 FOLDER = Path(os.environ.get("RAILCORE_EIA_DIR") or "none")
 

@@ -11,16 +11,17 @@ from typing import Any
 import pandas as pd
 
 import railcore as rc
-from railcore.engines.photonics.photonic_cost import photonic_network_costs
-from railcore.engines.search import best_times
-from railcore.engines.siting.split import Survey
-from railcore.facts import catalog
-from railcore.facts.arguments import checked
-from railcore.facts.catalog_template import template
+from railcore import catalog
+from railcore.catalog.arguments import checked
+from railcore.catalog.template import template
 from railcore.network.cost import cluster_breakdown
-from railcore.network.topology import FailedPart, RailFabric
-from railcore.systems.datacenter import catalog_precision
-from railcore.systems.siting.grid import PowerGrid
+from railcore.network.topology.failed_part import FailedPart
+from railcore.network.topology.rails import RailFabric
+from railcore.siting.grid import PowerGrid
+from railcore.siting.split import Survey
+from railcore.strategies.hb_domains import best_times
+from railcore.training.formats import catalog_precision
+from suite.photonic2025.photonic_cost import photonic_network_costs
 
 MODEL, BOX = rc.catalog_model("Llama-3 8B"), rc.catalog_machine("DGX H100")
 STRATEGY = rc.Strategy(tensor=2, pipeline=2, data=2)

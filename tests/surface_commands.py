@@ -13,7 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from railcore.__main__ import command_parser, main
+from railcore import __main__ as railcore_command
+from suite import __main__ as suite_command
 
 FILE = Path(__file__).with_name("surface_commands.toml")
 PLAN = """[cluster]
@@ -28,7 +29,8 @@ search = {context = 1, micro_batch = 1}
 candidates = ["rail-only"]
 """
 # Lines that write into notebooks/, or need a scheduler: a good answer is not asked for
-NOT_RUN = ("railcore figures", "railcore figures 2", "railcore lab", "railcore lab 2", "railcore sweep 2")
+NOT_RUN = ("suite figures", "suite figures 2", "suite lab", "suite lab 2", "railcore sweep 2")
+PROGRAMS = {"railcore": railcore_command, "suite": suite_command}
 NUMBERS = {"zero": "0", "negative": "-1", "NaN": "nan", "infinite": "inf", "huge": str(10**12)}
 TEXTS = {"empty": "", "unknown name": "no such name"}
 IN_THE_WAY = {"FILE": "folder", "FOLDER": "file"}  # what stands where a command is to write
@@ -41,6 +43,7 @@ class Line:
 
     def __init__(self, name: str, values: dict[str, Any]) -> None:
         self.name, self.command, self.given = name, name.rstrip(" 0123456789"), values
+        self.program, *self.words = self.command.split()
         actions = commands()[self.command]
         self.parameters = {parameter: actions[parameter] for parameter in values}
 
@@ -68,10 +71,10 @@ class Line:
             told, asked = io.StringIO(), io.StringIO()
             with contextlib.redirect_stdout(asked), contextlib.redirect_stderr(told):
                 try:
-                    status = main(words)
+                    status = PROGRAMS[self.program].main(words)
                 except SystemExit as stop:  # argparse
                     status = stop.code
-            if status in (1, 2) and re.search(r"^railcore: .|: error: .", told.getvalue(), re.MULTILINE):
+            if status in (1, 2) and re.search(rf"^{self.program}: .|: error: .", told.getvalue(), re.MULTILINE):
                 given = [word for value in changed.values() for word in ([value] if isinstance(value, str) else value)]
                 named = [word.replace("{folder}", folder).lstrip("-") for word in (*changed, *given)]
                 if not changed or any(word in told.getvalue() for word in named):
@@ -81,7 +84,7 @@ class Line:
         return {"printed": printed, "none": [float(word) for word in re.findall(r"\b(?:nan|inf)\b", printed, re.I)]}
 
     def _words(self, values: dict[str, Any]) -> list[str]:
-        words = self.command.split()[1:]
+        words = list(self.words)
         for parameter, value in values.items():
             if not parameter.startswith("-"):
                 words.append(value)
@@ -91,9 +94,14 @@ class Line:
 
 
 @cache
-def commands(parser: argparse.ArgumentParser | None = None, name: str = "railcore") -> dict[str, dict[str, Any]]:
+def commands(parser: argparse.ArgumentParser | None = None, name: str = "") -> dict[str, dict[str, Any]]:
     """Options and positional values that take a value, by command."""
-    parser = parser or command_parser()
+    if parser is None:
+        return {
+            key: value
+            for program, module in PROGRAMS.items()
+            for key, value in commands(module.command_parser(), program).items()
+        }
     inner = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
     if inner:
         return {

@@ -8,18 +8,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from test_segments import LARGE
 
-from railcore.engines.deployment import (
-    AddressPlan,
-    cabling_table,
-    host_port_map,
-    nic_bundling,
-    rail_switch_ports,
-    trunk_port_map,
-)
-from railcore.engines.deployment.port_map import fabric_switches
-from railcore.engines.deployment.segments import SegmentFabric
-from railcore.facts.units import Gbps
+from railcore.catalog.units import Gbps
 from railcore.network.switches import SwitchModel, switch_model
+from suite.deployment.cables import cabling_table
+from suite.deployment.port_map import fabric_switches, host_port_map, nic_bundling, rail_switch_ports, trunk_port_map
+from suite.deployment.segments import SegmentFabric
+from suite.deployment.subnets import AddressPlan
 
 SN5600 = switch_model("SN5600")
 SMALL = SwitchModel("small", 48, 400 * Gbps)

@@ -14,23 +14,25 @@ import pytest
 from numpy.typing import ArrayLike
 
 import railcore
-from railcore.engines.degraded import faults
-from railcore.engines.deployment import scale_out
-from railcore.engines.search import best_times, search, strategy_blocks
-from railcore.engines.siting.areas import Area
-from railcore.engines.siting.split import Survey, find_places
-from railcore.facts import catalog, checks, files
-from railcore.facts.arguments import Quantity, checked
+from railcore import catalog
+from railcore import datacenter as dc
+from railcore.catalog import checks, files
+from railcore.catalog.arguments import Quantity, checked
 from railcore.network import cost, price_books
-from railcore.network.topology import fat_tree, rail_only, rail_optimized
+from railcore.network.topology import faults
 from railcore.network.topology.photonic import PhotonicRails
-from railcore.network.topology.rails import RailFabric
-from railcore.systems import datacenter as dc
-from railcore.systems.siting.grid import PowerGrid, load_grid
+from railcore.network.topology.rails import RailFabric, fat_tree, rail_only, rail_optimized
+from railcore.siting.areas import Area
+from railcore.siting.grid import PowerGrid, load_grid
+from railcore.siting.split import Survey, find_places
+from railcore.strategies.hb_domains import best_times
+from railcore.strategies.parts import search
+from railcore.strategies.space import strategy_blocks
 from railcore.training import machine, scaling_laws, transformer
 from railcore.training.iteration import iteration_times
 from railcore.training.parallelism import Strategy
 from railcore.training.runtime import MODERN, Runtime, catalog_runtime
+from suite.flops2024 import scale_out
 
 PRICES = price_books.PriceBook(600, 400, dac=100, circuit_port=500, rate_Bps=5e10)
 POWERS = price_books.PriceBook(20, 10, dac=0.1, circuit_port=0.4, rate_Bps=5e10)

@@ -10,11 +10,11 @@ import real_hours
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.documents.flops2024 import siting_claims
-from railcore.engines.siting import authorities
-from railcore.facts import claims
-from railcore.facts.catalog import UnknownName
-from railcore.facts.units import GW, MW
+from railcore.catalog import UnknownName
+from railcore.catalog.units import GW, MW
+from railcore.siting import authorities
+from suite.flops2024 import siting_claims
+from suite.ledger import claims
 
 FOLDER = Path(os.environ.get("RAILCORE_EIA_DIR") or "none")
 CODES = ("PJM", "SRP", "NEVP", "BPAT")

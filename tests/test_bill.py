@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.engines.deployment import bill_of_parts, cluster_cost, design_parts, scale_out
-from railcore.engines.deployment.cluster import Cluster
-from railcore.engines.deployment.segment_sizing import SegmentDemand, smallest_segment_fabric
-from railcore.engines.photonics import photonic_cost
-from railcore.facts import catalog
-from railcore.facts.units import Gbps
+from railcore import catalog, datacenter
+from railcore.catalog.units import Gbps
+from railcore.datacenter import rack_network
+from railcore.deploy import cluster_cost
+from railcore.deploy.cluster import Cluster
 from railcore.network import cost, price_books
 from railcore.network.bill import (
     BETWEEN_SWITCHES,
@@ -27,11 +26,13 @@ from railcore.network.bill import (
 )
 from railcore.network.price_books import ItemBook, PriceBook, switch_book
 from railcore.network.switches import switch_model
-from railcore.network.topology import rail_only, rail_optimized
 from railcore.network.topology.bill_line import SCOPES, BillLine
 from railcore.network.topology.photonic import circuit_parts
-from railcore.systems import datacenter
-from railcore.systems.datacenter import rack_network
+from railcore.network.topology.rails import rail_only, rail_optimized
+from suite.deployment.part_counts import bill_of_parts, design_parts
+from suite.deployment.segment_sizing import SegmentDemand, smallest_segment_fabric
+from suite.flops2024 import scale_out
+from suite.photonic2025 import photonic_cost
 
 NUMBER = st.floats(0, 1e4)
 NIC = 400 * Gbps

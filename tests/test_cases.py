@@ -3,7 +3,7 @@
 import pytest
 from cases import COLUMNS, COUNTS, NUMBERS, PATH, SHAPES, results, same
 
-from railcore.facts.tables import read_csv
+from railcore.catalog.tables import read_csv
 
 CASES = read_csv(PATH)
 MOVED = "moved: if it is meant, `python tests/cases.py` writes the file again; say what moved and why"

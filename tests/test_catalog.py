@@ -9,9 +9,11 @@ import pandas as pd
 import pytest
 from test_files import NO_FILES, not_a_file
 
-from railcore.documents.railonly2025 import table1
-from railcore.facts import catalog, catalog_template, claims, files, grounds, tables, units
+from railcore import catalog
+from railcore.catalog import files, tables, template, units
 from railcore.network import cost, price_books
+from suite.ledger import claims, grounds
+from suite.railonly2025 import table1
 
 GOOD = {
     "name": "X100",
@@ -258,7 +260,7 @@ def test_a_template_is_added_to_a_file_with_and_without_the_column(monkeypatch, 
     path = tmp_path / "prices.csv"
     for there in ([], [{**GOOD, "name": "ours", "parameter": "port_price", "unit": "USD"}]):
         path.write_text(tables.csv_text(header, there))
-        added = catalog_template.write_template(catalog_template.template("prices", "mine"), tmp_path)
+        added = template.write_template(template.template("prices", "mine"), tmp_path)
         assert added[path] and path.read_text().startswith(",".join(header) + "\n")
         assert all(None not in row and None not in row.values() for row in tables.read_csv(path))
     assert tables.read_csv(tmp_path / "powers.csv")[0].keys() == set(catalog.COLUMNS)  # a new file has it
@@ -352,7 +354,7 @@ def test_a_template_neither_waits_on_what_is_no_file_nor_replaces_it(tmp_path, k
 def test_a_template_goes_where_a_link_leads(tmp_path):
     (tmp_path / "kept.csv").write_text(",".join(catalog.COLUMNS) + "\n")
     (tmp_path / "gpus.csv").symlink_to("kept.csv")
-    catalog_template.write_template({"gpus": catalog_template.template("gpus", "B300")["gpus"]}, tmp_path)
+    template.write_template({"gpus": template.template("gpus", "B300")["gpus"]}, tmp_path)
     assert (tmp_path / "gpus.csv").is_symlink() and "B300" in (tmp_path / "kept.csv").read_text()
 
 

@@ -2,18 +2,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from railcore.documents.photonic2025 import parallelism_rules
-from railcore.engines import degraded
-from railcore.engines.search import (
+from railcore import planner
+from railcore.network.topology.rails import rail_only
+from railcore.strategies.hb_domains import (
     best_times,
     hb_domain_summary,
     increasing_returns_share,
-    search,
     slowdown_by_sustained_rate,
     smallest_hb_domain_near_ideal,
 )
-from railcore.network.topology import rail_only
+from railcore.strategies.parts import search
 from railcore.training import machine, parallelism_splits, transformer
+from suite.photonic2025 import parallelism_rules
 
 H100 = machine.catalog_machine("DGX H100")
 LLAMA, MIXTURE = transformer.catalog_model("Llama-3 8B"), transformer.catalog_model("MoE-1.3B")
@@ -111,7 +111,7 @@ def test_larger_domains_and_faster_nics_are_never_slower():
 
 def test_best_strategies_of_dense_models_load_both_networks_alike():
     fabric, models = rail_only(16, 8, 8), {"Llama-3 8B": LLAMA, "GPT-3": transformer.catalog_model("GPT-3")}
-    table = degraded.dense_slowdowns(fabric, models, H100, 64, splits=2)
+    table = planner.dense_slowdowns(fabric, models, H100, 64, splits=2)
     assert set(table.model) == {"Llama-3 8B"}  # the other one fits no strategy of 16 GPUs
     assert len(table) == 4 and table.strategy.nunique() == 2
     assert table.times_best.iloc[0] == 1 and table.times_best.is_monotonic_increasing

@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railcore.__main__ import main
-from railcore.facts import claim_rows, claims, files, grounds, tables
+from railcore.catalog import files, tables
+from suite import workspace
+from suite.ledger import claim_rows, claims, grounds
 
 COUNT = "railonly2025.text.r64_tiers_rail_only"  # = 2 tiers, tolerance 0
 SHARE = "railonly2025.text.r64_switch_ratio"  # = 0.75, tolerance 0.0067
@@ -493,7 +495,7 @@ def test_a_number_in_a_table_does_not_part_from_its_unit():
 
 
 def reproduction():
-    with (files.FIGURES / "reproduction.csv").open(newline="", encoding="utf-8") as stream:
+    with (workspace.FIGURES / "reproduction.csv").open(newline="", encoding="utf-8") as stream:
         return list(csv.DictReader(stream))
 
 

@@ -7,17 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.facts import claims
-from railcore.network.topology import (
-    RailFabric,
-    clos_reach,
-    fat_tree,
-    ideal_clos_parts,
-    rail_only,
-    rail_optimized,
-    rail_parts,
-)
+from railcore.network.topology.clos import clos_reach, ideal_clos_parts, rail_parts
 from railcore.network.topology.collapse import collapse_warning, rail_only_warning, takes_no_less
+from railcore.network.topology.rails import RailFabric, fat_tree, rail_only, rail_optimized
+from suite.ledger import claims
 
 RADIX = st.integers(2, 64).map(lambda half: 2 * half)
 SIZES = {"gpus": st.integers(1, 50_000), "hb_domain_size": st.integers(1, 600), "radix": RADIX}

@@ -9,13 +9,13 @@ from collisions import text_collisions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.documents.nwktimes2025.cluster import GPUS_PER_NODE, NODES, cluster_claims, document_cluster
-from railcore.engines.deployment.cluster import NETWORKS, Cluster, network_table
-from railcore.engines.deployment.cluster_cost import cluster_network_parts
-from railcore.facts.units import Gbps
+from railcore.catalog.units import Gbps
+from railcore.deploy.cluster import NETWORKS, Cluster, network_table
+from railcore.deploy.cluster_cost import cluster_network_parts
 from railcore.network import price_books
 from railcore.network.switches import SwitchModel
-from railcore.workbench.drawing.clusters import cluster_figure
+from suite.drawing.clusters import cluster_figure
+from suite.nwktimes2025.cluster import GPUS_PER_NODE, NODES, cluster_claims, document_cluster
 
 SHARED = ("frontend", "management", "storage")
 

@@ -5,16 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.engines.emulator.collective_schedules import (
-    Schedule,
-    Send,
-    collective_schedule,
-    count_bytes,
-    domain_rail_bytes,
-    hierarchical_schedule,
-    pipelined_schedule,
-    run_schedule,
-)
 from railcore.training.collectives import (
     OPERATIONS,
     algorithm_names,
@@ -23,6 +13,16 @@ from railcore.training.collectives import (
     hierarchical_phase_times,
     hierarchical_time,
     steps_and_bytes,
+)
+from suite.emulator.collective_schedules import (
+    Schedule,
+    Send,
+    collective_schedule,
+    count_bytes,
+    domain_rail_bytes,
+    hierarchical_schedule,
+    pipelined_schedule,
+    run_schedule,
 )
 
 FORMS = [(operation, name) for operation in OPERATIONS for name in algorithm_names(operation)]

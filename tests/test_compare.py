@@ -8,7 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from railcore.workbench.driver.compare import difference, same_value
+from suite.driver.compare import difference, same_value
 
 
 @pytest.fixture(autouse=True, scope="module")

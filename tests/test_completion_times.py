@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from railcore.workbench.charts import completion_times as charts
+from suite.charts import completion_times as charts
 
 
 @pytest.fixture(autouse=True)

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from railcore.engines.photonics import control_plane
-from railcore.engines.photonics.control_plane import CIRCUIT_STATES, ControlPlane
-from railcore.facts import catalog
-from railcore.workbench.drawing.control import control_plane_figure
+from railcore import catalog
+from railcore.photonics import control_plane
+from railcore.photonics.control_plane import CIRCUIT_STATES, ControlPlane
+from suite.drawing.control import control_plane_figure
 
 TIMES = "interception_s selection_s local_s message_s service_s configuration_s lookup_s command_s".split()
 PLANE = ControlPlane(**dict.fromkeys(TIMES, 0.0), frontend_bytes=1e6)

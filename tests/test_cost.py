@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from railcore.network import cost, price_books
 from railcore.network.bill import bill_total
-from railcore.network.topology import domain_warnings, fat_tree, rail_only, rail_parts
+from railcore.network.topology.clos import rail_parts
+from railcore.network.topology.rails import domain_warnings, fat_tree, rail_only
 
 PRICE = st.floats(0, 5000)
 BOOKS = st.builds(price_books.PriceBook, PRICE, PRICE, PRICE)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.engines.steps.timetable import schedule
+from railcore.photonics.timetable import schedule
 from railcore.training.critical_path import LAYER_ROW, SETTING, STAGE_ROW, critical_path
 from railcore.training.iteration import iteration_time, iteration_times, stage_memory
 from railcore.training.machine import catalog_machine

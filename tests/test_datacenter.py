@@ -5,12 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.documents.flops2024.specification import document_site
-from railcore.facts import catalog, units
-from railcore.systems import datacenter as dc
-from railcore.systems.datacenter.exposed import LayerTimes, wide_area_exchange
+from railcore import catalog
+from railcore import datacenter as dc
+from railcore.catalog import units
+from railcore.datacenter.exposed import LayerTimes, wide_area_exchange
 from railcore.training.collectives import hierarchical_phase_times
 from railcore.training.transformer import catalog_model
+from suite.flops2024.specification import document_site
 
 DENSE, MIXTURE = catalog_model("flops2024 dense"), catalog_model("flops2024 MoE")
 FP4, BF16 = dc.catalog_precision("flops2024"), dc.catalog_precision("bf16")

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.engines.deployment import cabling
-from railcore.engines.transport import delay
-from railcore.engines.transport.delay import DelayPath
-from railcore.facts import catalog
-from railcore.facts.units import Gbps, ns, us
+from railcore import catalog
+from railcore.catalog.units import Gbps, ns, us
+from railcore.deploy import cabling
+from railcore.transport import delay
+from railcore.transport.delay import DelayPath
 
 PATH = DelayPath("ConnectX-7", ["SN5600"] * 3, "400 Gbps", 4096)
 switches = st.lists(st.sampled_from(catalog.names("latencies")), max_size=5)

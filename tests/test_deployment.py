@@ -5,16 +5,13 @@ import io
 import pandas as pd
 import pytest
 
-from railcore.engines.deployment import (
-    AddressPlan,
-    BgpDesign,
-    cabling_table,
-    frr_text,
-    switch_config,
-    write_deployment,
-)
-from railcore.engines.deployment.segments import SegmentFabric
 from railcore.network.switches import switch_model
+from suite.deployment.cables import cabling_table
+from suite.deployment.frr import frr_text
+from suite.deployment.routing import BgpDesign
+from suite.deployment.segments import SegmentFabric
+from suite.deployment.subnets import AddressPlan
+from suite.deployment.switch_configs import switch_config, write_deployment
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from railcore.facts import compiled, files
+from railcore import compiled
+from railcore.catalog import files
 
 REBUILD = runpy.run_path(str(files.DATA / "derived/rebuild.py"))
 TABLES = REBUILD["TABLES"]
@@ -72,7 +73,7 @@ def test_some_cases_are_never_stored_as_all(arguments, recipe, capsys):
 
 
 def test_code_that_has_moved_is_named(monkeypatch):
-    monkeypatch.setattr(TABLES["transport_runs"], "CODE", ("railcore/facts", "railcore/network/no_such.py"))
+    monkeypatch.setattr(TABLES["transport_runs"], "CODE", ("railcore/catalog", "railcore/network/no_such.py"))
     with pytest.raises(ValueError, match=r"CODE of transport_runs has 'railcore/network/no_such\.py'"):
         REBUILD["code_hash"]("transport_runs")
 

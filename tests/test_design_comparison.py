@@ -6,32 +6,35 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_segments import fabrics
 
-from railcore.engines.deployment import AddressPlan, build_design, build_designs, design_parts
-from railcore.engines.deployment.cabling import catalog_floor
-from railcore.engines.deployment.design_build import (
+from railcore import catalog
+from railcore.catalog.units import Gbps
+from railcore.deploy.cabling import catalog_floor
+from railcore.network.bill import bill_total
+from railcore.network.price_books import ItemBook
+from railcore.network.reliability import expected_failures
+from railcore.network.switches import switch_model
+from suite.charts import segment_designs
+from suite.deployment.design_build import (
+    build_design,
+    build_designs,
     design_cost_by_part,
     design_lengths,
     designs_sizing,
     largest_cost_difference,
 )
-from railcore.engines.deployment.design_comparison import design_measures
-from railcore.engines.deployment.part_counts import (
+from suite.deployment.design_comparison import design_measures
+from suite.deployment.part_counts import (
     LOSSES,
     bill_of_parts,
     design_cost,
+    design_parts,
     expected_losses,
     parts_that_fail,
 )
-from railcore.engines.deployment.resilience import failure_domains
-from railcore.engines.deployment.segment_sizing import SegmentDemand, smallest_segment_fabric
-from railcore.engines.deployment.segments import SegmentFabric
-from railcore.facts import catalog
-from railcore.facts.units import Gbps
-from railcore.network.bill import bill_total
-from railcore.network.price_books import ItemBook
-from railcore.network.reliability import expected_failures
-from railcore.network.switches import switch_model
-from railcore.workbench.charts import segment_designs
+from suite.deployment.resilience import failure_domains
+from suite.deployment.segment_sizing import SegmentDemand, smallest_segment_fabric
+from suite.deployment.segments import SegmentFabric
+from suite.deployment.subnets import AddressPlan
 
 SN5600, NEXUS = switch_model("SN5600"), switch_model("Nexus 9348D-GX2A")
 FLOOR = catalog_floor("GPU hall")

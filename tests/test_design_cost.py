@@ -3,12 +3,14 @@
 import pytest
 from test_addressing import LARGE, SN5600, every_kind
 
-from railcore.engines.deployment import AddressPlan, compare_designs, design_cost, link_medium
-from railcore.engines.deployment.cables import CABLE_KINDS, ports_at_ends
-from railcore.engines.deployment.segments import SegmentFabric
-from railcore.facts import catalog
-from railcore.facts.units import Gbps
+from railcore import catalog
+from railcore.catalog.units import Gbps
 from railcore.network.switches import SwitchModel, switch_model
+from suite.deployment.cables import CABLE_KINDS, link_medium, ports_at_ends
+from suite.deployment.design_comparison import compare_designs
+from suite.deployment.part_counts import design_cost
+from suite.deployment.segments import SegmentFabric
+from suite.deployment.subnets import AddressPlan
 
 PRICES = {"large": 1000.0, "broken out": 1000.0, "SN5600": 1000.0}
 

@@ -3,7 +3,7 @@
 import pytest
 from collisions import text_collisions
 
-from railcore.workbench.drawing.diagram import LEAST_FONT, Box, Diagram
+from suite.drawing.diagram import LEAST_FONT, Box, Diagram
 
 
 def test_text_shrinks_to_its_box_and_is_refused_below_the_least_size():

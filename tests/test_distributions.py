@@ -3,7 +3,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from railcore.facts import catalog, distributions
+from railcore import catalog
+from railcore.catalog import distributions
 
 RANGED = [row for row in catalog.values() if row.low is not None and row.high is not None and row.low < row.high]
 FEW = RANGED[:: len(RANGED) // 30]

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.engines.search import best_times, search, slowdown_by_sustained_rate
-from railcore.facts import catalog
-from railcore.facts.units import show
+from railcore import catalog
+from railcore.catalog.units import show
 from railcore.network.reliability import cluster_failures
-from railcore.network.topology import PhotonicRails, domain_warnings, fat_tree, rail_only, rail_optimized
+from railcore.network.topology.photonic import PhotonicRails
+from railcore.network.topology.rails import domain_warnings, fat_tree, rail_only, rail_optimized
+from railcore.strategies.hb_domains import best_times, slowdown_by_sustained_rate
+from railcore.strategies.parts import search
 from railcore.training.iteration import iteration_times
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy

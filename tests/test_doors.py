@@ -47,8 +47,8 @@ def test_the_fastest_strategy_takes_the_same_through_every_door(mine, monkeypatc
     times = [rc.iteration_times(MODEL, PLATFORM, found.best.iloc[0]).total_s.item()]
     times.append(rc.iteration_time(MODEL, PLATFORM, found.strategy(), BATCH).total_s)
     times.append(mine.best.numbers["iteration_s"])
-    monkeypatch.setattr("railcore.workbench.outputs.show_warnings", lambda *_: None)
-    monkeypatch.setattr("railcore.facts.files.parameterized", lambda: True)
+    monkeypatch.setattr("suite.outputs.show_warnings", lambda *_: None)
+    monkeypatch.setattr("suite.workspace.parameterized", lambda: True)
     own = {"platform": PLATFORM, "model": MODEL, "gpus": GPUS, "batch": BATCH}
     by_search = cells("08", "code-01", "code-02", "code-26", "code-04", **own)
     times.append(float(by_search["found"].best["total_s"].iloc[0]))
@@ -72,8 +72,8 @@ def test_the_fastest_strategy_takes_the_same_through_every_door(mine, monkeypatc
 
 
 def test_one_strategy_takes_the_same_through_every_door(mine, monkeypatch):
-    monkeypatch.setattr("railcore.workbench.outputs.show_warnings", lambda *_: None)
-    monkeypatch.setattr("railcore.facts.files.parameterized", lambda: True)
+    monkeypatch.setattr("suite.outputs.show_warnings", lambda *_: None)
+    monkeypatch.setattr("suite.workspace.parameterized", lambda: True)
     own = {
         "platform": PLATFORM,
         "model": MODEL,

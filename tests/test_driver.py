@@ -7,7 +7,7 @@ import sys
 import project
 import pytest
 
-from railcore.workbench.driver import parameters, run
+from suite.driver import parameters, run
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_second_run_does_nothing_and_a_forced_one_gives_the_same_bytes(suite):
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        pytest.param("railcore/facts/catalog.py", {project.FIRST, project.SECOND, "00_index"}, marks=pytest.mark.slow),
+        pytest.param("railcore/catalog/items.py", {project.FIRST, project.SECOND, "00_index"}, marks=pytest.mark.slow),
         ("railcore/network/reliability.py", set()),
         ("data/catalog/gpus.csv", set()),
         ("data/claims.csv", {project.FIRST}),
@@ -102,7 +102,7 @@ def test_a_failed_notebook_publishes_nothing_and_stops_no_other(suite):
 def test_a_result_of_another_notebook_is_refused(suite):
     good = (suite / "notebooks" / f"{project.SECOND}.ipynb").read_bytes()
     foreign = 'claims.record({"railonly2025.text.r64_tiers_rail_only": 2})'
-    project.write_notebook(suite, project.SECOND, project.SPEED, "from railcore.facts import claims", foreign)
+    project.write_notebook(suite, project.SECOND, project.SPEED, "from suite.ledger import claims", foreign)
     status, printed = project.run(suite, project.SECOND)
     assert status == 1 and "belongs to notebook 01_network_cost, this is 02_topologies" in printed
     (suite / "notebooks" / f"{project.SECOND}.ipynb").write_bytes(good)
@@ -246,7 +246,7 @@ MISTAKES = [
 def test_a_mistake_is_refused_before_anything_runs(suite):
     """All in one process, which takes a second to start."""
     several = (
-        "from railcore.__main__ import main\n"
+        "from suite.__main__ import main\n"
         f"for arguments in {[arguments for arguments, _ in MISTAKES]!r}:\n"
         "    print('status', main(['figures', *arguments]))\n"
         "raise SystemExit"

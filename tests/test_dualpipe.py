@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from one_layer import layer_time
 
-from railcore.engines.steps.workload import training_step
+from railcore.photonics.workload import training_step
 from railcore.training.iteration import iteration_time, stage_memory
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy

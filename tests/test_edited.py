@@ -7,7 +7,7 @@ import subprocess
 import project
 import pytest
 
-from railcore.facts import files
+from railcore.catalog import files
 
 RECORD = "figures/parameters.csv"
 THIRD = "03_traffic_dense"
@@ -180,7 +180,7 @@ def test_parameters_edited_while_others_run_are_not_published(suite):
     )
     project.write_notebook(suite, project.FIRST, project.TIERS, waiting + project.DRAW)
     (suite / "build" / "stamps" / f"{project.SECOND}.json").unlink()
-    one = "from railcore.workbench.driver import run\nrun._cores = lambda: 1\n"
+    one = "from suite.driver import run\nrun._cores = lambda: 1\n"
     process = project.start(suite, patch=f"{one}run._size = {project.FIRST!r}.__eq__")
     assert project.wait_for(begun.exists)
     project.write_notebook(suite, project.SECOND, 'speed: str = "3 bps"', project.OTHER)

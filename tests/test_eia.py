@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openpyxl import Workbook
 
-from railcore.engines.siting import authorities, eia
-from railcore.facts import catalog
-from railcore.facts.units import MW
-from railcore.systems.siting.grid import REQUIRED_COLUMNS, load_grid
+from railcore import catalog
+from railcore.catalog.units import MW
+from railcore.siting import authorities, eia
+from railcore.siting.grid import REQUIRED_COLUMNS, load_grid
 
 FOLDER = Path(os.environ.get("RAILCORE_EIA_DIR") or "none")
 real = pytest.mark.skipif(not FOLDER.is_dir(), reason="RAILCORE_EIA_DIR names no folder with EIA's files")
@@ -327,7 +327,7 @@ def test_cleaned_keeps_the_rest_and_says_what_it_needs():
 
 
 def grid_file(name):
-    from railcore.facts import files
+    from railcore.catalog import files
 
     return files.data(f"grid/{name}")
 

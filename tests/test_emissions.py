@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from railcore.engines.siting.reasons import carbon_and_cost, electricity_prices, marginal_intensity
-from railcore.engines.siting.sitings import even_shares
-from railcore.facts import catalog, units
-from railcore.systems.siting.candidates import candidates
-from railcore.systems.siting.grid import PowerGrid, load_grid
-from railcore.systems.siting.nodes import power_nodes
+from railcore import catalog
+from railcore.catalog import units
+from railcore.siting.candidates import candidates
+from railcore.siting.grid import PowerGrid, load_grid
+from railcore.siting.nodes import power_nodes
+from railcore.siting.reasons import carbon_and_cost, electricity_prices, marginal_intensity
+from railcore.siting.sitings import even_shares
 
 
 @pytest.fixture(scope="module")

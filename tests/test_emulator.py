@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.engines.emulator.ranks import EmulatedRanks, TransferLabel
 from railcore.training.collectives import steps_and_bytes
+from suite.emulator.ranks import EmulatedRanks, TransferLabel
 
 LABEL = TransferLabel("forward", "tensor", layer=1, microbatch=0)
 EXPECTED = {  # what NumPy says that each rank of a group gets

@@ -9,7 +9,6 @@ from emulated_parts import random_tokens, starting_weights, unit_shapes
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from railcore.engines.emulator.ranks import UNCOUNTED_KINDS
 from railcore.training.formats import WEIGHT_BYTES
 from railcore.training.parallelism import DIMENSIONS, Strategy
 from railcore.training.pipeline_schedule import microbatches_in_flight
@@ -17,6 +16,7 @@ from railcore.training.runtime import MODERN, Runtime
 from railcore.training.traffic import iteration_traffic
 from railcore.training.transfers import step_transfers
 from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer
+from suite.emulator.ranks import UNCOUNTED_KINDS
 
 GPT = Transformer("gpt", 4, 16, 4, 4, 32, 24, 8, ffn_matrices=2, head_dim=8, positions=8)
 LLAMA = dataclasses.replace(

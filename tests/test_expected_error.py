@@ -3,10 +3,10 @@
 import pandas as pd
 import pytest
 
-from railcore.facts import catalog
-from railcore.training import expected_error as module
-from railcore.training.expected_error import expected_error, gpu_generation
+from railcore import catalog
+from railcore.training import prediction_error as module
 from railcore.training.machine import catalog_machine
+from railcore.training.prediction_error import expected_error, gpu_generation
 
 COLUMNS = "platform precision mixture seen runs mean_error mean_absolute_error largest_error".split()
 TABLE = [

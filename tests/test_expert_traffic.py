@@ -5,8 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.documents.railonly2025.expert_job import ExpertJob
-from railcore.documents.railonly2025.moe import (
+from railcore import catalog
+from railcore.catalog.units import Gbps
+from railcore.training import transfers, transformer
+from railcore.training.experts import expert_all_to_all_time
+from railcore.training.parallelism import Strategy
+from railcore.training.runtime import Runtime
+from suite.railonly2025.expert_job import ExpertJob
+from suite.railonly2025.expert_loads import expert_demand
+from suite.railonly2025.moe import (
     ROUTING_LOADS,
     iteration_overheads,
     platform_links,
@@ -14,13 +21,6 @@ from railcore.documents.railonly2025.moe import (
     routing_slowdowns,
     share_readings,
 )
-from railcore.engines.degraded.expert_loads import expert_demand
-from railcore.facts import catalog
-from railcore.facts.units import Gbps
-from railcore.training import transfers, transformer
-from railcore.training.experts import expert_all_to_all_time
-from railcore.training.parallelism import Strategy
-from railcore.training.runtime import Runtime
 
 MODEL = transformer.catalog_model("MoE-1.3B")
 JOB = ExpertJob(MODEL, 128, 8, 4)

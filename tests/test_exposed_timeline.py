@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.documents.flops2024 import exposed_claims, specification
-from railcore.documents.flops2024.specification import communication_quantities, document_site
-from railcore.documents.readings import solve_for_target
-from railcore.engines.datacenter import expert_placement, timeline, training_case
-from railcore.engines.datacenter.training_case import TrainingCase
-from railcore.engines.steps.timetable import schedule
-from railcore.facts import catalog, claims
-from railcore.systems import datacenter as dc
-from railcore.systems.datacenter.exposed import LayerTimes, least_wan_Bps, wide_area_exchange
+from railcore import catalog
+from railcore import datacenter as dc
+from railcore.datacenter.exposed import LayerTimes, least_wan_Bps, wide_area_exchange
+from railcore.photonics.timetable import schedule
 from railcore.training import transformer
+from suite.flops2024 import expert_placement, exposed_claims, specification, timeline, training_case
+from suite.flops2024.specification import communication_quantities, document_site
+from suite.flops2024.training_case import TrainingCase
+from suite.ledger import claims
+from suite.ledger.readings import solve_for_target
 
 SITE = document_site(23333, rate="fp4_sparse_rate")
 NAMES = {"dense": "flops2024 dense", "moe": "flops2024 MoE"}

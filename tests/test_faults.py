@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_graph import fabrics
 
-from railcore.engines.degraded.faults import (
+from railcore.network.reliability import parts_at_risk
+from railcore.network.topology.faults import (
     FAULT_KINDS,
     fail,
     failed_part,
@@ -16,9 +17,8 @@ from railcore.engines.degraded.faults import (
     nics_cut_by_rail_switch,
     replace_gpu,
 )
-from railcore.network.reliability import parts_at_risk
-from railcore.network.topology import RailFabric, fat_tree, rail_only, rail_optimized
 from railcore.network.topology.graph import bisection_bandwidth, route
+from railcore.network.topology.rails import RailFabric, fat_tree, rail_only, rail_optimized
 
 ONE_TIER, TWO_TIERS = rail_only(16, 4, 4), rail_only(32, 4, 4)
 

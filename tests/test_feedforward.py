@@ -7,18 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.engines.emulator.comparison import emulated_run
-from railcore.engines.emulator.feedforward import (
-    FeedForward,
-    ShardedFeedForward,
-    emulated_sizes,
-    layer_stages,
-    one_rank_step,
-)
-from railcore.engines.emulator.ranks import EmulatedRanks
-from railcore.engines.emulator.timeline import rank_timeline
-from railcore.engines.steps.timetable import schedule
+from railcore.photonics.timetable import schedule
 from railcore.training.parallelism import DIMENSIONS, Strategy
+from suite.emulator.comparison import emulated_run
+from suite.emulator.feedforward import FeedForward, ShardedFeedForward, emulated_sizes, layer_stages, one_rank_step
+from suite.emulator.ranks import EmulatedRanks
+from suite.emulator.timeline import rank_timeline
 
 ORDER = ("tensor", "context", "pipeline", "data")
 

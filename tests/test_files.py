@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from railcore.facts import files
-from railcore.workbench.driver.publish import published_parameters
+from railcore.catalog import files
+from suite import workspace
+from suite.driver.publish import published_parameters
 
 
 def test_writes_text_and_bytes_whole(tmp_path):
@@ -106,30 +107,30 @@ def test_missing_data_file_is_named(name):
 
 
 def test_first_result_decides_which_notebook_this_is():
-    files.check_owner("01_network_cost", "figure 'a'")
-    files.check_owner("01_network_cost_renamed", "figure 'b'")
+    workspace.check_owner("01_network_cost", "figure 'a'")
+    workspace.check_owner("01_network_cost_renamed", "figure 'b'")
     with pytest.raises(ValueError, match="figure 'c' belongs to notebook 02_topologies, this is 01_network_cost"):
-        files.check_owner("02_topologies", "figure 'c'")
+        workspace.check_owner("02_topologies", "figure 'c'")
 
 
 def test_driver_decides_which_notebook_this_is(monkeypatch):
     monkeypatch.setenv("RAILCORE_NOTEBOOK", "02_topologies")
     with pytest.raises(ValueError, match="figure 'a' belongs to notebook 01_network_cost"):
-        files.check_owner("01_network_cost", "figure 'a'")
-    files.check_owner("02_topologies", "figure 'b'")
+        workspace.check_owner("01_network_cost", "figure 'a'")
+    workspace.check_owner("02_topologies", "figure 'b'")
 
 
 def test_where_results_go(monkeypatch, tmp_path):
-    assert files.output_folder() == tmp_path
+    assert workspace.output_folder() == tmp_path
     monkeypatch.setenv("RAILCORE_OUT", "")
-    assert files.output_folder() == files.BUILD / "local"
+    assert workspace.output_folder() == files.BUILD / "local"
 
 
 @pytest.mark.parametrize("name", ["RAILCORE_PARAMETERIZED", "RAILCORE_CATALOG"])
 def test_a_users_numbers_are_told_from_the_documents(monkeypatch, name):
-    assert not files.parameterized()
+    assert not workspace.parameterized()
     monkeypatch.setenv(name, "1")
-    assert files.parameterized()
+    assert workspace.parameterized()
 
 
 def hold_parameters(monkeypatch, notebook, **edited):
@@ -142,11 +143,11 @@ def hold_parameters(monkeypatch, notebook, **edited):
 @pytest.mark.parametrize("notebook", ["01_network_cost", "11_scale_out_networks", "15_photonic_cost"])
 def test_a_kernel_with_other_parameters_has_the_users_numbers(monkeypatch, notebook):
     hold_parameters(monkeypatch, notebook)
-    assert not files.parameterized()
+    assert not workspace.parameterized()
     hold_parameters(monkeypatch, notebook, gpus=12288)
-    assert files.parameterized()
+    assert workspace.parameterized()
     monkeypatch.setenv("RAILCORE_NOTEBOOK", notebook)  # the driver knows what it has given
-    assert not files.parameterized()
+    assert not workspace.parameterized()
 
 
 @pytest.mark.parametrize(
@@ -162,7 +163,7 @@ def test_a_kernel_with_other_parameters_has_the_users_numbers(monkeypatch, noteb
 )
 def test_parameters_of_a_kernel_are_compared_as_values(monkeypatch, edited, own):
     hold_parameters(monkeypatch, "01_network_cost", **edited)
-    assert files.parameterized() == own
+    assert workspace.parameterized() == own
 
 
 def not_a_file(path, kind):

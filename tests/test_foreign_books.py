@@ -6,8 +6,11 @@ import shutil
 import project
 import pytest
 
-from railcore.facts import catalog, claims, files, tables
-from railcore.workbench.driver import parameters, run
+from railcore import catalog
+from railcore.catalog import files, tables
+from suite import workspace
+from suite.driver import parameters, run
+from suite.ledger import claims
 
 BOOKS = {  # by family: rows of our books by name
     family: {
@@ -34,7 +37,7 @@ NOTEBOOKS = [name for name in run.notebook_names() if "price_book" in book_param
 def suite(tmp_path_factory):
     """A copy of the project in which our books have other names: who asks for one by its name fails."""
     folder = project.make(tmp_path_factory.mktemp("suite"))
-    shutil.copytree(files.NOTEBOOKS, folder / "notebooks", dirs_exist_ok=True)
+    shutil.copytree(workspace.NOTEBOOKS, folder / "notebooks", dirs_exist_ok=True)
     for family, books in BOOKS.items():
         path = folder / "data" / "catalog" / f"{family}.csv"
         rows = [row | {"name": HIDDEN * (row["name"] in books) + row["name"]} for row in tables.read_csv(path)]

@@ -12,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_addressing import plans
 
-from railcore.engines.deployment import AddressPlan
-from railcore.engines.deployment.cables import cabling_table
-from railcore.engines.deployment.frr import ABOVE, BELOW, frr_text
-from railcore.engines.deployment.resilience import SPINE_LINKS, failover
-from railcore.engines.deployment.routing import BgpDesign
-from railcore.engines.deployment.segments import SegmentFabric
-from railcore.engines.deployment.switch_configs import switch_config
-from railcore.facts.catalog import UnknownName
-from railcore.facts.units import Gbps
+from railcore.catalog import UnknownName
+from railcore.catalog.units import Gbps
 from railcore.network.switches import switch_model
+from suite.deployment.cables import cabling_table
+from suite.deployment.frr import ABOVE, BELOW, frr_text
+from suite.deployment.resilience import SPINE_LINKS, failover
+from suite.deployment.routing import BgpDesign
+from suite.deployment.segments import SegmentFabric
+from suite.deployment.subnets import AddressPlan
+from suite.deployment.switch_configs import switch_config
 
 SN5600 = switch_model("SN5600")
 BUNDLINGS = ("none", "mlag", "evpn")

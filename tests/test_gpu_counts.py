@@ -8,9 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from test_search import A100, DENSE, MIXTURE, random_at_most
 
-from railcore.engines.search import search
-from railcore.engines.search.gpu_counts import gpu_counts, near_batches
-from railcore.network.topology import fat_tree
+from railcore.network.topology.rails import fat_tree
+from railcore.strategies.gpu_counts import gpu_counts, near_batches
+from railcore.strategies.parts import search
 from railcore.training.machine import catalog_machine
 
 KEY = ["gpus", "hb_domain_size", "global_batch"]

@@ -9,8 +9,7 @@ from counted_parts import count_parts
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.facts import catalog
-from railcore.network.topology import PhotonicRails, RailFabric, fat_tree, rail_only, rail_optimized
+from railcore import catalog
 from railcore.network.topology.clos import rail_size
 from railcore.network.topology.graph import (
     bisection_bandwidth,
@@ -20,7 +19,8 @@ from railcore.network.topology.graph import (
     same_rail_switches,
     switches_to_gpus,
 )
-from railcore.network.topology.rails import HBDomains
+from railcore.network.topology.photonic import PhotonicRails
+from railcore.network.topology.rails import HBDomains, RailFabric, fat_tree, rail_only, rail_optimized
 from railcore.network.topology.wiring import wire_list
 
 LAYERS = st.sampled_from([1, 1.5, 2, 3, math.inf, math.inf])

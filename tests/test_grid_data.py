@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.facts import files
+from railcore.catalog import files
 
 GRID = files.DATA / "grid"
 ARCHIVES = "RAILCORE_GRID_ARCHIVES"

@@ -11,17 +11,21 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from test_graph import fabrics
 
-from railcore.engines.degraded import failed_part_slowdowns, faults, routed_flows, training_goodput
-from railcore.engines.degraded.job_networks import job_networks, network_shares
-from railcore.engines.photonics.circuit_search import best_on_circuits
-from railcore.engines.search import search, strategy_blocks
 from railcore.network.bill import bill_total
 from railcore.network.cost import cluster_fabrics
 from railcore.network.price_books import PriceBook, power_book, price_book
-from railcore.network.topology import FailedPart, PhotonicRails, RailFabric, fat_tree, rail_only, rail_optimized
+from railcore.network.topology import faults, routed_flows
 from railcore.network.topology.blocks import rail_blocks
-from railcore.network.topology.failed_part import has_part, lost_gpus
+from railcore.network.topology.failed_part import FailedPart, has_part, lost_gpus
+from railcore.network.topology.photonic import PhotonicRails
+from railcore.network.topology.rails import RailFabric, fat_tree, rail_only, rail_optimized
 from railcore.network.topology.wiring import whole_wiring
+from railcore.photonics.circuit_search import best_on_circuits
+from railcore.planner.goodput import training_goodput
+from railcore.planner.job_comparison import job_networks, network_shares
+from railcore.planner.slowdowns import failed_part_slowdowns
+from railcore.strategies.parts import search
+from railcore.strategies.space import strategy_blocks
 from railcore.training.experts import expert_all_to_all_time
 from railcore.training.group_shares import group_shares
 from railcore.training.iteration import iteration_time, iteration_times

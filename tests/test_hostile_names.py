@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from railcore import catalog
 from railcore.__main__ import main
-from railcore.facts import catalog, files, tables
-from railcore.workbench.plotting import house_style
+from railcore.catalog import files, tables
+from suite.plotting import house_style
 
 MARKUP = "<script>alert(1)</script><img src=x onerror=alert(2)>&lt;"
 LINKS = "[a](javascript:alert(3)) ![b](http://example.invalid/c.png) <http://example.invalid>"

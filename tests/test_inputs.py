@@ -13,11 +13,14 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from railcore.engines.siting.cities import cities
-from railcore.facts import catalog, claims, files, units
-from railcore.facts.units import GB, Gbps, GiB, MiB, day, ms
-from railcore.systems.siting.grid import load_grid
+from railcore import catalog
+from railcore.catalog import units
+from railcore.catalog.units import GB, Gbps, GiB, MiB, day, ms
+from railcore.siting.cities import cities
+from railcore.siting.grid import load_grid
 from railcore.training import formats
+from suite import workspace
+from suite.ledger import claims
 
 T = 1e12
 
@@ -446,7 +449,7 @@ def test_a_fraction_is_what_was_measured_over_the_peak(gpu, parameter, got, of_p
 
 def parameters(notebook):
     """Names and values of a notebook's parameters cell."""
-    cells = json.loads((files.NOTEBOOKS / f"{notebook}.ipynb").read_text(encoding="utf-8"))["cells"]
+    cells = json.loads((workspace.NOTEBOOKS / f"{notebook}.ipynb").read_text(encoding="utf-8"))["cells"]
     source = next("".join(cell["source"]) for cell in cells if "parameters" in cell["metadata"].get("tags", []))
     return {line.target.id: ast.literal_eval(line.value) for line in ast.parse(source).body}
 

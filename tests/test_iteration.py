@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.engines.steps import timetable
-from railcore.engines.steps.workload import training_step
-from railcore.facts import catalog
-from railcore.network.topology import FailedPart, RailFabric, fat_tree, rail_only
+from railcore import catalog
+from railcore.network.topology.failed_part import FailedPart
+from railcore.network.topology.rails import RailFabric, fat_tree, rail_only
+from railcore.photonics import timetable
+from railcore.photonics.workload import training_step
 from railcore.training import collectives, machine, transfers
 from railcore.training.iteration import OBSTACLES, TIME_PARTS, iteration_time, iteration_times
 from railcore.training.layer import LAYER_PARTS, layer_costs

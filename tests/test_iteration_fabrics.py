@@ -11,19 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_graph import fabrics
 
-from railcore.engines import degraded
-from railcore.engines.degraded import expert_loads, faults, routed_flows, slowdowns
-from railcore.engines.search import search
-from railcore.facts import catalog
+from railcore import catalog, planner
 from railcore.network import reliability
-from railcore.network.topology import RailFabric, rail_only, rail_optimized
+from railcore.network.topology import faults, routed_flows
 from railcore.network.topology.graph import route
+from railcore.network.topology.rails import RailFabric, rail_only, rail_optimized
+from railcore.planner import slowdowns
+from railcore.strategies.parts import search
 from railcore.training import experts, machine, traffic
 from railcore.training.iteration import iteration_times
 from railcore.training.parallelism import Strategy
 from railcore.training.transfers import step_transfers
 from railcore.training.transformer import Transformer
-from railcore.workbench import outputs
+from suite import outputs
+from suite.railonly2025 import expert_loads
 
 MODEL = Transformer("small", 8, 1152, 24, 24, 4608, 32000, 512, ffn_matrices=2)
 MIXED = replace(MODEL, experts=16, top_k=2)
@@ -273,7 +274,7 @@ def test_patterns_are_the_groups_that_leave_the_domain():
     ("strategy", "radix"), [(ALIGNED, 16), (NARROW, 16), (replace(ALIGNED, sharding="weights"), 64), (NARROW, 64)]
 )
 def test_dense_models_run_as_fast_on_rail_only(strategy, radix):
-    found = degraded.dense_slowdown(rail_only(128, 8, radix), MODEL, H100, strategy, 128)
+    found = planner.dense_slowdown(rail_only(128, 8, radix), MODEL, H100, strategy, 128)
     assert found["fabric"].tolist() == ["rail-only", "rail-optimized"]
     np.testing.assert_allclose(found["slowdown"], 0, atol=1e-12)
     assert found["busiest_link_s"].iloc[0] == pytest.approx(found["busiest_link_s"].iloc[1])
@@ -285,15 +286,15 @@ def test_dense_models_run_as_fast_on_rail_only(strategy, radix):
 
 
 def test_aligned_groups_need_no_forwarding_and_others_do():
-    aligned = degraded.dense_slowdown(rail_only(128, 8, 16), MODEL, H100, ALIGNED, BATCH)
-    narrow = degraded.dense_slowdown(rail_only(128, 8, 16), MODEL, H100, NARROW, BATCH)
+    aligned = planner.dense_slowdown(rail_only(128, 8, 16), MODEL, H100, ALIGNED, BATCH)
+    narrow = planner.dense_slowdown(rail_only(128, 8, 16), MODEL, H100, NARROW, BATCH)
     assert aligned["hb_forwarded_bytes"].tolist() == narrow["hb_forwarded_bytes"].tolist() == [0, 0]
-    hops = degraded.dense_slowdown(rail_only(32, 8, 16), MODEL, H100, replace(NARROW, pipeline=8, data=1), BATCH)
+    hops = planner.dense_slowdown(rail_only(32, 8, 16), MODEL, H100, replace(NARROW, pipeline=8, data=1), BATCH)
     assert hops["hb_forwarded_bytes"].iloc[0] > 0 and hops["hb_forwarded_bytes"].iloc[1] == 0
 
 
 def test_rings_share_the_rails_and_no_link_is_busy_for_longer_than_the_iteration():
-    rings = degraded.dense_slowdown(rail_only(64, 8, 16), MODEL, H100, Strategy(data=64, sharding="weights"), 64)
+    rings = planner.dense_slowdown(rail_only(64, 8, 16), MODEL, H100, Strategy(data=64, sharding="weights"), 64)
     assert (rings["hb_forwarded_bytes"] == 0).all() and (rings["busiest_link_s"] < rings["iteration_s"]).all()
     whole = traffic.iteration_traffic(MODEL, Strategy(data=64, sharding="weights"), 64).entries()
     one_ring_s = whole.loc[whole["source"] == 7, "bytes"].sum() / H100.nic_Bps
@@ -302,21 +303,21 @@ def test_rings_share_the_rails_and_no_link_is_busy_for_longer_than_the_iteration
 
 def test_groups_that_do_not_fit_the_domain_meet_on_one_rail():
     """The routed loads say so; the time takes uneven groups as even ones."""
-    found = degraded.dense_slowdown(rail_only(120, 8, 16), MODEL, H100, CROSSING, 30)
+    found = planner.dense_slowdown(rail_only(120, 8, 16), MODEL, H100, CROSSING, 30)
     assert found["busiest_link_s"].iloc[0] > 1.5 * found["busiest_link_s"].iloc[1]
     assert found["slowdown"].tolist() == [0, 0]
 
 
 def test_one_domain_has_no_network():
     box = H100.changed(hb_domain_size=128)
-    found = degraded.dense_slowdown(rail_only(128, 128, 16), MODEL, box, ALIGNED, BATCH)
+    found = planner.dense_slowdown(rail_only(128, 128, 16), MODEL, box, ALIGNED, BATCH)
     assert (found[["busiest_link_s", "hb_forwarded_bytes", "slowdown"]] == 0).all().all()
-    slow = degraded.dense_slowdown(rail_only(128, 128, 16), MODEL, box.changed(nic_Bps=1e3), ALIGNED, BATCH)
+    slow = planner.dense_slowdown(rail_only(128, 128, 16), MODEL, box.changed(nic_Bps=1e3), ALIGNED, BATCH)
     np.testing.assert_allclose(slow["iteration_s"], found["iteration_s"])
 
 
 def test_a_fabric_of_another_size_is_refused():
-    for run in (degraded.dense_slowdown, degraded.failed_part_slowdowns):
+    for run in (planner.dense_slowdown, planner.failed_part_slowdowns):
         with pytest.raises(ValueError, match="fabric has 64 GPUs, the strategy takes 128"):
             run(rail_only(64, 8, 16), MODEL, H100, ALIGNED, BATCH)
 
@@ -324,7 +325,7 @@ def test_a_fabric_of_another_size_is_refused():
 @pytest.fixture(scope="module")
 def broken():
     return pd.concat(
-        [degraded.failed_part_slowdowns(fabric, MODEL, H100, ALIGNED, BATCH) for fabric in WIDE[:2]],
+        [planner.failed_part_slowdowns(fabric, MODEL, H100, ALIGNED, BATCH) for fabric in WIDE[:2]],
         ignore_index=True,
     )
 
@@ -350,27 +351,27 @@ def test_every_fault_has_a_row_and_none_speeds_the_job_up(broken):
 def test_a_job_that_does_not_fit_is_a_warning_and_loses_no_less_with_a_domain_than_with_a_gpu():
     fabric, strategy = rail_only(64, 8, 16), Strategy(data=64)
     small = H100.changed(memory_bytes=1e9)
-    table = degraded.failed_part_slowdowns(fabric, MODEL, small, strategy, 64)
+    table = planner.failed_part_slowdowns(fabric, MODEL, small, strategy, 64)
     assert set(table["limit"]) == {"memory"}
     (text,) = table.attrs["warnings"]
     assert "not feasible even with nothing failed (memory)" in text
     kept = table[table["job"] == "replicas dropped, less batch"].set_index("fault")["tokens_share"]
     assert kept["GPU"] >= kept["HB domain"]
-    fits = degraded.failed_part_slowdowns(fabric, MODEL, H100, strategy, 64)
+    fits = planner.failed_part_slowdowns(fabric, MODEL, H100, strategy, 64)
     assert set(fits["limit"]) == {"feasible"} and fits.attrs["warnings"] == ()
     pd.testing.assert_series_equal(fits["data"], table["data"])
 
 
 def test_hb_domains_other_than_the_machines_are_refused():
     with pytest.raises(ValueError, match=r"fabric has 32 GPUs in 2 HB domains, and the job takes 3\d, 8 in each of 4"):
-        degraded.failed_part_slowdowns(rail_only(32, 16, 16), MODEL, H100, Strategy(data=32), 32)
+        planner.failed_part_slowdowns(rail_only(32, 16, 16), MODEL, H100, Strategy(data=32), 32)
 
 
 def test_thousands_of_gpus():
     found = search(MODEL, H100, 2048, 256, top=1).strategy()
     fabric = rail_only(2048, 8, 64)
-    table = degraded.failed_part_slowdowns(fabric, MODEL, H100, found, 256)
-    same = degraded.failed_part_slowdowns(fabric, MODEL, H100, Strategy.from_columns(found), 256)
+    table = planner.failed_part_slowdowns(fabric, MODEL, H100, found, 256)
+    same = planner.failed_part_slowdowns(fabric, MODEL, H100, Strategy.from_columns(found), 256)
     pd.testing.assert_frame_equal(table, same)
     switch = table[table["job"] == "moved to all other rails"].set_index("fault").loc["rail switch"]
     assert switch["nics_cut"] == 1 and switch["nic_share"] == pytest.approx(7 / 8)
@@ -379,7 +380,7 @@ def test_thousands_of_gpus():
 def test_a_job_drops_more_replicas_rather_than_fill_domains_unevenly():
     strategy = Strategy(tensor=4, data=64, sharding="weights")  # two ranks of a ring in each domain
     slow = H100.changed(nic_Bps=1e9)
-    found = degraded.failed_part_slowdowns(rail_only(256, 8, 64), MODEL, slow, strategy, 64)
+    found = planner.failed_part_slowdowns(rail_only(256, 8, 64), MODEL, slow, strategy, 64)
     less = found[found["job"] == "replicas dropped, less batch"].set_index("fault")
     assert less.loc["GPU", ["data", "gpus_idle"]].tolist() == [62, 7]
     assert less.loc["HB domain", ["data", "gpus_idle"]].tolist() == [62, 0]
@@ -411,10 +412,10 @@ def test_a_lost_gpu_takes_its_replica(broken):
 
 def test_replicas_that_share_experts_go_together_and_the_last_leaves_none():
     spread = Strategy(tensor=2, pipeline=2, data=16, expert=4)
-    found = degraded.failed_part_slowdowns(rail_only(64, 8, 16), MIXED, H100, spread, 64).set_index(["fault", "job"])
+    found = planner.failed_part_slowdowns(rail_only(64, 8, 16), MIXED, H100, spread, 64).set_index(["fault", "job"])
     assert found.loc[("GPU", "replicas dropped, less batch"), ["data", "global_batch"]].tolist() == [12, 48]
     assert found.loc[("HB domain", "replicas dropped, less batch"), "data"] == 12
-    alone = degraded.failed_part_slowdowns(rail_only(64, 8, 16), MIXED, H100, replace(spread, expert=16), 64)
+    alone = planner.failed_part_slowdowns(rail_only(64, 8, 16), MIXED, H100, replace(spread, expert=16), 64)
     ended = alone[alone["data"] == 0]
     assert set(ended["fault"]) == {"GPU", "HB switch", "HB domain"} and (ended["limit"] == "no replica left").all()
     assert (ended["tokens_share"] == 0).all() and np.isinf(ended["iteration_s"]).all()
@@ -422,7 +423,7 @@ def test_replicas_that_share_experts_go_together_and_the_last_leaves_none():
 
 def test_interleaving_takes_micro_batches_that_fill_no_turn():
     inter = replace(ALIGNED, interleave=2)
-    found = degraded.failed_part_slowdowns(WIDE[0], MODEL, H100, inter, BATCH).set_index(["fault", "job"])
+    found = planner.failed_part_slowdowns(WIDE[0], MODEL, H100, inter, BATCH).set_index(["fault", "job"])
     row = found.loc[("GPU", "replicas dropped, whole batch")]  # 32 / 3 micro-batches: two turns of 4 stages, and 3
     expected = iteration_times(MODEL, H100.on(WIDE[0]), inter.columns(33) | {"data": 3})
     assert row["iteration_s"] == pytest.approx(float(expected.total_s)) and row["limit"] == "feasible"
@@ -430,13 +431,13 @@ def test_interleaving_takes_micro_batches_that_fill_no_turn():
 
 def test_a_domain_that_is_the_cluster_ends_the_job():
     box = H100.changed(hb_domain_size=128)
-    found = degraded.failed_part_slowdowns(rail_only(128, 128, 16), MODEL, box, ALIGNED, BATCH)
+    found = planner.failed_part_slowdowns(rail_only(128, 128, 16), MODEL, box, ALIGNED, BATCH)
     assert set(found["fault"]) == {"none", "GPU", "HB switch", "HB domain"}
     assert found.loc[found["fault"] == "HB domain", "data"].tolist() == [4, 0, 0]
 
 
 def test_fabrics_beside_each_other(broken):
-    wide = degraded.fabrics_side_by_side(broken)
+    wide = planner.fabrics_side_by_side(broken)
     rows = broken[["fault", "job"]].drop_duplicates()
     assert wide[["fault", "job"]].to_numpy().tolist() == rows.to_numpy().tolist()
     only = broken[broken["fabric"] == "rail-only"].set_index(["fault", "job"])["tokens_share"]
@@ -477,7 +478,7 @@ def test_faults_take_the_runtime_of_the_job(monkeypatch):
         return iteration_times(model, box, rows, runtime)
 
     monkeypatch.setattr(slowdowns, "iteration_times", with_runtime)
-    found = degraded.failed_part_slowdowns(fabric, MODEL, H100, ALIGNED, BATCH, runtime="megatron2021")
+    found = planner.failed_part_slowdowns(fabric, MODEL, H100, ALIGNED, BATCH, runtime="megatron2021")
     alone = iteration_times(MODEL, H100.on(fabric), ALIGNED.columns(BATCH), "megatron2021").total_s.item()
     assert found["iteration_s"].iloc[0] == pytest.approx(alone) and set(told) == {"megatron2021"}
 
@@ -486,7 +487,7 @@ EXPERTS = Strategy(data=64, expert=16, tensor=1)
 
 
 def test_leaves_slow_a_mixture_and_a_wider_domain_needs_no_network():
-    found = degraded.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [4, 8, 16, 64], [2.0, 8.0], 16)
+    found = planner.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [4, 8, 16, 64], [2.0, 8.0], 16)
     assert (found["slowdown"] >= 0).all()
     held = found[(found["hb_domain_size"] >= 16) & (found["way"] != "Clos")]  # a token's experts are in one domain
     assert (held["slowdown"] == 0).all() and (held["expert_s"] > 0).all()
@@ -497,7 +498,7 @@ def test_leaves_slow_a_mixture_and_a_wider_domain_needs_no_network():
 
 
 def test_expert_time_is_the_exchange_of_every_layer_and_micro_batch():
-    found = degraded.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [4], [3.0], 16).set_index("way")
+    found = planner.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [4], [3.0], 16).set_index("way")
     sent = 2 * 512 * MIXED.hidden * MIXED.top_k
     hb, nic = H100.hb_Bps * H100.links.hb_fraction, H100.nic_Bps * H100.links.nic_fraction
     step = H100.links.hb_latency_s + H100.links.nic_latency_s
@@ -521,6 +522,6 @@ def test_the_layer_slows_an_exchange_as_the_wired_fabric_does():
 
 def test_dense_models_and_domains_beyond_the_cluster_are_refused():
     with pytest.raises(ValueError, match="has no experts"):
-        degraded.mixture_slowdowns(MODEL, H100, ALIGNED, BATCH, [8], [2.0], 16)
+        planner.mixture_slowdowns(MODEL, H100, ALIGNED, BATCH, [8], [2.0], 16)
     with pytest.raises(ValueError, match="at most the strategy's 64 GPUs"):
-        degraded.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [128], [2.0], 16)
+        planner.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [128], [2.0], 16)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from one_layer import layer_work
 
-from railcore.facts import catalog
+from railcore import catalog
 from railcore.training.exchanges import replica_element_bytes
 from railcore.training.iteration import OBSTACLES, iteration_time, iteration_times
 from railcore.training.layer import layer_costs

@@ -8,7 +8,7 @@ import sys
 import project
 import pytest
 
-from railcore.facts import files
+from railcore.catalog import files
 
 FIRST, SECOND = project.FIRST, project.SECOND
 
@@ -19,10 +19,10 @@ def suite(tmp_path):
 
 
 def lab(folder, *arguments):
-    """`python -m railcore lab` with JupyterLab itself replaced; gives exit status and what was printed."""
+    """`python -m suite lab` with JupyterLab itself replaced; gives exit status and what was printed."""
     code = (
         "import os, sys\n"
-        "from railcore.__main__ import main\n"
+        "from suite.__main__ import main\n"
         "def shown(program, command, environment):\n"
         "    sys.stdout.flush()\n"
         "    print('starts', *[os.path.relpath(word) for word in command if 'index' in word or 'root_dir' in word])\n"

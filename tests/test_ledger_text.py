@@ -4,14 +4,15 @@ import re
 
 import pytest
 
-from railcore.facts import claims, files, grounds
-from railcore.facts.tables import markdown_words, read_csv
-from railcore.workbench.driver.ledger_text import ledger_text
+from railcore.catalog.tables import markdown_words, read_csv
+from suite import workspace
+from suite.driver.ledger_text import ledger_text
+from suite.ledger import claims, grounds
 
 
 @pytest.fixture(scope="module")
 def ledger():
-    return read_csv(files.FIGURES / "reproduction.csv")
+    return read_csv(workspace.FIGURES / "reproduction.csv")
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def test_its_links_lead_to_headings_and_files(sections):
     anchors = {name.replace(" ", "-") for name in sections}  # as JupyterLab makes them, and GitHub of lower case
     assert all(name == name.lower() for name in sections)
     for target in set(re.findall(r"\]\(([^)]*)\)", text)):
-        found = target[1:] in anchors if target.startswith("#") else (files.FIGURES / target).resolve().exists()
+        found = target[1:] in anchors if target.startswith("#") else (workspace.FIGURES / target).resolve().exists()
         assert found, target
 
 

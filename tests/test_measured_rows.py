@@ -5,7 +5,8 @@ import re
 import pandas as pd
 import pytest
 
-from railcore.facts import catalog, files
+from railcore import catalog
+from railcore.catalog import files
 from railcore.training.transformer import RECOMPUTE, SHARDING
 
 ROWS = pd.read_csv(files.data("measured/iterations.csv"), keep_default_na=False)

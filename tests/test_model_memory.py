@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.documents.nwktimes2025 import model_memory
-from railcore.documents.nwktimes2025.model_memory import gpus_to_hold, model_memory_table
-from railcore.facts.units import GB
+from railcore.catalog.units import GB
 from railcore.training import transformer
+from suite.nwktimes2025 import model_memory
+from suite.nwktimes2025.model_memory import gpus_to_hold, model_memory_table
 
 
 def test_bytes_are_bits_of_the_format():

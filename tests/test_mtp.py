@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 from one_layer import columns_of, layer_time
 
-from railcore.engines.validation import MODELLED, joined_runs, predictions, published_runs
 from railcore.training.iteration import iteration_time, stage_memory
 from railcore.training.layer_work import projection_time
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.rank import Rank
+from railcore.training.runs import MODELLED, joined_runs, predictions, published_runs
 from railcore.training.runtime import MODERN
 from railcore.training.transformer import Transformer, catalog_model
 

@@ -5,13 +5,13 @@ import pandas as pd
 import pytest
 from collisions import text_collisions
 
-from railcore.documents.photonic2025.circuit_pairs import circuit_pairs, domain_texts
-from railcore.engines.degraded import faults
-from railcore.network.topology import fat_tree, graph, rail_only, rail_optimized
+from railcore.network.topology import faults, graph
+from railcore.network.topology.rails import fat_tree, rail_only, rail_optimized
 from railcore.training.parallelism import Strategy
-from railcore.workbench import drawing, legible
-from railcore.workbench.charts import tradeoffs
-from railcore.workbench.drawing import circuits, layers
+from suite import drawing, legible
+from suite.charts import tradeoffs
+from suite.drawing import circuits, layers
+from suite.photonic2025.circuit_pairs import circuit_pairs, domain_texts
 
 PANELS = {"pipeline": "pipeline", "data": "data"}
 

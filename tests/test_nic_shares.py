@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.network.topology import RailFabric, fat_tree, rail_only, rail_optimized
 from railcore.network.topology.graph import bisection_bandwidth
+from railcore.network.topology.rails import RailFabric, fat_tree, rail_only, rail_optimized
 
 ONE = {"nic_Bps": 1.0, "hb_Bps": 1.0}
 FABRICS = [

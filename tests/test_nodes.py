@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components
 
-from railcore.facts.globe import great_circle_distance, unit_vectors
-from railcore.systems.siting.geometry import within_radius
-from railcore.systems.siting.grid import PowerGrid, load_grid
-from railcore.systems.siting.nodes import METHODS, power_nodes
+from railcore.network.globe import great_circle_distance, unit_vectors
+from railcore.siting.geometry import within_radius
+from railcore.siting.grid import PowerGrid, load_grid
+from railcore.siting.nodes import METHODS, power_nodes
 
 KM = 1e3
 WASHINGTON = (38.90, -77.04)

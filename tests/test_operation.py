@@ -5,22 +5,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.documents.flops2024.specification import document_site, document_size
-from railcore.engines.datacenter import operation, recovery
-from railcore.engines.datacenter.operation import (
-    largest_parameters,
-    layer_of_size,
-    models_by_budget,
-    precision_for_format,
-)
-from railcore.facts import catalog
-from railcore.facts.units import day, hour, show, year
+from railcore import catalog
+from railcore import datacenter as dc
+from railcore.catalog.units import day, hour, show, year
+from railcore.datacenter import operation
+from railcore.datacenter.operation import largest_parameters, layer_of_size, models_by_budget, precision_for_format
+from railcore.datacenter.sizing import datacenter_size
 from railcore.network import reliability
 from railcore.network.cost import total_cost
-from railcore.systems import datacenter as dc
-from railcore.systems.datacenter.sizing import datacenter_size
 from railcore.training.scaling_laws import scaling_law
 from railcore.training.transformer import catalog_model
+from suite.flops2024 import recovery
+from suite.flops2024.specification import document_site, document_size
 
 NVL72 = "GB200 NVL72"
 DENSE, MIXTURE = catalog_model("flops2024 dense"), catalog_model("flops2024 MoE")

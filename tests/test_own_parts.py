@@ -10,20 +10,21 @@ from dataclasses import fields
 import pandas as pd
 import pytest
 
-from railcore.documents import rail_networks
-from railcore.engines import degraded
-from railcore.engines.deployment import cabling, scale_out, server
-from railcore.engines.photonics import control_plane, photonic_cost, ring_limits
-from railcore.engines.plan import plan
-from railcore.engines.search import search
-from railcore.engines.transport import delay, transports
-from railcore.facts import catalog, catalog_lists, catalog_template, files, tables, units
+from railcore import catalog, datacenter, planner
+from railcore.catalog import files, lists, tables, template, units
+from railcore.deploy import cabling, server
 from railcore.network import price_books, reliability
-from railcore.systems import datacenter
+from railcore.photonics import control_plane
+from railcore.planner.planning import plan
+from railcore.strategies.parts import search
 from railcore.training import machine, transformer
-from railcore.training.expected_error import expected_error
+from railcore.training.prediction_error import expected_error
 from railcore.training.runtime import Runtime
 from railcore.training.software import newest_runtime
+from railcore.transport import delay, transports
+from suite.flops2024 import scale_out
+from suite.photonic2025 import photonic_cost, ring_limits
+from suite.railonly2023 import rail_networks
 
 NEW = "new"  # name of a new item in every family
 LIKE = {  # items whose values a new one takes
@@ -50,7 +51,7 @@ USES = {  # what a user does with own parts, by the names in data/catalog_rows.c
     "strategies": [lambda: machine.catalog_machine(NEW), lambda: transformer.catalog_model(NEW)],
     "strategies in fp8": [lambda: machine.catalog_machine(NEW, "fp8")],
     "faults": [
-        lambda: degraded.platform_fabric(NEW, 144, 64),
+        lambda: planner.platform_fabric(NEW, 144, 64),
         lambda: reliability.cluster_failures(144, 72, 64, NEW),
         lambda: reliability.job_interruptions(144, 72, 64, NEW),
     ],
@@ -126,7 +127,7 @@ def new_parts(keep):
 
 
 PARTS = {
-    family: filled(family, catalog_template.template(family, NEW, NEW if family == "platforms" else "")[family])
+    family: filled(family, template.template(family, NEW, NEW if family == "platforms" else "")[family])
     for family in LIKE
 }
 
@@ -195,9 +196,9 @@ def test_a_new_gpu_takes_two_attempts(own, tmp_path, monkeypatch):
     box = machine.catalog_machine("HGX B400", "fp8")
     assert (box.gpu, box.hb_domain_size, box.rates.linear_rate) == ("B400", 72, 5e15)
     assert datacenter.datacenter_size(1e10, "HGX B400", "flops2024", network="shares").racks == 2333
-    assert degraded.platform_fabric("HGX B400", 144, 64).hb_domain_size == 72
+    assert planner.platform_fabric("HGX B400", 144, 64).hb_domain_size == 72
     fewer = machine.catalog_machine("GB200 NVL72", hb_domain_size=64, nic_Bps="800 Gbps")
-    fabric = degraded.platform_fabric("GB200 NVL72", 128, 64, fewer)
+    fabric = planner.platform_fabric("GB200 NVL72", 128, 64, fewer)
     assert (fabric.hb_domain_size, fabric.nic_Bps, fabric.hb_switches) == (64, 1e11, 18) and not fabric.warnings
 
 
@@ -253,20 +254,20 @@ def test_template_prints_each_file_with_units_and_the_shares_of_another_gpu_as_a
 
 
 def test_template_takes_the_shares_of_the_gpu_that_is_named():
-    shares = {row["parameter"]: row for row in catalog_template.template("gpus", "B400", like="H200")["efficiencies"]}
+    shares = {row["parameter"]: row for row in template.template("gpus", "B400", like="H200")["efficiencies"]}
     assert shares["memory_fraction"]["value"] == "0.865"
     assert "H200" in shares["memory_fraction"]["source"]
     assert shares["matmul_fraction_bf16"]["low"] == "0.511"
-    a100 = catalog_template.template("gpus", "B400", like="A100")["efficiencies"]
+    a100 = template.template("gpus", "B400", like="A100")["efficiencies"]
     assert next(row for row in a100 if row["parameter"] == "matmul_fraction_fp8")["value"] == ""  # it has none
     with pytest.raises(catalog.UnknownName, match="'H200'"):
-        catalog_template.template("gpus", "B400", like="H2O")
+        template.template("gpus", "B400", like="H2O")
 
 
 def _clone(own, platform, gpu="X1"):
     """The platform "X box" of a GPU modelled on another platform's, with its datasheet alone filled in; its machine."""
     like = str(catalog.item("platforms", platform)["gpu"])
-    rows = catalog_template.template("platforms", "X box", gpu=gpu, like=like)
+    rows = template.template("platforms", "X box", gpu=gpu, like=like)
     printed = [row for row in rows["efficiencies"] if row["value"] or row["parameter"] == "processors"]
     rows = rows | {"efficiencies": printed}
     own({family: filled(family, rows[family], platform if family == "platforms" else like) for family in rows})
@@ -319,13 +320,13 @@ def test_the_template_has_every_row_that_a_gpu_of_ours_has():
 
 
 def test_template_of_a_platform_with_a_known_gpu_is_the_platform_alone():
-    assert list(catalog_template.template("platforms", "HGX B200", gpu="B200")) == ["platforms"]
-    assert list(catalog_template.template("platforms", "HGX B400", gpu="B400")) == ["platforms", "gpus", "efficiencies"]
-    books = catalog_template.template("prices", "ours")
+    assert list(template.template("platforms", "HGX B200", gpu="B200")) == ["platforms"]
+    assert list(template.template("platforms", "HGX B400", gpu="B400")) == ["platforms", "gpus", "efficiencies"]
+    books = template.template("prices", "ours")
     assert list(books) == ["prices", "powers"]
     assert all(row["note"].startswith("optional: ") for row in books["powers"])  # a book may leave them out
     assert not books["prices"][0]["note"].startswith("optional: ")
-    assert catalog_template.template("platforms", "GH200")["platforms"][0]["parameter"] == "price"
+    assert template.template("platforms", "GH200")["platforms"][0]["parameter"] == "price"
 
 
 def test_template_of_a_family_without_one_names_those_with():
@@ -355,7 +356,7 @@ def test_write_leaves_rows_that_are_there(tmp_path):
 
 
 def test_rows_that_are_not_filled_in_count_as_not_there(own):
-    own(catalog_template.template("transceivers", NEW))
+    own(template.template("transceivers", NEW))
     assert NEW not in catalog.names("transceivers")
 
 
@@ -364,7 +365,7 @@ def test_a_platform_of_which_only_the_gpu_is_given_is_not_there_yet(own, tmp_pat
     assert railcore(*words)[0] == 0
     status, out, err = railcore("list", "platforms", catalog_folder=tmp_path)
     assert (status, err) == (0, "") and "GB200 NVL72" in out and "HGX B400" not in out
-    rows = catalog_template.template("platforms", "HGX B200", gpu="B200")
+    rows = template.template("platforms", "HGX B200", gpu="B200")
     own({"platforms": filled("platforms", rows["platforms"])})
     row = catalog.item("platforms", "HGX B200").row("gpu")
     assert (row.value, row.source) == ("B200", "given on the command line")
@@ -416,7 +417,7 @@ def test_list_marks_own_items(own, tmp_path):
 def test_list_of_no_family_lists_them_and_an_unknown_one_is_refused():
     status, out, _ = railcore("list")
     assert status == 0
-    assert {line.split()[0] for line in out.splitlines()[1:]} == set(catalog_lists.listed_families())
+    assert {line.split()[0] for line in out.splitlines()[1:]} == set(lists.listed_families())
     assert railcore("list", "gpu") == railcore("list", "gpus")  # where one family alone begins so
     status, _, err = railcore("list", "gpus_")
     assert status == 2 and err == "railcore: family 'gpus_' does not exist: the nearest are 'gpus', 'fuels'\n"

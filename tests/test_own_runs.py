@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from railcore.__main__ import main
-from railcore.engines import own_runs, run_errors, validation
-from railcore.facts import files
+from railcore.catalog import files
+from railcore.training import run_errors, run_file, runs
 from railcore.training.software import newest_runtime
 from railcore.training.transformer_memory import EVERY_OPERATOR, RECOMPUTE_MODULES
 
@@ -29,51 +29,51 @@ def written(tmp_path):
 
 def test_the_template_is_read_without_its_meanings_and_has_a_published_run(tmp_path):
     path = tmp_path / "mine.csv"
-    own_runs.write_run_template(path)
-    (run,) = own_runs.own_runs(str(path)).itertuples()
+    run_file.write_run_template(path)
+    (run,) = run_file.own_runs(str(path)).itertuples()
     assert (run.use, run.group, run.seen) == ("yours",) * 3
-    published = validation.published_runs("check")
+    published = runs.published_runs("check")
     same = ["precision", "layers", "hidden", "gpus", "tp", "cp", "pp", "dp", "global_batch", "measured_iteration_s"]
     assert (published[same] == [getattr(run, name) for name in same]).all(axis=1).any()
     with pytest.raises(ValueError, match="is there already"):
-        own_runs.write_run_template(path)
+        run_file.write_run_template(path)
 
 
 def test_the_columns_are_those_of_the_published_runs():
     published = pd.read_csv(files.data("measured/iterations.csv"), nrows=1)
-    assert set(published) <= {*own_runs.run_columns(), "use"}
-    assert own_runs.run_columns()["recompute_modules"].values.split() == [*RECOMPUTE_MODULES, EVERY_OPERATOR]
-    for column in own_runs.run_columns().values():
+    assert set(published) <= {*run_file.run_columns(), "use"}
+    assert run_file.run_columns()["recompute_modules"].values.split() == [*RECOMPUTE_MODULES, EVERY_OPERATOR]
+    for column in run_file.run_columns().values():
         assert column.needed in ("yes", "no", "without architecture") and column.meaning
 
 
 def test_published_runs_given_as_own_ones_come_out_the_same(tmp_path):
-    every = validation.joined_runs(*map(validation.published_runs, ("check", "forward")))
+    every = runs.joined_runs(*map(runs.published_runs, ("check", "forward")))
     some = every[~every["software"].str.startswith("llm-foundry")].iloc[::9].reset_index(drop=True)
     path = tmp_path / "mine.csv"
     some.drop(columns=["mixture", "group", "size", "seen"]).to_csv(path, index=False)
-    ours, theirs = (validation.predictions(table) for table in (own_runs.own_runs(str(path)), some))
+    ours, theirs = (runs.predictions(table) for table in (run_file.own_runs(str(path)), some))
     assert ours["modelled_s"].tolist() == theirs["modelled_s"].tolist()
     assert ours["fit_in_memory"].tolist() == theirs["fit_in_memory"].tolist()
 
 
 def test_blanks_take_what_the_columns_say(written):
-    (run,) = own_runs.own_runs(written(RUN)).itertuples()
+    (run,) = run_file.own_runs(written(RUN)).itertuples()
     newest = newest_runtime(run.platform).name
     assert (run.dp, run.cp, run.interleave, run.sequence_parallel) == (4, 1, 1, 1)
     assert (run.runtime, run.sharding, run.recompute, run.pipeline_layout) == (newest, "optimizer", "none", "even")
-    named = validation.predictions(own_runs.own_runs(written(RUN)))["modelled_s"].item()
+    named = runs.predictions(run_file.own_runs(written(RUN)))["modelled_s"].item()
     plain = {name: text for name, text in RUN.items() if name != "architecture"} | SIZES
-    assert validation.predictions(own_runs.own_runs(written(plain)))["modelled_s"].item() == pytest.approx(named)
+    assert runs.predictions(run_file.own_runs(written(plain)))["modelled_s"].item() == pytest.approx(named)
     with pytest.raises(
         ValueError, match="line 2: ffn_matrices is blank, without an architecture: give weight matrices"
     ):
-        own_runs.own_runs(written({name: text for name, text in plain.items() if name != "ffn_matrices"}))
+        run_file.own_runs(written({name: text for name, text in plain.items() if name != "ffn_matrices"}))
 
 
 def test_a_mixture_takes_its_experts_from_its_architecture(written):
     run = RUN | {"architecture": "Qwen3-30B-A3B", "tp": "1", "pp": "1", "ep": "8"}
-    (row,) = own_runs.own_runs(written(run)).itertuples()
+    (row,) = run_file.own_runs(written(run)).itertuples()
     assert (row.experts, row.mixture, row.dispatch) == (128, "experts", "dropless")
 
 
@@ -108,12 +108,12 @@ def test_a_mixture_takes_its_experts_from_its_architecture(written):
 )
 def test_a_row_that_does_not_fit_is_named(written, changes, says):
     with pytest.raises(ValueError, match=f"mine.csv, {says}"):
-        own_runs.own_runs(written(RUN | changes))
+        run_file.own_runs(written(RUN | changes))
 
 
 def test_the_line_is_that_of_the_file(written):
     with pytest.raises(ValueError, match=r"line 4: gpus is blank"):
-        own_runs.own_runs(written(RUN, RUN, RUN | {"gpus": ""}))
+        run_file.own_runs(written(RUN, RUN, RUN | {"gpus": ""}))
 
 
 @pytest.mark.parametrize(
@@ -132,30 +132,30 @@ def test_a_file_that_is_no_table_of_runs_is_refused(tmp_path, content, says):
     path = tmp_path / "mine.csv"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=says):
-        own_runs.own_runs(str(path))
+        run_file.own_runs(str(path))
 
 
 def test_a_file_that_is_not_there_is_named_and_a_relative_one_is_the_projects(written, monkeypatch, tmp_path):
     with pytest.raises(ValueError, match=r"runs is 'no\.csv': no such file"):
-        own_runs.own_runs("no.csv")
+        run_file.own_runs("no.csv")
     written(RUN)
     monkeypatch.setattr(files, "ROOT", tmp_path)
-    assert len(own_runs.own_runs("mine.csv")) == 1
-    none = own_runs.own_runs(None)
-    assert none.empty and validation.predictions(none).empty
+    assert len(run_file.own_runs("mine.csv")) == 1
+    none = run_file.own_runs(None)
+    assert none.empty and runs.predictions(none).empty
 
 
 def test_own_runs_are_a_family_of_their_own_and_no_goal_counts_them(written):
-    mine = own_runs.own_runs(written(RUN))
+    mine = run_file.own_runs(written(RUN))
     effects = run_errors.mechanism_effects(mine)
     assert set(effects["family"]) == {"yours"}
-    assert run_errors.goals_reached(validation.predictions(mine))["reached"].eq("no runs").all()
+    assert run_errors.goals_reached(runs.predictions(mine))["reached"].eq("no runs").all()
 
 
 def test_the_command_prints_and_writes_a_template(tmp_path, capsys):
     assert main(["runs", "template"]) == 0
     printed = capsys.readouterr()
-    assert list(pd.read_csv(io.StringIO(printed.out))) == list(own_runs.run_columns())
+    assert list(pd.read_csv(io.StringIO(printed.out))) == list(run_file.run_columns())
     assert 'PARAMS="-p runs FILE"' in printed.err
     path = tmp_path / "mine.csv"
     assert main(["runs", "template", "--write", str(path)]) == 0 and path.read_text() == printed.out

@@ -18,7 +18,7 @@ import yaml
 from packaging.requirements import Requirement
 
 import railcore
-from railcore.facts import files
+from railcore.catalog import files
 
 README = (files.ROOT / "README.md").read_text(encoding="utf-8")
 GUIDE = "".join(path.read_text(encoding="utf-8") for path in sorted((files.ROOT / "docs").rglob("*.md")))
@@ -152,7 +152,7 @@ def test_readme_prints_what_plan_prints():
 @pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_the_examples_of_readme_and_guide_run_in_another_folder(compiled, installed, site, tmp_path):
     """Worth its 15 s: what a reader copies runs, in one process. compiled: with code of the checkout, a minute less."""
-    examples = [each for each in EXAMPLES if ("engines import transport" in each) == compiled]
+    examples = [each for each in EXAMPLES if ("import transport" in each) == compiled]
     surroundings = {"PYTHONPATH": f"{files.ROOT}:{site}"} if compiled else {}
     found = installed("-", text=RUN_ALL.format(examples=examples), **surroundings)
     assert not found.stderr
@@ -164,34 +164,28 @@ def test_the_examples_of_readme_and_guide_run_in_another_folder(compiled, instal
 
 
 def test_the_command_line_says_what_an_installed_package_has_not(installed):
-    for command in ("figures", "lab"):
-        found = installed("-m", "railcore", command)
-        assert (found.returncode, found.stdout) == (2, "")
-        assert re.fullmatch(rf"railcore: {command} needs the notebooks .* has none: clone .*\n", found.stderr)
-    claim = installed("-m", "railcore", "claim", "railonly2025.fig1.power_65536_400g")
-    assert claim.returncode == 0 and not claim.stderr and "a clone of the project shows it" in claim.stdout
-    assert installed("-m", "railcore", "claim", "no such").returncode == 2
+    assert "No module named suite" in installed("-m", "suite", "figures").stderr
     assert installed("-m", "railcore", "assumptions").stdout.count("\n") > 20
 
 
 def test_what_needs_the_notebooks_extra_says_so(installed, tmp_path):
     (tmp_path / "plants.xlsx").write_bytes(b"")
-    for code in ("from railcore.engines.siting.eia import plants; plants('plants.xlsx')", "import railcore.workbench"):
-        assert re.search(r'Error: .* needs? .*pip install "railcore\[notebooks\]"', installed("-c", code).stderr)
+    code = "from railcore.siting.eia import plants; plants('plants.xlsx')"
+    assert re.search(r'Error: .* needs? .*pip install "railcore\[notebooks\]"', installed("-c", code).stderr)
 
 
 def test_results_go_below_the_current_folder(installed, tmp_path):
     claim = "railonly2025.text.r64_tiers_rail_only"
-    assert not installed("-c", f"from railcore.facts import claims; claims.record({{{claim!r}: 2}})").stderr
+    assert not installed("-c", f"from railcore.catalog import claims; claims.record({{{claim!r}: 2}})").stderr
     assert [path.name for path in tmp_path.rglob("*.csv")] == ["01_network_cost.csv"]
     assert (tmp_path / "build" / "local").is_dir()
 
 
 def test_a_message_of_the_catalog_names_a_file_as_in_the_project(installed, tmp_path):
     (tmp_path / "prices.csv").write_text("name\n")
-    code = "from railcore.facts import catalog, files; catalog.names('gpus'); print(files.data_files_read())"
+    code = "from railcore.catalog import files, names; names('gpus'); print(files.data_files_read())"
     assert installed("-c", code).stdout == "['data/catalog/gpus.csv']\n"
-    code = "from railcore.facts import catalog; catalog.names('prices')"
+    code = "from railcore import catalog; catalog.names('prices')"
     assert "prices.csv: columns are" in installed("-c", code, RAILCORE_CATALOG=str(tmp_path)).stderr
 
 
@@ -202,7 +196,7 @@ def test_the_wheel_carries_the_data_and_no_scripts_of_it(wheel):
     if listed.returncode == 0:
         wanted = {f"railcore/{name}" for name in listed.stdout.split() if not name.endswith(".py")}
         assert {name for name in names if name.startswith("railcore/data/")} == wanted
-    assert {"railcore/__init__.pyi", "railcore/engines/deployment/templates/frr.conf.j2"} <= names
+    assert {"railcore/__init__.pyi", "suite/deployment/templates/frr.conf.j2"} <= names
     assert not [name for name in names if name.startswith(("data/", "tests/", "figures/"))]
 
 

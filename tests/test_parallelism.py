@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.engines.launch_lines import megatron_run, read_launch_line
+from railcore.training.launch_lines import megatron_run, read_launch_line
 from railcore.training.parallelism import DIMENSIONS, GROUP_KINDS, Strategy, indivisible
 from railcore.training.transformer import catalog_model
 

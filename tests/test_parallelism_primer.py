@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 from collisions import text_collisions
 
-from railcore.documents.nwktimes2025 import primer, primer_claims
-from railcore.engines.emulator import comparison
-from railcore.engines.emulator.feedforward import FeedForward
-from railcore.engines.emulator.ranks import EmulatedRanks, TransferLabel
-from railcore.engines.emulator.timeline import rank_timeline
-from railcore.facts import claims
 from railcore.training.parallelism import Strategy
-from railcore.workbench import legible
-from railcore.workbench.charts import rank_timelines
-from railcore.workbench.drawing import neural
+from suite import legible
+from suite.charts import rank_timelines
+from suite.drawing import neural
+from suite.emulator import comparison
+from suite.emulator.feedforward import FeedForward
+from suite.emulator.ranks import EmulatedRanks, TransferLabel
+from suite.emulator.timeline import rank_timeline
+from suite.ledger import claims
+from suite.nwktimes2025 import primer, primer_claims
 
 SEED = 3565  # of notebook 17
 WRONG = {"nwktimes2025.fig1_13.gradient_sync_scopes"}

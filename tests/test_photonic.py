@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.network.topology import PhotonicRails
-from railcore.network.topology.photonic import circuit_parts, circuit_reach, ring_lengths
+from railcore.network.topology.photonic import PhotonicRails, circuit_parts, circuit_reach, ring_lengths
 
 
 @given(st.integers(1, 8), st.integers(1, 12), st.integers(1, 4), st.data())

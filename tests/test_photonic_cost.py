@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.documents.photonic2025 import fabric_cost
-from railcore.documents.readings import claim_verdicts
-from railcore.engines.photonics import photonic_cost
-from railcore.facts import catalog, claims
+from railcore import catalog
 from railcore.network import price_books
 from railcore.network.bill import bill_total
-from railcore.network.topology import rail_parts
+from railcore.network.topology.clos import rail_parts
 from railcore.network.topology.photonic import circuit_parts
+from suite.ledger import claims
+from suite.ledger.readings import claim_verdicts
+from suite.photonic2025 import fabric_cost, photonic_cost
 
 PRICES, POWERS = price_books.matching_books("street2025")
 FIG7 = [1024, 2048, 4096, 8192]

@@ -6,20 +6,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from railcore.engines.photonics import circuits
-from railcore.engines.photonics.circuit_changes import RINGS, Rings, rail_ring
-from railcore.engines.photonics.circuit_search import best_on_circuits, technology_overheads
-from railcore.engines.photonics.estimate import (
-    STEP_SOFTWARE,
-    estimate_errors,
-    estimates_of_runs,
-    overhead_estimate,
-)
-from railcore.engines.search import strategy_blocks
-from railcore.engines.steps.simulation import RAIL, ElectricalRails, simulate
-from railcore.engines.steps.stage_program import StepOptions, fsdp_options
-from railcore.engines.steps.workload import training_step
-from railcore.facts import files
+from railcore.catalog import files
+from railcore.photonics import circuits
+from railcore.photonics.circuit_changes import RINGS, Rings, rail_ring
+from railcore.photonics.circuit_search import best_on_circuits, technology_overheads
+from railcore.photonics.estimate import STEP_SOFTWARE, estimate_errors, estimates_of_runs, overhead_estimate
+from railcore.photonics.simulation import RAIL, ElectricalRails, simulate
+from railcore.photonics.stage_program import StepOptions, fsdp_options
+from railcore.photonics.workload import training_step
+from railcore.strategies.space import strategy_blocks
 from railcore.training.iteration import iteration_times
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy

@@ -6,15 +6,15 @@ from dataclasses import replace
 import pytest
 from timelines import check
 
-from railcore.engines.photonics.circuits import PhotonicCircuits
-from railcore.engines.photonics.failed_parts import FailedPort, failure_slowdowns, moved_rings, slower_nic
-from railcore.engines.steps.simulation import ElectricalRails, StaticPartition, simulate
-from railcore.engines.steps.stage_program import fsdp_options
-from railcore.engines.steps.workload import training_step
 from railcore.network.reliability import expected_failures, parts_at_risk
-from railcore.network.topology import PhotonicRails
+from railcore.network.topology.photonic import PhotonicRails
+from railcore.photonics.circuits import PhotonicCircuits
+from railcore.photonics.simulation import ElectricalRails, StaticPartition, simulate
+from railcore.photonics.stage_program import fsdp_options
+from railcore.photonics.workload import training_step
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
+from suite.photonic2025.failed_parts import FailedPort, failure_slowdowns, moved_rings, slower_nic
 
 MACHINE = catalog_machine("DGX A100", hb_domain_size=2)
 STRATEGY = Strategy(tensor=2, data=2, pipeline=2, sharding="weights")

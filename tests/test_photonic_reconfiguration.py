@@ -4,17 +4,17 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from railcore.documents.photonic2025 import reconfiguration as document
-from railcore.documents.photonic2025 import trace
-from railcore.engines.photonics import circuit_lanes as policies
-from railcore.engines.photonics import circuits, control_plane
-from railcore.engines.photonics.circuits import PhotonicCircuits
-from railcore.engines.steps.simulation import ElectricalRails, StaticPartition, simulate
-from railcore.engines.steps.stage_program import fsdp_options
-from railcore.engines.steps.workload import training_step
+from railcore.photonics import circuits, control_plane
+from railcore.photonics.circuits import PhotonicCircuits
+from railcore.photonics.simulation import ElectricalRails, StaticPartition, simulate
+from railcore.photonics.stage_program import fsdp_options
+from railcore.photonics.workload import training_step
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
-from railcore.workbench.charts import reconfiguration as charts
+from suite.charts import reconfiguration as charts
+from suite.photonic2025 import circuit_lanes as policies
+from suite.photonic2025 import reconfiguration as document
+from suite.photonic2025 import trace
 
 SPLIT = {"tensor": 4, "data": 2, "recompute": "selective", "sharding": "weights", "sequence_parallel": True}
 RUN = ("Llama-3 8B", "Perlmutter GPU node")

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from timelines import check
 
-from railcore.engines.photonics.circuits import PhotonicCircuits
-from railcore.engines.steps.simulation import ElectricalRails, simulate
-from railcore.engines.steps.stage_program import fsdp_options
-from railcore.engines.steps.workload import training_step
+from railcore.photonics.circuits import PhotonicCircuits
+from railcore.photonics.simulation import ElectricalRails, simulate
+from railcore.photonics.stage_program import fsdp_options
+from railcore.photonics.workload import training_step
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 

@@ -5,12 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.documents.photonic2025 import run, trace, windows
-from railcore.engines.photonics import ring_limits
-from railcore.engines.steps.simulation import simulate
-from railcore.facts import catalog
+from railcore import catalog
 from railcore.network.topology.photonic import rings_of_ports
+from railcore.photonics.simulation import simulate
 from railcore.training.parallelism import Strategy
+from suite.photonic2025 import ring_limits, run, trace, windows
 
 
 def test_bytes_of_the_trace_are_those_of_the_model():

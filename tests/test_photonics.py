@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from jobs import DENSE, H100, MIXTURE, SOFTWARE, jobs, llama_8b
 from timelines import check
 
-from railcore.engines.photonics.circuits import PhotonicCircuits, learned_order, photonic_overhead
-from railcore.engines.photonics.control_plane import catalog_control_plane
-from railcore.engines.steps.simulation import ElectricalRails, simulate
-from railcore.engines.steps.stage_program import StepOptions, fsdp_options
-from railcore.engines.steps.workload import training_step
+from railcore.photonics.circuits import PhotonicCircuits, learned_order, photonic_overhead
+from railcore.photonics.control_plane import catalog_control_plane
+from railcore.photonics.simulation import ElectricalRails, simulate
+from railcore.photonics.stage_program import StepOptions, fsdp_options
+from railcore.photonics.workload import training_step
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 

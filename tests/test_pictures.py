@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from railcore.facts import files
-from railcore.facts.tables import read_csv
-from railcore.workbench.driver import publish, run
-from railcore.workbench.driver.compare import difference, same_value
+from railcore.catalog.tables import read_csv
+from suite import workspace
+from suite.driver import publish, run
+from suite.driver.compare import difference, same_value
 
 MADE = Path(os.environ.get("RAILCORE_NBVAL", "nowhere"))
 pytestmark = pytest.mark.skipif(not MADE.exists(), reason="compares what nbval has just made: run make test")
 
 
 def published():
-    return sorted(row["file"] for row in read_csv(files.FIGURES / "MANIFEST.csv") if row["notebook"] != "all")
+    return sorted(row["file"] for row in read_csv(workspace.FIGURES / "MANIFEST.csv") if row["notebook"] != "all")
 
 
 def test_the_notebooks_write_the_published_files():
@@ -29,7 +29,7 @@ def test_the_notebooks_write_the_published_files():
 
 @pytest.mark.parametrize("name", published())
 def test_the_files_are_the_published_ones(name):
-    found = difference(name, (files.FIGURES / name).read_bytes(), (MADE / name).read_bytes())
+    found = difference(name, (workspace.FIGURES / name).read_bytes(), (MADE / name).read_bytes())
     assert not found, f"{name} differs in {found}"
 
 
@@ -40,7 +40,7 @@ def test_the_notebooks_have_the_published_parameters(name):
 
 
 def test_the_ledger_is_what_the_notebooks_record():
-    known = {row["id"]: row for row in read_csv(files.FIGURES / "reproduction.csv")}
+    known = {row["id"]: row for row in read_csv(workspace.FIGURES / "reproduction.csv")}
     made = [row for path in sorted((MADE / "claims").glob("*.csv")) for row in read_csv(path)]
     assert {row["id"] for row in made} == {key for key, row in known.items() if row["verdict"] != "missing"}
     for row in made:

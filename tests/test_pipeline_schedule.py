@@ -5,9 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.documents.railonly2025 import pipeline
-from railcore.documents.railonly2025.pipeline import formula_checks
-from railcore.engines.steps.timetable import schedule
+from railcore.photonics.timetable import schedule
 from railcore.training.pipeline_schedule import (
     SCHEDULE_KINDS,
     TRANSFERS,
@@ -15,6 +13,8 @@ from railcore.training.pipeline_schedule import (
     microbatches_in_flight,
     pipeline_bubble_time,
 )
+from suite.railonly2025 import pipeline
+from suite.railonly2025.pipeline import formula_checks
 
 SECONDS = st.floats(0.1, 10)
 ALL_KINDS = pytest.mark.parametrize("kind", SCHEDULE_KINDS)

@@ -13,29 +13,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.engines.degraded import training_goodput
-from railcore.engines.degraded.job_networks import job_networks
-from railcore.engines.deployment.cluster import Cluster
-from railcore.engines.deployment.cluster_cost import cluster_network_parts
-from railcore.engines.photonics.circuit_search import best_on_circuits
-from railcore.engines.plan import plan
-from railcore.engines.plan.answer import Answer
-from railcore.engines.plan.choice import merged, missed_limits, ranked
-from railcore.engines.plan.goals import GOALS, RANKS
-from railcore.engines.plan.shown import NUMBERS
-from railcore.engines.plan.spec import GoalsSpec, Spec, WishesSpec
-from railcore.engines.search import search
-from railcore.engines.siting.areas import Area
-from railcore.engines.siting.reasons import carbon_and_cost
-from railcore.engines.siting.split import find_places
-from railcore.facts import catalog
-from railcore.facts.units import day, kWh, year
+from railcore import catalog
+from railcore.catalog.units import day, kWh, year
+from railcore.datacenter.sizing import datacenter_size
+from railcore.deploy.cluster import Cluster
+from railcore.deploy.cluster_cost import cluster_network_parts
 from railcore.network.bill import bill_total
 from railcore.network.cost import cluster_fabrics, fabric_cost, total_cost
 from railcore.network.price_books import PriceBook, matching_books
-from railcore.network.topology import PhotonicRails, RailFabric
-from railcore.systems.datacenter.sizing import datacenter_size
-from railcore.systems.siting.grid import load_grid
+from railcore.network.topology.photonic import PhotonicRails
+from railcore.network.topology.rails import RailFabric
+from railcore.photonics.circuit_search import best_on_circuits
+from railcore.planner.answer import Answer
+from railcore.planner.choice import merged, missed_limits, ranked
+from railcore.planner.goals import GOALS, RANKS
+from railcore.planner.goodput import training_goodput
+from railcore.planner.job_comparison import job_networks
+from railcore.planner.planning import plan
+from railcore.planner.shown import NUMBERS
+from railcore.planner.spec import GoalsSpec, Spec, WishesSpec
+from railcore.siting.areas import Area
+from railcore.siting.grid import load_grid
+from railcore.siting.reasons import carbon_and_cost
+from railcore.siting.split import find_places
+from railcore.strategies.parts import search
 from railcore.training.iteration import iteration_times
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy

@@ -8,8 +8,8 @@ import pytest
 from test_plan import numbers, spec
 
 from railcore.__main__ import main
-from railcore.engines.plan import plan
-from railcore.engines.plan.spec import Spec, spec_template
+from railcore.planner.planning import plan
+from railcore.planner.spec import Spec, spec_template
 
 SMALL = {"candidates": ["rail-optimized", "photonic rails"], "job": {"search": {"context": 1, "micro_batch": 1}}}
 TEXT = """

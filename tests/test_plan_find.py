@@ -5,7 +5,7 @@ from functools import cache
 import pytest
 from test_plan import spec
 
-from railcore.engines.plan import plan
+from railcore.planner.planning import plan
 
 QUICK = {"micro_batch": 1, "context": 1, "pipeline": 1, "placement": "tensor first"}
 MOST = 16  # racks that are gone through one by one

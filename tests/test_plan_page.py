@@ -8,7 +8,7 @@ from itertools import combinations, pairwise
 import pytest
 from plan_documents import document, documents
 
-from railcore.engines.plan import page
+from railcore.planner import page
 
 ALONE = {"meta", "line", "path", "rect", "circle"}  # they have no end tag of their own, or are written <line ... />
 TOKENS = ("state", "kind", "id", "key", "misses", "colour", "marker", "align", "grade")  # what nobody reads as text

@@ -12,14 +12,14 @@ import pytest
 from pydantic import BaseModel
 from test_plan import spec
 
-from railcore.engines import plan as package
-from railcore.engines.plan import plan, read_spec
-from railcore.engines.plan.candidates import network_candidates
-from railcore.engines.plan.case import case_of
-from railcore.engines.plan.choice import missed_limits
-from railcore.engines.plan.site import site_of
-from railcore.engines.plan.spec import Spec, spec_schema, spec_template
-from railcore.facts import catalog
+from railcore import catalog
+from railcore import planner as package
+from railcore.planner.candidates import network_candidates
+from railcore.planner.case import case_of
+from railcore.planner.choice import missed_limits
+from railcore.planner.planning import plan
+from railcore.planner.site import site_of
+from railcore.planner.spec import Spec, read_spec, spec_schema, spec_template
 from railcore.training.transformer import Transformer
 
 TEXT = """

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from test_plan import spec
 
-from railcore.engines.plan import plan, support
-from railcore.engines.plan.evidence import GRADES, grade_of, rows_behind, source_text
-from railcore.engines.plan.report import verdicts
-from railcore.engines.plan.shown import NUMBERS
-from railcore.engines.plan.uncertainty import DRAWN, TIE, key_of
-from railcore.facts import catalog
-from railcore.facts.distributions import draws, quantile
-from railcore.facts.tables import csv_text
-from railcore.facts.units import convert
+from railcore import catalog
+from railcore.catalog.distributions import draws, quantile
+from railcore.catalog.tables import csv_text
+from railcore.catalog.units import convert
+from railcore.planner.evidence import GRADES, grade_of, rows_behind, source_text, support
+from railcore.planner.planning import plan
+from railcore.planner.report import verdicts
+from railcore.planner.shown import NUMBERS
+from railcore.planner.uncertainty import DRAWN, TIE, key_of
 
 QUICK = {"micro_batch": 1, "context": 1, "pipeline": 1, "placement": "tensor first"}
 TWO, NEAR = ["rail-optimized", "rail-only"], ["rail-only", "rail-only, 2 planes", "photonic rails"]

@@ -5,10 +5,11 @@ import re
 
 import pytest
 
-from railcore.facts import catalog, files
+from railcore import catalog
 from railcore.network.platforms import platform_links
 from railcore.training.machine import catalog_machine
-from railcore.workbench.driver import parameters
+from suite import workspace
+from suite.driver import parameters
 
 NOTEBOOKS = {  # name of the platform in the notebooks that take one with an HB domain and a NIC
     "02": "hb_platform",
@@ -22,7 +23,7 @@ NOTEBOOKS = {  # name of the platform in the notebooks that take one with an HB 
 
 def notebook(number):
     """The notebook of a number, as the driver reads it."""
-    found = json.loads(next(files.NOTEBOOKS.glob(f"{number}_*.ipynb")).read_text())
+    found = json.loads(next(workspace.NOTEBOOKS.glob(f"{number}_*.ipynb")).read_text())
     for cell in found["cells"]:
         cell["source"] = "".join(cell["source"])
     return found
@@ -65,7 +66,7 @@ def test_strategies_of_8192_gpus_in_racks_of_72_have_the_racks_links():
 
 def test_sliders_follow_a_menu_of_platforms():
     """Where a panel has such a menu, the HB domain and the NIC may be left to the platform."""
-    numbers = [path.stem[:2] for path in files.NOTEBOOKS.glob("*_*.ipynb")]
+    numbers = [path.stem[:2] for path in workspace.NOTEBOOKS.glob("*_*.ipynb")]
     panels = {number: notebook(number)["cells"][-1]["source"] for number in numbers}
     menus = {number: text for number, text in panels.items() if "\n    platform=(" in text}
     assert {"04", "06", "08"} <= set(menus)

@@ -9,14 +9,15 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 
-from railcore.documents import rail_networks
-from railcore.documents.railonly2025 import table1
-from railcore.facts import catalog, files
+from railcore import catalog
+from railcore.catalog import files
 from railcore.network import cost, price_books
 from railcore.network.bill import bill_total
-from railcore.network.topology import rail_only
-from railcore.workbench import outputs, plotting
-from railcore.workbench.driver import run
+from railcore.network.topology.rails import rail_only
+from suite import outputs, plotting
+from suite.driver import run
+from suite.railonly2023 import rail_networks
+from suite.railonly2025 import table1
 
 CLUSTER = (4096, 16, 32)
 OWNED = {"years": 5, "electricity_price": 2e-8, "pue": 1.2}

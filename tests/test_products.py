@@ -5,7 +5,8 @@ import csv
 import numpy as np
 import pytest
 
-from railcore.facts import catalog, files
+from railcore import catalog
+from railcore.catalog import files
 from railcore.training.formats import BF16, FORMATS
 from railcore.training.machine import catalog_machine
 from railcore.training.products import product_passes, product_time, sustained_share

@@ -6,7 +6,9 @@ import matplotlib.pyplot as plt
 import pytest
 from collisions import text_collisions
 
-from railcore.documents.nwktimes2025.profiles import (
+from railcore.network.switches import switch_model
+from suite.drawing.clusters import profiles_figure
+from suite.nwktimes2025.profiles import (
     GlobalAIFabricProfile,
     GpuIoTopology,
     RailSwitchFabricProfile,
@@ -15,8 +17,6 @@ from railcore.documents.nwktimes2025.profiles import (
     profile_breaks,
     profile_table,
 )
-from railcore.network.switches import switch_model
-from railcore.workbench.drawing.clusters import profiles_figure
 
 SWITCH = switch_model("51.2T")
 

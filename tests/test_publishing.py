@@ -13,9 +13,10 @@ from pathlib import Path
 import project
 import pytest
 
-from railcore.facts import catalog, files
-from railcore.workbench.driver import kernels, publish
-from railcore.workbench.driver.run import load_notebook
+from railcore import catalog
+from railcore.catalog import files
+from suite.driver import kernels, publish
+from suite.driver.run import load_notebook
 
 LEDGER, INPUTS, MANIFEST = (f"figures/{name}.csv" for name in ("reproduction", "inputs", "MANIFEST"))
 
@@ -139,7 +140,7 @@ def test_a_page_of_another_notebook_or_too_large_is_not_published(paged):
         (project.SECOND, "'x' * 2_000_001", "'plans.page' is a page of 2000001 bytes: at most 2000000"),
     ):
         kept = (paged / "notebooks" / f"{name}.ipynb").read_bytes()
-        source = f"from railcore.workbench import outputs\noutputs.save_page('plans.page', {html})"
+        source = f"from suite import outputs\noutputs.save_page('plans.page', {html})"
         project.write_notebook(paged, name, project.TIERS if name == project.FIRST else project.SPEED, source)
         status, printed = project.run(paged, name)
         assert status == 1 and message in printed
@@ -327,7 +328,7 @@ def as_notebook(**changes):
     ],
 )
 def test_what_is_no_notebook_is_said(monkeypatch, tmp_path, text):
-    monkeypatch.setattr("railcore.facts.files.NOTEBOOKS", tmp_path)
+    monkeypatch.setattr("railcore.catalog.workspace.NOTEBOOKS", tmp_path)
     (tmp_path / "01_a.ipynb").write_bytes(text)
     with pytest.raises(ValueError, match=r"notebooks/01_a\.ipynb is no (notebook|JSON in UTF-8)"):
         load_notebook("01_a")
@@ -353,7 +354,7 @@ def test_what_is_no_notebook_stops_no_other(suite):
     + ['{"used": "", "modules": [], "data": [], "published": []}', "[" * 100_000, "folder"],
 )
 def test_a_stamp_of_another_shape_is_as_none(monkeypatch, tmp_path, stamp):
-    monkeypatch.setattr("railcore.facts.files.BUILD", tmp_path)
+    monkeypatch.setattr("railcore.catalog.files.BUILD", tmp_path)
     path = publish.stamp_path("01_a")
     path.mkdir(parents=True) if stamp == "folder" else files.write_whole(path, stamp)
     assert publish.read_stamp("01_a") == {} and not publish.up_to_date("01_a", {"cells": []}, {})

@@ -5,14 +5,14 @@ from itertools import pairwise
 import networkx as nx
 import pytest
 
-from railcore.documents.nwktimes2025 import rail_claims
-from railcore.documents.nwktimes2025 import rail_designs as designs
-from railcore.engines.degraded.faults import fail
-from railcore.engines.deployment.segments import SegmentFabric
-from railcore.engines.deployment.subnets import AddressPlan
-from railcore.facts.units import Gbps
+from railcore.catalog.units import Gbps
 from railcore.network.switches import SwitchModel
+from railcore.network.topology.faults import fail
 from railcore.network.topology.graph import route
+from suite.deployment.segments import SegmentFabric
+from suite.deployment.subnets import AddressPlan
+from suite.nwktimes2025 import rail_claims
+from suite.nwktimes2025 import rail_designs as designs
 
 SWITCH = SwitchModel("of 48", 48, 400 * Gbps)
 

@@ -7,13 +7,13 @@ from matplotlib.collections import LineCollection, PatchCollection, PathCollecti
 from matplotlib.colors import to_hex
 from matplotlib.patches import FancyBboxPatch
 
-from railcore.documents.nwktimes2025 import rail_designs as designs
-from railcore.engines.deployment.subnets import AddressPlan
-from railcore.workbench import plotting
-from railcore.workbench.drawing.diagram import INK
-from railcore.workbench.drawing.rail_designs import front_panel, nic_wiring, pod_figure, rail_switch_strips
-from railcore.workbench.drawing.switch_tables import switch_tables
-from railcore.workbench.drawing.symbols import rail_colour
+from suite import plotting
+from suite.deployment.subnets import AddressPlan
+from suite.drawing.diagram import INK
+from suite.drawing.rail_designs import front_panel, nic_wiring, pod_figure, rail_switch_strips
+from suite.drawing.switch_tables import switch_tables
+from suite.drawing.symbols import rail_colour
+from suite.nwktimes2025 import rail_designs as designs
 
 
 @pytest.fixture(autouse=True)

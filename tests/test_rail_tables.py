@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.documents import rail_networks
-from railcore.documents.railonly2023 import table2
-from railcore.documents.railonly2025 import table1
-from railcore.facts import catalog, claims
+from railcore import catalog
 from railcore.network import cost, price_books
 from railcore.network.bill import bill_total
-from railcore.network.topology import rail_only, rail_optimized
+from railcore.network.topology.rails import rail_only, rail_optimized
+from suite.ledger import claims
+from suite.railonly2023 import rail_networks, table2
+from suite.railonly2025 import table1
 
 WATTS = price_books.PriceBook(1, 1)  # where only the cost counts
 TABLES = ["railonly2025.table1", "railonly2023.table2"]

@@ -10,11 +10,11 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from jobs import DENSE, MIXTURE, TIED
 
-from railcore.engines.photonics import circuits
-from railcore.engines.photonics.estimate import circuit_terms, overhead_estimate
-from railcore.engines.steps.simulation import RAIL
-from railcore.engines.steps.stage_program import StepOptions
-from railcore.engines.steps.workload import differing_replicas, training_step
+from railcore.photonics import circuits
+from railcore.photonics.estimate import circuit_terms, overhead_estimate
+from railcore.photonics.simulation import RAIL
+from railcore.photonics.stage_program import StepOptions
+from railcore.photonics.workload import differing_replicas, training_step
 from railcore.training.iteration import iteration_times
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import DIMENSIONS, Strategy

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from one_layer import layer_time
 
-from railcore.engines.validation import predictions, published_runs
 from railcore.training.iteration import iteration_time, iteration_times
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.products import product_passes
 from railcore.training.recompute import working_bytes
+from railcore.training.runs import predictions, published_runs
 from railcore.training.runtime import MODERN, Runtime, catalog_runtime
 from railcore.training.transformer import Transformer, catalog_model
 from railcore.training.transformer_memory import RECOMPUTE_MODULES
@@ -183,7 +183,7 @@ def test_published_runs_make_again_what_their_recipe_says():
 
 
 def test_a_search_tries_selective_recompute_of_modules():
-    from railcore.engines.search.parts import search
+    from railcore.strategies.parts import search
 
     modules = replace(MODERN, name="modules", recompute_modules=("layernorm",))
     found = search(catalog_model("GPT-3"), "DGX H100", 256, 256, modules, recompute=["none", "selective"])

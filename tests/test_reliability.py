@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.engines.deployment.segments import SegmentFabric
-from railcore.facts import catalog
-from railcore.facts.units import Gbps, hour, year
+from railcore import catalog
+from railcore.catalog.units import Gbps, hour, year
 from railcore.network import reliability
 from railcore.network.reliability import (
     RATES,
@@ -23,7 +22,9 @@ from railcore.network.reliability import (
     parts_at_risk,
 )
 from railcore.network.switches import SwitchModel
-from railcore.network.topology import PhotonicRails, RailFabric, fat_tree, rail_only
+from railcore.network.topology.photonic import PhotonicRails
+from railcore.network.topology.rails import RailFabric, fat_tree, rail_only
+from suite.deployment.segments import SegmentFabric
 
 KINDS = ("GPU", "NIC", "HB switch", "host", "software", "switch", "transceiver", "link", "circuit switch")
 MTBF, CHECKPOINT = st.floats(1e3, 1e8), st.floats(1, 300)
@@ -175,7 +176,7 @@ def test_what_cuts_gpus_off_with_planes_is_no_part_of_the_network():
 
 @pytest.mark.parametrize("radix", [32, 64])
 def test_network_parts_of_segments_are_those_of_their_design(radix):
-    from railcore.engines.deployment.part_counts import parts_that_fail
+    from suite.deployment.part_counts import parts_that_fail
 
     switch = SwitchModel("any", radix, 400 * Gbps)
     for options in ({"nic_ports": 1}, {"nic_ports": 2, "homing": 2}, {"nic_ports": 2, "homing": 1}):

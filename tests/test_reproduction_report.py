@@ -2,11 +2,12 @@
 
 import pytest
 
-from railcore.documents import reproduction
-from railcore.facts import claims, files
-from railcore.facts.tables import read_csv
+from railcore.catalog import files
+from railcore.catalog.tables import read_csv
+from suite import workspace
+from suite.ledger import claims, reproduction
 
-LEDGER = read_csv(files.FIGURES / "reproduction.csv")
+LEDGER = read_csv(workspace.FIGURES / "reproduction.csv")
 
 
 def row(claim_id):

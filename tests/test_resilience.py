@@ -4,13 +4,12 @@ import networkx as nx
 import pytest
 from test_addressing import LARGE, every_kind
 
-from railcore.engines.deployment import AddressPlan
-from railcore.engines.deployment.design_comparison import equal_cost_paths
-from railcore.engines.deployment.resilience import FAILURES, SPINE_LINKS, failover, failure_domains
-from railcore.engines.deployment.segments import SegmentFabric
-from railcore.engines.deployment.subnets import bundling_warnings
-from railcore.facts.units import Gbps
+from railcore.catalog.units import Gbps
 from railcore.network.topology.graph import bisection_bandwidth
+from suite.deployment.design_comparison import equal_cost_paths
+from suite.deployment.resilience import FAILURES, SPINE_LINKS, failover, failure_domains
+from suite.deployment.segments import SegmentFabric
+from suite.deployment.subnets import AddressPlan, bundling_warnings
 
 
 def network(graph):

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_addressing import LARGE, SN5600, plans
 
-from railcore.engines.deployment import AddressPlan
-from railcore.engines.deployment.routing import CONTROL_PLANES, EVPN, PRIVATE_ASNS, BgpDesign
-from railcore.engines.deployment.segments import SegmentFabric
+from suite.deployment.routing import CONTROL_PLANES, EVPN, PRIVATE_ASNS, BgpDesign
+from suite.deployment.segments import SegmentFabric
+from suite.deployment.subnets import AddressPlan
 
 designs = st.builds(BgpDesign, plans(), st.sampled_from(CONTROL_PLANES))
 

@@ -9,14 +9,15 @@ from counted_parts import count_parts
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.engines.degraded import locality
-from railcore.engines.deployment import cabling, scale_out
-from railcore.engines.deployment.scale_out import Equipment
-from railcore.facts.units import Gbps
+from railcore.catalog.units import Gbps
+from railcore.deploy import cabling
 from railcore.network.bill import bill_total
 from railcore.network.price_books import PriceBook, price_book
-from railcore.network.topology import RailFabric, fat_tree, ideal_clos_parts
-from railcore.workbench.charts import bars
+from railcore.network.topology.clos import ideal_clos_parts
+from railcore.network.topology.rails import RailFabric, fat_tree
+from suite.charts import bars
+from suite.flops2024 import locality, scale_out
+from suite.flops2024.scale_out import Equipment
 
 NIC = 800 * Gbps
 PRICES, POWERS = PriceBook(800, 1000, rate_Bps=NIC), PriceBook(17, 15, rate_Bps=NIC)
@@ -298,7 +299,7 @@ def test_switches_stand_about_where_links_are_shortest():
 def test_cost_over_budget_at_the_ends_of_a_price():
     parts = ["switch chips", "switch-to-switch links", "host links"]
     split = pd.DataFrame({"links": "optics", "network": "a", "part": parts, "cost_usd": [40.0, 30.0, 20.0]})
-    found = cabling.cost_over_budget(split, 100.0, (5.0, 10.0, 20.0)).set_index("counted")
+    found = scale_out.cost_over_budget(split, 100.0, (5.0, 10.0, 20.0)).set_index("counted")
     share = "cost_divided_by_budget"
     shares = [f"{share}_at_low_chip_price", share, f"{share}_at_high_chip_price"]
     assert list(found.loc["between switches", shares]) == [0.5, 0.7, 1.1]
@@ -307,7 +308,9 @@ def test_cost_over_budget_at_the_ends_of_a_price():
         assert row.cost_divided_by_budget + 4 * (row.highest_chip_price_within_budget_usd - 10) / 100 == pytest.approx(
             1
         )
-    assert (cabling.cost_over_budget(split, 25.0, (5.0, 10.0, 20.0)).highest_chip_price_within_budget_usd.isna()).all()
+    assert (
+        scale_out.cost_over_budget(split, 25.0, (5.0, 10.0, 20.0)).highest_chip_price_within_budget_usd.isna()
+    ).all()
 
 
 def test_whiskers_reach_the_totals_at_the_ends_of_the_price():
@@ -335,7 +338,7 @@ def test_links_cost_what_the_cheapest_medium_that_reaches_does():
 def test_cost_by_part_is_that_of_the_network_with_optics_and_of_the_links_with_the_cheapest_media():
     drawn = scale_out.compare_shapes([1000], {"4 rails": (4, 1)}, EQUIPMENT).query("count == 'smooth'")
     links = pd.Series({("4 rails", 1): 7.0, ("4 rails", 2): 5.0, ("4 rails", 3): 1.0})
-    split = cabling.cost_by_part(drawn, links).pivot(index="links", columns="part", values="cost_usd")
+    split = scale_out.cost_by_part(drawn, links).pivot(index="links", columns="part", values="cost_usd")
     optics, row = scale_out.cost_with_optics(drawn).set_index("part")["cost_usd"], drawn.iloc[0]
     assert split.loc["all optics"].to_dict() == optics.to_dict()
     cheapest = {"switch chips": row.chips_usd, "switch-to-switch links": 6.0, "host links": 7.0}

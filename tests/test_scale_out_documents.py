@@ -2,12 +2,12 @@
 
 import pytest
 
-from railcore.documents.flops2024 import scale_out_claims
-from railcore.engines.deployment import scale_out
-from railcore.facts import catalog, claims
-from railcore.facts.units import Gbps
+from railcore import catalog
+from railcore import datacenter as dc
+from railcore.catalog.units import Gbps
 from railcore.network.price_books import PriceBook
-from railcore.systems import datacenter as dc
+from suite.flops2024 import scale_out, scale_out_claims
+from suite.ledger import claims
 
 NIC, NVL72 = 800 * Gbps, "GB200 NVL72"
 EQUIPMENT = scale_out.Equipment("51.2T", NIC, PriceBook(8, 10, rate_Bps=NIC), PriceBook(1, 1, rate_Bps=NIC))

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.facts import catalog
-from railcore.facts.units import day, year
+from railcore import catalog
+from railcore.catalog.units import day, year
 from railcore.training import scaling_laws
 from railcore.training.scaling_laws import SCALING_LAWS, fit_power_law, scaling_law
 

@@ -14,13 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.engines import search as search_package
-from railcore.engines.search import SearchResult, search, search_parts, strategy_blocks, strategy_label
-from railcore.engines.search.bounds import least_sequence_s
-from railcore.engines.search.kernel import TIME_EDGES_S
-from railcore.engines.search.space import KEY
-from railcore.engines.search.splits import all_splits_at_most, divisors
-from railcore.facts import files, units
+from railcore import strategies as search_package
+from railcore.catalog import files, units
+from railcore.strategies.bounds import least_sequence_s
+from railcore.strategies.kernel import TIME_EDGES_S
+from railcore.strategies.labels import strategy_label
+from railcore.strategies.parts import search, search_parts
+from railcore.strategies.result import SearchResult
+from railcore.strategies.space import KEY, strategy_blocks
+from railcore.strategies.splits import all_splits_at_most, divisors
 from railcore.training import iteration, machine
 from railcore.training.critical_path import critical_path
 from railcore.training.iteration import OBSTACLES, iteration_time, iteration_times
@@ -194,7 +196,7 @@ def test_the_space_is_what_nested_loops_find(case):
 @pytest.mark.parametrize("case", [0, 2])
 def test_blocks_of_the_space_change_nothing(case, block, monkeypatch):
     whole = rows_of(space(case))
-    monkeypatch.setattr("railcore.engines.search.space._BLOCK_ROWS", block)
+    monkeypatch.setattr("railcore.strategies.space._BLOCK_ROWS", block)
     parts = list(space(case))
     assert rows_of(parts) == whole and (len(parts) == 1) == (block == 10**6)
 
@@ -292,7 +294,7 @@ def test_plain_python_finds_the_same(case, monkeypatch):
 @pytest.mark.slow
 def test_numba_is_imported_where_a_search_runs():
     code = (
-        "import sys; from railcore.engines.search import search; before = 'numba' in sys.modules; "
+        "import sys; from railcore.strategies import search; before = 'numba' in sys.modules; "
         "found = search('Llama-3 8B', 'DGX H100', 8, 8, tensor=8); "
         "print(before, 'numba' in sys.modules, found.evaluated)"
     )
@@ -448,7 +450,7 @@ def test_what_is_passed_over_is_slower(case, top):
 @pytest.mark.parametrize("rows", [1, 50, 10**6])
 def test_pieces_of_the_space_change_nothing(rows, monkeypatch):
     whole = found_in(2, top=40)
-    monkeypatch.setattr("railcore.engines.search.space._PIECE_ROWS", rows)
+    monkeypatch.setattr("railcore.strategies.space._PIECE_ROWS", rows)
     same_results(found_in(2, top=40), whole)
 
 

@@ -7,8 +7,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from railcore.engines.search import answers, search, strategy_blocks
-from railcore.facts import catalog, tables, units
+from railcore import catalog
+from railcore.catalog import tables, units
+from railcore.strategies import answers
+from railcore.strategies.parts import search
+from railcore.strategies.space import strategy_blocks
 from railcore.training import machine
 from railcore.training.iteration import iteration_times
 from railcore.training.rank_order import PLACEMENTS

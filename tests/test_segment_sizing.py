@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.engines.deployment import AddressPlan
-from railcore.engines.deployment.segment_sizing import SegmentDemand, smallest_segment_fabric
-from railcore.engines.deployment.segments import SegmentFabric
-from railcore.facts.units import Gbps
+from railcore.catalog.units import Gbps
 from railcore.network.switches import SwitchModel, switch_model
 from railcore.network.topology.clos import clos_reach, ideal_clos_parts
+from suite.deployment.segment_sizing import SegmentDemand, smallest_segment_fabric
+from suite.deployment.segments import SegmentFabric
+from suite.deployment.subnets import AddressPlan
 
 SMALL = SwitchModel("small", 8, 400 * Gbps)
 SN5600 = switch_model("SN5600")  # 128 ports of 400 Gbps

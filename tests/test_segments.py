@@ -8,12 +8,12 @@ from counted_parts import count_parts
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.engines.deployment.routing import BgpDesign
-from railcore.engines.deployment.segments import SegmentFabric
-from railcore.engines.deployment.subnets import AddressPlan
-from railcore.facts.units import Gbps
+from railcore.catalog.units import Gbps
 from railcore.network.switches import SwitchModel, switch_model
 from railcore.network.topology.graph import bisection_bandwidth
+from suite.deployment.routing import BgpDesign
+from suite.deployment.segments import SegmentFabric
+from suite.deployment.subnets import AddressPlan
 
 LARGE = SwitchModel("large", 512, 800 * Gbps)
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from railcore.facts.sensitivity import tornado_table
+from suite.railonly2023.sensitivity import tornado_table
 
 INPUTS = {"a": 2.0, "b": 3.0, "c": 5.0}
 

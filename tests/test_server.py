@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plain_sharing import fair_rates
 
-from railcore.engines.deployment import server
-from railcore.engines.deployment.server import Server, flow_bandwidths, part_bandwidth
-from railcore.facts.units import GB
+from railcore.catalog.units import GB
+from railcore.deploy import server
+from railcore.deploy.server import Server, flow_bandwidths, part_bandwidth
 
 HB = ("hb",)
 TWO_BOARDS = Server(8, 25 * GB, 1, "200 Gbps", 5, (5, 4, 4, 5), 2, (4, 4, 4, 4), switch_lanes=144)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from railcore.documents.nwktimes2025 import server_claims, servers
-from railcore.facts.units import GB
+from railcore.catalog.units import GB
+from suite.nwktimes2025 import server_claims, servers
 
 
 def test_what_crosses_the_baseboards_grows_with_their_links_until_the_gpus_limit_it():

@@ -6,12 +6,12 @@ import matplotlib.pyplot as plt
 import pytest
 from collisions import text_collisions
 
-from railcore.documents.nwktimes2025 import servers as document
-from railcore.documents.nwktimes2025.model_memory import model_memory_table
-from railcore.documents.nwktimes2025.ultra_ethernet import UltraEthernetSystem, fabric_planes
-from railcore.engines.deployment.server import catalog_server
-from railcore.facts.colours import DIFFERS
-from railcore.workbench.drawing import servers
+from railcore.catalog.colours import DIFFERS
+from railcore.deploy.server import catalog_server
+from suite.drawing import servers
+from suite.nwktimes2025 import servers as document
+from suite.nwktimes2025.model_memory import model_memory_table
+from suite.nwktimes2025.ultra_ethernet import UltraEthernetSystem, fabric_planes
 
 SHARED = document.shared_nic_server()
 SERVERS = {

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from railcore.facts import files
+from railcore.catalog import files
 
 TOOLS = "cat chmod cp dirname grep make mkdir rm sh tee touch uname".split()
 PIP = """#!/bin/sh
@@ -91,5 +91,5 @@ def test_what_make_is_given_reaches_the_command_as_it_is(tmp_path, target, given
     command = ["make", "--no-print-directory", "-f", str(files.ROOT / "Makefile"), target, f"PYTHON={python}"]
     command += [f"{name}={value}" for name, value in given.items()]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.stdout.splitlines() == ["-m", "railcore", *words]
+    assert done.stdout.splitlines() == ["-m", "suite", *words]
     assert done.returncode == 2 and [each.name for each in tmp_path.iterdir()] == ["python"]

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from jobs import DENSE, H100, MIXTURE, SOFTWARE, TIED, jobs, llama_8b
 from timelines import check
 
-from railcore.engines.photonics.circuits import PhotonicCircuits
-from railcore.engines.steps.simulation import RAIL, ElectricalRails, StaticPartition, simulate
-from railcore.engines.steps.stage_program import StepOptions, fsdp_options
-from railcore.engines.steps.workload import training_step
+from railcore.photonics.circuits import PhotonicCircuits
+from railcore.photonics.simulation import RAIL, ElectricalRails, StaticPartition, simulate
+from railcore.photonics.stage_program import StepOptions, fsdp_options
+from railcore.photonics.workload import training_step
 from railcore.training.machine import UNLIMITED_BANDWIDTH
 from railcore.training.parallelism import Strategy
 

@@ -12,11 +12,12 @@ from urllib.parse import unquote
 import pytest
 
 import railcore
-from railcore.facts import files
+from railcore.catalog import files
+from suite import workspace
 
 pytest.importorskip("myst_nb", reason="the site's packages are not installed: make site, or pip install -e '.[site]'")
 BUILD = files.ROOT / "docs" / "build.py"
-NOTEBOOKS = sorted(path.stem for path in files.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
+NOTEBOOKS = sorted(path.stem for path in workspace.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
 LOADED = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src", "object": "data"}
 
 
@@ -116,7 +117,7 @@ def test_all_of_the_suite_is_on_it(site):
     words = re.sub("<[^>]*>", "", front.text)
     assert "make figures" in words and "make test" in words
     assert {f"railcore.{name}" for name in railcore.__all__} <= pages["api.html"].ids
-    for path in sorted((files.FIGURES / "plans").glob("*.html")):
+    for path in sorted((workspace.FIGURES / "plans").glob("*.html")):
         assert (folder / "figures/plans" / path.name).read_bytes() == path.read_bytes()
     ledger = pages["reproduction.html"].text
     assert ledger.count("<details>") > 10 and "railonly2025-differs" in pages["reproduction.html"].ids

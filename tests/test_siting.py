@@ -11,17 +11,14 @@ from hypothesis import strategies as st
 from matplotlib.path import Path
 from scipy.sparse import csr_array
 
-from railcore.documents.flops2024.siting_claims import REGIONS
-from railcore.engines.siting import counting
-from railcore.engines.siting.cities import cities, nearest_city
-from railcore.engines.siting.counting import best_by_rule, most_disjoint, siting_sensitivity
-from railcore.facts import catalog
-from railcore.facts.globe import great_circle_distance, unit_vectors
-from railcore.systems.siting import grid as siting_grid
-from railcore.systems.siting.candidates import candidate_centres, candidates, candidates_by_radius
-from railcore.systems.siting.geometry import within_radius
-from railcore.systems.siting.grid import PowerGrid, load_grid, state_of, state_outlines
-from railcore.systems.siting.supply import (
+from railcore import catalog
+from railcore.network.globe import great_circle_distance, unit_vectors
+from railcore.siting import grid as siting_grid
+from railcore.siting.candidates import candidate_centres, candidates, candidates_by_radius
+from railcore.siting.cities import cities, nearest_city
+from railcore.siting.geometry import within_radius
+from railcore.siting.grid import PowerGrid, load_grid, state_of, state_outlines
+from railcore.siting.supply import (
     RULES,
     Supply,
     available_power_w,
@@ -30,6 +27,9 @@ from railcore.systems.siting.supply import (
     largest_member,
     supply_of_groups,
 )
+from suite.flops2024 import counting
+from suite.flops2024.counting import best_by_rule, most_disjoint, siting_sensitivity
+from suite.flops2024.siting_claims import REGIONS
 
 EMBEDDED, HERE = load_grid(), unit_vectors([0.0], [0.0])
 FUELS = catalog.names("fuels")

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from matplotlib.path import Path as Ring
 
-from railcore.engines.siting.areas import Area, city_point, people_within, state_names
-from railcore.engines.siting.cities import cities
-from railcore.engines.siting.split import Survey, find_places
-from railcore.facts.globe import great_circle_distance
-from railcore.facts.units import GW, km
-from railcore.systems.siting.candidates import candidates
-from railcore.systems.siting.geometry import inside_rings
-from railcore.systems.siting.grid import load_grid, state_of
-from railcore.systems.siting.supply import IGNORED_BY_ALL, RULES, demand_warnings
+from railcore.catalog.units import GW, km
+from railcore.network.globe import great_circle_distance
+from railcore.siting.areas import Area, city_point, people_within, state_names
+from railcore.siting.candidates import candidates
+from railcore.siting.cities import cities
+from railcore.siting.geometry import inside_rings
+from railcore.siting.grid import load_grid, state_of
+from railcore.siting.split import Survey, find_places
+from railcore.siting.supply import IGNORED_BY_ALL, RULES, demand_warnings
 
 COARSE = Survey(step_deg=1.0)
 OF_AREA = {each.name for each in fields(Area)}

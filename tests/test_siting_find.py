@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.documents.flops2024 import siting_claims, specification
-from railcore.documents.flops2024.siting_claims import EAST_AND_WEST, sitings_with_pair
-from railcore.engines.siting.authorities import authority_caps
-from railcore.engines.siting.counting import room_for
-from railcore.engines.siting.split import Survey, find_places
-from railcore.engines.siting.split_problem import OBJECTIVES, site_options
-from railcore.facts import catalog
-from railcore.facts.catalog import UnknownName
-from railcore.facts.globe import great_circle_distance
-from railcore.facts.units import GW, km
-from railcore.systems.siting.candidates import candidates, candidates_by_radius
-from railcore.systems.siting.grid import PowerGrid, load_grid
-from railcore.systems.siting.supply import AFTER_LOAD, RULES, feeds_demand
+from railcore import catalog
+from railcore.catalog import UnknownName
+from railcore.catalog.units import GW, km
+from railcore.network.globe import great_circle_distance
+from railcore.siting.authorities import authority_caps
+from railcore.siting.candidates import candidates, candidates_by_radius
+from railcore.siting.grid import PowerGrid, load_grid
+from railcore.siting.split import Survey, find_places
+from railcore.siting.split_problem import OBJECTIVES, site_options
+from railcore.siting.supply import AFTER_LOAD, RULES, feeds_demand
+from suite.flops2024 import siting_claims, specification
+from suite.flops2024.counting import room_for
+from suite.flops2024.siting_claims import EAST_AND_WEST, sitings_with_pair
 
 # Gas plants: near Washington twice, at Celilo, Phoenix and Austin [latitude, longitude, GW, state, authority]
 PLANTS = [

@@ -14,13 +14,13 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.collections import PathCollection
 from matplotlib.text import Text
 
-from railcore.facts import catalog
-from railcore.facts.globe import great_circle_distance, great_circle_way
-from railcore.systems.siting import grid as grids
-from railcore.workbench import plotting
-from railcore.workbench.charts import maps, timelines
-from railcore.workbench.drawing import symbols
-from railcore.workbench.outputs import DPI, MAX_SVG_B
+from railcore import catalog
+from railcore.network.globe import great_circle_distance, great_circle_way
+from railcore.siting import grid as grids
+from suite import plotting
+from suite.charts import maps, timelines
+from suite.drawing import symbols
+from suite.outputs import DPI, MAX_SVG_B
 
 EARTH = catalog.item("wide_area", "Earth")["radius"]
 SQUARE = {"Square": [np.array([(-100, 30), (-80, 30), (-80, 45), (-100, 45), (-100, 30)], float)]}

@@ -11,19 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from railcore.documents.flops2024 import siting_claims, specification
-from railcore.engines.datacenter import training_case
-from railcore.engines.siting import direct_lines, distances, reasons, sitings
-from railcore.engines.siting.cities import cities
-from railcore.engines.siting.multisite import multisite_times, training_by_siting, training_cases
-from railcore.engines.siting.split import nearest_to_anchors
-from railcore.facts import catalog, claims
-from railcore.facts.catalog import UnknownName
-from railcore.facts.units import GW, MW, Gbps, km, ms
-from railcore.systems.siting.candidates import Candidates
-from railcore.systems.siting.grid import PowerGrid, load_grid
-from railcore.systems.siting.supply import Supply
+from railcore import catalog
+from railcore.catalog import UnknownName
+from railcore.catalog.units import GW, MW, Gbps, km, ms
+from railcore.siting import distances, reasons, sitings
+from railcore.siting.candidates import Candidates
+from railcore.siting.cities import cities
+from railcore.siting.grid import PowerGrid, load_grid
+from railcore.siting.split import nearest_to_anchors
+from railcore.siting.supply import Supply
 from railcore.training.transformer import catalog_model
+from suite.flops2024 import direct_lines, siting_claims, specification, training_case
+from suite.flops2024.multisite import multisite_times, training_by_siting, training_cases
+from suite.ledger import claims
 
 DOCUMENT = {"bytes_of": "flops2024", "options": {"recomputed": 3.0}}
 MACHINE = specification.document_site(23333, rate="fp4_sparse_rate")

@@ -7,15 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.documents.flops2024 import specification
-from railcore.documents.flops2024.specification import document_site, document_size
-from railcore.engines.datacenter.training_case import TrainingCase
-from railcore.facts import catalog
+from railcore import catalog, datacenter
+from railcore.datacenter.rack_network import most_that_fit
+from railcore.datacenter.sizing import Sizing, narrowest_format
 from railcore.network import cost, price_books
-from railcore.systems import datacenter
-from railcore.systems.datacenter.rack_network import most_that_fit
-from railcore.systems.datacenter.sizing import Sizing, narrowest_format
 from railcore.training import transformer
+from suite.flops2024 import specification
+from suite.flops2024.specification import document_site, document_size
+from suite.flops2024.training_case import TrainingCase
 
 PARTS = ("racks", "gpus", "racks_w", "it_w", "total_w", "dense_flops", "sparse_flops", "memory_bytes", "network_usd")
 PRICED = [name for name in catalog.names("platforms") if {"price", "power"} <= set(catalog.item("platforms", name))]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from railcore.engines.validation import software_times
 from railcore.training.parallelism import Strategy
+from railcore.training.runs import software_times
 from railcore.training.runtime import catalog_runtime
 from railcore.training.software import runtime_of
 

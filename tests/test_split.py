@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.sparse import csr_array
 
-from railcore.engines.siting.search import strongest_places
-from railcore.engines.siting.split import best_split, splits
-from railcore.engines.siting.split_problem import SiteOptions, SplitConstraints, undominated_sites
-from railcore.facts.globe import great_circle_distance
+from railcore.network.globe import great_circle_distance
+from railcore.siting.search import strongest_places
+from railcore.siting.split import best_split, splits
+from railcore.siting.split_problem import SiteOptions, SplitConstraints, undominated_sites
 
 km = 1e3
 
@@ -207,7 +207,7 @@ def test_both_ways_to_the_spare_power_of_the_shortest(seed):
     found = best_split(options, 1e9, 3, least_separation_m=80 * km, resolution_m=0)
     for name, value in (("_FEW", -1), ("_MANY", 10)):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(f"railcore.engines.siting.search.{name}", value)
+            patch.setattr(f"railcore.siting.search.{name}", value)
             other = best_split(options, 1e9, 3, least_separation_m=80 * km, resolution_m=0)
         assert other.longest_m == pytest.approx(found.longest_m, rel=1e-9)
         assert other.spare_w == pytest.approx(found.spare_w, rel=1e-9)
@@ -242,7 +242,7 @@ def test_strongest_places_of_the_first_candidates_are_those_of_all(seed, k, sepa
     power = []
     for size in (1000, 5):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("railcore.engines.siting.search._FIRST_SIZE", size)
+            patch.setattr("railcore.siting.search._FIRST_SIZE", size)
             found = strongest_places(constraints)
         power.append(None if found is None else options.power_w[found].sum())
     assert power[0] == pytest.approx(power[1])

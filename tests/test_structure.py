@@ -21,22 +21,23 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from PIL import Image
 
-from railcore.facts import files
-from railcore.facts.tables import read_csv
-from railcore.workbench import legible, outputs
-from railcore.workbench.driver import parameters
+from railcore.catalog import files
+from railcore.catalog.tables import read_csv
+from suite import legible, outputs, workspace
+from suite.driver import parameters
 
-FLOORS = ("facts", "network", "training", "systems", "engines", "documents")  # `workbench` stands aside
-ENGINES = "deployment transport search steps photonics datacenter degraded siting emulator".split()
-ENGINES += ["launch_lines", "validation", "own_runs", "run_errors", "plan", "sweep"]
+SUBJECTS = "catalog compiled network deploy training strategies photonics datacenter siting transport planner".split()
+TREES = ("railcore", "suite")
 DOCUMENTS = sorted({row["document"] for row in read_csv(files.data("figures.csv"))})
-MODULES = sorted(path for path in (files.ROOT / "railcore").rglob("*.py"))
-NOTEBOOKS = sorted(files.NOTEBOOKS.glob("*.ipynb"))
-ALONE = {  # what these may import of railcore
-    "railcore.workbench": {"railcore.facts", "railcore.workbench"},
-    "railcore.workbench.plotting": {"railcore.facts"},
-    "railcore.workbench.drawing": {"railcore.facts", "railcore.workbench.plotting", "railcore.workbench.drawing"},
-    "railcore.workbench.driver": {"railcore.facts", "railcore.workbench.outputs", "railcore.workbench.driver"},
+MODULES = sorted(path for name in TREES for path in (files.ROOT / name).rglob("*.py"))
+NOTEBOOKS = sorted(workspace.NOTEBOOKS.glob("*.ipynb"))
+ALONE = {  # what these may import of the project
+    "railcore": {"railcore"},
+    "suite.plotting": {"railcore.catalog"},
+    "suite.charts": {"railcore.catalog", "suite.plotting", "suite.charts"},
+    "suite.drawing": {"railcore.catalog", "suite.plotting", "suite.drawing"},
+    "suite.driver": {"railcore.catalog", "suite.outputs", "suite.workspace", "suite.ledger", "suite.driver"},
+    "suite.ledger": {"railcore.catalog", "suite.workspace", "suite.ledger"},
 }
 
 
@@ -55,10 +56,10 @@ def imports(path):
     found = []
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
-            found += (alias.name for alias in node.names if alias.name.startswith("railcore"))
+            found += (alias.name for alias in node.names if alias.name.split(".")[0] in TREES)
         elif isinstance(node, ast.ImportFrom) and node.level:
             raise AssertionError(f"{path} imports relatively")
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("railcore"):
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in TREES:
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
                 found.append(inner if inner in NAMES else node.module)
@@ -68,31 +69,31 @@ def imports(path):
 NAMES = {name_of(module) for module in MODULES}
 
 
-def test_a_module_imports_its_own_floor_and_those_before_it():
+def subject_of(name):
+    return next((part for part in name.split(".")[1:2] if name.startswith("railcore.")), None)
+
+
+def test_a_module_imports_its_own_subject_and_those_before_it():
     for path in MODULES:
         name = name_of(path)
-        if name in ("railcore", "railcore.__main__"):
-            continue
-        if (folder := name.split(".")[1]) in FLOORS:
-            floors = FLOORS[: FLOORS.index(folder) + 1]
+        if (subject := subject_of(name)) in SUBJECTS:
+            before = SUBJECTS[: SUBJECTS.index(subject) + 1]
             for imported in imports(path):
-                assert imported.split(".")[1] in floors, f"{name} imports {imported}"
-        for module, allowed in ALONE.items():
-            if name.startswith(module):
+                assert (subject_of(imported) or "catalog") in before, f"{name} imports {imported}"
+        for part, allowed in ALONE.items():
+            if f"{name}.".startswith(f"{part}."):
                 for imported in imports(path):
-                    assert any(imported.startswith(prefix) for prefix in allowed), f"{name} imports {imported}"
+                    assert any(f"{imported}.".startswith(f"{each}.") for each in allowed), f"{name} imports {imported}"
+    assert re.findall(r"`(\w+)`", importlib.import_module("railcore").__doc__)[: len(SUBJECTS)] == SUBJECTS
 
 
-def test_an_engine_imports_those_before_it():
-    for path in MODULES:
-        _, floor, *rest = [*name_of(path).split("."), ""]
-        if floor == "engines" and rest[0]:
-            before = ENGINES[: ENGINES.index(rest[0]) + 1]
-            for imported in imports(path):
-                _, other, *names = imported.split(".")
-                assert other != "engines" or names[0] in before, f"{name_of(path)} imports {imported}"
-    listed = importlib.import_module("railcore.engines").__doc__
-    assert re.findall(r"`(\w+)`", listed) == ENGINES
+def test_a_notebook_asks_a_subject_of_railcore():
+    for path in NOTEBOOKS:
+        for cell in json.loads(path.read_text())["cells"]:
+            tree = ast.parse("".join(cell["source"]) if cell["cell_type"] == "code" else "")
+            for node in ast.walk(tree):
+                if isinstance(node, ast.ImportFrom) and node.module.startswith("railcore"):
+                    assert node.module.count(".") <= 1, f"{path.stem} imports {node.module}"
 
 
 def test_imports_have_no_circle():
@@ -115,19 +116,13 @@ def texts_and_names(path):
                 yield getattr(node, "lineno", 0), name
 
 
-@pytest.mark.parametrize("floor", ["network", "training", "systems", "engines"])
-def test_a_general_model_names_no_document(floor):
+def test_a_general_model_names_no_document():
     found = [
         f"{path.relative_to(files.ROOT)}:{line} {text!r}"
         for path in MODULES
-        if path.is_relative_to(files.ROOT / "railcore" / floor)
+        if path.is_relative_to(files.PACKAGE)
         for line, text in texts_and_names(path)
         if any(document in text for document in DOCUMENTS)
-    ]
-    found += [
-        f"{name_of(path)} imports the ledger"
-        for path in MODULES
-        if path.is_relative_to(files.ROOT / "railcore" / floor) and "railcore.facts.claims" in set(imports(path))
     ]
     assert not found, "\n".join(found)
 
@@ -223,7 +218,7 @@ def test_a_notebook_keeps_the_rules(path):
         assert "outputs.answer(" in heads[short + 1], "give the answer below In short"
         (disagrees,) = [text for text in heads if "## What disagrees" in text] or ["hold for the document"]
         assert "hold for the document" in disagrees, "say that what disagrees does so with the document's parameters"
-        asked = "files.parameterized()" in "\n".join(heads)
+        asked = "workspace.parameterized()" in "\n".join(heads)
         assert asked or not re.search(r"papers|Fig\. \d|authors'|document's", heads[short + 1]), (
             "with own parameters the answer speaks of those alone"
         )
@@ -237,7 +232,7 @@ def test_a_notebook_keeps_the_rules(path):
     assert not re.search(r"\./shared|(^|[^\w.])/(home|tmp|root|Users)/", words)
 
 
-@pytest.mark.parametrize("path", [*NOTEBOOKS, *sorted(files.FIGURES.rglob("*.md"))], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*NOTEBOOKS, *sorted(workspace.FIGURES.rglob("*.md"))], ids=lambda path: path.stem)
 def test_no_amount_in_dollars_becomes_a_formula(path):
     texts = [path.read_text()]
     if path.suffix == ".ipynb":
@@ -261,11 +256,11 @@ def tables_of(path):
             yield [rows[0], *rows[2:]]
 
 
-@pytest.mark.parametrize("path", [*NOTEBOOKS, *sorted(files.FIGURES.rglob("*.md"))], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*NOTEBOOKS, *sorted(workspace.FIGURES.rglob("*.md"))], ids=lambda path: path.stem)
 def test_a_table_has_what_a_reader_compares(path):
     for header, *rows in tables_of(path):
         assert len(header) <= legible.MAX_COLUMNS, header
-        if path.suffix == ".md" and path.parent != files.FIGURES and len(rows) > 2:
+        if path.suffix == ".md" and path.parent != workspace.FIGURES and len(rows) > 2:
             same = [name for name, *cells in zip(header, *rows, strict=True) if len(set(cells)) == 1]
             assert not same, f"{same} is the same in every row: say it once, beside the table"
 
@@ -273,11 +268,11 @@ def test_a_table_has_what_a_reader_compares(path):
 def test_colours_stand_in_one_place():
     """Greys, which mark no thing, may be typed anywhere."""
     named = re.compile(r'color="(?:red|green|blue|orange|purple|tab:\w+)"')
-    for path in {*files.PACKAGE.rglob("*.py")} - {files.PACKAGE / "facts" / "colours.py"}:
+    for path in {*MODULES} - {files.PACKAGE / "catalog" / "colours.py"}:
         text = path.read_text()
         typed = [bytes.fromhex(digits) for digits in re.findall(r'"#([0-9A-Fa-f]{6})"', text)]
         tinted = [colour.hex() for colour in typed if max(colour) - min(colour) > 8]
-        assert not tinted and not named.search(text), f"{path.name}: give {tinted} its place in facts/colours.py"
+        assert not tinted and not named.search(text), f"{path.name}: give {tinted} its place in catalog/colours.py"
 
 
 def test_a_notebook_links_to_the_index_and_to_its_neighbours():
@@ -295,7 +290,7 @@ def test_benchmarks_import_what_is_there():
 def test_other_scripts_import_what_is_there():
     for path in [*files.ROOT.glob("notebooks/*.py"), *files.ROOT.glob("data/**/*.py")]:
         for node in ast.walk(parsed(path)):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("railcore"):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in TREES:
                 module = importlib.import_module(node.module)
                 for alias in node.names:
                     there = hasattr(module, alias.name) or f"{node.module}.{alias.name}" in map(name_of, MODULES)
@@ -357,22 +352,22 @@ def test_the_workflow_runs_the_checks_on_the_oldest_and_the_newest_python():
 
 
 def manifest():
-    with (files.FIGURES / "MANIFEST.csv").open(newline="") as stream:
+    with (workspace.FIGURES / "MANIFEST.csv").open(newline="") as stream:
         return list(csv.DictReader(stream))
 
 
 def test_figures_holds_what_the_manifest_lists():
-    found = {path.relative_to(files.FIGURES).as_posix() for path in files.FIGURES.rglob("*") if path.is_file()}
+    found = {path.relative_to(workspace.FIGURES).as_posix() for path in workspace.FIGURES.rglob("*") if path.is_file()}
     found = {name for name in found if not any(part.startswith(".") for part in name.split("/"))}
     assert found - {"MANIFEST.csv"} == {row["file"] for row in manifest()}
     for row in manifest():
-        assert hashlib.sha256((files.FIGURES / row["file"]).read_bytes()).hexdigest() == row["sha256"], row["file"]
+        assert hashlib.sha256((workspace.FIGURES / row["file"]).read_bytes()).hexdigest() == row["sha256"], row["file"]
 
 
 def test_no_picture_is_cut_off_at_its_edge():
     for row in manifest():
         if row["file"].endswith(".png"):
-            picture = np.asarray(Image.open(files.FIGURES / row["file"]).convert("RGB"))
+            picture = np.asarray(Image.open(workspace.FIGURES / row["file"]).convert("RGB"))
             edges = (picture[0], picture[-1], picture[:, 0], picture[:, -1])
             assert all((edge > 0.98 * 255).all() for edge in edges), f"{row['file']} has ink on its edge"
 
@@ -383,8 +378,8 @@ def test_every_notebook_of_the_suite_made_all_that_is_listed_for_it():
     assert listed
     for row in listed:
         for extension in row["files"].split():
-            assert (files.FIGURES / row["document"] / f"{row['item']}.{extension}").exists(), row["id"]
-    with (files.FIGURES / "reproduction.csv").open(newline="") as stream:
+            assert (workspace.FIGURES / row["document"] / f"{row['item']}.{extension}").exists(), row["id"]
+    with (workspace.FIGURES / "reproduction.csv").open(newline="") as stream:
         missing = [
             row["id"] for row in csv.DictReader(stream) if row["notebook"] in made and row["verdict"] == "missing"
         ]

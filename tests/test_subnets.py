@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_addressing import LARGE, SMALL, every_kind
 
-from railcore.engines.deployment import AddressPlan, address_use, summary_check
-from railcore.engines.deployment.segments import SegmentFabric
-from railcore.engines.deployment.subnets import address_texts
-from railcore.engines.deployment.summaries import free_network
+from suite.deployment.segments import SegmentFabric
+from suite.deployment.subnets import AddressPlan, address_texts, address_use
+from suite.deployment.summaries import free_network, summary_check
 
 
 def apart(networks):

@@ -29,9 +29,8 @@ from surface_calls import CALLS
 from surface_commands import commands, lines
 
 import railcore
-from railcore.engines.siting.split import NoPlaces
-from railcore.facts import arguments
-from railcore.facts.catalog import UnknownName
+from railcore.catalog import UnknownName, arguments
+from railcore.siting.split import NoPlaces
 
 CASE_S, MEMORY_BYTES = 20, 2 << 30  # of a case; memory beyond what the process has already
 TYPED = {"text": "abc", "rate": "400 Gbps", "no value": None, "list": [], "truth": True, "table": {}, "huge 30": 1e30}
@@ -44,7 +43,7 @@ MEANT = {  # what is accepted, or answered as the good call is, and why
     ("railcore catalog template", "name"): NAME,  # of an item that the catalog lacks still
     ("railcore catalog template", "--gpu"): NAME,
     ("railcore catalog template", "--like"): ("empty",),  # the default: the nearest GPU that the catalog has
-    ("railcore figures 2", "--params"): ("empty",),  # none: it runs the notebooks that changed
+    ("suite figures 2", "--params"): ("empty",),  # none: it runs the notebooks that changed
     ("railcore sweep", "--workers"): ("zero",),  # all cores
     ("railcore sweep 2", "--out"): ("in the way",),  # as in the first line, after it has looked for the scheduler
     ("Area", "authorities"): NAME,  # held against the plants of the grid, in find_places

@@ -17,14 +17,15 @@ from hypothesis import strategies as st
 
 import railcore as rc
 from railcore.__main__ import main
-from railcore.engines.plan import answer
-from railcore.engines.plan.planning import Shared, plan
-from railcore.engines.plan.spec import Spec, check_key, read_spec
-from railcore.engines.plan.uncertainty import win_shares
-from railcore.engines.sweep import chunk, points, stored_sweep, sweep, sweeping
-from railcore.engines.sweep.command import TEMPLATE
-from railcore.engines.sweep.points import sweep_points
-from railcore.facts import files
+from railcore.catalog import files
+from railcore.planner import answer, sweep_chunk, sweep_grid, sweeping
+from railcore.planner.planning import Shared, plan
+from railcore.planner.spec import Spec, check_key, read_spec
+from railcore.planner.sweep_command import TEMPLATE
+from railcore.planner.sweep_folder import stored_sweep
+from railcore.planner.sweep_grid import sweep_points
+from railcore.planner.sweeping import sweep
+from railcore.planner.uncertainty import win_shares
 
 BASE = {
     "cluster": {"platform": "DGX H100"},
@@ -58,8 +59,8 @@ def whole():
 @pytest.fixture
 def fine(monkeypatch):
     """A chunk for each point."""
-    monkeypatch.setattr(points, "_CHUNK_S", 0.0)
-    monkeypatch.setattr(points, "_SEARCHES_S", 0.0)
+    monkeypatch.setattr(sweep_grid, "_CHUNK_S", 0.0)
+    monkeypatch.setattr(sweep_grid, "_SEARCHES_S", 0.0)
 
 
 def same(one, other):
@@ -133,7 +134,7 @@ def test_what_points_share_is_computed_once(monkeypatch):
 
 
 def test_places_are_found_once_for_a_demand(monkeypatch):
-    from railcore.engines.plan import site
+    from railcore.planner import site
 
     calls = []
     real = site.site_of
@@ -256,14 +257,14 @@ def test_points_that_fail_do_not_stop_the_others(tmp_path, whole):
 
 
 def test_a_fault_of_the_code_fails_its_point_alone(monkeypatch):
-    real = chunk.plan
+    real = sweep_chunk.plan
 
     def broken(spec, **options):
         if spec.cluster.gpus == 64:
             raise ZeroDivisionError("by nothing")
         return real(spec, **options)
 
-    monkeypatch.setattr(chunk, "plan", broken)
+    monkeypatch.setattr(sweep_chunk, "plan", broken)
     found = sweep(BASE, OVER)
     assert found.attrs["failed"] == dict.fromkeys((0, 1), "ZeroDivisionError: by nothing")
 
@@ -304,7 +305,7 @@ def test_a_stopped_sweep_goes_on(tmp_path, whole, fine, monkeypatch):
 def test_a_killed_sweep_goes_on(tmp_path, whole, fine):
     (tmp_path / "grid.toml").write_text(TEXT + GRID)
     program = """
-        from railcore.engines.sweep import points, sweep
+        from railcore.planner.sweeping import points, sweep
         points._CHUNK_S = points._SEARCHES_S = 0.0
         sweep("grid.toml", None, "out", progress=lambda text: print(text, flush=True))
     """
@@ -344,7 +345,7 @@ def test_a_folder_of_something_else_is_refused(tmp_path, monkeypatch):
         sweep(BASE, OVER, out)
     with pytest.raises(ValueError, match="holds a sweep of 0 draws in place of 20: give a new folder"):
         sweep(BASE, small, out, draws=20)
-    monkeypatch.setattr("railcore.engines.sweep.folder.inputs_hash", lambda: "of another catalog")
+    monkeypatch.setattr("railcore.planner.sweep_folder.inputs_hash", lambda: "of another catalog")
     with pytest.raises(ValueError, match="another state of railcore's models, data or catalog: give a new folder"):
         sweep(BASE, small, out)
     assert before == {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
@@ -359,10 +360,10 @@ def test_a_folder_of_something_else_is_refused(tmp_path, monkeypatch):
 
 
 def test_the_inputs_of_a_sweep_are_code_data_and_the_own_catalog(tmp_path, monkeypatch):
-    before = chunk.inputs_hash()
+    before = sweep_chunk.inputs_hash()
     (tmp_path / "gpus.csv").write_text("name,parameter,value,low,high,unit,kind,source,as_of,note\n")
     monkeypatch.setenv("RAILCORE_CATALOG", str(tmp_path))
-    assert chunk.inputs_hash() != before
+    assert sweep_chunk.inputs_hash() != before
 
 
 def test_draws_say_how_sure_each_point_is():
@@ -454,7 +455,7 @@ def test_a_stopped_command_says_how_to_go_on(tmp_path, monkeypatch, capsys):
     def stopped(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("railcore.engines.sweep.command.sweep", stopped)
+    monkeypatch.setattr("railcore.planner.sweep_command.sweep", stopped)
     assert main(["sweep", "a.toml", "--out", "out"]) == 130
     assert "the same command goes on" in capsys.readouterr().err
 

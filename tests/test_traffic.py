@@ -5,21 +5,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.documents.railonly2023.two_stage import TwoStage
-from railcore.documents.railonly2023.two_stage_figures import two_stage_matrix
-from railcore.documents.railonly2025 import dense_traffic
-from railcore.engines.emulator.collective_schedules import (
-    collective_schedule,
-    count_bytes,
-    domain_rail_bytes,
-    hierarchical_schedule,
-)
-from railcore.facts.units import show
+from railcore.catalog.units import show
 from railcore.training import collectives, traffic, transfers
 from railcore.training.parallelism import Strategy
 from railcore.training.runtime import Runtime
 from railcore.training.transfers import Transfer
 from railcore.training.transformer import Transformer, catalog_model
+from suite.emulator.collective_schedules import (
+    collective_schedule,
+    count_bytes,
+    domain_rail_bytes,
+    hierarchical_schedule,
+)
+from suite.railonly2023.two_stage import TwoStage
+from suite.railonly2023.two_stage_figures import two_stage_matrix
+from suite.railonly2025 import dense_traffic
 
 SMALL = Transformer("small", 8, 64, 8, 4, 96, 1000, 48, ffn_matrices=3, tied_embeddings=False)
 TIED = dataclasses.replace(SMALL, tied_embeddings=True, positions=48, ffn_matrices=2)

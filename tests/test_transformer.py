@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_transformer_mixtures import SIZES, models
 
-from railcore.facts import catalog, claims
+from railcore import catalog
 from railcore.training.transformer import (
     RECOMPUTE,
     SHARDING,
@@ -15,6 +15,7 @@ from railcore.training.transformer import (
     catalog_model,
     model_flops_utilization,
 )
+from suite.ledger import claims
 
 SMALL = dict(
     layers=4, hidden=64, heads=8, kv_heads=8, ffn_hidden=256, vocabulary=1000, sequence_length=32, ffn_matrices=2

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.documents.nwktimes2025.model_memory import kv_cache_bytes
-from railcore.facts import catalog
+from railcore import catalog
 from railcore.training.transformer import Transformer, catalog_model
+from suite.nwktimes2025.model_memory import kv_cache_bytes
 
 SMALL = dict(
     layers=12, hidden=64, heads=8, kv_heads=8, ffn_hidden=256, vocabulary=1000, sequence_length=32, ffn_matrices=2

@@ -5,24 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from railcore.documents.transport_accuracy import level_table
-from railcore.engines.transport import (
-    Flows,
-    Framing,
-    all_to_all,
-    completion_times,
-    hop_latencies,
-    incast,
-    leaf_spine,
-    permutation,
-    simulate_packets,
-    three_tier,
-    transport,
-)
-from railcore.engines.transport.levels import LIMITS, flow_level_times
-from railcore.engines.transport.optimum import path_delay_s
-from railcore.engines.transport.transports import transport_names
-from railcore.facts.units import Gbps
+from railcore.catalog.units import Gbps
+from railcore.transport.fabric import hop_latencies, leaf_spine, three_tier
+from railcore.transport.flows import Flows, all_to_all, incast, permutation
+from railcore.transport.levels import LIMITS, completion_times, flow_level_times
+from railcore.transport.optimum import Framing, path_delay_s
+from railcore.transport.packets import simulate_packets
+from railcore.transport.transports import transport, transport_names
+from suite.flops2024.transport_accuracy import level_table
 
 LINK = 100 * Gbps
 FAST = 800 * Gbps
@@ -96,7 +86,7 @@ CLOSE = [
 
 @pytest.mark.parametrize(("name", "fabric", "flows", "kind"), CLOSE)
 def test_where_the_flow_level_is_close_no_packet_is_simulated(name, fabric, flows, kind, monkeypatch):
-    monkeypatch.setattr("railcore.engines.transport.levels.simulate_packets", None)
+    monkeypatch.setattr("railcore.transport.levels.simulate_packets", None)
     found = completion_times(fabric, flows, transport(name), seed=1, within=0.4)
     assert found.level == "flows" and 0 < found.error < 0.4 and found.reason.startswith(kind)
     assert np.array_equal(found.completion_s, flow_level_times(fabric, flows, transport(name), seed=1).completion_s)
@@ -111,7 +101,7 @@ def refused(monkeypatch):
     def begin(*_, **__):
         raise Packets
 
-    monkeypatch.setattr("railcore.engines.transport.levels.simulate_packets", begin)
+    monkeypatch.setattr("railcore.transport.levels.simulate_packets", begin)
 
 
 @pytest.mark.parametrize("name", ["RoCEv2", "RoCEv2 with DCQCN", "flowlets"])

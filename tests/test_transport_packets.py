@@ -9,26 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.engines.transport import (
-    Flows,
-    Framing,
-    all_to_all,
-    ecmp_paths,
-    incast,
-    leaf_spine,
-    optimum_s,
-    packets,
-    permutation,
-    simulate_packets,
-    single_flow_s,
-    three_tier,
-    transport,
-)
-from railcore.engines.transport.hashing import live_paths
-from railcore.engines.transport.kernel import congestion, layout, slots
-from railcore.engines.transport.packets import ACKNOWLEDGED
-from railcore.engines.transport.transports import LineRate, Rccc, transport_names
-from railcore.facts.units import Gbps
+from railcore.catalog.units import Gbps
+from railcore.transport import packets
+from railcore.transport.fabric import leaf_spine, three_tier
+from railcore.transport.flows import Flows, all_to_all, incast, permutation
+from railcore.transport.hashing import ecmp_paths, live_paths
+from railcore.transport.kernel import congestion, layout, slots
+from railcore.transport.optimum import Framing, optimum_s, single_flow_s
+from railcore.transport.packets import ACKNOWLEDGED, simulate_packets
+from railcore.transport.transports import LineRate, Rccc, transport, transport_names
 
 LINK = 100 * Gbps
 PACKET = float(ACKNOWLEDGED.mtu_bytes)

@@ -8,32 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.engines.transport import (
-    Flows,
-    Framing,
-    PathFabric,
-    all_to_all,
+from railcore.catalog.units import Gbps, us
+from railcore.network.topology.rails import RailFabric, fat_tree, rail_only, rail_optimized
+from railcore.transport import hashing, optimum
+from railcore.transport.fabric import SKIPPED, PathFabric, leaf_spine, rail_paths, three_tier
+from railcore.transport.flows import Flows, all_to_all, incast, permutation
+from railcore.transport.hashing import (
     ecmp_paths,
     entropy_paths,
-    fair_sharing,
     flows_per_link,
-    hashing,
-    incast,
-    leaf_spine,
     most_loaded_chances,
     most_loaded_links,
-    optimum,
-    optimum_bounds_s,
-    optimum_s,
-    permutation,
-    rail_paths,
-    single_flow_s,
     subflows_needed,
-    three_tier,
 )
-from railcore.engines.transport.fabric import SKIPPED
-from railcore.facts.units import Gbps, us
-from railcore.network.topology import RailFabric, fat_tree, rail_only, rail_optimized
+from railcore.transport.optimum import Framing, optimum_bounds_s, optimum_s, single_flow_s
+from railcore.transport.sharing import fair_sharing
 
 LINK = 100 * Gbps
 

@@ -6,19 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from railcore.documents import transport_accuracy as reference
-from railcore.engines.transport.runs import (
-    CASE,
-    RESULTS,
-    STORED,
-    case_hash,
-    case_inputs,
-    packet_hops,
-    run_case,
-    runs_of_cases,
-)
-from railcore.facts import files
-from railcore.facts.units import Gbps
+from railcore.catalog import files
+from railcore.catalog.units import Gbps
+from railcore.transport.runs import CASE, RESULTS, STORED, case_hash, case_inputs, packet_hops, run_case, runs_of_cases
+from suite.flops2024 import transport_accuracy as reference
 
 SMALL = {"transport": "UEC NSCC", "hosts": 16, "hosts_per_leaf": 4, "link_Bps": 100 * Gbps, "flow_bytes": 1e5,
          "entropies": 8, "mtu_bytes": 4086}  # fmt: skip

@@ -10,22 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plain_sharing import fair_rates, finish_s, timeline
 
-from railcore.engines.transport import (
-    Flows,
-    Framing,
-    SharedLinks,
-    ecmp_paths,
-    fair_sharing,
-    ideal_spraying,
-    incast,
-    leaf_spine,
-    optimum_s,
-    permutation,
-    three_tier,
-)
-from railcore.facts import compiled, files
-from railcore.facts.units import Gbps
-from railcore.workbench.driver import kernel_environment
+from railcore import compiled
+from railcore.catalog import files
+from railcore.catalog.units import Gbps
+from railcore.transport.fabric import leaf_spine, three_tier
+from railcore.transport.flows import Flows, incast, permutation
+from railcore.transport.hashing import ecmp_paths
+from railcore.transport.optimum import Framing, optimum_s
+from railcore.transport.sharing import SharedLinks, fair_sharing, ideal_spraying
+from suite.driver.kernels import kernel_environment
 
 LINK = 100 * Gbps
 
@@ -209,7 +202,7 @@ def run_python(code, tmp_path, **variables):
 
 def test_numba_is_imported_where_a_loop_runs_and_its_code_is_kept(tmp_path):
     code = """
-from railcore.engines.transport import SharedLinks
+from railcore.transport import SharedLinks
 print("numba" in sys.modules)
 links = SharedLinks(np.zeros((2, 1), int), np.ones(1), np.ones(2), np.zeros(2))
 print(links.finish_s().max(), "numba" in sys.modules)
@@ -240,20 +233,20 @@ def test_code_is_kept_apart_from_that_of_other_sources(monkeypatch, tmp_path):
     monkeypatch.setattr(files, "PACKAGE", copied)
     folders = [compiled.cache_folder()]
     for name in (
-        *("facts/compiled.py", "engines/transport/kernel/ports.py", "engines/transport/sharing.py"),
-        *("training/critical_path.py", "engines/search/kernel.py"),
+        *("compiled.py", "transport/kernel/ports.py", "transport/sharing.py"),
+        *("training/critical_path.py", "strategies/kernel.py"),
     ):
         with (copied / name).open("a") as stream:
             stream.write("first = 1\n")
         folders.append(compiled.cache_folder())
     assert compiled.cache_folder() == folders[-1] and len(set(folders)) == 6
-    with (copied / "engines/search/labels.py").open("a") as stream:
+    with (copied / "strategies/labels.py").open("a") as stream:
         stream.write("first = 1\n")
     assert compiled.cache_folder() == folders[-1]  # holds nothing that is compiled
 
 
 def test_whatever_is_compiled_counts_in_the_name_of_its_folder():
     for path in files.PACKAGE.rglob("*.py"):
-        if "railcore.facts.compiled import" in path.read_text():
+        if "railcore.compiled import" in path.read_text():
             folders = [files.PACKAGE / source for source in compiled._SOURCES]
             assert any(path.is_relative_to(folder) for folder in folders), path

@@ -4,19 +4,20 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from railcore.documents.flops2024 import transport_cases, transport_claims
-from railcore.documents.flops2024 import transport_studies as studies
-from railcore.documents.readings import claim_verdicts
-from railcore.engines.transport import delay, transports
-from railcore.engines.transport import runs as transport_runs
-from railcore.engines.transport.fabric import LATENCIES, hop_latencies, leaf_spine, rail_paths
-from railcore.engines.transport.flows import permutation, permutation_in_groups
-from railcore.engines.transport.levels import flow_level_times
-from railcore.engines.transport.optimum import optimum_s
-from railcore.engines.transport.runs import CASE, case_grid, case_hash, case_inputs, run_case
-from railcore.facts import catalog, claims
-from railcore.facts.units import Gbps
+from railcore import catalog
+from railcore.catalog.units import Gbps
 from railcore.network.topology.rails import RailFabric
+from railcore.transport import delay, transports
+from railcore.transport import runs as transport_runs
+from railcore.transport.fabric import LATENCIES, hop_latencies, leaf_spine, rail_paths
+from railcore.transport.flows import permutation, permutation_in_groups
+from railcore.transport.levels import flow_level_times
+from railcore.transport.optimum import optimum_s
+from railcore.transport.runs import CASE, case_grid, case_hash, case_inputs, run_case
+from suite.flops2024 import transport_cases, transport_claims
+from suite.flops2024 import transport_studies as studies
+from suite.ledger import claims
+from suite.ledger.readings import claim_verdicts
 
 LINK = 100 * Gbps
 TINY = {"hosts": 16, "hosts_per_leaf": 4, "link_Bps": LINK, "flow_bytes": 65_536}

@@ -6,16 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railcore.documents import readings
-from railcore.documents.railonly2023 import two_stage, two_stage_equations, two_stage_figures
-from railcore.documents.railonly2023.two_stage import TIME_TERMS, equation_1, two_stage_sweep
-from railcore.documents.readings import changed_verdicts
-from railcore.engines.degraded.routed_flows import domain_ring, fabric_loads, nic_bandwidth_share
-from railcore.engines.emulator.collective_schedules import count_bytes, hierarchical_schedule, run_schedule
-from railcore.facts import claims, grounds
-from railcore.network.topology import rail_only, rail_optimized
+from railcore.network.topology.rails import rail_only, rail_optimized
+from railcore.network.topology.routed_flows import domain_ring, fabric_loads, nic_bandwidth_share
 from railcore.training import traffic
 from railcore.training.parallelism import Strategy
+from suite.emulator.collective_schedules import count_bytes, hierarchical_schedule, run_schedule
+from suite.ledger import claims, grounds, readings
+from suite.ledger.readings import changed_verdicts
+from suite.railonly2023 import two_stage, two_stage_equations, two_stage_figures
+from suite.railonly2023.two_stage import TIME_TERMS, equation_1, two_stage_sweep
 
 MODEL = two_stage.catalog_two_stage("GPT-3", 1e15, 5e10, 9e11, rounds=8, weight_bytes=4, element_bytes=2)
 SMALL = st.integers(1, 4)

@@ -13,15 +13,16 @@ import nbformat
 import numpy as np
 import pytest
 
-from railcore.facts import files
-from railcore.facts.tables import read_csv
+from railcore.catalog import files
+from railcore.catalog.tables import read_csv
 from railcore.training import scaling_laws
-from railcore.workbench.driver import kernel_environment
-from railcore.workbench.driver.compare import difference, same_value
+from suite import workspace
+from suite.driver.compare import difference, same_value
+from suite.driver.kernels import kernel_environment
 
 SEED = os.environ.get("RAILCORE_ULP", "")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not SEED, reason="two minutes and more: run make slow")]
-NOTEBOOKS = sorted(path.stem for path in files.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
+NOTEBOOKS = sorted(path.stem for path in workspace.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
 INSTALL = """\
 import sys
 sys.path.insert(0, {tests!r})
@@ -37,10 +38,10 @@ def run(request):
     folder = files.BUILD / "ulp" / SEED / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    stored = nbformat.read(files.NOTEBOOKS / f"{name}.ipynb", as_version=4)
+    stored = nbformat.read(workspace.NOTEBOOKS / f"{name}.ipynb", as_version=4)
     install = nbformat.v4.new_code_cell(INSTALL.format(tests=str(Path(__file__).parent), seed=SEED))
     copy = nbformat.from_dict({**stored, "cells": [install, *stored.cells]})
-    place = {"metadata": {"path": files.NOTEBOOKS}}
+    place = {"metadata": {"path": workspace.NOTEBOOKS}}
     client = nbclient.NotebookClient(copy, timeout=None, startup_timeout=600, kernel_name="python3", resources=place)
     done = client.execute(env=kernel_environment() | {"RAILCORE_OUT": str(folder), "RAILCORE_NOTEBOOK": name})
     return stored.cells, done.cells[1:], folder
@@ -66,12 +67,12 @@ def test_nothing_shown_or_written_hangs_on_the_last_bit(run):
             found = difference("cell.ipynb", shown(before), shown(after))
             assert not found, f"{found} of {before['source']}"
     made = {path.relative_to(folder).as_posix(): path for path in folder.glob("*/*.*") if path.parent.name != "claims"}
-    listed = read_csv(files.FIGURES / "MANIFEST.csv")
+    listed = read_csv(workspace.FIGURES / "MANIFEST.csv")
     assert set(made) == {row["file"] for row in listed if row["notebook"] == folder.name}
     for name, path in made.items():
-        found = difference(name, (files.FIGURES / name).read_bytes(), path.read_bytes())
+        found = difference(name, (workspace.FIGURES / name).read_bytes(), path.read_bytes())
         assert not found, f"{name} differs in {found}"
-    known = {row["id"]: row for row in read_csv(files.FIGURES / "reproduction.csv")}
+    known = {row["id"]: row for row in read_csv(workspace.FIGURES / "reproduction.csv")}
     for row in read_csv(folder / "claims" / f"{folder.name}.csv"):
         stored_row = known[row["id"]]
         assert same_value(row["value"], stored_row["value"]) and row["reason"] == stored_row["reason"], row["id"]

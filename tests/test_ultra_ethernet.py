@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from railcore.documents.nwktimes2025 import ultra_ethernet
-from railcore.documents.nwktimes2025.ultra_ethernet import FabricEndpoint, UltraEthernetSystem, fabric_planes
+from suite.nwktimes2025 import ultra_ethernet
+from suite.nwktimes2025.ultra_ethernet import FabricEndpoint, UltraEthernetSystem, fabric_planes
 
 
 def endpoint(plane, node, leaf_port):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from railcore.facts.unique_rows import unique_places, unique_rows
+from railcore.training.unique_rows import unique_places, unique_rows
 
 
 @pytest.mark.parametrize("most", [2, 2**20, 2**40, 2**61])  # three columns of the last ones have no code of 64 bits

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.facts import units
+from railcore.catalog import units
 
 SYMBOLS = ("bps", "B", "B/s", "bit", "FLOP/s", "s", "h", "W", "J", "Wh", "m", "dB", "USD", "USD/kWh", "GPUs", "%")
 SIGNED = st.builds(lambda sign, x: sign * x, st.sampled_from([-1, 1]), st.floats(1e-12, 1e24))

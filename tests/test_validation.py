@@ -3,29 +3,28 @@ from functools import cache
 import pandas as pd
 import pytest
 
-from railcore.documents.railonly2025.iteration_claims import fig8_claims, iteration_time_claims, slowdown_marks
-from railcore.engines import run_errors, validation
-from railcore.facts import claims
-from railcore.training import expected_error, machine, runtime, transformer
+from railcore.training import machine, prediction_error, run_errors, runs, runtime, transformer
 from railcore.training.iteration import TIME_PARTS, iteration_times
 from railcore.training.parallelism import Strategy
 from railcore.training.products import product_time
+from suite.ledger import claims
+from suite.railonly2025.iteration_claims import fig8_claims, iteration_time_claims, slowdown_marks
 
-RUNS = validation.published_runs()
+RUNS = runs.published_runs()
 
 
 @cache
 def predicted(use):
-    return validation.predictions(validation.published_runs(use))
+    return runs.predictions(runs.published_runs(use))
 
 
 @cache
 def all_runs():
-    return validation.joined_runs(*map(predicted, validation.MODELLED))
+    return runs.joined_runs(*map(predicted, runs.MODELLED))
 
 
 def test_model_is_as_near_to_the_measured_runs_as_it_claims():
-    errors = validation.error_summary(predicted("fit")).set_index("source")["mean_absolute_error"]
+    errors = runs.error_summary(predicted("fit")).set_index("source")["mean_absolute_error"]
     assert errors.filter(like="Korthikanti").item() < 0.07 and errors.filter(like="Narayanan").item() < 0.03
     assert predicted("fit")["error"].abs().max() < 0.12
     assert (predicted("fit")["error"] > 0).any() and (predicted("fit")["error"] < 0).any()
@@ -67,20 +66,20 @@ def test_breakdown_adds_up_and_every_term_takes_time():
 
 
 def test_a_mechanism_is_switched_off_by_fields_of_the_machine_of_the_software_or_by_its_part():
-    runs = RUNS.tail(2)
+    two = RUNS.tail(2)
     off = {
         "spread": {"rank_spread": 0.0},
         "hiding": {"overlap_tensor": False},
         "both": {"rank_spread": 0.0, "overlap_tensor": False},
         "optimizer": "optimizer_s",
     }
-    effects = run_errors.mechanism_effects(runs, off).set_index("mechanism")
-    whole, measured = validation.predictions(runs), runs["measured_iteration_s"]
+    effects = run_errors.mechanism_effects(two, off).set_index("mechanism")
+    whole, measured = runs.predictions(two), two["measured_iteration_s"]
     expected = {
         "nothing": whole["modelled_s"],
-        "spread": validation.predictions(runs, rank_spread=0.0)["modelled_s"],
-        "hiding": validation.predictions(runs, {"overlap_tensor": False})["modelled_s"],
-        "both": validation.predictions(runs, {"overlap_tensor": False}, rank_spread=0.0)["modelled_s"],
+        "spread": runs.predictions(two, rank_spread=0.0)["modelled_s"],
+        "hiding": runs.predictions(two, {"overlap_tensor": False})["modelled_s"],
+        "both": runs.predictions(two, {"overlap_tensor": False}, rank_spread=0.0)["modelled_s"],
         "optimizer": whole["modelled_s"] - whole["optimizer_s"],
     }
     for name, times in expected.items():
@@ -88,7 +87,7 @@ def test_a_mechanism_is_switched_off_by_fields_of_the_machine_of_the_software_or
         assert effects.loc[name, "mean_absolute_error"] == pytest.approx(error)
         assert effects.loc[name, "gained"] == pytest.approx(error - whole["error"].abs().mean())
     with pytest.raises((TypeError, ValueError), match="no_such_field"):
-        run_errors.mechanism_effects(runs, {"wrong": {"no_such_field": 1}})
+        run_errors.mechanism_effects(two, {"wrong": {"no_such_field": 1}})
 
 
 @pytest.mark.parametrize("platform", ["DGX A100", "DGX H100", "MI300X full mesh"])
@@ -125,8 +124,8 @@ def test_families_and_goals_split_what_was_looked_at_from_the_rest():
 def test_stored_errors_are_those_of_today():
     """After a change of the model: python data/derived/rebuild.py --write iteration_errors mechanism_effects."""
     kinds = ["platform", "precision", "mixture", "seen"]
-    today = validation.error_summary(all_runs(), kinds).sort_values(kinds, ignore_index=True)
-    pd.testing.assert_frame_equal(expected_error.iteration_errors(), today, check_dtype=False, rtol=1e-7)
+    today = runs.error_summary(all_runs(), kinds).sort_values(kinds, ignore_index=True)
+    pd.testing.assert_frame_equal(prediction_error.iteration_errors(), today, check_dtype=False, rtol=1e-7)
     whole = run_errors.stored_effects().query("mechanism == 'nothing'").set_index("family")["mean_absolute_error"]
     families = (
         run_errors.with_families(all_runs()).assign(error=all_runs()["error"].abs()).groupby("family")["error"].mean()
@@ -138,7 +137,7 @@ def test_stored_errors_are_those_of_today():
 
 
 def test_a_schedule_measured_twice_is_compared_at_the_same_work():
-    twice = validation.schedules_measured_twice(predicted("fit"))
+    twice = runs.schedules_measured_twice(predicted("fit"))
     assert len(twice) == 2 and twice["measured_ratio"].between(1.05, 1.15).all()
     assert (twice["modelled_ratio"] < twice["measured_ratio"]).all()
 
@@ -147,14 +146,14 @@ def test_a_run_is_labelled_by_what_was_run():
     modelled = pd.DataFrame({name: ["x"] for name in ("source", "group", "software", "platform", "precision")})
     numbers = dict.fromkeys("cp ep interleave microbatch measured_iteration_s modelled_s error memory_bytes".split(), 1)
     run = {"model": "GPT-3 175B", "gpus": 1024, "tp": 8, "pp": 4, "dp": 32, "recompute": "full", "limit": ""}
-    shown = validation.labelled_runs(modelled.assign(**numbers, **run, global_batch=64))
+    shown = runs.labelled_runs(modelled.assign(**numbers, **run, global_batch=64))
     assert shown["label"].item() == "GPT-3 175B, 1,024 GPUs TP8 PP4 DP32 full"
 
 
 def test_a_training_takes_its_iterations():
     model, gpu = transformer.catalog_model("Llama-3 405B"), machine.catalog_machine("DGX H100")
     plan = Strategy(8, 1, 16, 128, 1, 8, sequence_parallel=True, sharding="optimizer", ends_as_layers=True)
-    run = validation.training_duration(model, gpu, plan, 2048, 3e12, 16384)
+    run = runs.training_duration(model, gpu, plan, 2048, 3e12, 16384)
     found = iteration_times(model, gpu, plan.columns(2048))
     assert (run.iteration_s, run.memory_bytes) == (found.total_s.item(), found.memory_bytes.item())
     assert run.limit == found.limits.item()
@@ -163,13 +162,13 @@ def test_a_training_takes_its_iterations():
     done = float(model.training_flops(2048)) / run.iteration_s
     assert run.model_flops_utilization == pytest.approx(done / (16384 * gpu.rates.bf16_rate))
     with pytest.raises(ValueError, match="gpus is 16000"):
-        validation.training_duration(model, gpu, plan, 2048, 3e12, 16000)
+        runs.training_duration(model, gpu, plan, 2048, 3e12, 16000)
     with pytest.raises(ValueError, match="global_batch is 2000"):
-        validation.training_duration(model, gpu, plan, 2000, 3e12)
+        runs.training_duration(model, gpu, plan, 2000, 3e12)
 
 
 def test_the_documents_error_is_that_of_the_runs_it_cites():
-    training = validation.TrainingDuration(5.0, 1e6, 86400 * 108.0, 0.25, 7e10, "feasible")
+    training = runs.TrainingDuration(5.0, 1e6, 86400 * 108.0, 0.25, 7e10, "feasible")
     model = transformer.catalog_model("Llama-3 405B")
     whole = float(model.training_flops(causal=False) / model.training_flops())
     values, reasons, readings = iteration_time_claims(training, model, predicted("fit"))
@@ -199,7 +198,7 @@ def test_a_slowdown_is_the_largest_over_the_clusters_whatever_the_document_has()
 
 def test_errors():
     with pytest.raises(ValueError, match=r"use is 'all'.*check, fit"):
-        validation.published_runs("all")
+        runs.published_runs("all")
 
 
 def test_the_price_of_odd_sides_is_that_of_the_pair_it_was_solved_from():

@@ -10,21 +10,20 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from railcore.documents import readings
-from railcore.documents.flops2024 import exposed_claims, sizing_claims, specification, transport_cases, transport_claims
-from railcore.documents.flops2024 import scale_out_claims as networks
-from railcore.documents.flops2024 import siting_claims as siting
-from railcore.engines.datacenter.training_case import TrainingCase
-from railcore.engines.deployment import scale_out
-from railcore.engines.siting import eia
-from railcore.facts import claims, files, grounds, units
-from railcore.facts.units import km
-from railcore.systems import datacenter as dc
-from railcore.systems.siting import candidates, nodes
-from railcore.systems.siting.grid import load_grid
-from railcore.systems.siting.supply import RULES
+from railcore import datacenter as dc
+from railcore.catalog import files, units
+from railcore.catalog.units import km
+from railcore.siting import candidates, eia, nodes
+from railcore.siting.grid import load_grid
+from railcore.siting.supply import RULES
 from railcore.training import scaling_laws, transformer
-from railcore.workbench.driver import parameters
+from suite import workspace
+from suite.driver import parameters
+from suite.flops2024 import exposed_claims, scale_out, sizing_claims, specification, transport_cases, transport_claims
+from suite.flops2024 import scale_out_claims as networks
+from suite.flops2024 import siting_claims as siting
+from suite.flops2024.training_case import TrainingCase
+from suite.ledger import claims, grounds, readings
 
 FOLDER = Path(os.environ.get("RAILCORE_EIA_DIR") or "none")
 MODELS = {"dense": "flops2024 dense", "moe": "flops2024 MoE"}
@@ -38,7 +37,7 @@ BYTES = [dict(zip(FORMATS, each, strict=True)) for each in product(*FORMATS.valu
 
 
 def defaults(number):
-    notebook = json.loads(next(files.NOTEBOOKS.glob(f"{number}_*.ipynb")).read_text())
+    notebook = json.loads(next(workspace.NOTEBOOKS.glob(f"{number}_*.ipynb")).read_text())
     for cell in notebook["cells"]:
         cell["source"] = "".join(cell["source"])
     return parameters.defaults(notebook)

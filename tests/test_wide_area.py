@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.facts import catalog, claims
-from railcore.facts.globe import great_circle_distance
-from railcore.facts.units import km
+from railcore import catalog
+from railcore.catalog.units import km
 from railcore.network import wide_area
+from railcore.network.globe import great_circle_distance
+from suite.ledger import claims
 
 
 def test_distance_of_a_quarter_and_of_no_way():

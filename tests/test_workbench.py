@@ -10,11 +10,12 @@ from matplotlib import pyplot as plt
 from matplotlib.collections import LineCollection, PathCollection
 
 from railcore.__main__ import main
-from railcore.facts import colours, files, tables
-from railcore.facts.tables import MarkdownText, markdown_table
-from railcore.network.topology import PhotonicRails, fat_tree, rail_optimized
-from railcore.workbench import drawing, explore, outputs, plotting
-from railcore.workbench.charts import bars, curves, heatmaps
+from railcore.catalog import colours, files, tables
+from railcore.catalog.tables import MarkdownText, markdown_table
+from railcore.network.topology.photonic import PhotonicRails
+from railcore.network.topology.rails import fat_tree, rail_optimized
+from suite import drawing, explore, outputs, plotting, workspace
+from suite.charts import bars, curves, heatmaps
 
 mpl.use("agg")
 DATA = pd.DataFrame({"gpus": [1024, 2048], "cost_usd": [1234567.89, 0.1 + 0.2], "link": ["a", "b"]})
@@ -32,8 +33,8 @@ def figure():
 
 def written():
     return sorted(
-        path.relative_to(files.output_folder()).as_posix()
-        for path in files.output_folder().rglob("*")
+        path.relative_to(workspace.output_folder()).as_posix()
+        for path in workspace.output_folder().rglob("*")
         if path.is_file()
     )
 
@@ -42,10 +43,10 @@ def test_a_figure_is_saved_in_all_its_forms_and_twice_the_same(figure):
     outputs.save("railonly2025.fig1", DATA, figure)
     names = [f"railonly2025/fig1.{end}" for end in ("csv", "png", "svg")]
     assert written() == names
-    first = [(files.output_folder() / name).read_bytes() for name in names]
+    first = [(workspace.output_folder() / name).read_bytes() for name in names]
     outputs.save("railonly2025.fig1", DATA, figure)
-    assert [(files.output_folder() / name).read_bytes() for name in names] == first
-    assert plt.imread(files.output_folder() / names[1]).shape[1] >= outputs.MIN_WIDTH_PX
+    assert [(workspace.output_folder() / name).read_bytes() for name in names] == first
+    assert plt.imread(workspace.output_folder() / names[1]).shape[1] >= outputs.MIN_WIDTH_PX
     assert first[0].decode().splitlines() == ["gpus,cost_usd,link", "1024,1234567.89,a", "2048,0.3,b"]
     assert not re.search(rb"\d{4}-\d\d-\d\d", first[2])
 
@@ -63,7 +64,7 @@ def test_ids_of_an_svg_do_not_hang_on_the_last_bits_of_its_coordinates():
         figure.suptitle("marks")
         outputs.save("railonly2025.fig1", DATA, figure)
         plt.close(figure)
-        drawn = (files.output_folder() / "railonly2025/fig1.svg").read_text()
+        drawn = (workspace.output_folder() / "railonly2025/fig1.svg").read_text()
         ids.append(re.findall(r' id="([^"]*)"', drawn))
         used.append(re.findall(r'(?:href="#|url\(#)([^")]*)', drawn))
     assert ids[0] == ids[1] and used[0] == used[1]
@@ -74,7 +75,7 @@ def test_ids_of_an_svg_do_not_hang_on_the_last_bits_of_its_coordinates():
 def test_a_table_is_saved_as_numbers_and_as_people_read_it():
     shown = outputs.save("railonly2025.table1", DATA)
     assert written() == [f"railonly2025/table1.{end}" for end in ("csv", "md", "tex")]
-    table = (files.output_folder() / "railonly2025/table1.md").read_text()
+    table = (workspace.output_folder() / "railonly2025/table1.md").read_text()
     assert table.splitlines() == [
         "| GPUs | cost | link |",
         "| ---: | ---: | :--- |",
@@ -222,7 +223,7 @@ def paged(monkeypatch):
 def test_a_page_is_saved_as_text_and_shown_as_a_link(paged):
     shown = outputs.save_page(PAGE["id"], "<p>5 µs</p>\r\n<p>$1</p>\r")
     assert written() == ["plans/h100_1024.html"]
-    assert (files.output_folder() / "plans/h100_1024.html").read_bytes() == "<p>5 µs</p>\n<p>$1</p>\n".encode()
+    assert (workspace.output_folder() / "plans/h100_1024.html").read_bytes() == "<p>5 µs</p>\n<p>$1</p>\n".encode()
     assert isinstance(shown, MarkdownText) and shown.text == "[h100_1024](../figures/plans/h100_1024.html)"
     with pytest.raises(ValueError, match="belongs to notebook 02_topologies, this is 20_plan_your_cluster"):
         outputs.save("extra.02_failures_a_year", DATA)
@@ -266,7 +267,7 @@ def test_a_page_of_another_notebook_and_a_page_as_a_table_write_nothing(paged, m
 
 def test_a_page_of_two_megabytes_is_saved(paged):
     outputs.save_page(PAGE["id"], "\r\n" + "e" * (outputs.MAX_PAGE_B - 1))
-    assert (files.output_folder() / "plans/h100_1024.html").stat().st_size == outputs.MAX_PAGE_B
+    assert (workspace.output_folder() / "plans/h100_1024.html").stat().st_size == outputs.MAX_PAGE_B
 
 
 def test_the_gallery_links_to_pages(index, paged):

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from jobs import DENSE, FREE_LINKS, H100, MIXTURE, SOFTWARE, TIED, jobs, llama_8b
 from timelines import check
 
-from railcore.engines.steps.simulation import simulate
-from railcore.engines.steps.stage_program import StageProgram, StepOptions, fsdp_options
-from railcore.engines.steps.timetable import schedule
-from railcore.engines.steps.workload import LINKS, RING_KINDS, WORKLOAD_KINDS, replicas_equal, training_step
-from railcore.facts import catalog
+from railcore import catalog
+from railcore.photonics.simulation import simulate
+from railcore.photonics.stage_program import StageProgram, StepOptions, fsdp_options
+from railcore.photonics.timetable import schedule
+from railcore.photonics.workload import LINKS, RING_KINDS, WORKLOAD_KINDS, replicas_equal, training_step
 from railcore.training import transfers
 from railcore.training.layer import layer_costs
 from railcore.training.machine import catalog_machine

@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from railcore.engines.photonics.circuits import PhotonicCircuits
-from railcore.engines.steps.simulation import RAIL, StaticPartition
+from railcore.photonics.circuits import PhotonicCircuits
+from railcore.photonics.simulation import RAIL, StaticPartition
 
 _WIDEST = 3**0.5  # times its standard deviation reaches a uniform number
 

@@ -21,9 +21,10 @@ from typing import Any
 
 import pandas as pd
 
-from railcore.facts import files
-from railcore.facts.tables import csv_text, read_csv
-from railcore.workbench.driver import run as suite
+from railcore.catalog import files
+from railcore.catalog.tables import csv_text, read_csv
+from suite import workspace
+from suite.driver import run as suite
 
 CODE = ("railcore", "notebooks")
 CASE = "notebook"  # column that tells the rows of a case
@@ -51,7 +52,7 @@ def key(case: str) -> tuple:
 
 def _assumed(notebook: str) -> list[dict[str, str]]:
     """Assumed rows of the catalog that the published notebook has read, as their files have them, with the family."""
-    published = read_csv(files.FIGURES / "inputs.csv")
+    published = read_csv(workspace.FIGURES / "inputs.csv")
     read = {
         (row["family"], row["name"], row["parameter"])
         for row in published
@@ -70,7 +71,9 @@ def run(case: str) -> pd.DataFrame:
     command = [sys.executable, __file__, case]
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
     environment = {**os.environ, **threads, "PYTHONPATH": str(files.ROOT), "PYTHONHASHSEED": "0"}
-    done = subprocess.run(command, env=environment, cwd=files.NOTEBOOKS, stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(
+        command, env=environment, cwd=workspace.NOTEBOOKS, stdout=subprocess.PIPE, text=True, check=True
+    )
     return pd.DataFrame(json.loads(done.stdout), columns=COLUMNS)
 
 
@@ -99,8 +102,8 @@ def _recorded(changed: Change, larger: str, cells: list[str]) -> tuple[dict[str,
 
     changed: rows in place of the catalog's. larger: the table of data/derived whose results are to be larger, or "".
     """
-    from railcore.engines.transport import runs
-    from railcore.facts import claims
+    from railcore.transport import runs
+    from suite.ledger import claims
 
     recorded: dict[str, float] = {}
 
@@ -113,7 +116,7 @@ def _recorded(changed: Change, larger: str, cells: list[str]) -> tuple[dict[str,
 
     with tempfile.TemporaryDirectory() as folder:
         claims.record, runs.simulate_packets = record, not_stored
-        files.parameterized = lambda: False
+        workspace.parameterized = lambda: False
         os.environ["RAILCORE_OUT"] = f"{folder}/out"
         if larger:
             copy, data = _larger(larger, Path(folder) / "larger.csv"), files.data

@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from railcore.engines.validation import MODELLED, error_summary, joined_runs, predictions, published_runs
 from railcore.training.machine import catalog_machine
+from railcore.training.runs import MODELLED, error_summary, joined_runs, predictions, published_runs
 from railcore.training.software import as_runtime
 
 CODE = ("railcore",)

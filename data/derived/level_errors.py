@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from railcore.engines.transport import runs
-from railcore.engines.transport.fabric import LATENCIES, hop_latencies
-from railcore.engines.transport.levels import completion_times
-from railcore.engines.transport.runs import case_grid, case_hash, case_inputs, packet_hops
-from railcore.facts.units import Gbps
+from railcore.catalog.units import Gbps
+from railcore.transport import runs
+from railcore.transport.fabric import LATENCIES, hop_latencies
+from railcore.transport.levels import completion_times
+from railcore.transport.runs import case_grid, case_hash, case_inputs, packet_hops
 
-CODE = ("railcore/facts", "railcore/network", "railcore/engines/transport")
+CODE = ("railcore/catalog", "railcore/network", "railcore/transport")
 ROWS = 1  # of a case
 ROUND_TRIP_S = 9.4e-6  # of two tiers with links of 1 us, and a little more: sizes are in its products with the rate
 SPRAYS = ["spraying", "UEC NSCC", "UEC RCCC", "NDP"]

@@ -6,10 +6,10 @@ One replica stands for all.
 import numpy as np
 import pandas as pd
 
-from railcore.engines.photonics import circuits
-from railcore.engines.photonics.estimate import STEP_SOFTWARE as ESTIMATED
-from railcore.engines.steps.stage_program import fsdp_options
-from railcore.facts import catalog
+from railcore import catalog
+from railcore.photonics import circuits
+from railcore.photonics.estimate import STEP_SOFTWARE as ESTIMATED
+from railcore.photonics.stage_program import fsdp_options
 from railcore.training.machine import as_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.transformer import as_model

@@ -4,9 +4,9 @@ from functools import cache
 
 import pandas as pd
 
-from railcore.engines.plan import plan
-from railcore.engines.plan.uncertainty import DRAWN
-from railcore.facts import files
+from railcore.catalog import files
+from railcore.planner.planning import plan
+from railcore.planner.uncertainty import DRAWN
 
 CODE = ("railcore",)
 ROWS = 8  # of a case: candidates at most; the others are blank

@@ -37,7 +37,7 @@ import plan_draws
 import sweep_winners
 import transport_runs
 
-from railcore.facts import files
+from railcore.catalog import files
 
 TABLES: dict[str, ModuleType] = {
     "claim_inputs": claim_inputs,

@@ -2,9 +2,9 @@
 
 import pandas as pd
 
-from railcore.engines.sweep import sweep
-from railcore.engines.sweep.points import sweep_points
-from railcore.facts import files
+from railcore.catalog import files
+from railcore.planner.sweep_grid import sweep_points
+from railcore.planner.sweeping import sweep
 
 CODE = ("railcore",)
 CASE = "case"

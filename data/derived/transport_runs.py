@@ -5,11 +5,10 @@ from typing import Any
 
 import pandas as pd
 
-from railcore.documents import transport_accuracy
-from railcore.documents.flops2024 import transport_cases, transport_studies
-from railcore.engines.transport.runs import case_hash, packet_hops, run_case
+from railcore.transport.runs import case_hash, packet_hops, run_case
+from suite.flops2024 import transport_accuracy, transport_cases, transport_studies
 
-CODE = ("railcore/facts", "railcore/network", "railcore/engines/transport")
+CODE = ("railcore/catalog", "railcore/network", "railcore/transport")
 ROWS = 1  # of a case
 COLUMNS = ("transport", "hosts", "hosts_per_leaf", "link_Bps", "flow_bytes")  # first; then what cases name besides
 

@@ -24,7 +24,7 @@ import pandas as pd
 import reduction
 from pandas import DataFrame
 
-from railcore.facts import files
+from railcore.catalog import files
 
 SHA256 = {
     "powersimdata==0.5.5": "45680a2e320967ca27fec02997e448a2f92def0eda53cd1f264720accca110de",

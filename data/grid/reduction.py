@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from pandas import DataFrame
 
-from railcore.facts import catalog
+from railcore import catalog
 from railcore.network.wide_area import great_circle_distance
 
 Rings = list[np.ndarray]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from railcore.facts.checks import one_of
+from railcore.catalog.checks import one_of
 from railcore.network.price_books import ItemBook, PriceBook, check_books
 from railcore.network.topology.bill_line import SCOPES, Bill, BillLine
 

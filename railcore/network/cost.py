@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from railcore.facts import units
-from railcore.facts.arguments import PositiveArray, checked
-from railcore.facts.checks import at_least, share
+from railcore.catalog import units
+from railcore.catalog.arguments import PositiveArray, checked
+from railcore.catalog.checks import at_least, share
 from railcore.network.bill import bill_table, bill_total, bill_totals, include_text
 from railcore.network.price_books import PriceBook, check_books
 from railcore.network.topology.clos import Parts, checked_oversubscription, rail_parts

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from itertools import groupby
 
-from railcore.facts import catalog, units
-from railcore.facts.arguments import si
-from railcore.facts.catalog import variant_row
-from railcore.facts.checks import positive, whole
+from railcore import catalog
+from railcore.catalog import units, variant_row
+from railcore.catalog.arguments import si
+from railcore.catalog.checks import positive, whole
 
 
 @dataclass(frozen=True)

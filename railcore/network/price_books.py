@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from railcore.facts import catalog, units
-from railcore.facts.arguments import Count, Quantity, checked, si
-from railcore.facts.checks import at_least, one_of, positive
+from railcore import catalog
+from railcore.catalog import units
+from railcore.catalog.arguments import Count, Quantity, checked, si
+from railcore.catalog.checks import at_least, one_of, positive
 from railcore.network.topology.bill_line import BillLine
 
 DEFAULT_BOOK = "street2025"  # of the catalog: gives what a book of one's own leaves out, powers or copper

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from railcore.facts import catalog
-from railcore.facts.arguments import checked
-from railcore.facts.catalog import Value
-from railcore.facts.checks import at_least, one_of, positive
-from railcore.facts.units import hour, year
+from railcore import catalog
+from railcore.catalog import Value
+from railcore.catalog.arguments import checked
+from railcore.catalog.checks import at_least, one_of, positive
+from railcore.catalog.units import hour, year
 from railcore.network.topology.photonic import PhotonicRails, rings_of_ports
 from railcore.network.topology.rails import RailFabric, rail_only, rail_optimized
 
@@ -38,7 +38,7 @@ def parts_at_risk(fabric: Any, platform: str = "") -> pd.DataFrame:
     circuit switch stops GPUs whose NICs it leaves without a link; on photonic rails without a ring. What only slows:
     with several planes, or NIC ports on several switches, these parts take one plane's or port's share of a NIC. A part
     above tier 1 takes its share of the links or switches of its tier from all GPUs, as traffic spreads evenly; the
-    GPUs nearest to it lose more, see `engines.degraded.slowdowns`.
+    GPUs nearest to it lose more, see `planner.slowdowns`.
 
     Parameters
     ----------

@@ -4,11 +4,12 @@ import math
 from dataclasses import dataclass
 from functools import cache
 
-from railcore.facts import catalog, files
-from railcore.facts.arguments import Positive, Quantity, checked
-from railcore.facts.checks import positive, whole
-from railcore.facts.tables import read_csv
-from railcore.facts.units import Gbps, either, number
+from railcore import catalog
+from railcore.catalog import files
+from railcore.catalog.arguments import Positive, Quantity, checked
+from railcore.catalog.checks import positive, whole
+from railcore.catalog.tables import read_csv
+from railcore.catalog.units import Gbps, either, number
 
 
 @checked

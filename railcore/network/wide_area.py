@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from numpy.typing import ArrayLike
 
-from railcore.facts import catalog
-from railcore.facts.arguments import checked
-from railcore.facts.checks import Floats, at_least, positive
-from railcore.facts.globe import great_circle_distance
+from railcore import catalog
+from railcore.catalog.arguments import checked
+from railcore.catalog.checks import Floats, at_least, positive
+from railcore.network.globe import great_circle_distance
 
 
 def one_way_delay(distance: ArrayLike, route_factor: ArrayLike, fibre_delay: ArrayLike) -> Floats:

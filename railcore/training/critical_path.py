@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from railcore.facts.compiled import Arithmetic, larger, smaller
+from railcore.compiled import Arithmetic, larger, smaller
 from railcore.training.pipeline_schedule import LAYERS_IN_MEMORY
 
 _LAYER_NUMBERS = (

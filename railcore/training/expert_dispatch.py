@@ -24,8 +24,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from railcore.facts.arguments import checked
-from railcore.facts.checks import Floats, Ints, at_least, one_of, positive, share, whole
+from railcore.catalog.arguments import checked
+from railcore.catalog.checks import Floats, Ints, at_least, one_of, positive, share, whole
 
 DISPATCHERS = ("copies", "nodes")
 _LINEAR_LAYERS = 2  # of an expert: gate and up in one, and down

@@ -18,7 +18,7 @@ GPU, the others D_o each, D_h = m D / N, and at uniform load m = 1, D_h = D_o = 
 On the way back (combine) every path is reversed, so that two-hop and hierarchical change places.
 At uniform load forwarding sends D (1 - 1/K) over HB. The NIC carries D (1 - 1/y) with and without it. One after the
 other takes r (1 - 1/K) / (1 - 1/y) longer than direct, r = B_NIC / B_HB; that is r where K = y or both are large.
-Pipelined takes no longer while that stays below 1. `engines.degraded.expert_loads` counts any demand pair by pair.
+Pipelined takes no longer while that stays below 1. `suite.railonly2025.expert_loads` counts any demand pair by pair.
 
 Source: railonly2025, All-to-All Traffic for MoE Models and Routing in Rail-Only Networks.
 """
@@ -29,8 +29,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.facts.arguments import checked
-from railcore.facts.checks import Floats, at_least, one_of, positive, whole
+from railcore.catalog.arguments import checked
+from railcore.catalog.checks import Floats, at_least, one_of, positive, whole
 from railcore.network.topology.clos import checked_oversubscription
 
 ROUTINGS = ("direct", "two-hop", "hierarchical")

@@ -4,8 +4,9 @@ import re
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from railcore.facts import catalog, checks
-from railcore.facts.arguments import checked
+from railcore import catalog
+from railcore.catalog import checks
+from railcore.catalog.arguments import checked
 
 BF16_BYTES, FP32_BYTES = 2, 4
 ELEMENT_BYTES = WEIGHT_BYTES = BF16_BYTES  # of activations and of weights, as they are computed with and sent

@@ -14,9 +14,9 @@ below it, u uplinks above it, and f flows of a NIC each that leave it:
 
 Groups send from y1 GPUs at stride S1, and that y2 times at stride S2. Planes carry equal parts. Taken for granted: one
 job, traffic spread evenly over all shortest paths, and no congestion control, whose cost transports have
-(`engines.transport`).
+(`transport`).
 
-`engines.degraded.routed_flows` routes the flows one by one; tests hold this to it. It is exact for groups that lie
+`network.topology.routed_flows` routes the flows one by one; tests hold this to it. It is exact for groups that lie
 evenly in domains, with a rail for each GPU of a domain or one rail; but for hops between stages that share a domain
 where leaves end within domains, which are up to a third off. Groups that lie unevenly are taken as even ones: most are
 within 15%, a few up to 4 times off.
@@ -27,13 +27,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from railcore.facts.arguments import checked
-from railcore.facts.unique_rows import unique_places
+from railcore.catalog.arguments import checked
 from railcore.network.topology.blocks import Blocks, PodBlocks, pod_blocks, rail_blocks
 from railcore.network.topology.failed_part import FailedPart
 from railcore.network.topology.photonic import PhotonicRails
 from railcore.network.topology.rails import RailFabric
 from railcore.training.rank_order import GroupLevels
+from railcore.training.unique_rows import unique_places
 
 Fabric = RailFabric | PhotonicRails | FailedPart
 _AT_A_TIME = 1 << 18  # groups x blocks, so that arrays stay in the processor's cache
@@ -85,7 +85,7 @@ def group_shares(
     ----------
     fabric
         Whole or with a failed part; None for a network that limits nothing, and on which experts' tokens are forwarded.
-        On photonic rails circuits are up when they are asked for (`engines.photonics` has what changing them costs).
+        On photonic rails circuits are up when they are asked for (`photonics` has what changing them costs).
     groups
         By kind, as `group_levels` has them.
     hb_domain_size

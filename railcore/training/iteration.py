@@ -3,7 +3,7 @@
 `critical_path` is the model: six steps from the costs of a layer (`layer`) and of a stage (`stage`). Here it is asked:
 `iteration_time` for one strategy, which is an array of one, and `iteration_times` for arrays of them.
 
-`engines.search` goes through millions with the same `critical_path` compiled, and passes over what its bounds rule out:
+`strategies` goes through millions with the same `critical_path` compiled, and passes over what its bounds rule out:
 the one place where time is stated again. A test holds it to this model.
 """
 
@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from railcore.facts.arguments import checked
-from railcore.facts.checks import whole
-from railcore.facts.unique_rows import Columns, each_array, unique_rows
-from railcore.facts.units import show
+from railcore.catalog.arguments import checked
+from railcore.catalog.checks import whole
+from railcore.catalog.units import show
 from railcore.training.critical_path import LAYER_ROW, MEMORY, NETWORK, SETTING, CriticalPath, critical_path
 from railcore.training.expert_dispatch import parts_groups
 from railcore.training.group_shares import Fabric
@@ -35,6 +34,7 @@ from railcore.training.software import as_runtime
 from railcore.training.stage import STAGE_COLUMNS, STAGES, StageCosts, stage_costs
 from railcore.training.strategy_columns import strategy_columns
 from railcore.training.transformer import Transformer, as_model
+from railcore.training.unique_rows import Columns, each_array, unique_rows
 
 _RANK_PARTS = ("logits", "pipeline", "bubble", "data", "optimizer", "offload", "once", "straggler")
 TIME_PARTS = tuple(f"{name}_s" for name in (*LAYER_PARTS, *_RANK_PARTS))

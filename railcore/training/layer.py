@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from railcore.facts.unique_rows import each_array, unique_places
 from railcore.training.exchanges import boundary_exchanges, gathers, logits_exchanges, projection_exchanges
 from railcore.training.formats import ELEMENT_BYTES, FP32_BYTES
 from railcore.training.layer_traffic import (
@@ -42,6 +41,7 @@ from railcore.training.recompute import kept_bytes, recomputed_compute, working_
 from railcore.training.runtime import Runtime
 from railcore.training.transformer import RECOMPUTE, Transformer
 from railcore.training.transformer_memory import EVERY_OPERATOR
+from railcore.training.unique_rows import each_array, unique_places
 
 COMPUTE_PARTS = ("linear", "attention", "elementwise", "recompute", "host")
 LAYER_PARTS = (*COMPUTE_PARTS, *LINK_KINDS)

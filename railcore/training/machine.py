@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.facts import catalog, checks
-from railcore.facts.arguments import Flags, PositiveArray, Quantity, checked
-from railcore.facts.units import show
+from railcore import catalog
+from railcore.catalog import checks
+from railcore.catalog.arguments import Flags, PositiveArray, Quantity, checked
+from railcore.catalog.units import show
 from railcore.training.experts import expert_all_to_all_time
 from railcore.training.formats import FORMATS, LinearFormat
 from railcore.training.group_shares import Fabric, group_shares

@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any
 
-from railcore.facts import checks
-from railcore.facts.arguments import Quantity, checked
+from railcore.catalog import checks
+from railcore.catalog.arguments import Quantity, checked
 from railcore.network.topology.failed_part import FailedPart
 from railcore.training.group_shares import Fabric
 

@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from railcore.facts.arguments import checked
-from railcore.facts.checks import one_of, whole
+from railcore.catalog.arguments import checked
+from railcore.catalog.checks import one_of, whole
 from railcore.training.rank_order import DIMENSIONS, ORDERS, PLACEMENTS, GroupLevels, group_levels
 from railcore.training.transformer import LEVELS, Transformer
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from railcore.facts.arguments import Count, checked
+from railcore.catalog.arguments import Count, checked
 from railcore.training.formats import WEIGHT_BYTES
 from railcore.training.layer import layer_costs
 from railcore.training.machine import UNLIMITED_BANDWIDTH, Machine

@@ -15,7 +15,7 @@ What a transfer does to the stages is one of TRANSFERS:
 - duplex: sender and receiver wait for it, but a stage sends and receives at the same time;
 - blocking: a stage either computes, sends or receives.
 
-`engines.steps.timetable` times every event of a schedule, also of stages that differ; tests hold both to each other.
+`photonics.timetable` times every event of a schedule, also of stages that differ; tests hold both to each other.
 
 Sources: railonly2025, Fig. 6 and section "Iteration time modeling"; Huang et al. 2019 (gpipe); Narayanan et al. 2021,
 section 2.2 (1f1b, interleaved); DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1 (DualPipe).
@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.facts.checks import Floats, Ints, at_least, one_of, positive, whole
-from railcore.facts.compiled import Arithmetic, larger, smaller
+from railcore.catalog.checks import Floats, Ints, at_least, one_of, positive, whole
+from railcore.compiled import Arithmetic, larger, smaller
 
 SCHEDULE_KINDS = ("gpipe", "1f1b", "interleaved")
 TRANSFERS = ("overlapped", "duplex", "blocking")
@@ -62,7 +62,7 @@ def critical_sends(
     Raises
     ------
     ValueError
-        For interleaved with duplex or blocking, which have no short form: take `engines.steps.timetable.schedule`.
+        For interleaved with duplex or blocking, which have no short form: take `photonics.timetable.schedule`.
     """
     p, m, v = checked_sizes(kind, stages, microbatches, chunks, transfers)
     if transfers != "overlapped" and np.any(v > 1):

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from railcore.facts.arguments import Positive, checked
+from railcore.catalog.arguments import Positive, checked
 from railcore.training.formats import BF16, ELEMENT_BYTES, LinearFormat
 from railcore.training.machine import Machine
 

@@ -6,8 +6,9 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
-from railcore.facts import catalog, checks
-from railcore.facts.arguments import checked
+from railcore import catalog
+from railcore.catalog import checks
+from railcore.catalog.arguments import checked
 from railcore.training.expert_dispatch import DISPATCHERS
 from railcore.training.formats import (
     BF16_ELEMENTS,

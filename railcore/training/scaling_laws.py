@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from railcore.facts import catalog
-from railcore.facts.arguments import Positive, PositiveArray, checked
-from railcore.facts.checks import one_of, positive, share
-from railcore.facts.units import day, significant
+from railcore import catalog
+from railcore.catalog.arguments import Positive, PositiveArray, checked
+from railcore.catalog.checks import one_of, positive, share
+from railcore.catalog.units import day, significant
 
 SCALING_LAWS = ("Kaplan", "Hoffmann 1", "Hoffmann 2", "Hoffmann 3", "Hoffmann 3, rounded", "Besiroglu")
 FLOPS_PER_PARAMETER_TOKEN = 6

@@ -2,9 +2,9 @@
 
 import re
 
-from railcore.facts import catalog
-from railcore.facts.arguments import checked
-from railcore.facts.checks import one_of
+from railcore import catalog
+from railcore.catalog.arguments import checked
+from railcore.catalog.checks import one_of
 from railcore.training.machine import Machine, as_machine
 from railcore.training.runtime import Runtime, catalog_runtime
 

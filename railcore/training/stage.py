@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from railcore.facts.arguments import checked
+from railcore.catalog.arguments import checked
 from railcore.training.critical_path import EXCHANGES, STAGE_ROW
 from railcore.training.exchanges import replica_element_bytes, replicas_exchange
 from railcore.training.formats import WEIGHT_BYTES

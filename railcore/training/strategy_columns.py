@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from railcore.facts import checks
-from railcore.facts.unique_rows import Columns
+from railcore.catalog import checks
 from railcore.training.parallelism import LEVEL_NAMES, STRATEGY_SWITCHES, Strategy, level_places
 from railcore.training.transformer import LEVELS
+from railcore.training.unique_rows import Columns
 
 _OPTIONAL = ("keep_gathered", "ends_as_layers", "whole_experts", "placement")  # 0 where a table lacks them
 _COUNTS = ("micro_batch", "tensor", "context", "expert", "pipeline", "data", "interleave")

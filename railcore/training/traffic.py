@@ -21,9 +21,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from railcore.facts.arguments import checked
-from railcore.facts.checks import Floats, one_of, whole
-from railcore.facts.units import show
+from railcore.catalog.arguments import checked
+from railcore.catalog.checks import Floats, one_of, whole
+from railcore.catalog.units import show
 from railcore.training.exchanges import TRAFFIC_KINDS
 from railcore.training.parallelism import Strategy, as_strategy
 from railcore.training.runtime import Runtime

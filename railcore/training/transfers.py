@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from railcore.facts.checks import Floats, one_of
+from railcore.catalog.checks import Floats, one_of
 from railcore.training.collectives import bus_factor
 from railcore.training.exchanges import (
     REPLICA_EXCHANGES,

@@ -15,10 +15,10 @@ from typing import Any, get_type_hints
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.facts import catalog
-from railcore.facts.arguments import PositiveArray, checked
-from railcore.facts.checks import one_of, whole
-from railcore.facts.derived import derive, given
+from railcore import catalog
+from railcore.catalog.arguments import PositiveArray, checked
+from railcore.catalog.checks import one_of, whole
+from railcore.catalog.derived_fields import derive, given
 from railcore.training import transformer_memory
 
 RECOMPUTE = ("none", "selective", "full")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.facts.arguments import Flags, PositiveArray, checked
+from railcore.catalog.arguments import Flags, PositiveArray, checked
 from railcore.training.formats import BF16_ELEMENTS, GRADIENT_BYTES, OPTIMIZER_BYTES, WEIGHT_BYTES, ElementBytes
 
 WHOLE_LAYERS = 2  # that a rank holds whole at a time where states are sharded: the one at work and the next

@@ -23,10 +23,11 @@ from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_ope
 
 import pytest
 
-from railcore.facts import files
-from railcore.workbench.driver import kernel_environment
-from railcore.workbench.driver.lab import refresh
-from railcore.workbench.driver.run import load_notebook
+from railcore.catalog import files
+from suite import workspace
+from suite.driver.kernels import kernel_environment
+from suite.driver.lab import refresh
+from suite.driver.run import load_notebook
 
 psutil = pytest.importorskip("psutil", reason="the browser tests need psutil: pip install -e '.[dev]'")
 
@@ -163,14 +164,14 @@ def end(started: subprocess.Popen) -> None:
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory) -> Iterator[Lab]:
     """What `make lab` starts."""
-    with serving([sys.executable, "-m", "railcore", "lab"], tmp_path_factory.mktemp("lab")) as running:
+    with serving([sys.executable, "-m", "suite", "lab"], tmp_path_factory.mktemp("lab")) as running:
         yield running
 
 
 @pytest.fixture
 def copy(tmp_path) -> Iterator[Lab]:
     """JupyterLab over a folder that holds nothing but an unexecuted copy of the notebook."""
-    notebook = json.loads((files.NOTEBOOKS / NOTEBOOK).read_text(encoding="utf-8"))
+    notebook = json.loads((workspace.NOTEBOOKS / NOTEBOOK).read_text(encoding="utf-8"))
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
             cell |= {"outputs": [], "execution_count": None}
@@ -300,7 +301,7 @@ def test_index_shows_pictures_and_opens_those_of_its_gallery(lab, page):
 
 
 def test_what_is_run_and_saved_in_the_lab_changes_a_copy_alone(lab, page):
-    stored, copy = (folder / NOTEBOOK for folder in (files.NOTEBOOKS, files.BUILD / "lab" / "notebooks"))
+    stored, copy = (folder / NOTEBOOK for folder in (workspace.NOTEBOOKS, files.BUILD / "lab" / "notebooks"))
     before = stored.read_bytes()
     open_notebook(page, lab, f"{COPIES}/{NOTEBOOK}")
     run_all(page)

@@ -10,7 +10,7 @@ import pytest
 from plan_documents import document, documents
 from test_lab import CHROMIUM, CHROMIUM_FLAGS, SHOTS, WAIT
 
-from railcore.engines.plan import page as plan_page
+from railcore.planner import page as plan_page
 
 pytestmark = pytest.mark.browser
 WIDTHS = {360: 740, 820: 1100, 1440: 900}

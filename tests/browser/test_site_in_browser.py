@@ -12,7 +12,7 @@ import threading
 import pytest
 from test_lab import CHROMIUM, CHROMIUM_FLAGS, SHOTS
 
-from railcore.facts import files
+from railcore.catalog import files
 
 pytest.importorskip("myst_nb", reason="the site's packages are not installed: make site")
 pytestmark = pytest.mark.browser

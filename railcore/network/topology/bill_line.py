@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from railcore.facts.arguments import checked
-from railcore.facts.checks import one_of
+from railcore.catalog.arguments import checked
+from railcore.catalog.checks import one_of
 
 PARTS = ("switch", "circuit switch", "transceiver", "copper cable", "NIC")
 SCOPES = ("switches", "switch links", "host links", "host optics", "NICs")  # what a bill may include

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from railcore.facts.checks import Floats, Ints
+from railcore.catalog.checks import Floats, Ints
 from railcore.network.topology.clos import rail_size
 from railcore.network.topology.rails import RailFabric
 from railcore.network.topology.wiring import even_cuts, rails_of_pods

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from railcore.facts.arguments import PositiveArray, UnboundedArray, checked
-from railcore.facts.checks import Ints, numbers, whole
+from railcore.catalog.arguments import PositiveArray, UnboundedArray, checked
+from railcore.catalog.checks import Ints, numbers, whole
 from railcore.network.topology.bill_line import Bill, BillLine
 
 # Whole numbers held as floats, exact below 2**52: NumPy divides them several times as fast as integers.

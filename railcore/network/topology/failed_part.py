@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from railcore.facts.arguments import checked
-from railcore.facts.checks import Floats, Ints, one_of
+from railcore.catalog.arguments import checked
+from railcore.catalog.checks import Floats, Ints, one_of
 from railcore.network.topology.blocks import rail_blocks
 from railcore.network.topology.photonic import PhotonicRails, rings_of_ports
 from railcore.network.topology.rails import RailFabric

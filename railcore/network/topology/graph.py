@@ -12,8 +12,8 @@ import math
 import networkx as nx
 import pandas as pd
 
-from railcore.facts.catalog import UnknownName
-from railcore.facts.units import convert
+from railcore.catalog import UnknownName
+from railcore.catalog.units import convert
 from railcore.network.topology.wiring import WireList, rails_of_pods, wire_list
 
 MOST_GPUS, MOST_LINKS = 2**20, 2**23  # of a graph; either takes a minute and some GB

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.facts.arguments import checked
-from railcore.facts.checks import Floats, Ints, whole
+from railcore.catalog.arguments import checked
+from railcore.catalog.checks import Floats, Ints, whole
 from railcore.network.topology.bill_line import Bill, BillLine
 from railcore.network.topology.clos import rail_size
 from railcore.network.topology.rails import HBDomains

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from railcore.facts import catalog
-from railcore.facts.arguments import Quantity, checked
-from railcore.facts.checks import positive, whole
-from railcore.facts.derived import derive, given
+from railcore import catalog
+from railcore.catalog.arguments import Quantity, checked
+from railcore.catalog.checks import positive, whole
+from railcore.catalog.derived_fields import derive, given
 from railcore.network.topology.clos import ClosLayout, Parts, clos_layout, rail_parts, rail_size
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from railcore.facts.arguments import Listed, checked
+from railcore.catalog.arguments import Listed, checked
 
 
 class Switch(NamedTuple):

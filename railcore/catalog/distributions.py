@@ -1,0 +1,65 @@
+"""Values that catalog rows may have between low and high: quantiles, and random draws.
+
+The median of a row is its value. Half of the probability lies between low and value and half between value and high,
+on the scale of the row's shape: linear, log (logarithmic), or whole (linear, rounded to whole numbers). It is densest
+at the value and falls evenly to nothing at the ends. Where low or high is the value itself, half of the probability is
+on the value.
+"""
+
+import hashlib
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from railcore import catalog
+from railcore.catalog import checks
+from railcore.catalog.arguments import Listed, checked
+
+
+def quantile(row: catalog.Value, q: ArrayLike) -> np.ndarray:
+    """Values of a row at cumulative probabilities q from 0 to 1, in SI units and in the array shape of q.
+
+    x = v + (e - v) s, for log x = v (e / v)^s; value v, end e (low for q < 0.5, else high), way to it
+    s = 1 - sqrt(1 - |2 q - 1|).
+    A row that lacks low or high, or whose low and high are equal, has its value everywhere.
+
+    Raises ValueError for a q that is no share, and for a row with a range whose shape is blank or does not fit.
+    """
+    q = checks.share("q", q)
+    if not _has_range(row):
+        return np.full(q.shape, row.value)
+    whose = f"of {row.name!r} {row.parameter} in {row.family}"
+    shape = checks.one_of(f"shape {whose}", row.shape, catalog.SHAPES)
+    end, way = np.where(q < 0.5, row.low, row.high), 1 - np.sqrt(1 - np.abs(2 * q - 1))
+    if shape == "log":
+        checks.positive(f"low {whose}", row.low)
+        found = row.value * (end / row.value) ** way
+    else:
+        found = row.value + (end - row.value) * way
+    return np.asarray(np.clip(np.rint(found) if shape == "whole" else found, row.low, row.high))
+
+
+@checked
+def draws(rows: Iterable[catalog.Value], n: Listed, seed: int = 1) -> dict[tuple[str, str, str], np.ndarray]:
+    """n random values of each row that has a range, by (family, name, parameter), in SI units.
+
+    They are stratified (a Latin hypercube): of n equal parts of a row's probability, each gives one value, in random
+    order. A row's values depend on its key, n and seed alone, not on which other rows are asked for: draw i is the same
+    case for everyone who asks. Rows without a range are left out: their value is certain.
+
+    Raises ValueError for n below 1, for a negative seed, and as `quantile`.
+    """
+    n, seed = int(checks.whole("n", n)), int(checks.whole("seed", seed, 0))
+    found = {}
+    for row in rows:
+        if _has_range(row):
+            key = (row.family, row.name, row.parameter)
+            digest = hashlib.sha256("\n".join(key).encode()).digest()
+            random = np.random.default_rng([seed, int.from_bytes(digest, "big")])
+            found[key] = quantile(row, (random.permutation(n) + random.random(n)) / n)
+    return found
+
+
+def _has_range(row: catalog.Value) -> bool:
+    return row.low is not None and row.high is not None and row.low < row.high

@@ -1,0 +1,153 @@
+"""Where data and build are, which data files were read, and writing a file whole."""
+
+import errno
+import os
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1]
+INSTALLED = (PACKAGE / "data").is_dir()  # pip packs data/ into the package, and neither notebooks/ nor figures/
+ROOT = Path() if INSTALLED else PACKAGE.parent  # an installed package writes below the current folder
+DATA = (PACKAGE if INSTALLED else ROOT) / "data"
+BUILD = ROOT / "build"
+
+_REMEDIES = {  # of what the system refuses
+    errno.EACCES: "open its permissions, or name another place",
+    errno.EPERM: "open its permissions, or name another place",
+    errno.EROFS: "name a place that can be written to",
+    errno.ENAMETOOLONG: "give a shorter name",
+    errno.ENOTDIR: "a file stands where a folder is needed: name another place, or move the file",
+    errno.EEXIST: "a file stands where a folder is needed: name another place, or move the file",
+    errno.EISDIR: "name a file, this is a folder",
+    errno.ENOSPC: "make room on the disk",
+    errno.ELOOP: "links lead back to themselves: name the file",
+    errno.ENOENT: "check the path",
+}
+_read: set[Path] = set()
+
+
+def data(relative: str) -> Path:
+    """Path of a file under data/. The process remembers it, so that the driver knows what a run used.
+
+    Raises ValueError when there is no such file.
+    """
+    path = DATA / relative
+    if not path.is_file():
+        raise ValueError(f"data file {relative!r} does not exist: look in {DATA.name}/ for what does")
+    _read.add(path)
+    return path
+
+
+def data_files_read() -> list[str]:
+    """Files under data/ that this process has read, such as "data/claims.csv", sorted."""
+    return sorted(path.relative_to(DATA.parent).as_posix() for path in _read)
+
+
+def refusal(error: OSError) -> str:
+    """What the system refused, as one line with the remedy."""
+    where = f"{os.fspath(error.filename)!s}: " if error.filename else ""
+    remedy = _REMEDIES.get(error.errno or 0, "")
+    why = error.strerror or str(error) or type(error).__name__
+    return f"{where}{why}{f': {remedy}' if remedy else ''}"
+
+
+def regular_file(path: Path) -> bool:
+    """True for a file that can be read, through links too, and False where there is nothing.
+
+    Raises ValueError for what is no file: a folder, a link that leads nowhere, a pipe (which would be waited on), a
+    folder that is closed, a name that is too long.
+    """
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise ValueError(f"{path} is a link that leads nowhere: mend or remove it") from None
+        return False
+    except OSError as error:
+        raise ValueError(refusal(error)) from None
+    if not stat.S_ISREG(mode):
+        kind = "a folder" if stat.S_ISDIR(mode) else "no regular file"
+        raise ValueError(f"{path} is {kind}: put a file there, or remove it")
+    return True
+
+
+@contextmanager
+def locked(path: Path, held: str) -> Iterator[None]:
+    """Hold the lock of a file, which the system frees when the process ends, however it ends.
+
+    Raises ValueError, which begins with `held`, where another process holds it.
+    """
+    import fcntl  # not on Windows
+
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"{held}: wait for it or stop it") from None
+        yield
+
+
+class HalfWritten(OSError):
+    """Some files of several were replaced, then one could not be; the message names both kinds."""
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file whole or not at all: a hidden temporary file beside it, then a rename."""
+    write_all({path: content})
+
+
+def write_all(contents: Mapping[Path, str | bytes | None]) -> None:
+    """Write several files whole, and remove those with None for content: all or none, as far as possible.
+
+    Every new file is written beside its target before the first is renamed, so that a full disk or a folder that
+    cannot be written to fails while all are as they were.
+    A link stays, and what it leads to is written. Raises ValueError for a target that is no file, before anything is
+    written, OSError when nothing was changed, and HalfWritten when a rename or removal failed after others.
+    """
+    contents = {
+        path if content is None or not regular_file(path) else path.resolve(): content
+        for path, content in contents.items()
+    }
+    prepared: dict[Path, str | None] = {}
+    changed: list[Path] = []
+    try:
+        for path, content in contents.items():
+            prepared[path] = None if content is None else _beside(path, content)
+            if content is None and path.exists() and not os.access(path.parent, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        for path, temporary in prepared.items():
+            if temporary is None:
+                path.unlink(missing_ok=True)
+            else:
+                os.replace(temporary, path)
+            changed.append(path)
+    except OSError as error:
+        if not changed:
+            raise
+        rest = [path for path in contents if path not in changed]
+        raise HalfWritten(f"{error}; new: {_listed(changed)}; as before: {_listed(rest)}") from error
+    finally:
+        for left in filter(None, prepared.values()):
+            Path(left).unlink(missing_ok=True)
+
+
+def _beside(path: Path, content: str | bytes) -> str:
+    """Name of a hidden temporary file that holds the content, in the folder of `path`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = content.encode() if isinstance(content, str) else content
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+        os.chmod(temporary, 0o644)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return temporary
+
+
+def _listed(paths: Iterable[Path]) -> str:
+    return ", ".join(os.path.relpath(path, ROOT) for path in paths)

@@ -1,0 +1,126 @@
+"""Rows of a new item of the catalog to fill in: what railcore asks of it, with units, in the files they belong to."""
+
+import csv
+from pathlib import Path
+
+from railcore import catalog
+from railcore.catalog import files, tables, units
+
+_PRINTED = "processors"  # of efficiencies: that makers print, and no other GPU stands for
+
+
+def template(family: str, name: str, gpu: str = "", like: str = "") -> dict[str, list[dict[str, str]]]:
+    """Rows that an item lacks, by family: its own, and those of what belongs to it.
+
+    Parameters
+    ----------
+    family, name
+        Such as "gpus", "B300". A GPU has rows in efficiencies too, a book in prices and powers.
+    gpu
+        Of a new platform.
+    like
+        GPU of the catalog whose efficiencies are filled in, as assumed, and its maker; by default the efficiencies of
+        the one with the nearest name.
+
+    Returns
+    -------
+    Rows of `catalog.COLUMNS` as texts, the required ones first. Values are blank but for `like`.
+
+    Raises
+    ------
+    UnknownName
+        For a family of which railcore asks no certain rows, and for `like`.
+    """
+    if like:
+        catalog.item("efficiencies", like)
+    known = {need.family for need in catalog.row_needs()}
+    if family not in known:
+        raise catalog.UnknownName("template of the catalog family", family, known)
+    if not (name := name.strip()):
+        raise ValueError("name is blank: give the new item's")
+    if gpu and family != "platforms":
+        raise ValueError(f"gpu is {gpu!r}: give it for a platform alone, not for {family}")
+    together = [family]
+    for group in (catalog.GPU_FAMILIES, tuple(catalog.BOOKS)):
+        together = list(group) if family in group else together
+    wanted = [(each, name) for each in together]
+    if family == "platforms":
+        of_gpu = [(each, item) for each, item in catalog.related_items(family, name, gpu) if each != family and item]
+        lacking = any(need.required for each in of_gpu for need in catalog.missing_rows(*each))
+        wanted += of_gpu if lacking else []
+    rows = {each: [_blank_row(need, item) for need in catalog.missing_rows(each, item)] for each, item in wanted}
+    for each in catalog.BOOKS.keys() - {family}:  # a book may have prices or powers alone
+        for row in rows.get(each, ()):
+            row["note"] = f"optional: {row['note'].removeprefix('optional: ')}"
+    for row in rows.get("platforms", ()):
+        if row["parameter"] == "gpu" and gpu:
+            row |= {"value": gpu, "source": catalog.GIVEN}
+    for row in rows.get("efficiencies", ()):
+        if row["parameter"] != _PRINTED:
+            row |= _borrowed(row, like or _nearest_gpu(row["name"]))
+    for row in rows.get("gpus", ()):
+        if row["parameter"] == "maker" and like:
+            row |= {"value": catalog.item("gpus", like).get("maker", ""), "source": catalog.GIVEN}
+    return {each: found for each, found in rows.items() if found}
+
+
+def _blank_row(need: catalog.RowNeed, name: str) -> dict[str, str]:
+    use = f" (for {', '.join(need.uses)})" if need.uses else ""
+    note = f"{'' if need.required else 'optional: '}{need.meaning}{use}"
+    filled = {"name": name, "parameter": need.parameter, "unit": need.unit, "kind": "datasheet", "note": note}
+    return dict.fromkeys(catalog.COLUMNS, "") | filled
+
+
+def _nearest_gpu(name: str) -> str:
+    """GPU of the catalog with all efficiencies whose name is the nearest."""
+    whole = [
+        each
+        for each in catalog.names("efficiencies")
+        if each != name and not any(need.required for need in catalog.missing_rows("efficiencies", each))
+    ]
+    return catalog.near_names(name, whole, alike=0)[0]
+
+
+def _borrowed(row: dict[str, str], gpu: str) -> dict[str, str]:
+    """What another GPU reaches, between the least and the most of all GPUs; nothing where it has no such row."""
+    item, parameter = catalog.item("efficiencies", gpu), row["parameter"]
+    if parameter not in item:
+        return {}
+    known = [each for each in catalog.values() if (each.family, each.parameter) == ("efficiencies", parameter)]
+    ends = [end for each in known for end in (each.low, each.value, each.high) if end is not None]
+    numbers = {"value": item[parameter], "low": min(ends), "high": max(ends)}
+    source = f"modelled on {gpu}: its value; low and high of all GPUs here"
+    texts = {key: f"{units.convert(number, row['unit']):.12g}" for key, number in numbers.items()}
+    return texts | {"kind": "assumed", "source": source}
+
+
+def template_text(rows: dict[str, list[dict[str, str]]]) -> str:
+    """Templates as CSV text, each after the name of its file where there are several."""
+    texts = {family: tables.csv_text(catalog.COLUMNS, found) for family, found in rows.items()}
+    return "".join(f"# {family}.csv\n{text}" if len(texts) > 1 else text for family, text in texts.items())
+
+
+def write_template(rows: dict[str, list[dict[str, str]]], folder: Path) -> dict[Path, int]:
+    """Add rows to the files of a folder, and give how many each got; a row that is there already stays as it is.
+
+    A file without the column shape stays so.
+
+    Raises ValueError for a file with other columns than the catalog's, and for what is no regular file.
+    """
+    contents: dict[Path, str | bytes | None] = {}
+    added = {}
+    for family, found in rows.items():
+        path = folder / f"{family}.csv"
+        before = path.read_text(encoding="utf-8-sig") if files.regular_file(path) else ""
+        there = tables.read_csv(path)
+        header = tuple(next(csv.reader(before.strip().splitlines()), catalog.COLUMNS))
+        if header not in (catalog.COLUMNS, catalog.OLD_COLUMNS):
+            raise ValueError(f"{path} has other columns than {','.join(catalog.COLUMNS)}: write its first line so")
+        keys = {(row["name"], row["parameter"]) for row in there}
+        new = [row for row in found if (row["name"], row["parameter"]) not in keys]
+        text = tables.csv_text(header, new)
+        gap = "" if not before or before.endswith("\n") else "\n"
+        text = before + gap + (text.partition("\n")[2] if before.strip() else text)
+        contents[path], added[path] = text, len(new)
+    files.write_all({path: text for path, text in contents.items() if added[path]})
+    return added

@@ -1,0 +1,282 @@
+"""One transformer layer, and how a model of such layers is laid out over racks.
+
+A layer asks its GPUs for parameters, memory by kind, FLOPs and bytes to send. It has the proportions of a
+`Transformer` at any depth and width, so that arrays of model sizes are one call. A layout gives the tensor-parallel
+degree, replicas in all and in a rack, and racks of a layer. A rack holds one layer of the model, for g replicas
+(flops2024, section 4): pipeline stages are whole racks, gradients are summed in the rack first.
+Symbols: L layers, which is also the pipeline-parallel degree, h hidden, s sequence length, b sequences of a
+micro-batch, r bytes of an activation element, t tensor-parallel degree, g = rack / t replicas of the layer in a rack, y
+racks that hold a layer in one datacenter.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from railcore.catalog import checks
+from railcore.catalog.arguments import checked
+from railcore.catalog.units import counted, show
+from railcore.datacenter.sizing import Site
+from railcore.training.formats import ELEMENT_BYTES, Precision, catalog_precision
+from railcore.training.transformer import Transformer, as_model
+
+RECOMPUTED_PASSES = 1.0  # passes over the attention scores that selective recomputation adds: the forward one once more
+
+
+@checked
+@dataclass(frozen=True)
+class Layer:
+    """One layer for one micro-batch, over all the GPUs that share it; fields are arrays of one shape.
+
+    layers: L of the model.
+    hidden: h of the model.
+    parameters: of the whole model.
+    linear_flops, score_flops: forward pass, products with weights and attention scores [FLOP].
+    tensor_bytes: s b h r, one activation tensor as sent.
+    activation_bytes: kept for the backward pass; attention scores are computed again.
+    gradient_bytes: of the layer.
+    all_reduces_per_pass: of tensor_bytes over tensor ranks: after attention and feed-forward, or one for both where
+        they run side by side.
+    heads: attention heads.
+    precision: bytes of everything.
+    name: of the model.
+
+    `layer_state_bytes` and `state_bytes` are the training state of a layer and of the model, by kind.
+    """
+
+    layers: Any
+    hidden: Any
+    parameters: Any
+    linear_flops: Any
+    score_flops: Any
+    tensor_bytes: Any
+    activation_bytes: Any
+    gradient_bytes: Any
+    all_reduces_per_pass: int
+    heads: int
+    precision: Precision
+    name: str = ""
+    made_by = "model_layer(model, bytes_of)"
+
+    @property
+    def state_bytes(self) -> dict[str, Any]:
+        """Training state of the model [bytes]: model (master and working copy), gradients, optimizer."""
+        each = self.precision
+        return {
+            "model": self.parameters * (each.master + each.weights),
+            "gradients": self.parameters * each.gradients,
+            "optimizer": self.parameters * each.optimizer,
+        }
+
+    @property
+    def layer_state_bytes(self) -> Any:
+        """Training state of a layer and its share of the embeddings [bytes]."""
+        return self.parameters * (self.precision.state / self.layers)
+
+    @checked
+    def flops(self, recomputed: float = RECOMPUTED_PASSES) -> Any:
+        """A third of the FLOPs of forward and backward pass with selective recomputation: the forward's equivalent.
+
+        (3 (linear + scores) + recomputed x scores) / 3. recomputed: passes over the scores done again; one suffices.
+        Source: Korthikanti et al. 2022, arXiv:2205.05198, Eq. (9), which has s/3h: three passes in place of one.
+        """
+        return self.linear_flops + self.score_flops * (1 + recomputed / 3)
+
+
+@checked
+def model_layer(
+    model: Transformer | str,
+    bytes_of: Precision | str,
+    micro_batch: ArrayLike = 1,
+    layers: ArrayLike | None = None,
+    hidden: ArrayLike | None = None,
+) -> Layer:
+    """One layer of a model; or, with arrays of layers L and hidden h, of models with the same proportions.
+
+    Weights of a layer grow with h^2 (router, norms and biases with h), its scores with s^2 h, embeddings with h.
+    Mixture layers and dense ones are averaged where a model has both.
+
+    Parameters
+    ----------
+    model
+        Proportions, sequence length and vocabulary, or its name in the catalog.
+    bytes_of
+        Bytes that training keeps of a parameter and of an activation, or their name in the catalog's precisions.
+    micro_batch
+        Sequences of a micro-batch, b.
+    layers, hidden
+        L and h of models of another size; by default the model's own.
+
+    Returns
+    -------
+    A `Layer`, whose fields have the shape of the arrays given.
+
+    Raises
+    ------
+    ValueError
+        Naming an argument that is not positive.
+    """
+    model, bytes_of = as_model(model), catalog_precision(bytes_of) if isinstance(bytes_of, str) else bytes_of
+    depth = checks.positive("layers", model.layers if layers is None else layers)
+    width = checks.positive("hidden", model.hidden if hidden is None else hidden)
+    b = checks.positive("micro_batch", micro_batch)
+    wider = width / model.hidden
+    kinds, flops = model.parameters(), model.forward_flops(causal=False)  # all scores, as flops2024 counts
+    square = sum(kinds[kind] for kind in ("attention", "feed-forward", "experts", "shared experts"))
+    matrices = square / model.layers * wider**2
+    edges = (kinds["embedding"] + kinds["positions"] + kinds["output"]) * wider
+    vectors = (kinds["router"] + kinds["biases"] + kinds["norms"]) / model.layers * wider
+    kept = model.layer_activation_bytes(sequence_parallel=True, recompute=1)
+    element = bytes_of.element / ELEMENT_BYTES  # in which the transformer counts
+    kept_bytes = kept["dropout"] * bytes_of.mask + (sum(kept.values()) - kept["dropout"]) * element
+    linear = (flops["projections"] + flops["feed-forward"]) * wider**2 + flops["router"] * wider
+    return Layer(
+        layers=depth,
+        hidden=width,
+        parameters=depth * (matrices + vectors) + edges,
+        linear_flops=b * linear / model.layers,
+        score_flops=b * flops["scores"] / model.layers * wider,
+        tensor_bytes=model.sequence_length * b * width * bytes_of.element,
+        activation_bytes=b * kept_bytes * wider,
+        gradient_bytes=(matrices + vectors) * bytes_of.gradients,
+        all_reduces_per_pass=1 if model.parallel_block else 2,
+        heads=model.heads,
+        precision=bytes_of,
+        name=model.name,
+    )
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A model on its racks; arrays of one shape. Where a model does not fit, `tensor` is 0 and the rest NaN.
+
+    tensor: t [ranks].
+    layers_per_rack: g, replicas of one layer that share a rack.
+    racks_per_layer: that the racks of all datacenters allow.
+    racks_per_layer_here: y, in each datacenter. Racks beyond y in all of them hold no replica.
+    datacenters: that share the racks.
+    device_bytes: training state of a GPU.
+    active_bytes: activations of the micro-batch that a GPU computes.
+    host_bytes: activations that a GPU of the first stage keeps in its host. That stage has the most micro-batches in
+        flight: L where passes alternate (1F1B); the last of L stages has one.
+    rack_gpus: GPUs of a rack.
+    layers: L of the model.
+    warnings: what is odd but allowed: a degree that does not divide the heads, a layer that fills less than half a GPU.
+    """
+
+    tensor: Any
+    layers_per_rack: Any
+    racks_per_layer: Any
+    racks_per_layer_here: Any
+    datacenters: Any
+    device_bytes: Any
+    active_bytes: Any
+    host_bytes: Any
+    rack_gpus: Any
+    layers: Any
+    warnings: tuple[str, ...] = ()
+    made_by = "rack_layout(layer, site)"
+
+    @property
+    def replicas(self) -> Any:
+        """Data-parallel replicas that the racks hold, wherever they stand."""
+        return self.layers_per_rack * self.racks_per_layer
+
+    @property
+    def replicas_here(self) -> Any:
+        """Replicas in one datacenter."""
+        return self.layers_per_rack * self.racks_per_layer_here
+
+    @property
+    def gpus_here(self) -> Any:
+        """GPUs that work in one datacenter."""
+        return self.racks_per_layer_here * self.layers * self.rack_gpus
+
+
+@checked
+def rack_layout(layer: Layer, site: Site, tensor: int = 0, strict: bool = True) -> Layout:
+    """Layout with the smallest tensor-parallel degree that divides a rack and whose share fits a GPU's memory.
+
+    Parameters
+    ----------
+    layer, site
+        What a layer needs, and the racks. Arrays in their fields make a sweep.
+    tensor
+        A degree of your own, a divisor of the rack's GPUs; 0 for the smallest that fits.
+    strict
+        Raise ValueError where a model does not fit; else mark such elements as `Layout` says.
+
+    Returns
+    -------
+    A `Layout`.
+
+    Raises
+    ------
+    ValueError
+        Where no degree fits (it says how many bytes are missing), or the racks hold no replica.
+    """
+    size = int(np.max(site.rack_gpus))
+    if np.any(np.asarray(site.rack_gpus) != size):
+        raise ValueError(f"rack_gpus is {site.rack_gpus!r}: give one size of rack")
+    divisors = [t for t in range(1, size + 1) if size % t == 0]
+    degrees = np.array([checks.one_of("tensor", tensor, divisors)] if tensor else divisors, float)
+    needed = layer.layer_state_bytes + layer.activation_bytes
+    least = needed / site.memory_bytes
+    t = np.append(degrees, 0.0)[np.searchsorted(degrees, least)]
+    share = np.where(t > 0, t, np.nan)
+    g, depth = size / share, np.ceil(layer.layers)
+    racks, here = np.floor(site.racks / depth), np.floor(site.racks / (depth * site.datacenters))
+    if strict:
+        _check_fit(t, needed, int(degrees.max()), here, depth, layer, site)
+    active = layer.activation_bytes / share
+    return Layout(
+        tensor=np.where(here >= 1, t, 0)[()],
+        layers_per_rack=g[()],
+        racks_per_layer=racks[()],
+        racks_per_layer_here=np.where(here >= 1, here, np.nan)[()],
+        datacenters=site.datacenters,
+        device_bytes=layer.layer_state_bytes / share,
+        active_bytes=active,
+        host_bytes=active * depth,
+        rack_gpus=size,
+        layers=depth[()],
+        warnings=_warnings(t, least, layer, racks, here, site),
+    )
+
+
+def _check_fit(t: Any, needed: Any, largest: int, here: Any, depth: Any, layer: Layer, site: Site) -> None:
+    named = f"{layer.name}: " if layer.name else ""
+    if not np.all(t > 0):
+        missing, most = np.max(needed - largest * np.asarray(site.memory_bytes)), counted(largest, "GPUs")
+        raise ValueError(
+            f"{named}tensor parallelism over the {most} of a rack leaves {show(missing, 'B', 4)} of a layer "
+            "without memory: give GPUs of more memory, larger racks, a narrower model or fewer bytes per parameter"
+        )
+    if not np.all(here >= 1):
+        need, several = np.max(depth * np.asarray(site.datacenters)), np.any(np.asarray(site.datacenters) > 1)
+        over = f" over {site.datacenters} datacenters" if several else ""
+        each = f"one for each layer in each datacenter{', or fewer datacenters' if several else ''}"
+        raise ValueError(f"{named}racks is {site.racks!r}{over}: give at least {need:,.0f}, {each}")
+
+
+def _warnings(t: Any, least: Any, layer: Layer, racks: Any, here: Any, site: Site) -> tuple[str, ...]:
+    """Oddities of a single layout; sweeps have none. least: memories of a GPU that a layer needs."""
+    if np.ndim(t) or np.ndim(here) or not t or np.ndim(layer.hidden):
+        return ()
+    found = [
+        f"tensor degree {t:.0f} does not divide {what} {value:,.0f}"
+        for what, value in (("heads", layer.heads), ("hidden", layer.hidden))
+        if value % t
+    ]
+    if least <= 0.5:
+        used, whole = show(least * site.memory_bytes, "B", 3), show(site.memory_bytes, "B", 3)
+        found.append(f"a layer needs {used} of a GPU's {whole}: {int(1 / least):,} layers could share one")
+    left = site.racks - here * layer.layers * site.datacenters
+    if left:
+        found.append(f"{left:,.0f} of {site.racks:,} racks are left without a layer")
+    if racks > here * site.datacenters:
+        lost = racks - here * site.datacenters
+        found.append(f"{show(lost)} of a layer's racks cannot be shared evenly by {site.datacenters} datacenters")
+    return tuple(found)

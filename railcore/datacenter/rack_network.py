@@ -1,0 +1,123 @@
+"""The scale-out network of racks: what it takes of a budget and of a power, of its bill of materials."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from railcore.catalog.arguments import checked
+from railcore.network.bill import bill_total
+from railcore.network.price_books import PriceBook, matching_books
+from railcore.network.switches import switch_model, usual_networks
+from railcore.network.topology.clos import rail_parts
+
+
+class NetworkOfRacks(ABC):
+    """What the scale-out network of a number of racks costs and draws; `Sizing` counts it with the racks."""
+
+    @abstractmethod
+    def price_usd(self, racks: Any) -> Any:
+        """Price of the network of so many racks [USD]."""
+
+    @abstractmethod
+    def power_w(self, racks: Any) -> Any:
+        """Power of the network of so many racks [W]."""
+
+
+@dataclass(frozen=True)
+class CountedNetwork(NetworkOfRacks):
+    """A network of any kind, counted anew for each number of racks.
+
+    totals: of a number of racks: price [USD] and power [W] of their network.
+    """
+
+    totals: Callable[[int], tuple[Any, Any]]
+
+    def price_usd(self, racks: Any) -> Any:
+        """Price of the network of so many racks [USD]."""
+        return self._total(racks, 0)
+
+    def power_w(self, racks: Any) -> Any:
+        """Power of the network of so many racks [W]."""
+        return self._total(racks, 1)
+
+    def _total(self, racks: Any, which: int) -> Any:
+        counts = np.maximum(np.asarray(racks, float), 1).astype(np.int64)  # 0 racks fit where not even one does
+        return np.array([self.totals(count)[which] for count in counts.ravel().tolist()]).reshape(counts.shape)[()]
+
+
+@dataclass(frozen=True)
+class PricedNetwork(NetworkOfRacks):
+    """The network of the racks that there are, whose price [USD] and power [W] are known; arrays are sweeps."""
+
+    usd: Any
+    w: Any
+
+    def price_usd(self, racks: Any) -> Any:
+        """Its price [USD]."""
+        return self.usd
+
+    def power_w(self, racks: Any) -> Any:
+        """Its power [W]."""
+        return self.w
+
+
+@dataclass(frozen=True)
+class RackNetwork(NetworkOfRacks):
+    """Rails over racks that are one HB domain (scale-up or NVLink domain) each, with optics at both ends of all links.
+
+    rack_gpus: GPUs of a rack, each on a rail of its own.
+    radix: ports of a switch at the NIC's full speed.
+    prices, powers: books of prices [USD] and of listed maxima of power [W], of the NIC's link rate.
+    oversubscription: of the layer over the rails: 1 is rail-optimized, math.inf rail-only.
+    """
+
+    rack_gpus: Any
+    radix: Any
+    prices: PriceBook
+    powers: PriceBook
+    oversubscription: Any = 1.0
+
+    def price_usd(self, racks: Any) -> Any:
+        """Price of the network of so many racks [USD]."""
+        return self._total(racks, self.prices)
+
+    def power_w(self, racks: Any) -> Any:
+        """Power of the network of so many racks [W]."""
+        return self._total(racks, self.powers)
+
+    def _total(self, racks: Any, book: PriceBook) -> Any:
+        built = np.maximum(np.asarray(racks, dtype=float), 1).astype(np.int64)  # 0 racks fit where not even one does
+        gpus = built * np.asarray(self.rack_gpus)
+        return bill_total(rail_parts(gpus, self.rack_gpus, self.radix, self.oversubscription).bill(), book)[()]
+
+
+@checked
+def rack_network(rack_gpus: ArrayLike, nic_Bps: float, price_book: str) -> RackNetwork:
+    """Rail-optimized, of the usual scale-out switch, at catalog prices and powers.
+
+    rack_gpus: GPUs of a rack. nic_Bps: of a GPU's NIC, one direction [bytes/s]. price_book: of the catalog; its powers
+    are those of the same name or the default book's. Raises UnknownName for a book that the catalog lacks, and
+    ValueError for a NIC that the switch has no ports for.
+    """
+    switch = switch_model(usual_networks()["scale-out"]["switch"])
+    radix = switch.ports * switch.ports_of_interface(nic_Bps)
+    return RackNetwork(rack_gpus, radix, *matching_books(price_book, rate_Bps=nic_Bps))
+
+
+def most_that_fit(fits: Callable[[Any], Any], most: Any) -> Any:
+    """Whole numbers up to `most` that fit, one more of which does not, found by halving; 0 where not even one does.
+
+    fits: of an array of numbers, True where it does. What it counts should rise with the number; where it falls a
+    little on the way, a larger number may fit too.
+    """
+    low, high = np.zeros_like(np.asarray(most, dtype=float)), np.asarray(most, dtype=float)
+    while np.any(low < high):
+        middle = np.ceil((low + high) / 2)
+        fit = fits(middle)
+        low, high = np.where(fit, np.maximum(middle, low), low), np.where(fit, high, np.minimum(middle - 1, high))
+        high = np.maximum(low, high)
+    return low

@@ -1,1 +1,0 @@
-"""How each document is read, a folder for each; only notebooks import them, and general models know none of them."""

@@ -1,0 +1,431 @@
+"""What every model says of one candidate: parts, price, power, strategy, time, failures, energy, cost of the training.
+
+Nothing is computed here that a model has: each number is what that model gives when it is asked alone.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from railcore import catalog
+from railcore.catalog.units import day, year
+from railcore.datacenter.operation import run_of_time, training_time
+from railcore.datacenter.rack_network import CountedNetwork, PricedNetwork
+from railcore.datacenter.sizing import Sizing, datacenter_size
+from railcore.network.bill import bill_counts, bill_table
+from railcore.network.cost import total_cost
+from railcore.network.topology.photonic import PhotonicRails, ring_lengths
+from railcore.network.topology.rails import RailFabric
+from railcore.photonics.circuit_search import best_on_circuits
+from railcore.planner.candidates import AnyFabric, Candidate
+from railcore.planner.case import Case, Values
+from railcore.planner.goodput import training_goodput
+from railcore.planner.job_comparison import limiting_fabric
+from railcore.planner.spec import OperationSpec
+from railcore.strategies.labels import strategy_label
+from railcore.strategies.parts import search
+from railcore.strategies.result import SearchResult
+from railcore.training.iteration import iteration_times
+from railcore.training.machine import Machine
+from railcore.training.runtime import Runtime
+from railcore.training.software import dated_runtimes
+from railcore.training.strategy_columns import STRATEGY_COLUMNS, column_numbers
+from railcore.training.transformer import model_flops_utilization
+from railcore.training.unique_rows import Columns
+
+KEPT = 8  # designs of a candidate, which draws price again
+_TRIED = 2  # numbers of GPUs and batches that a network is searched with
+_CLEARLY = 0.98  # of the time: faster by so much is worth another batch
+_SEARCHED = 64  # strategies, of which these designs are the best
+_PARTS_ONLY: dict[str, Any] = {
+    "compute_share": 1.0,
+    "network_share": 0.0,
+    "other_power_share": 0.0,
+}  # of `Sizing`: no rule of thumb
+CIRCUIT_KEYS = ("nic_ports", "circuit_switch", "reconfiguration")  # of network: what strategies on circuits rest on
+_SWITCHES = ("tier-1 switch", "circuit switch")
+
+
+class SitePrices(NamedTuple):
+    """Of energy: price [USD/J] and carbon [kg/J]; None where they are not known."""
+
+    usd_per_J: float | None = None
+    carbon_kg_per_J: float | None = None
+
+
+@dataclass(frozen=True)
+class Design:
+    """The best strategies of a job on a fabric.
+
+    result: of the search; its first strategies are kept.
+    rows: the kept strategies, the best first.
+    machine: with the GPUs in use of each HB domain, and the fabric.
+    added_s: what circuits add to an iteration of the best [s].
+    warnings: what is odd about the search.
+    """
+
+    result: SearchResult
+    rows: Columns
+    machine: Machine
+    added_s: float = 0.0
+    warnings: tuple[str, ...] = ()
+    _times: dict[tuple, np.ndarray] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def offload(self) -> str | tuple[str, ...]:
+        """What the host's memory holds of the best."""
+        return self.result.parts[int(self.rows["part"][0])].offload or "none"
+
+    @cached_property
+    def strategy(self) -> dict[str, Any]:
+        """The best strategy, by name, as `iteration_times` takes it."""
+        one = {name: values[:1] for name, values in self.rows.items()}
+        return self.result.table(one)[list(STRATEGY_COLUMNS)].to_dict("records")[0]
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that it takes."""
+        return math.prod(int(self.rows[name][0]) for name in ("tensor", "context", "pipeline", "data"))
+
+    @cached_property
+    def iteration_s(self) -> float:
+        """Time of an iteration of the best [s]."""
+        return float(self.rows["total_s"][0]) + self.added_s
+
+    def times(self, **changes: Any) -> np.ndarray:
+        """Seconds per sequence of the kept strategies on a changed machine; infinite where one does not fit."""
+        key = tuple(sorted(changes.items()))
+        if key not in self._times:  # draws of plans that share the design
+            found = self.result.estimates(self.rows, **changes)
+            self._times[key] = np.where(found.feasible, found.total_s / self.rows["global_batch"], np.inf)
+        return self._times[key]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Everything about one candidate.
+
+    name: of the candidate. also: others with the same parts and times. why_same: why they are.
+    note: why there is no such network or no strategy; then the rest is missing.
+    fabric: of all GPUs that are bought.
+    racks: that are bought.
+    design: the best strategies; None where none fits.
+    sizing: price and power of racks and network.
+    goodput: table of `training_goodput`.
+    numbers: by name, in SI units.
+    """
+
+    name: str
+    note: str = ""
+    also: tuple[str, ...] = ()
+    why_same: str = ""
+    fabric: AnyFabric | None = field(default=None, repr=False)
+    racks: int = 0
+    design: Design | None = field(default=None, repr=False)
+    sizing: Sizing | None = field(default=None, repr=False)
+    goodput: pd.DataFrame | None = field(default=None, repr=False)
+    numbers: Mapping[str, float] = field(default_factory=dict, repr=False)
+    warnings: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def label(self) -> str:
+        """The best strategy in words."""
+        if self.design is None:
+            return ""
+        away = self.design.offload
+        return strategy_label(self.design.strategy) + (f", offloads {' and '.join(away)}" if away != "none" else "")
+
+
+class Designs:
+    """Best strategies of a case and what failures cost them, found once for fabrics that give the same times.
+
+    Cases that differ in sizes, prices, operation, site and goals alone may share them (`planning.Shared`).
+    """
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self._found: dict[Any, Design | None] = {}
+        self._timed: dict[Any, tuple[pd.DataFrame, dict[str, float]]] = {}
+        self._notes: dict[int, str] = {}
+
+    def of(self, fabric: AnyFabric) -> Design | None:
+        """The best strategies on a fabric; None where none fits."""
+        if isinstance(fabric, PhotonicRails):
+            if (fabric.gpus, "circuits") not in self._found:
+                self._found[fabric.gpus, "circuits"] = self._on_circuits(fabric)
+            return self._found[fabric.gpus, "circuits"]
+        limits = limiting_fabric(fabric, self.case.model)
+        if (fabric.gpus, limits) not in self._found:
+            self._found[fabric.gpus, limits] = self._on_packets(fabric, limits)
+        return self._found[fabric.gpus, limits]
+
+    def timed(self, fabric: AnyFabric, design: Design, own: OperationSpec) -> tuple[pd.DataFrame, dict[str, float]]:
+        """Table of `training_goodput` of a design on its fabric, and the numbers of time and failures."""
+        terms: dict[str, Any] = {"rates": own.failures, "checkpoint_time": own.checkpoint, "restart_time": own.restart}
+        key = (fabric, *terms.values())
+        if key not in self._timed:
+            self._timed[key] = _timed(self.case, fabric, design, terms)
+        return self._timed[key]
+
+    def nothing_fits(self, gpus: int) -> str:
+        """Why no strategy is possible on so many GPUs, in the search's words."""
+        if gpus not in self._notes:
+            self._notes[gpus] = _nothing_fits(self.case, gpus)
+        return self._notes[gpus]
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        job = self.case.spec.job
+        return {"runtime": self.case.runtime, "offload": job.offload, **job.search}
+
+    def _on_packets(self, fabric: RailFabric, limits: RailFabric | None) -> Design | None:
+        best = None
+        for machine, gpus, batch in self._tried(fabric.gpus):
+            options: dict[str, Any] = {"fabric": limits, "top": _SEARCHED, "only_best": True}
+            found = search(self.case.model, machine, gpus, batch, **options, **self._options)
+            if len(found.best):
+                best = _faster(best, Design(found, _kept(found), found.machine))
+        return best
+
+    def _on_circuits(self, fabric: PhotonicRails) -> Design | None:
+        spec, best = self.case.spec.network, None
+        switch = catalog.item("circuit_switches", spec.circuit_switch)
+        delay = switch["reconfiguration_time"] if spec.reconfiguration is None else spec.reconfiguration
+        rings = ring_lengths(spec.nic_ports, fabric.planes, fabric.fibres_per_port)
+        own: dict[str, Any] = {"ports": spec.nic_ports, "rings": rings, **self._options}
+        for machine, gpus, batch in self._tried(fabric.gpus):
+            table = best_on_circuits(self.case.model, machine, gpus, batch, delay, **own)
+            row = table.iloc[0]
+            if math.isnan(row["iteration_s"]):
+                continue
+            limits: dict[str, Any] = {name: row[name] for name in STRATEGY_COLUMNS if name != "global_batch"}
+            found = search(self.case.model, machine, gpus, batch, **{"top": KEPT, **self._options, **limits})
+            same = [np.equal(found.fastest[name], column_numbers(name, [row[name]])) for name in STRATEGY_COLUMNS]
+            rows = {name: values[np.all(same, axis=0)] for name, values in found.fastest.items()}
+            added_s = float(row["iteration_s"] - row["electrical_s"])
+            best = _faster(best, Design(found, rows, found.machine, added_s, table.attrs["warnings"]))
+        return best
+
+    def _tried(self, gpus: int) -> Iterator[tuple[Machine, int, int]]:
+        """A machine with its GPUs in use of each HB domain, GPUs and batch: the rows of `Case.tried`."""
+        for row in self.case.tried(gpus).head(_TRIED).itertuples():
+            used = min(int(row.hb_domain_size), int(row.gpus))
+            yield self.case.machine.changed(hb_domain_size=used), int(row.gpus), int(row.global_batch)
+
+
+def _faster(one: Design | None, other: Design) -> Design:
+    """The design with less time for a sequence; the first unless the other is clearly faster, as its batch is off."""
+    if one is None:
+        return other
+    each = [design.iteration_s / int(design.rows["global_batch"][0]) for design in (one, other)]
+    return other if each[1] < _CLEARLY * each[0] else one
+
+
+def _kept(found: SearchResult) -> Columns:
+    """The best designs of a search, and the one of all its designs that takes the least memory."""
+    leaders = found.leaders
+    first = np.arange(min(KEPT, leaders["part"].size))
+    places = np.unique([*first, int(np.argmin(leaders["memory_bytes"]))])
+    return {name: values[places] for name, values in leaders.items()}
+
+
+def racks_of(case: Case, candidate: Candidate) -> int:
+    """Racks that are bought: as many as are asked for, or the most within budget and power, whole ones."""
+    asked = case.spec.cluster
+    racks = asked.racks or (math.ceil(asked.gpus / case.rack_gpus) if asked.gpus else None)
+    if asked.budget is None and asked.power is None:
+        return int(racks or 0)
+
+    def totals(count: int) -> tuple[float, float]:
+        try:
+            found = candidate.cost(case, count * case.rack_gpus)
+        except ValueError:  # cannot be built of so many
+            return math.inf, math.inf
+        return found["cost_usd"], found["power_w"]
+
+    limits: dict[str, Any] = {"budget_usd": asked.budget, "power_w": asked.power, "racks": racks}
+    costs = _PARTS_ONLY | case.rack_costs({})
+    sized = datacenter_size(platform=case.rack.name, network=CountedNetwork(totals), **limits, **costs)
+    return int(sized.racks)
+
+
+def sizing_of(case: Case, racks: int, network_usd: Any, network_w: Any, values: Values) -> Sizing:
+    """Price and power of racks and a network, part by part.
+
+    Parameters
+    ----------
+    case
+        Whose racks they are.
+    racks
+        How many.
+    network_usd, network_w
+        Price [USD] and power [W] of the network.
+    values
+        Draws of catalog rows.
+
+    Returns
+    -------
+    A `Sizing` without a rule of thumb; its fields are arrays where draws are.
+    """
+    network, costs = PricedNetwork(network_usd, network_w), case.rack_costs(values)
+    return datacenter_size(platform=case.rack.name, racks=racks, network=network, **(_PARTS_ONLY | costs))
+
+
+def sized_answer(case: Case, candidate: Candidate, racks: int) -> Answer:
+    """Parts, price and power of a candidate; a note where it cannot be built. racks: that are bought."""
+    try:
+        fabric = candidate.build(racks * case.rack_gpus)
+    except ValueError as error:
+        return Answer(candidate.name, note=str(error))
+    cost = candidate.cost(case, fabric.gpus)
+    if not math.isfinite(cost["cost_usd"]):
+        return Answer(candidate.name, note=f"book {case.prices.name} does not say its link rate")
+    sizing = sizing_of(case, racks, cost["cost_usd"], cost["power_w"], {})
+    pieces = {name: float(count) for name, count in bill_counts(fabric.parts.bill(), case.prices).items()}
+    numbers = {
+        "gpus": fabric.gpus,
+        "switches": pieces["switches"],
+        "link_ends": pieces["link_ends"],
+        "modules": pieces["transceivers"],
+        "network_usd": float(cost["cost_usd"]),
+        "network_w": float(cost["power_w"]),
+        "purchase_usd": float(sizing.total_usd),
+        "power_w": float(sizing.total_w),
+    }
+    return Answer(candidate.name, fabric=fabric, racks=racks, sizing=sizing, numbers=numbers, warnings=fabric.warnings)
+
+
+def answer_of(case: Case, candidate: Candidate, designs: Designs, racks: int) -> Answer:
+    """What is known of a candidate before its site is: all but energy's price and carbon.
+
+    Parameters
+    ----------
+    case, candidate
+        A network of a case.
+    designs
+        Best strategies, shared by candidates.
+    racks
+        That are bought.
+
+    Returns
+    -------
+    An `Answer`, with a note in place of what is not possible.
+    """
+    known = sized_answer(case, candidate, racks)
+    if known.fabric is None:
+        return known
+    design = designs.of(known.fabric)
+    if design is None:
+        return replace(known, note=designs.nothing_fits(known.fabric.gpus))
+    table, numbers = designs.timed(known.fabric, design, case.spec.operation)
+    numbers, warnings = {**known.numbers, **numbers}, (*known.warnings, *design.warnings)
+    return replace(known, design=design, goodput=table, numbers=numbers, warnings=warnings)
+
+
+def _timed(
+    case: Case, fabric: AnyFabric, design: Design, terms: Mapping[str, Any]
+) -> tuple[pd.DataFrame, dict[str, float]]:
+    strategy, batch = design.strategy, int(design.strategy["global_batch"])
+    job = (case.model, design.machine.changed(fabric=None), strategy, batch, case.rack.name)
+    table = training_goodput(fabric, *job, runtime=case.runtime, offload=design.offload, **terms)
+    flops = float(case.model.training_flops(batch))
+    mfu = model_flops_utilization(flops, design.iteration_s, design.gpus, design.machine.rates.bf16_rate)
+    parts, failed = table.iloc[:-1], table[table["part"].isin(_SWITCHES)]
+    stops = parts["stops"].astype(bool)
+    numbers = {
+        "gpus_used": design.gpus,
+        "batch": batch,
+        "iteration_s": design.iteration_s,
+        "circuits_s": design.added_s,
+        "mfu": float(mfu),
+        "goodput": float(table["tokens_share"].iloc[-1]),
+        "stopped": float(parts["lost"][stops].sum()),
+        "slowed": float(parts["lost"][~stops].sum()),
+        "gpus_down": float((parts["parts_down"] * parts["gpus_stopped"])[stops].sum()),
+        "failed_switch_gpus": float(failed["gpus_stopped"].max()) if len(failed) else 0.0,
+        "failed_switch_tokens_share": float(failed["tokens_share"].min()) if len(failed) else 1.0,
+    }
+    return table, numbers
+
+
+def costed(
+    case: Case,
+    sizing: Sizing,
+    values: Values,
+    site: SitePrices,
+    iteration_s: Any,
+    batch: int,
+    goodput: Any,
+) -> dict[str, Any]:
+    """What time and energy cost: the numbers of an answer, or arrays of them for draws.
+
+    Parameters
+    ----------
+    case, sizing
+        A case, and price and power of its racks and network.
+    values
+        Draws of catalog rows.
+    site
+        Price and carbon of energy.
+    iteration_s, batch, goodput
+        Of an iteration [s]; sequences of it; share of the time that advances the job.
+
+    Returns
+    -------
+    purchase_usd, power_w, days, energy_J, cost_usd, token_usd and, where the carbon of the power is known, carbon_kg;
+    infinite where the time is.
+    """
+    prices = case.operating_prices(values, site.usd_per_J)
+    found = {"purchase_usd": sizing.total_usd, "power_w": sizing.total_w}
+    tokens = batch * case.model.sequence_length
+    seconds = np.asarray(training_time(iteration_s, tokens, case.tokens, goodput, case.spec.operation.contingency))
+    fits = np.isfinite(seconds)
+    run = run_of_time(case.tokens, case.flops, np.where(fits, seconds, 1.0), sizing, prices)
+    of_run = {"energy_J": run.energy_J, "cost_usd": run.total_usd, "token_usd": run.token_usd}
+    of_run |= {} if site.carbon_kg_per_J is None else {"carbon_kg": run.carbon_kg(site.carbon_kg_per_J)}
+    return {**found, "days": seconds / day, **{name: np.where(fits, each, np.inf) for name, each in of_run.items()}}
+
+
+def with_energy(case: Case, known: Answer, site: SitePrices) -> Answer:
+    """The answer with what time and energy cost, once the price of energy is known."""
+    if known.sizing is None:
+        return known
+    prices, own = case.operating_prices({}, site.usd_per_J), dict[str, Any]()
+    terms = (prices.useful_life / year, prices.electricity_price, 1.0, prices.mean_load)
+    own["ownership_usd"] = total_cost(known.sizing.total_usd, known.sizing.total_w, *terms)["total_usd"]
+    if known.design is not None:
+        job = (known.numbers["iteration_s"], int(known.numbers["batch"]), known.numbers["goodput"])
+        own |= costed(case, known.sizing, {}, site, *job)
+    return replace(known, numbers={**known.numbers, **{name: float(value) for name, value in own.items()}})
+
+
+def _nothing_fits(case: Case, gpus: int) -> str:
+    use_all = case.spec.cluster.use == "all"
+    options: dict[str, Any] = {"runtime": case.runtime, "offload": case.spec.job.offload, "at_most": not use_all}
+    machine = case.machine.changed(hb_domain_size=min(case.machine.hb_domain_size, gpus))
+    try:
+        search(case.model, machine, gpus, case.batches(gpus), **options, **case.spec.job.search).strategy()
+    except ValueError as error:
+        return str(error)
+    return "no strategy was found by the short search: give job.search, or another batch"
+
+
+def software_band(case: Case, design: Design) -> tuple[float, float]:
+    """Least and greatest time of the best strategy under other software, over its own time."""
+    job, offload = (case.model, design.machine, design.strategy), design.offload
+    runtimes: list[Runtime | str] = [case.runtime, *dated_runtimes(design.machine)]
+    found = [iteration_times(*job, runtime, offload) for runtime in runtimes]
+    over = [(each.total_s.item() + design.added_s) / design.iteration_s for each in found if each.feasible.item()]
+    return min(over, default=1.0), max(over, default=1.0)
+
+
+def parts_table(case: Case, known: Answer) -> pd.DataFrame:
+    """Bill of a candidate's network, line by line; ports of NICs that are split are of the slower rate."""
+    assert known.fabric is not None
+    prices, powers = (book.of_ports(known.fabric.nic_ports) for book in case.books({}))
+    return bill_table(known.fabric.parts.bill(), prices, powers).assign(network=known.name)

@@ -1,0 +1,98 @@
+"""Which candidate wins: hard limits first, then wishes, then the least of what the spec ranks by."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from railcore.catalog.units import significant
+from railcore.network.topology.collapse import collapse_warning, rail_only_warning
+from railcore.network.topology.rails import RailFabric
+from railcore.planner.answer import Answer
+from railcore.planner.candidates import AnyFabric
+from railcore.planner.goals import FOUND, GOALS, RANKS
+from railcore.planner.shown import shown
+from railcore.planner.spec import GoalsSpec, Spec
+
+_SAME = 1e-9
+
+
+def missed_limits(answer: Answer, goals: GoalsSpec) -> dict[str, float]:
+    """Goals that an answer misses, by key: how far it is off as a share of the goal; infinite where it is not known."""
+    missed = {}
+    for key, name in GOALS.items():
+        goal = getattr(goals, key)
+        if goal is None:
+            continue
+        value = answer.numbers.get(name, math.nan)
+        off = (goal - value) / goal if key == "goodput" else (value - goal) / goal
+        if not off <= _SAME:
+            missed[key] = off if math.isfinite(off) else math.inf
+    return missed
+
+
+def missed_text(answer: Answer, goals: GoalsSpec, key: str) -> str:
+    """What an answer has where a goal asks for another number."""
+    name, goal = GOALS[key], getattr(goals, key)
+    asked = f"{'at least' if key == 'goodput' else 'at most'} {shown(name, goal)}"
+    return (
+        f"{shown(name, answer.numbers[name])}, asked {asked}" if name in answer.numbers else f"unknown, asked {asked}"
+    )
+
+
+def rank_number(spec: Spec) -> str:
+    """Number of which the least is best: what is looked for, else what wishes rank by."""
+    found = next((name for key, name in FOUND.items() if spec.find and getattr(spec.find, key)), None)
+    return found or RANKS[spec.wishes.rank]
+
+
+def ranked(answers: Sequence[Answer], spec: Spec) -> list[Answer]:
+    """Answers in order: those that meet all limits, then more wishes, then by the least of `rank_number`.
+
+    Of those that miss limits, the one whose farthest miss is the least comes first. Those without a strategy are last.
+    Equal ones are in the order of cost, purchase and name.
+    """
+    limits, wishes, number = spec.limits, spec.wishes, rank_number(spec)
+
+    def key(place: int) -> tuple:
+        answer = answers[place]
+        missed = missed_limits(answer, limits)
+        far = round(max(missed.values(), default=0.0), 3)  # nearly as far off is as far off
+        return (
+            answer.design is None,
+            bool(missed),
+            far,
+            len(missed_limits(answer, wishes)),
+            *(significant(answer.numbers.get(name, math.inf), 9) for name in (number, "cost_usd", "purchase_usd")),
+            place,
+        )
+
+    return [answers[place] for place in sorted(range(len(answers)), key=key)]
+
+
+def merged(answers: Sequence[Answer]) -> list[Answer]:
+    """Answers of which those with equal parts and times are one, with all names and the reason."""
+    found: list[Answer] = []
+    for answer in answers:
+        place = next((i for i, other in enumerate(found) if _equal(answer, other)), None)
+        if place is None:
+            found.append(answer)
+        else:
+            first = found[place]
+            reasons = filter(None, (first.why_same, f"{answer.name}: {_why_equal(answer.fabric)}"))
+            found[place] = replace(first, also=(*first.also, answer.name), why_same=" ".join(reasons))
+    return found
+
+
+def _equal(one: Answer, other: Answer) -> bool:
+    """Whether two answers have the same parts and numbers."""
+    same_parts = one.racks == other.racks and type(one.fabric) is type(other.fabric)
+    if not same_parts or one.fabric is None or one.note or one.numbers.keys() != other.numbers.keys():
+        return False
+    return all(math.isclose(value, other.numbers[name], rel_tol=_SAME) for name, value in one.numbers.items())
+
+
+@lru_cache(maxsize=256)  # of a sweep, points that differ in prices have the same fabrics
+def _why_equal(fabric: AnyFabric | None) -> str:
+    why = collapse_warning(fabric) or rail_only_warning(fabric) if isinstance(fabric, RailFabric) else ""
+    return why or "it takes the same parts and gives all traffic the same share of the NICs."

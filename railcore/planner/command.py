@@ -1,0 +1,150 @@
+"""What `railcore plan` does: reads specs, answers, writes pages, JSON, Markdown and tables."""
+
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pydantic import BaseModel
+
+from railcore.catalog import files
+from railcore.catalog.tables import frame_csv
+from railcore.planner import report
+from railcore.planner.page import page_html
+from railcore.planner.planning import plan
+from railcore.planner.result import Plan
+from railcore.planner.spec import UncertaintySpec, check_draws, read_spec
+
+NOT_MET = 3  # exit status where a hard limit is not met
+_QUIET_S = 1.0  # what takes longer is told
+TABLES = ("candidates", "designs", "times", "memory", "parts", "failures", "defaults", "sources", "flips")
+
+
+def run(specs: Sequence[str], written: Mapping[str, str | None], draws: int | None) -> int:
+    """Plan each spec, print or write it; gives the exit status: 3 where a hard limit of one is not met.
+
+    Parameters
+    ----------
+    specs
+        TOML files.
+    written
+        Where "html", "json", "markdown" and "csv" go, None for nowhere, "-" for the terminal.
+    draws
+        Of what is assumed; None for the spec's on pages and in JSON, and for none elsewhere.
+
+    Returns
+    -------
+    0, or 3.
+
+    Raises
+    ------
+    ValueError
+        For no spec, and for specs with faults.
+    """
+    check_draws("--draws", draws or 0)
+    if not specs:
+        raise ValueError("plan needs a spec: give a TOML file; `railcore plan --init` prints one to fill in")
+    _check_targets(written)
+    tell, plans = _Progress(), []
+    for path in specs:
+        spec = read_spec(path)
+        if draws:
+            spec = spec.model_copy(update={"uncertainty": UncertaintySpec(draws=draws, seed=spec.uncertainty.seed)})
+        plans.append(plan(spec, tell))
+    drawn = draws != 0 and (draws is not None or any(written[name] for name in ("html", "json")))
+    asked = any(written[name] for name in ("html", "json", "markdown"))
+    documents = [each.document(drawn) for each in plans] if asked else []
+    tell.done()
+    contents: dict[Path, str] = {}
+    if written["html"]:
+        contents[Path(written["html"])] = page_html(documents)
+    texts = {
+        "json": lambda: json.dumps([_plain(whole) for whole in map(_whole, plans, documents)], indent=1) + "\n",
+        "markdown": lambda: report.markdown_text(plans, documents) + "\n",
+    }
+    for name, text in texts.items():
+        if written[name] == "-":
+            print(text(), end="")
+        elif written[name]:
+            contents[Path(str(written[name]))] = text()
+    if written["csv"]:
+        contents |= _csv_files(plans, Path(written["csv"]))
+    files.write_all(contents)
+    if "-" not in (written["json"], written["markdown"]):
+        print("\n\n".join(report.terminal_text(each, drawn) for each in plans))
+    for told in dict.fromkeys(written["csv"] if path.suffix == ".csv" else str(path) for path in contents):
+        print(f"{told}: written", file=sys.stderr)
+    return 0 if all(each.met for each in plans) else NOT_MET
+
+
+def _check_targets(written: Mapping[str, str | None]) -> None:
+    """Refuse files that cannot be written, before anything is computed."""
+    if written["html"] == "-" or written["csv"] == "-":
+        raise ValueError("--html and --csv are files: give a name in place of -")
+    if empty := [name for name, path in written.items() if path == ""]:
+        raise ValueError(f"--{empty[0]} is '': give the name of a file, or of a folder for --csv")
+    paths = [Path(path) for path in written.values() if path and path != "-"]
+    for path in paths:
+        if paths.count(path) > 1:
+            raise ValueError(f"{path} is given twice: give each form a file of its own")
+        there = next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
+        if not os.access(there, os.W_OK) or (there != path.absolute() and not there.is_dir()):
+            raise ValueError(f"{path} cannot be written: give a place where you may write")
+
+
+def _whole(each: Plan, document: Mapping[str, Any]) -> dict[str, Any]:
+    """A plan for JSON: what the page shows, and every table in SI units."""
+    tables = {name: getattr(each, name) for name in (*TABLES, "own_strategy", "rule_of_thumb")}
+    tables |= {} if each.site is None else {"places": each.site.table}
+    if "uncertainty" in vars(each) and each.uncertainty is not None:  # drawn already
+        tables["draws"] = each.uncertainty.table
+    return {**document, "tables": {name: table.to_dict("records") for name, table in tables.items()}}
+
+
+def _csv_files(plans: Sequence[Plan], folder: Path) -> dict[Path, str]:
+    """Each table of each plan; those of several in a folder of each."""
+    found = {}
+    for place, each in enumerate(plans, start=1):
+        into = folder if len(plans) == 1 else folder / f"scenario_{place}"
+        for name in TABLES:
+            table: pd.DataFrame = getattr(each, name)
+            if len(table):
+                found[into / f"{name}.csv"] = frame_csv(table)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: no NumPy, no sections, and null for what is not finite."""
+    if isinstance(value, BaseModel):
+        value = value.model_dump(exclude_none=True)
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+class _Progress:
+    """Tells on a terminal what is being done, once it has taken a second."""
+
+    def __init__(self) -> None:
+        self.began, self.shown = time.monotonic(), 0
+
+    def __call__(self, text: str) -> None:
+        if sys.stderr.isatty() and time.monotonic() - self.began > _QUIET_S:
+            line = f"railcore: {text} ..."
+            print(f"\r{line:<{self.shown}}", end="", file=sys.stderr, flush=True)
+            self.shown = len(line)
+
+    def done(self) -> None:
+        """Clear the line."""
+        if self.shown:
+            print(f"\r{'':<{self.shown}}\r", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,159 @@
+"""Goodput of a job on a fabric: the time that stops take and the time that it runs slower, apart."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from railcore import catalog
+from railcore.catalog.arguments import Quantity, checked
+from railcore.catalog.checks import one_of
+from railcore.catalog.units import year
+from railcore.network import reliability
+from railcore.network.topology.failed_part import FailedPart, has_part, lost_gpus
+from railcore.network.topology.photonic import PhotonicRails
+from railcore.network.topology.rails import RailFabric
+from railcore.planner.slowdowns import checked_job, feasibility_warnings
+from railcore.training.group_shares import Fabric
+from railcore.training.iteration import IterationEstimate, iteration_times
+from railcore.training.machine import Machine, as_machine
+from railcore.training.parallelism import Strategy, as_strategy
+from railcore.training.runtime import Runtime
+from railcore.training.transformer import Transformer, as_model
+
+_FAILED = {  # parts of `reliability.parts_at_risk`: those of `FailedPart`
+    **{"HB switch": "HB switch", "tier-1 switch": "rail switch", "circuit switch": "circuit switch"},
+    **{"host link": "host link", "host transceiver": "host link", "upper switch": "spine"},
+    **{"trunk link": "trunk link", "trunk transceiver": "trunk link"},
+}
+
+
+@checked
+def training_goodput(
+    fabric: RailFabric | PhotonicRails,
+    model: Transformer | str,
+    machine: Machine | str,
+    strategy: Strategy | Mapping[str, Any],
+    global_batch: int,
+    platform: str = "",
+    rates: str = "value",
+    checkpoint_time: Quantity | None = None,
+    restart_time: Quantity | None = None,
+    runtime: Runtime | str | None = None,
+    offload: str | Sequence[str] = "none",
+) -> pd.DataFrame:
+    """What failures cost a job: of which part, by stops and by slow time.
+
+    A part that leaves GPUs without a link, or fails itself, stops the job (`reliability.parts_at_risk`): it restarts
+    from its last checkpoint with spare GPUs, G = `reliability.goodput` of all stops. Another part slows it until it is
+    repaired, to the tokens/s on `FailedPart`; the slowest part that is down sets the pace. With u parts of a kind down
+    on average, one of them is with q = 1 - exp(-u); kinds from the slowest on, independent:
+
+        goodput = G (1 - sum_i (1 - tokens_share_i) q_i prod_{j < i} (1 - q_j))
+
+    Parameters
+    ----------
+    fabric
+        As for `failed_part_slowdowns`, but it may have more GPUs than the strategy takes: failures of the others stop
+        nothing.
+    model, machine, strategy, global_batch, runtime
+        As for `failed_part_slowdowns`.
+    platform
+        Of the catalog, for its hosts and HB switches, as for `reliability.parts_at_risk`.
+    rates
+        "value", "low" or "high" of the catalog's failure rates, repair times, checkpoint and restart.
+    checkpoint_time, restart_time
+        [s]; by default the catalog's.
+    offload
+        As for `iteration_times`.
+
+    Returns
+    -------
+    Columns part, kind, count, events_per_year, parts_down (on average), stops (whether it stops the job), gpus_stopped
+    (mean of one failure), tokens_share (while it is down; 0 where the job stops), lost (share of the time: of stops as
+    there are more of a part's, of slow parts the sum's term). The last row, "all", has the stops of a year, and as
+    tokens_share the goodput. attrs["warnings"] as of `failed_part_slowdowns`.
+
+    Raises
+    ------
+    ValueError
+        As `failed_part_slowdowns` and `reliability.goodput`, and for other rates.
+    """
+    model, machine, strategy = as_model(model), as_machine(machine), as_strategy(strategy)
+    odd = checked_job(fabric, model, strategy, global_batch, whole=False)
+    one_of("rates", rates, reliability.RATES)
+    job = catalog.item("failure_rates", "job")
+    delta, restart = (
+        getattr(job.row(name), rates) if given is None else float(given)
+        for name, given in (("checkpoint_time", checkpoint_time), ("restart_time", restart_time))
+    )
+    parts = reliability.parts_at_risk(fabric, platform)
+    stop = parts["gpus_stopped"] > 0
+    # Of parts that stop GPUs, those of GPUs and of HB domains that are not in use stop nothing.
+    of_job = strategy.gpus / fabric.gpus
+    of_domains = min(-(-strategy.gpus // machine.hb_domain_size) / fabric.domains, 1.0)
+    used = np.where(parts["part"] == "HB switch", of_domains, of_job)
+    parts["count"] = (parts["count"] * used).where(stop & (used < 1), parts["count"])
+    table = reliability.expected_failures(parts, rates)
+    table = table[["part", "kind", "count", "events_per_year", "parts_down"]].assign(
+        stops=stop, gpus_stopped=parts["gpus_stopped"], tokens_share=0.0, lost=0.0
+    )
+    table = table[table["count"] > 0].reset_index(drop=True)
+
+    def iteration(network: Fabric) -> IterationEstimate:
+        return iteration_times(model, machine, strategy.columns(global_batch), runtime, offload, fabric=network)
+
+    whole = iteration(fabric)
+
+    @cache
+    def tokens_share(part: str) -> float:
+        if not has_part(fabric, part):  # of a network that one HB domain does not use
+            return 1.0
+        return (
+            0.0
+            if lost_gpus(fabric, part).size
+            else (whole.total_s / iteration(FailedPart(fabric, part)).total_s).item()
+        )
+
+    table["tokens_share"] = [
+        0.0 if stops else tokens_share(_FAILED[part]) for part, stops in zip(table["part"], table["stops"], strict=True)
+    ]
+    table["lost"] = lost_shares(table, delta, restart)
+    lost, stops = table["lost"].sum(), table.loc[table["stops"], "events_per_year"].sum()
+    gone, down = table["gpus_stopped"].max(), table["parts_down"].sum()
+    table.loc[len(table)] = ["all", "", table["count"].sum(), stops, down, True, gone, 1 - lost, lost]
+    table.attrs["warnings"] = (*odd, *feasibility_warnings(whole.limits.item()))
+    return table
+
+
+@checked
+def lost_shares(parts: pd.DataFrame, checkpoint_time: ArrayLike, restart_time: ArrayLike) -> np.ndarray:
+    """Shares of the time that failures take, by part: the equation of `training_goodput`.
+
+    Parameters
+    ----------
+    parts
+        Columns stops, tokens_share, events_per_year and parts_down, as `training_goodput` has them. Cells of the last
+        two may be arrays of one shape, such as draws of the failure rates.
+    checkpoint_time, restart_time
+        [s]; of that shape or one number.
+
+    Returns
+    -------
+    Shares, shape (parts, ...); goodput is 1 less their sum.
+    """
+    events, down = (np.array(parts[name].tolist(), float) for name in ("events_per_year", "parts_down"))
+    stops, share = parts["stops"].to_numpy(bool), parts["tokens_share"].to_numpy(float)
+    in_all = events[stops].sum(axis=0)
+    left = reliability.goodput(year / in_all, checkpoint_time, restart_time)
+    lost = np.zeros(np.broadcast_shapes(events.shape, np.shape(left)))
+    lost[stops] = (1 - left) * events[stops] / in_all
+    up = np.ones(np.shape(left))  # share of time in which no slower part is down
+    for place in np.flatnonzero(~stops)[np.argsort(share[~stops], kind="stable")]:
+        out = -np.expm1(-down[place])
+        lost[place] = left * up * out * (1 - share[place])
+        up = up * (1 - out)
+    return lost

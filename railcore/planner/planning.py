@@ -1,0 +1,115 @@
+"""From a spec to a plan."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from railcore.planner.answer import CIRCUIT_KEYS, Answer, Designs, answer_of, racks_of, with_energy
+from railcore.planner.candidates import Candidate, network_candidates
+from railcore.planner.case import Case, case_of
+from railcore.planner.choice import merged, ranked
+from railcore.planner.page import page_html
+from railcore.planner.report import document, terminal_text
+from railcore.planner.result import Plan, Progress, Told, found_answer, site_prices
+from railcore.planner.spec import FindSpec, SiteSpec, Spec, read_spec
+
+if TYPE_CHECKING:
+    from railcore.planner.site import FoundSite
+
+_TOLD = Told(document, terminal_text, page_html)
+
+
+class Shared:
+    """What plans share whose specs differ in size, networks, books, operation, site, limits and wishes alone.
+
+    Strategies and what failures cost them, by cluster and job; places, by site and demand. Each is computed once for
+    the plans of a process that are given the same object.
+    """
+
+    def __init__(self) -> None:
+        self._candidates: dict[tuple[str, ...], dict[str, Candidate]] = {}
+        self._designs: dict[tuple[str, ...], Designs] = {}
+        self._sites: dict[tuple[str, float], FoundSite] = {}
+
+    def candidates(self, case: Case) -> dict[str, Candidate]:
+        """Candidates of a case by name."""
+        own = case.spec
+        key = _cluster_key(own), own.network.model_dump_json()
+        if key not in self._candidates:
+            self._candidates[key] = {candidate.name: candidate for candidate in network_candidates(case)}
+        return self._candidates[key]
+
+    def designs(self, case: Case) -> Designs:
+        """Their strategies."""
+        own = case.spec
+        key = _cluster_key(own), own.job.model_dump_json(), own.network.model_dump_json(include=set(CIRCUIT_KEYS))
+        if key not in self._designs:
+            self._designs[key] = Designs(case)
+        return self._designs[key]
+
+    def site(self, asked: SiteSpec, demand_w: float) -> "FoundSite":
+        """Places for a demand."""
+        from railcore.planner.site import site_of  # only where there is one: it takes a third of a second
+
+        key = asked.model_dump_json(), demand_w
+        if key not in self._sites:
+            self._sites[key] = site_of(asked, demand_w)
+        return self._sites[key]
+
+
+def _cluster_key(spec: Spec) -> str:
+    return spec.cluster.model_dump_json(exclude={"gpus", "racks", "budget", "power", "include"})
+
+
+def plan(
+    spec: Spec | Mapping[str, Any] | str | Path, progress: Progress | None = None, shared: Shared | None = None
+) -> Plan:
+    """What every model says of one cluster and its job, on one basis.
+
+    Parameters
+    ----------
+    spec
+        A TOML file, its text, or a dictionary of the same form; `railcore plan --init` writes one with comments.
+    progress
+        Called with a text before what may take more than a second.
+    shared
+        Of the plans that are made one after the other, what they share.
+
+    Returns
+    -------
+    A `Plan`: print it, or take its tables.
+
+    Raises
+    ------
+    ValueError
+        For a spec with faults: all of them, by dotted key.
+    """
+    read = read_spec(spec)
+    case = case_of(read)
+    common, answers = shared or Shared(), []
+    built, designs = common.candidates(case), common.designs(case)
+    say = progress or (lambda text: None)
+    for candidate in built.values():
+        say(candidate.name)
+        answers.append(_answer(read, case, candidate, designs))
+    found, site = [with_energy(case, answer, site_prices(read, None)) for answer in answers], None
+    first = ranked(found, read)[0]
+    if read.site is not None and first.numbers:
+        say("places for the power")
+        site = common.site(read.site, first.numbers["power_w"])
+        found = [with_energy(case, answer, site_prices(read, site)) for answer in answers]
+    return Plan(read, case, tuple(ranked(merged(found), read)), site, built, _TOLD, progress)
+
+
+def _answer(spec: Spec, case: Case, candidate: Candidate, designs: Designs) -> Answer:
+    """The answer of one candidate, of as many racks as are asked for or found."""
+    asked = spec.cluster
+    if spec.find is not None:
+        return found_answer(spec, spec.find, case, candidate, designs)
+    try:
+        most = racks_of(case, candidate)
+        if (asked.budget is None and asked.power is None) or asked.use == "all":
+            return answer_of(case, candidate, designs, most)
+    except ValueError as error:
+        return Answer(candidate.name, note=str(error))
+    return found_answer(spec, FindSpec(days="fewest"), case, candidate, designs)  # buys no idle racks

@@ -1,0 +1,257 @@
+"""A plan as people read it: the document that the page and JSON have, and texts for a terminal and Markdown."""
+
+import math
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+from railcore.catalog.colours import ON_ANY_GROUND
+from railcore.catalog.tables import aligned_table, markdown_table, markdown_words
+from railcore.catalog.units import number, show
+from railcore.planner.answer import Answer
+from railcore.planner.choice import GOALS, missed_limits, missed_text
+from railcore.planner.result import Plan
+from railcore.planner.sections import boundary, capital, row_value, row_words, sections
+from railcore.planner.shown import FIRST, NUMBERS, interval, shown
+from railcore.planner.spec import GoalsSpec
+
+_MARKERS = ("circle", "square", "triangle", "diamond", "triangle-down", "plus", "cross", "star")
+_SHOWN_FLIPS = 3
+_SURE = 0.95  # of the draws, within which a limit is told as met
+_CLOSE = 0.01  # of a number, below which two are told as nearly equal
+_LEAST_GAP = 5e-4  # of a number, below which two are told as equal
+
+
+def headline(plan: Plan) -> str:
+    """The answer: the winner, by how much, under which limits; and what flips it."""
+    best, limits = plan.best, _goals_text(plan.spec.limits)
+    if best is None:
+        return f"No network runs {plan.case.model.name} here. {capital(plan.answers[0].note)}."
+    numbers = best.numbers
+    days, cost = (shown(name, numbers[name]) for name in ("days", "cost_usd"))
+    error = number(100 * plan.expected_error.error, 2)
+    runs = "published runs" if plan.expected_error.same_gpu else "published runs of other GPUs"
+    does = f"trains {plan.case.model.name} in {days} ({runs} differ by {error}% on average) for {cost}"
+    if plan.spec.find is not None:
+        does += f" on {shown('gpus', numbers['gpus'])} GPUs"
+    if not plan.met:
+        missed = [missed_text(best, plan.spec.limits, key) for key in missed_limits(best, plan.spec.limits)]
+        if not missed and plan.site is not None:  # its note is among the verdicts too
+            return f"Not reachable: {plan.site.note}. Without a site, {best.name} {does}."
+        told = f"Not reachable: no network meets {limits}. The nearest, {best.name}, {does}"
+        return f"{told}: {' and '.join(missed)}.{_enough(plan)}"
+    second = next((answer for answer in plan.possible[1:] if not missed_limits(answer, plan.spec.limits)), None)
+    less = ""
+    if second is not None:
+        by = 1 - numbers[plan.rank] / second.numbers[plan.rank]
+        gap = (
+            f"{number(100 * abs(by), 2)}% {'less' if by > 0 else 'more'} than" if abs(by) > _LEAST_GAP else "as much as"
+        )
+        less = f", {gap} {second.name} by {NUMBERS[plan.rank].label}"
+        less += ", which misses more wishes" if by < -_LEAST_GAP else ""
+        less += ": as good as equal" if _LEAST_GAP < by < _CLOSE else ""
+    under = f", within {limits}" if limits else ""
+    return f"{capital(best.name)} {does}{less}{under}. {_flip_sentence(plan)}"
+
+
+def model_text(plan: Plan) -> str:
+    """What the model's sizes come to, by which a wrong one is seen."""
+    model = plan.case.model
+    each = f", {number(model.active_parameters / 1e9, 4)} B of a token" if model.experts else ""
+    count = f"{number(model.total_parameters / 1e9, 4)} B parameters{each}"
+    return f"{count} with {model.ffn_matrices} matrices in a feed-forward"
+
+
+def _enough(plan: Plan) -> str:
+    """How many GPUs would meet the limits, where more would."""
+    found = plan.gpus_that_would_do
+    return f" {found}" if found else ""
+
+
+def _flip_sentence(plan: Plan) -> str:
+    table = plan.flips
+    if table.empty:
+        return "No single price, power or rate flips that within its range."
+    row = table.iloc[0]
+    now = f"{row_value(row, 'at')} (now {row_value(row, 'value')})"
+    return f"What flips it first: {row_words(row)} of {now}; then {_then(row)}."
+
+
+def _then(row: Any) -> str:
+    """What a flip makes the best."""
+    return "none meets the limits" if row["best"] == "none" else f"{row['best']} is best"
+
+
+def _goals_text(goals: GoalsSpec) -> str:
+    said = {"cost": " of training cost", "purchase": " of purchase", "goodput": " of goodput", "gpus": " GPUs"}
+    texts = []
+    for key, name in GOALS.items():
+        goal = getattr(goals, key)
+        if goal is not None:
+            texts.append(f"{'at least ' * (key == 'goodput')}{shown(name, goal)}{said.get(key, '')}")
+    return " and ".join(texts)
+
+
+def verdicts(plan: Plan, draws: bool) -> list[dict[str, str]]:
+    """What blocks, ties and flips, and what differs from what was asked; a line each."""
+    found = []
+    for answer in plan.possible:
+        missed = missed_limits(answer, plan.spec.limits)
+        if missed:
+            told = "; ".join(f"{key} {missed_text(answer, plan.spec.limits, key)}" for key in missed)
+            found.append({"kind": "bad", "text": f"{capital(answer.name)} misses a limit: {told}."})
+    if plan.best is not None and (wished := missed_limits(plan.best, plan.spec.wishes)):
+        told = "; ".join(f"{key} {missed_text(plan.best, plan.spec.wishes, key)}" for key in wished)
+        found.append({"kind": "note", "text": f"{capital(plan.best.name)} misses a wish: {told}."})
+    if plan.site is not None and plan.site.note:
+        found.append({"kind": "bad", "text": f"{capital(plan.site.note)}."})
+    if draws and plan.ties:
+        tied = " and ".join(plan.ties)
+        found.append({"kind": "note", "text": f"{capital(tied)} may be better within what is not known: a tie."})
+    if draws and plan.best is not None and plan.met and plan.uncertainty is not None:
+        held = plan.uncertainty.met(plan.best.name)
+        if held < _SURE:
+            text = f"{capital(plan.best.name)} meets the limits in {number(100 * held, 2)}% of the draws."
+            found.append({"kind": "note", "text": text})
+    found += [{"kind": "note", "text": text} for text in _adjusted(plan)]
+    for _, row in plan.flips.iloc[1:_SHOWN_FLIPS].iterrows():
+        text = f"With {row_words(row)} of {row_value(row, 'at')}, {_then(row)}."
+        found.append({"kind": "note", "text": text})
+    return found
+
+
+def _adjusted(plan: Plan) -> list[str]:
+    """What the plan takes in place of what was asked."""
+    best, asked = plan.best, plan.spec.cluster
+    if best is None:
+        return []
+    texts, numbers = [], best.numbers
+    if asked.gpus and numbers["gpus"] != asked.gpus:
+        texts.append(f"{asked.gpus:,} GPUs are {shown('gpus', numbers['gpus'])} in whole racks of the platform.")
+    if numbers["gpus_used"] < numbers["gpus"]:
+        used = f"{shown('gpus', numbers['gpus_used'])} of {shown('gpus', numbers['gpus'])} GPUs"
+        domain = best.design.machine.hb_domain_size if best.design else 0
+        of_each = f", {domain} of each {plan.case.machine.hb_domain_size} in an HB domain"
+        used += of_each if domain < plan.case.machine.hb_domain_size else ""
+        texts.append(f"The job uses {used}: this is faster than with all, which divide it worse.")
+    if numbers["batch"] != plan.case.batch:
+        tokens = number(numbers["batch"] * plan.case.model.sequence_length / 1e6, 4)
+        near = f"near the {number(plan.case.batch, 4)} asked for, and divides well"
+        texts.append(f"The batch is {shown('batch', numbers['batch'])} ({tokens}M tokens), {near}.")
+    return texts
+
+
+def document(plan: Plan, draws: bool) -> dict[str, Any]:
+    """What the page shows, in texts; `page.page_html` has its form. draws: whether intervals are computed."""
+    best, spec, case = plan.best, plan.spec, plan.case
+    said = [f"{number(case.tokens / 1e12, 4)} T tokens", model_text(plan), case.machine.precision]
+    said.append(f"software {case.runtime.name}")
+    if best:
+        said.insert(1, f"batches of {number(best.numbers['batch'], 9)} x {case.model.sequence_length:,} tokens")
+    gpus = f"{shown('gpus', best.numbers['gpus'])} GPUs, " if best else ""
+    limits, wishes = spec.limits, spec.wishes
+    return {
+        "title": spec.title or f"{gpus}{case.rack.name}, for {case.model.name}",
+        "subtitle": ", ".join(said),
+        "headline": headline(plan),
+        "verdicts": verdicts(plan, draws),
+        "columns": [{"key": name, **NUMBERS[name]._asdict()} for name in first_numbers(plan)],
+        "candidates": [_candidate(plan, answer, draws) for answer in plan.answers],
+        "chart": {
+            "x": _axis("days", "training time (days)", limits.days, wishes.days),
+            "y": _axis("cost_usd", "training cost (M USD)", limits.cost, wishes.cost) | {"scale": 1e6},
+        },
+        "sections": sections(plan, draws),
+        "generated": f"railcore {import_module('railcore').__version__}",
+    }
+
+
+def first_numbers(plan: Plan) -> list[str]:
+    """Numbers of the first screen, at most seven; GPUs are one where networks may have different numbers of them."""
+    asked = plan.spec.cluster
+    sized = plan.spec.find is not None or asked.budget is not None or asked.power is not None
+    return ["gpus", *FIRST[:-1]] if sized else list(FIRST)
+
+
+def _axis(key: str, label: str, limit: float | None, wish: float | None) -> dict[str, Any]:
+    return {"key": key, "label": label, "limit": limit, "wish": wish}
+
+
+def _candidate(plan: Plan, answer: Answer, draws: bool) -> dict[str, Any]:
+    possible = answer.design is not None
+    missed = list(missed_limits(answer, plan.spec.limits)) if possible else []
+    state = "missed" if missed else "other" if possible else "grey"
+    if answer is plan.best and not missed:
+        state = "best"
+    elif draws and answer.name in plan.ties:
+        state = "tie"
+    return {
+        **{name: getattr(answer, name) for name in ("name", "why_same", "note")},
+        "also": list(answer.also),
+        "state": state,
+        "misses": missed,
+        "colour": ON_ANY_GROUND[plan.place_of(answer.name) % len(ON_ANY_GROUND)],
+        "marker": _MARKERS[plan.place_of(answer.name) % len(_MARKERS)],
+        "numbers": {name: _number(plan, answer, name, draws) for name in answer.numbers} if possible else {},
+    }
+
+
+def _number(plan: Plan, answer: Answer, name: str, draws: bool) -> dict[str, Any]:
+    """A number as the page has it: value, 5 to 95% where it is drawn, texts, grade and source."""
+    value, ends = answer.numbers[name], (math.nan, math.nan)
+    if draws and plan.uncertainty is not None:
+        ends = plan.uncertainty.interval(answer.name, name)
+    low, high = (end if math.isfinite(end) else None for end in ends)
+    grade, source = plan.grade_and_source(answer, name)
+    return {
+        **{"value": value, "low": low, "high": high, "text": shown(name, value)},
+        **{"interval": interval(name, *ends), "grade": grade},
+        "source": f"{capital(NUMBERS[name].meaning)}. {source}".strip(),
+    }
+
+
+def summary_rows(plan: Plan) -> list[dict[str, str]]:
+    """A row for each candidate with the first screen's numbers, as texts; the best has a star."""
+    rows = []
+    for answer in plan.answers:
+        names = " = ".join((answer.name, *answer.also))
+        row = {"network": f"{names} *" if answer is plan.best and plan.met else names}
+        for name in first_numbers(plan):
+            there = answer.design is not None and name in answer.numbers
+            row[NUMBERS[name].label] = shown(name, answer.numbers[name]) if there else "-"
+        missed = ", ".join(missed_limits(answer, plan.spec.limits)) if answer.design else "not there"
+        rows.append(row | {"misses": missed or "-"})
+    return rows
+
+
+def terminal_text(plan: Plan, draws: bool = False) -> str:
+    """The plan for a terminal: the answer, the table, what blocks and flips, and why some networks are not there."""
+    texts = [plan.spec.title] if plan.spec.title else []
+    texts += [headline(plan), "", aligned_table(summary_rows(plan)).rstrip(), ""]
+    texts += [f"- {each['text']}" for each in verdicts(plan, draws)]
+    texts += [f"- {capital(answer.name)} is not there: {answer.note}." for answer in plan.answers if answer.note]
+    texts += [f"- {answer.why_same}" for answer in plan.answers if answer.also]
+    if plan.best is not None:
+        texts.append(f"- Best strategy: {plan.best.label}.")
+        texts.append(f"- Times are off by {plan.expected_error}.")
+        for row in plan.own_strategy.head(1).itertuples():
+            took = f"{show(row.iteration_s, 's', 4)}, {number(row.over_best, 3)} times the best for each sequence"
+            texts.append(f"- Your own mapping on {row.candidate}: {took} ({row.limit}).")
+    return "\n".join([*texts, f"- {plan.case.model.name} has {model_text(plan)}.", f"- {boundary(plan)}"])
+
+
+def markdown_text(plans: Sequence[Plan], documents: Sequence[Mapping[str, Any]]) -> str:
+    """Plans and their documents as Markdown: the answer and table of each, then its sections' tables."""
+    texts = []
+    for plan, told in zip(plans, documents, strict=True):
+        title, head = markdown_words(told["title"]), markdown_words(told["headline"])
+        texts += [f"# {title}\n", f"{head}\n", markdown_table(summary_rows(plan))]
+        texts += [*(f"- {markdown_words(each['text'])}" for each in told["verdicts"]), ""]
+        for section in told["sections"]:
+            texts += [f"## {markdown_words(section['title'])}\n", f"{markdown_words(section['lead'])}\n"]
+            for table in section["tables"]:
+                cells = [[cell["text"] if isinstance(cell, dict) else cell for cell in row] for row in table["rows"]]
+                rows = [dict(zip(table["head"], row, strict=True)) for row in cells]
+                texts += [f"{markdown_words(table['caption'])}\n", markdown_table(rows)]
+            texts += [*(f"- {markdown_words(note)}" for note in section["notes"]), ""]
+    return "\n".join(texts)

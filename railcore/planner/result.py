@@ -1,0 +1,405 @@
+"""A plan: one cluster and job in, every model's answer out."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pandas as pd
+
+from railcore import catalog
+from railcore.datacenter.sizing import datacenter_size
+from railcore.network.topology.rails import RailFabric
+from railcore.planner.answer import (
+    Answer,
+    Designs,
+    SitePrices,
+    answer_of,
+    parts_table,
+    sized_answer,
+    software_band,
+    with_energy,
+)
+from railcore.planner.candidates import AnyFabric, Candidate
+from railcore.planner.case import Case
+from railcore.planner.choice import missed_limits, rank_number
+from railcore.planner.evidence import error_of, grade_of, rows_behind, source_text
+from railcore.planner.find import racks_found
+from railcore.planner.job_comparison import network_shares
+from railcore.planner.shown import NUMBERS
+from railcore.planner.spec import FindSpec, GoalsSpec, Spec
+from railcore.planner.uncertainty import TIE, Situation, Uncertainty, flips, uncertainty, win_shares
+from railcore.strategies.parts import search
+from railcore.strategies.result import SearchResult
+from railcore.training.iteration import iteration_times, stage_memory
+
+if TYPE_CHECKING:
+    from railcore.planner.site import FoundSite
+
+Progress = Callable[[str], Any]
+
+
+class Told(NamedTuple):
+    """How a plan is told: as a document, as texts for a terminal, as a page."""
+
+    document: Callable[["Plan", bool], dict[str, Any]]
+    terminal: Callable[["Plan"], str]
+    page: Callable[[list[dict[str, Any]]], str]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What every model says of a cluster and its job; tables are in SI units.
+
+    spec: as read.
+    case: what it means.
+    answers: of all candidates, the best first; those that are not possible last.
+    site: where the power is; None where the spec has no site.
+    """
+
+    spec: Spec
+    case: Case
+    answers: tuple[Answer, ...]
+    site: "FoundSite | None"
+    _built: Mapping[str, Candidate] = field(repr=False)
+    _told: "Told" = field(repr=False)
+    _progress: Progress | None = field(default=None, repr=False)
+
+    @property
+    def possible(self) -> list[Answer]:
+        """Answers with a strategy."""
+        return [answer for answer in self.answers if answer.design is not None]
+
+    @property
+    def best(self) -> Answer | None:
+        """The best candidate; None where no network runs the job."""
+        return self.possible[0] if self.possible else None
+
+    @property
+    def met(self) -> bool:
+        """Whether the best candidate meets all limits, and a site that is asked for is there."""
+        sited = self.site is None or self.site.places is not None
+        return self.best is not None and sited and not missed_limits(self.best, self.spec.limits)
+
+    @property
+    def rank(self) -> str:
+        """Number of which the least is best."""
+        return rank_number(self.spec)
+
+    def place_of(self, name: str) -> int:
+        """Place of a candidate among all, whichever is best: it has the same colour in every scenario."""
+        return list(self._built).index(name)
+
+    def answer(self, name: str) -> Answer:
+        """The answer of a candidate, by any of its names. Raises UnknownName."""
+        found = {each: answer for answer in self.answers for each in (answer.name, *answer.also)}
+        if name not in found:
+            raise catalog.UnknownName("candidate", name, found)
+        return found[name]
+
+    def fabric(self, name: str) -> AnyFabric:
+        """The fabric of a candidate, to go on with. Raises ValueError where there is none."""
+        answer = self.answer(name)
+        if answer.fabric is None:
+            raise ValueError(f"{name} is not there: {answer.note}")
+        return answer.fabric
+
+    def search(self, name: str, **options: Any) -> SearchResult:
+        """The search of a candidate's strategies on its fabric, whole; options as of `search`.
+
+        Raises ValueError where nothing fits, and for photonic rails, which `best_on_circuits` searches.
+        """
+        answer, fabric = self.answer(name), self.fabric(name)
+        if answer.design is None or not isinstance(fabric, RailFabric):
+            raise ValueError(f"{name}: {answer.note or 'give best_on_circuits the job'}")
+        design, case = answer.design, self.case
+        job = (case.model, case.machine, design.gpus, int(answer.numbers["batch"]))
+        own = {
+            "hb_domain_size": design.machine.hb_domain_size,
+            "offload": design.offload,
+            **self.spec.job.search,
+        }
+        return search(*job, **{"runtime": case.runtime, "fabric": fabric, **own, **options})
+
+    @cached_property
+    def candidates(self) -> pd.DataFrame:
+        """A row for each candidate, the best first: names, strategy, parameters, every number, missed goals, note."""
+        rows = []
+        for answer in self.answers:
+            missed = {
+                kind: ", ".join(missed_limits(answer, goals)) if answer.design else ""
+                for kind, goals in (("limits_missed", self.spec.limits), ("wishes_missed", self.spec.wishes))
+            }
+            names = {"candidate": answer.name, "also": ", ".join(answer.also), "strategy": answer.label}
+            row = {**names, "parameters": self.case.model.total_parameters}
+            rows.append(row | dict(answer.numbers) | missed | {"note": answer.note or answer.why_same})
+        order = ["candidate", "also", "strategy", "parameters", *NUMBERS, "limits_missed", "wishes_missed", "note"]
+        table = pd.DataFrame(rows)
+        return table[[name for name in order if name in table]]
+
+    @cached_property
+    def designs(self) -> pd.DataFrame:
+        """Strategies that draws price again, a row each: candidate, rank, the strategy, its time and memory."""
+        tables = []
+        for answer in self.possible:
+            table = answer.design.result.table(answer.design.rows)  # type: ignore[union-attr]
+            tables.append(table.assign(candidate=answer.name, rank=range(1, len(table) + 1)))
+        return _stacked(tables, ["candidate", "rank"])
+
+    @cached_property
+    def times(self) -> pd.DataFrame:
+        """Time of an iteration by part, and shares of the NICs by kind of traffic, a row for each candidate.
+
+        Shares are of packet networks. software_low and software_high: of the time under other software, over this.
+        """
+        rows, seen = [], {}
+        for answer in self.possible:
+            design = answer.design
+            assert design is not None
+            found = design.result.estimates({name: values[:1] for name, values in design.rows.items()})
+            row: dict[str, Any] = {name: value.item() for name, value in found.breakdown.items() if value.item() > 0}
+            row |= {"circuits_s": design.added_s} if design.added_s else {}
+            if isinstance(answer.fabric, RailFabric):
+                box = design.machine.changed(fabric=None)
+                fabrics = {answer.name: answer.fabric}
+                job = (self.case.model, box, design.strategy, int(answer.numbers["batch"]), self.case.runtime)
+                shares = network_shares(fabrics, *job).iloc[0]
+                row |= {name: float(shares[name]) for name in shares.index if name.endswith("_share")}
+            if id(design) not in seen:
+                seen[id(design)] = software_band(self.case, design)
+            row["software_low"], row["software_high"] = seen[id(design)]
+            busy = {"hb_utilization": found.hb_utilization.item(), "nic_utilization": found.nic_utilization.item()}
+            rows.append({"candidate": answer.name, "iteration_s": design.iteration_s, **row, **busy})
+        return pd.DataFrame(rows)
+
+    @cached_property
+    def memory(self) -> pd.DataFrame:
+        """Memory of each pipeline stage of the best candidate's strategy."""
+        if self.best is None or self.best.design is None:
+            return pd.DataFrame()
+        design = self.best.design
+        terms: dict[str, Any] = {"global_batch": int(self.best.numbers["batch"]), "runtime": self.case.runtime}
+        terms["offload"] = design.offload
+        return stage_memory(self.case.model, design.machine, design.strategy, **terms)
+
+    @cached_property
+    def parts(self) -> pd.DataFrame:
+        """Bill of each candidate's network, line by line."""
+        built = [answer for answer in self.answers if answer.fabric is not None]
+        return _stacked([parts_table(self.case, answer).assign(candidate=answer.name) for answer in built])
+
+    @cached_property
+    def failures(self) -> pd.DataFrame:
+        """Failures of each candidate by part: rows of `training_goodput`."""
+        tables = [answer.goodput.assign(candidate=answer.name) for answer in self.possible]  # type: ignore[union-attr]
+        return _stacked(tables)
+
+    @cached_property
+    def own_strategy(self) -> pd.DataFrame:
+        """The spec's own mapping on each candidate's fabric: time, over the best one's, and what rules it out."""
+        given = self.case.own_strategy
+        if given is None:
+            return pd.DataFrame()
+        strategy, batch = given
+        rows = []
+        for answer in self.possible:
+            if isinstance(answer.fabric, RailFabric):
+                if strategy.gpus > answer.fabric.gpus:
+                    rows.append((answer.name, math.nan, math.nan, "GPUs"))
+                    continue
+                box = self.case.machine.changed(hb_domain_size=answer.fabric.hb_domain_size)
+                options = (self.case.runtime, answer.design.offload, batch)  # type: ignore[union-attr]
+                found = iteration_times(self.case.model, box, strategy, *options, fabric=answer.fabric)
+                of_sequence = found.total_s.item() / batch * answer.numbers["batch"] / answer.numbers["iteration_s"]
+                rows.append((answer.name, found.total_s.item(), of_sequence, found.limits.item()))
+        return pd.DataFrame(rows, columns=["candidate", "iteration_s", "over_best", "limit"])
+
+    @cached_property
+    def gpus_that_would_do(self) -> str:
+        """How many GPUs of the nearest candidate would meet limits that more GPUs can meet, in a sentence; else ""."""
+        best, asked = self.best, self.spec.cluster
+        if best is None or self.met or self.spec.find is not None or not (asked.gpus or asked.racks):
+            return ""
+        if not set(missed_limits(best, self.spec.limits)) & {"days", "cost"}:
+            return ""
+        found = found_answer(self.spec, FindSpec(gpus="fewest"), self.case, self._built[best.name], Designs(self.case))
+        if found.note:
+            return f"{found.note[:1].upper()}{found.note[1:]}."
+        return f"{found.numbers['gpus']:,.0f} GPUs would do."
+
+    @cached_property
+    def rule_of_thumb(self) -> pd.DataFrame:
+        """What the catalog's shares of a budget or a power would buy, beside the sum of parts; none without either."""
+        asked = self.spec.cluster
+        if asked.budget is None and asked.power is None:
+            return pd.DataFrame()
+        limits = {"budget_usd": asked.budget, "power_w": asked.power}
+        sized = datacenter_size(platform=self.case.rack.name, network="shares", **limits, **self.case.rack_costs({}))
+        rows = [
+            ("rule of thumb: shares of the catalog", float(sized.gpus), float(sized.racks_usd), float(sized.total_w))
+        ]
+        if self.best is not None and self.best.sizing is not None:
+            own = self.best.sizing
+            rows.append((f"sum of parts, {self.best.name}", float(own.gpus), float(own.racks_usd), float(own.total_w)))
+        return pd.DataFrame(rows, columns=["account", "gpus", "servers_usd", "power_w"])
+
+    @cached_property
+    def situation(self) -> Situation:
+        """What draws are of."""
+        return Situation(self.case, self._built, self.answers, site_prices(self.spec, self.site))
+
+    @cached_property
+    def uncertainty(self) -> Uncertainty | None:
+        """Draws of what is assumed or varies; None where no network runs the job."""
+        if self.best is None:
+            return None
+        own = self.spec.uncertainty
+        return uncertainty(self.situation, self.best.name, self.rank, own.draws, own.seed, self._progress)
+
+    @property
+    def wins(self) -> dict[str, float]:
+        """Share of the draws in which each candidate is the best within the limits; none where draws were stored."""
+        if self.uncertainty is None or not self.uncertainty.samples:
+            return {}
+        standing = self.situation.standing(self.uncertainty.samples, self.rank)
+        return win_shares(standing, [answer.name for answer in self.possible if self._as_wished(answer)])
+
+    def with_draws(self, table: pd.DataFrame) -> "Plan":
+        """The plan with a stored table of draws (`Uncertainty.table`) in place of new ones."""
+        found = replace(self)
+        vars(found)["uncertainty"] = Uncertainty(table)  # where the cached property keeps it
+        return found
+
+    @cached_property
+    def flips(self) -> pd.DataFrame:
+        """Rows of prices, powers, failures and time's cost that alone make another candidate the best."""
+        first = [answer.name for answer in self.possible if self._as_wished(answer)] if self.met else []
+        return flips(self.situation, self.rank, first)
+
+    def _as_wished(self, answer: Answer) -> bool:
+        """Whether a candidate misses no more wishes than the best."""
+        best, wishes = self.best, self.spec.wishes
+        return best is not None and len(missed_limits(answer, wishes)) <= len(missed_limits(best, wishes))
+
+    @cached_property
+    def ties(self) -> list[str]:
+        """Candidates that are better than the best one within the limits in 5% of the draws or more."""
+        found = self.uncertainty
+        if found is None or not self.met:
+            return []
+        allowed = [answer.name for answer in self.possible[1:] if self._as_wished(answer)]
+        return [name for name in allowed if found.better(name, self.rank) >= TIE]
+
+    @cached_property
+    def defaults(self) -> pd.DataFrame:
+        """Every key of the spec that has a value, and whether it was given: key, value, given."""
+        return pd.DataFrame([*self.spec.given()], columns=["key", "value", "given"])
+
+    @cached_property
+    def sources(self) -> pd.DataFrame:
+        """Rows of the catalog behind the best candidate's numbers, a row each: number, and the catalog's columns."""
+        if self.best is None:
+            return pd.DataFrame()
+        rows = []
+        for number in self.best.numbers:
+            for row in rows_behind(self.case, self.best, number, self.situation.site.usd_per_J is not None):
+                told = {name: getattr(row, name) for name in ("family", "name", "parameter", "value", "unit", "kind")}
+                rows.append({"number": number, **told, "low": row.low, "high": row.high, "source": row.source})
+        return pd.DataFrame(rows)
+
+    @cached_property
+    def _graded(self) -> dict[tuple, tuple[str, str]]:
+        return {}
+
+    def grade_and_source(self, answer: Answer, number: str) -> tuple[str, str]:
+        """Grade of a number of an answer, and its sources in a line."""
+        if (answer.name, number) not in self._graded:
+            rows = rows_behind(self.case, answer, number, self.situation.site.usd_per_J is not None)
+            self._graded[answer.name, number] = grade_of(number, rows), source_text(rows) if rows else ""
+        return self._graded[answer.name, number]
+
+    @cached_property
+    def grades(self) -> dict[str, str]:
+        """Grade of each number of the best candidate: the weakest kind of the rows behind it."""
+        if self.best is None:
+            return {}
+        return {name: self.grade_and_source(self.best, name)[0] for name in self.best.numbers}
+
+    @cached_property
+    def expected_error(self) -> Any:
+        """Error that iteration times have to expect."""
+        return error_of(self.case)
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """What is odd but allowed."""
+        texts = [text for answer in self.answers for text in answer.warnings]
+        if self.best is not None and self.best.numbers["gpus_used"] == self.best.numbers["gpus"]:
+            down = f"{self.best.numbers['gpus_down']:.3g} GPUs are out of service on average"
+            texts.append(
+                f"The job uses all GPUs that are bought, and goodput takes a spare for each failed one: {down}."
+            )
+        texts += [*self.case.warnings, *self.case.prices.warnings, *self.case.powers.warnings]
+        texts += [self.site.note] if self.site and self.site.note else []
+        texts += list(self.site.places.warnings) if self.site and self.site.places else []
+        return tuple(dict.fromkeys(texts))
+
+    def document(self, draws: bool = True) -> dict[str, Any]:
+        """All of it as the page and JSON have it; draws: with intervals, which take seconds."""
+        return self._told.document(self, draws)
+
+    def html(self) -> str:
+        """One self-contained page."""
+        return self._told.page([self.document()])
+
+    def __str__(self) -> str:
+        return self._told.terminal(self)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _stacked(tables: Sequence[pd.DataFrame], first: Sequence[str] = ("candidate",)) -> pd.DataFrame:
+    """Tables one below the other with the columns `first` in front; empty where there are none."""
+    whole = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(first))
+    return whole[[*first, *whole.columns.difference(first, sort=False)]]
+
+
+def found_answer(spec: Spec, find: FindSpec, case: Case, candidate: Candidate, designs: Designs) -> Answer:
+    """The answer of one candidate on the racks that `racks_found` gives.
+
+    Parameters
+    ----------
+    spec, find
+        With limits; and what is looked for.
+    case, candidate, designs
+        As for `answer_of`.
+
+    Returns
+    -------
+    An `Answer`; a note where no number of racks will do.
+    """
+
+    @cache
+    def ask(racks: int) -> Answer:
+        return with_energy(case, answer_of(case, candidate, designs, racks), site_prices(spec, None))
+
+    def size(racks: int) -> Answer:
+        return sized_answer(case, candidate, racks)
+
+    asked = spec.cluster
+    limits = spec.limits
+    if asked.budget is not None or asked.power is not None:
+        gpus = asked.racks * case.rack_gpus if asked.racks else asked.gpus
+        limits = GoalsSpec.model_construct(purchase=asked.budget, power=asked.power, gpus=gpus)
+    try:
+        return ask(racks_found(designs.case, ask, size, find, limits))
+    except ValueError as error:
+        return Answer(candidate.name, note=str(error))
+
+
+def site_prices(spec: Spec, site: "FoundSite | None") -> SitePrices:
+    """Price and carbon of energy: of the spec, else of the site, else unknown."""
+    usd, carbon = (None, None) if site is None else (site.usd_per_J, site.carbon_kg_per_J)
+    return SitePrices(usd, carbon if spec.operation.carbon is None else spec.operation.carbon)

@@ -1,0 +1,399 @@
+"""Sections of a plan's document: strategy, failures, parts, energy and site, uncertainty, assumptions, sources."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+from pydantic import BaseModel
+
+from railcore import catalog
+from railcore.catalog.colours import TIMES
+from railcore.catalog.units import convert, hour, number, show, words, year
+from railcore.planner.published import MISS, checks_table
+from railcore.planner.result import Plan
+from railcore.planner.shown import NUMBERS, interval, shown
+from railcore.planner.spec import SIDE_NETWORKS
+
+_SHOWN_SOURCES = 60
+_MOST_STAGES = 32  # of a pipeline, whose memory is listed
+_PARTS = {  # of an iteration, in words
+    **{"linear_s": "linear layers", "attention_s": "attention", "elementwise_s": "elementwise kernels"},
+    **{"tensor_s": "tensor ranks", "context_s": "context ranks", "expert_s": "experts", "logits_s": "logits and loss"},
+    **{"pipeline_s": "pipeline hops", "bubble_s": "pipeline bubble", "data_s": "data ranks", "once_s": "host, once"},
+    **{"optimizer_s": "optimizer", "straggler_s": "slowest GPU", "circuits_s": "changes of circuits"},
+}
+_TRAFFIC = {"replica_share": "data", "expert_replica_share": "experts' data", "direct_share": "experts, direct"}
+_LEAST_SHARE = 1e-5  # that is told in digits
+Section = dict[str, Any]
+
+
+def sections(plan: Plan, draws: bool) -> list[Section]:
+    """All sections that the plan has something for. draws: whether uncertainty is one of them."""
+    if plan.best is None:
+        return [_parts(plan), _assumptions(plan)]
+    found = [_strategy(plan), _failures(plan), _parts(plan), _energy(plan)]
+    found += [_uncertainty(plan)] if draws else []
+    return [*found, _assumptions(plan), _published(), _sources(plan)]
+
+
+def boundary(plan: Plan) -> str:
+    """What is counted and what is not."""
+    inside = plan.spec.cluster.include
+    counted = ["servers with their NICs", "switches", "optics and cables at both ends"]
+    counted += [f"the {name} network" for name in inside]
+    left = [f"the {name} network" for name in SIDE_NETWORKS if name not in inside]
+    return (
+        f"Counted: {', '.join(counted)}. Not counted: {', '.join([*left, 'storage machines', 'buildings', 'people'])}."
+    )
+
+
+def capital(text: str) -> str:
+    """The text with a capital letter first."""
+    return text[:1].upper() + text[1:]
+
+
+def row_words(row: Mapping[str, Any]) -> str:
+    """A row of the catalog in words: "port price of street2025"."""
+    what = words(row["parameter"])
+    if row["name"] == "scaling":
+        return f"{what} of {row['family']}"
+    return what if row["name"] in ("energy", "machine", "job") else f"{what} of {row['name']}"
+
+
+def row_value(row: Mapping[str, Any], column: str) -> str:
+    """A value of a catalog row in the row's own unit."""
+    entry = catalog.item(row["family"], row["name"]).row(row["parameter"])
+    return f"{number(float(convert(row[column], entry.unit)), 3)}{'' if entry.unit == '1' else f' {entry.unit}'}"
+
+
+def _section(name: str, title: str, lead: str, tables: Iterable[Section], notes: Iterable[str] = ()) -> Section:
+    kept = [table for table in tables if table["rows"]]
+    own = {"id": name, "title": title, "lead": lead, "tables": kept, "notes": list(notes)}
+    return own | {"bars": None, "places": None}
+
+
+def _table(columns: Mapping[str, Sequence[str]] | pd.DataFrame, caption: str = "", align: str = "") -> Section:
+    """A table of texts: columns by their head, the first to the left and others to the right unless said."""
+    table = pd.DataFrame(columns)
+    rows = [[str(cell) for cell in row] for row in table.itertuples(index=False)]
+    return {
+        "caption": caption,
+        "head": list(table.columns),
+        "align": align or "l" + "r" * (table.shape[1] - 1),
+        "rows": rows,
+    }
+
+
+def _percent(value: float, digits: int = 3) -> str:
+    if 0 < value < _LEAST_SHARE:
+        return f"under {number(100 * _LEAST_SHARE)}%"
+    return "" if math.isnan(value) else f"{number(100 * value, digits)}%"
+
+
+def _part(name: str) -> str:
+    return _PARTS.get(name, words(name.removesuffix("_s")))
+
+
+def _numbers_table(plan: Plan, names: Sequence[str], caption: str) -> Section:
+    """A row for each possible network with numbers of NUMBERS."""
+    rows = []
+    for answer in plan.possible:
+        told = {NUMBERS[name].label: shown(name, answer.numbers[name]) for name in names if name in answer.numbers}
+        rows.append({"network": answer.name} | told)
+    return _table(pd.DataFrame(rows), caption)
+
+
+def _strategy(plan: Plan) -> Section:
+    best, times = plan.best, plan.times.set_index("candidate")
+    assert best is not None
+    shares = [name for name in times if name.endswith("_share")]
+    shares = [name for name in shares if plan.case.model.experts or not name.startswith(("expert", "direct"))]
+    parts = [name for name in times if name.endswith("_s") and name != "iteration_s"]
+    names = [answer.name for answer in plan.possible]
+    strategies = {
+        "network": names,
+        "strategy": [answer.label for answer in plan.possible],
+        "GPUs used": [shown("gpus", answer.numbers["gpus_used"]) for answer in plan.possible],
+        "iteration": [shown("iteration_s", answer.numbers["iteration_s"]) for answer in plan.possible],
+        "MFU, causal": [shown("mfu", answer.numbers["mfu"]) for answer in plan.possible],
+        "under other software": [
+            f"{number(low, 3)} to {number(high, 3)} times" if high > low else "none fits"
+            for low, high in zip(times["software_low"], times["software_high"], strict=True)
+        ],
+    }
+    here = [name for name in parts if times[name][best.name] > 0]
+    breakdown = {
+        "part of the iteration": [_part(name) for name in here],
+        "time": [show(times[name][best.name], "s", 4) for name in here],
+        "share": [_percent(times[name][best.name] / best.numbers["iteration_s"]) for name in here],
+    }
+    of_nic = {"network": names} | {
+        _TRAFFIC.get(name, words(name.removesuffix("_share"))): [_percent(value) for value in times[name]]
+        for name in shares
+    }
+    error = f"Times on {plan.case.rack.name} are off by {plan.expected_error}, against published runs."
+    tables = [_table(strategies, "Best strategy on each network", "llrrrr")]
+    tables.append(_table(breakdown, f"Where the time goes: {best.name}"))
+    tables += [_table(of_nic, "Share of a NIC that each kind of traffic gets")] if shares else []
+    tables += [_own_strategy(plan), _memory(plan)]
+    section = _section("strategy", "Strategy and time", error, tables)
+    return section | {
+        "bars": {"caption": "An iteration on each network, by part", "unit": "s", "rows": _bars(times, parts)}
+    }
+
+
+def _bars(times: pd.DataFrame, parts: Sequence[str]) -> list[Section]:
+    rows = []
+    for name, row in times.iterrows():
+        told = [
+            {
+                **{"label": _part(part), "value": float(row[part])},
+                **{"text": show(row[part], "s", 3), "colour": TIMES.get(part.removesuffix("_s"), TIMES["other"])},
+            }
+            for part in parts
+            if row[part] > 0
+        ]
+        rows.append({"label": str(name), "parts": told})
+    return rows
+
+
+def _own_strategy(plan: Plan) -> Section:
+    own = plan.own_strategy
+    if own.empty:
+        return _table({})
+    columns = {
+        "network": own["candidate"],
+        "iteration": [show(value, "s", 4) for value in own["iteration_s"]],
+        "time of a sequence, over the best": [f"{number(value, 4)} times" for value in own["over_best"]],
+        "limit": own["limit"],
+    }
+    return _table(columns, "Your own mapping", "lrrl")
+
+
+def _memory(plan: Plan) -> Section:
+    stages = plan.memory
+    if not 0 < len(stages) <= _MOST_STAGES:
+        return _table({})
+    counted = ("stage", "layers", "in_flight", "fits")
+    columns = {
+        words(str(name)): [number(cell, 3) if name in counted else show(cell, "B", 4) for cell in column]
+        for name, column in stages.items()
+        if name != "fits"
+    }
+    return _table(columns, "Memory of a GPU of each pipeline stage", "r" * len(columns))
+
+
+def _failures(plan: Plan) -> Section:
+    best = plan.best
+    assert best is not None and best.goodput is not None  # noqa: PT018
+    rows = []
+    for answer in plan.possible:
+        numbers, gone = answer.numbers, answer.numbers["failed_switch_gpus"]
+        slower = f"{shown('failed_switch_tokens_share', numbers['failed_switch_tokens_share'])} of the speed"
+        assert answer.goodput is not None
+        events = float(answer.goodput["events_per_year"].iloc[-1])
+        rows.append(
+            {
+                "network": answer.name,
+                "stops a year": number(events, 3),
+                "time between stops": f"{number(year / events / hour, 3)} h",
+                "lost to stops": _percent(numbers["stopped"]),
+                "lost to slow time": _percent(numbers["slowed"]),
+                "goodput": shown("goodput", numbers["goodput"]),
+                "one failed leaf": f"stops about {number(round(gone))} GPUs" if gone else slower,
+            }
+        )
+    table = best.goodput.iloc[:-1]
+    speed = table["tokens_share"].where(~table["stops"].astype(bool))
+    parts = {
+        "part": table["part"],
+        "count": [number(value, 6) for value in table["count"]],
+        "failures a year": [number(value, 3) for value in table["events_per_year"]],
+        "speed while it is down": [_percent(value, 4) or "stops the job" for value in speed],
+        "time lost": [_percent(value, 2) for value in table["lost"]],
+    }
+    lead = "A failure that cuts GPUs off stops the job, which restarts from its last checkpoint; others slow it."
+    tables = [_table(pd.DataFrame(rows), "Failures and goodput"), _table(parts, f"Parts that fail: {best.name}")]
+    return _section("failures", "Fabrics and failures", lead, tables)
+
+
+def _parts(plan: Plan) -> Section:
+    names = ("switches", "link_ends", "modules", "network_usd", "network_w", "purchase_usd", "ownership_usd")
+    rows = []
+    for answer in plan.answers:
+        if answer.numbers:
+            row = {"network": answer.name, "tiers": str(getattr(answer.fabric, "tiers", 1))}
+            rows.append(row | {NUMBERS[name].label: shown(name, answer.numbers[name]) for name in names})
+    tables = [_table(pd.DataFrame(rows), "Parts and purchase")]
+    if plan.best is not None:
+        bill = plan.parts[plan.parts["candidate"] == plan.best.name]
+        columns = {
+            **{"part": bill["part"], "scope": bill["scope"], "tier": bill["tier"].astype(str)},
+            "pieces": [number(value, 9) for value in bill["count"]],
+            "ports or ends": [number(value, 9) for value in bill["units"]],
+            "price": [show(value, "USD", 4) for value in bill["cost_usd"]],
+            "power": [show(value, "W", 4) for value in bill["power_w"]],
+        }
+        tables.append(_table(columns, f"Bill: {plan.best.name}", "llrrrrr"))
+        sides = plan.case.side_networks(int(plan.best.numbers["gpus"]))
+        columns = {
+            **{"network": sides["network"], "switch": sides["switch"]},
+            "switches": [number(value) for value in sides["switches"]],
+            "price": [show(value, "USD", 4) for value in sides["cost_usd"]],
+            "power": [show(value, "W", 4) for value in sides["power_w"]],
+        }
+        tables += [_table(columns, "Other networks that are counted", "llrrr")] if len(sides) else []
+    thumb = plan.rule_of_thumb
+    if len(thumb):
+        columns = {
+            **{"account": thumb["account"], "GPUs": [number(value, 9) for value in thumb["gpus"]]},
+            "servers": [show(value, "USD", 4) for value in thumb["servers_usd"]],
+            "facility power": [show(value, "W", 4) for value in thumb["power_w"]],
+        }
+        tables.append(_table(columns, "What a rule of thumb would buy, and the sum of parts"))
+    notes = [answer.why_same for answer in plan.answers if answer.also]
+    notes += [f"{capital(answer.name)} is not there: {answer.note}." for answer in plan.answers if answer.note]
+    return _section("parts", "Parts and prices", boundary(plan), tables, notes)
+
+
+def _energy(plan: Plan) -> Section:
+    names = ("power_w", "energy_J", "carbon_kg", "cost_usd", "token_usd", "ownership_usd")
+    tables, notes, places = [_numbers_table(plan, names, "Power, energy and what it costs")], [], None
+    site = plan.site
+    if site is not None and site.places is not None:
+        found = site.table
+        columns = {
+            **{"place": found["name"], "authority": found["authority"]},
+            "carries": [show(value, "W", 4) for value in found["power_w"]],
+            "has by the rule": [show(value, "W", 4) for value in found["usable_w"]],
+        }
+        tables.append(_table(columns, f"Places for {show(site.demand_w, 'W', 4)}", "llrr"))
+        notes.append(f"Searched: {', '.join(site.places.area.words) or 'the whole country'}.")
+        notes.append("The grid is synthetic: right in sums, not plant by plant. Load your own for a real site.")
+        notes.append(f"The rule ignores {site.places.ignores}.")
+        points = [
+            {"label": str(row["name"]), **{axis: float(row[axis]) for axis in ("latitude", "longitude")}}
+            | {"text": show(row["power_w"], "W", 4)}
+            for _, row in found.iterrows()
+        ]
+        places = {"caption": "Where the power is", "points": points} if len(points) > 1 else None
+    if not any("carbon_kg" in answer.numbers for answer in plan.possible):
+        notes.append("Carbon is not told: the region is not known. Give [site], or operation.carbon.")
+    lead = "Energy is facility power times mean load times time. Wear spreads the purchase over the years of use."
+    return _section("energy", "Energy and site", lead, tables, notes) | {"places": places}
+
+
+def _uncertainty(plan: Plan) -> Section:
+    found, own, best = plan.uncertainty, plan.spec.uncertainty, plan.best
+    assert found is not None and best is not None  # noqa: PT018
+    rows = []
+    for answer in plan.possible:
+        row = {"network": answer.name}
+        for name in ("days", "cost_usd", "purchase_usd", "power_w", "goodput"):
+            row[NUMBERS[name].label] = interval(name, *found.interval(answer.name, name))
+        row |= {f"better than {best.name}": f"in {_percent(found.better(answer.name, plan.rank))} of draws"}
+        rows.append(row | {"meets the limits": f"in {_percent(found.met(answer.name))}"})
+    flips = [row for _, row in plan.flips.iterrows()]
+    columns = {
+        "row of the catalog": [row_words(row) for row in flips],
+        "value": [row_value(row, "value") for row in flips],
+        "flips at about": [row_value(row, "at") for row in flips],
+        "then best": [row["best"].replace("none", "none meets the limits") for row in flips],
+    }
+    lead = (
+        f"5 to 95% of {own.draws:,} draws of the rows that are assumed or vary, whose median is the value. All "
+        "networks see the same draws, and the kept strategies of each are timed again."
+    )
+    notes = ["What circuits add to an iteration, and a site, stay as they are. The model's own error comes on top."]
+    notes += ["Networks beside the scale-out one are not drawn."] if plan.spec.cluster.include else []
+    notes += found.notes
+    tables = [_table(pd.DataFrame(rows), "5 to 95%"), _table(columns, "What alone flips the answer", "lrrl")]
+    return _section("uncertainty", "Uncertainty", lead, tables, notes)
+
+
+def _assumptions(plan: Plan) -> Section:
+    case, told = plan.case, plan.defaults
+    rows = [
+        [row.key, _value_text(row.key, row.value), "given" if row.given else "default"] for row in told.itertuples()
+    ]
+    known = {row[0] for row in rows}
+    resolved = {
+        "job.tokens": f"{number(case.tokens / 1e12, 4)} T",
+        "job.batch": f"{number(case.batch, 6)} sequences",
+        "operation.electricity": _electricity(plan),
+        "job.runtime": case.runtime.name,
+        "network.radix": f"{case.radix} ports of {show(case.machine.nic_Bps, 'bps')}",
+        "cluster.hb_domain_size": f"{case.machine.hb_domain_size} GPUs",
+        "books": f"{case.prices.label(rate=True)}; powers {case.powers.label(rate=True)}",
+    }
+    rows += [[key, value, "of the catalog"] for key, value in resolved.items() if key not in known]
+    table = {"caption": "Your spec and its defaults", "head": ["key", "value", "from"], "align": "lll", "rows": rows}
+    return _section("assumptions", "Assumptions and boundary", boundary(plan), [table], plan.warnings)
+
+
+def _electricity(plan: Plan) -> str:
+    price, origin = plan.situation.site.usd_per_J, "of the site's state"
+    if price is None:
+        price, origin = catalog.item("prices", "energy")["electricity_price"], "of the catalog"
+    return f"{number(float(convert(price, 'USD/kWh')), 3)} USD/kWh, {origin}"
+
+
+_UNITS = {  # of keys of the spec that are quantities
+    **dict.fromkeys(("budget", "server", "purchase", "cost"), "USD"),
+    **dict.fromkeys(("power", "server_power"), "W"),
+    **dict.fromkeys(("reconfiguration", "checkpoint", "restart"), "s"),
+    **dict.fromkeys(("within", "people_within", "radius"), "m"),
+    **{"nic": "bps", "electricity": "USD/kWh", "carbon": "kg/kWh"},
+}
+
+
+def _value_text(key: str, value: Any) -> str:
+    """A value of the spec with its unit."""
+    unit = _UNITS.get(key.rpartition(".")[2])
+    if unit is None or not isinstance(value, float):
+        return _text(value)
+    return f"{number(float(convert(value, unit)), 6)} {unit}" if "/" in unit else show(value, unit)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, BaseModel):
+        return ", ".join(f"{name} {_text(each)}" for name, each in value.model_dump(exclude_none=True).items())
+    if isinstance(value, float):
+        return number(value, 6)
+    return ", ".join(map(_text, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _published() -> Section:
+    table = checks_table().sort_values("miss", ascending=False, kind="stable")
+    columns = {
+        "what": [f"{row['what']}: {row['subject']}" for _, row in table.iterrows()],
+        "published": [f"{number(row['published'], 4)} {row['unit']}" for _, row in table.iterrows()],
+        "ours": [f"{number(row['ours'], 3)} {row['unit']}" for _, row in table.iterrows()],
+        "error": ["none" if error == 0 else f"{100 * error:+.0f}%" for error in table["error"]],
+        "": ["miss" if miss else "" for miss in table["miss"]],
+        "remark": table["remark"],
+    }
+    missed = int(table["miss"].sum())
+    lead = f"{missed} of {len(table)} numbers of published clusters are missed by {100 * MISS:.0f}% or more. "
+    lead += "The others of data/measured/cluster_checks.csv are of what no model here has."
+    return _section("published", "Held against published clusters", lead, [_table(columns, align="lrrrll")])
+
+
+def _sources(plan: Plan) -> Section:
+    table = plan.sources.drop_duplicates(["family", "name", "parameter"])
+    table = table[table["unit"] != "name"]
+    rows = [
+        [
+            f"{row['family']}: {row['name']}, {words(row['parameter'])}",
+            row_value(row, "value"),
+            row["kind"],
+            row["source"],
+        ]
+        for _, row in table.head(_SHOWN_SOURCES).iterrows()
+    ]
+    notes = [f"{len(table) - len(rows)} more rows are in the JSON."] if len(table) > len(rows) else []
+    head = ["row of the catalog", "value", "kind", "source"]
+    listed = {"caption": "Rows behind the numbers of the best network", "head": head, "align": "lrll", "rows": rows}
+    lead = "A number's grade is the weakest kind of the rows behind it."
+    return _section("sources", "Sources", lead, [listed], notes)

@@ -1,0 +1,52 @@
+"""Where a plan's power is: places that feed the facility, and what energy costs and emits there."""
+
+import re
+from dataclasses import dataclass
+
+import pandas as pd
+
+from railcore.catalog.units import kWh
+from railcore.planner.case import checked_area
+from railcore.planner.spec import SiteSpec
+from railcore.siting.grid import load_grid
+from railcore.siting.reasons import carbon_and_cost
+from railcore.siting.split import FoundPlaces, find_places
+from railcore.siting.supply import AFTER_LOAD
+
+_KEYS = {"near_m": "within", "people_m": "people_within", "radius_m": "radius"}  # of a spec, by arguments of `Area`
+
+
+@dataclass(frozen=True)
+class FoundSite:
+    """Places for a demand. note: why there are none; then `places` is None.
+
+    usd_per_J, carbon_kg_per_J: of energy there; None where it is not known.
+    """
+
+    demand_w: float
+    places: FoundPlaces | None = None
+    note: str = ""
+    usd_per_J: float | None = None
+    carbon_kg_per_J: float | None = None
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """A row for each place, none where there is none."""
+        return pd.DataFrame() if self.places is None else self.places.places
+
+
+def site_of(spec: SiteSpec, demand_w: float) -> FoundSite:
+    """The best places for a demand [W]; where there is none, a note says why."""
+    try:
+        terms = (spec.radius, spec.rule or AFTER_LOAD, spec.places, checked_area(spec))
+        found = find_places(load_grid(), demand_w, *terms)
+    except ValueError as error:
+        told = re.sub("|".join(_KEYS), lambda found: _KEYS[found[0]], str(error))
+        return FoundSite(demand_w, note=f"site: {told}")
+    usable = found.split
+    power = pd.Series(0.0, index=range(len(found.candidates)))
+    power.iloc[usable.places.tolist()] = usable.usable_w
+    chosen = {"site": usable.places.tolist()}
+    year = carbon_and_cost(found.candidates, chosen, power.to_numpy(), demand_w).iloc[0]
+    known = [None if pd.isna(year[name]) else float(year[name]) / kWh for name in ("usd_per_kWh", "kg_per_kWh")]
+    return FoundSite(demand_w, found, "", *known)

@@ -1,0 +1,89 @@
+"""What `railcore sweep` does: reads a spec with its values, sweeps, tells how far it is and what came out."""
+
+import sys
+import time
+
+from railcore.catalog.units import counted
+from railcore.planner.sweeping import sweep
+
+SOME_FAILED = 3  # exit status where some of the points could not be planned
+_EACH_S = 10.0  # between two lines where errors do not go to a terminal
+
+TEMPLATE = """\
+# A sweep: a spec as of `railcore plan --init`, and the values that are tried.
+[cluster]
+platform = "DGX H100"
+[job]
+model = "Llama-3 405B"
+[books.prices]
+port = "600 USD"
+rate = "400 Gbps"
+
+[over]  # every combination; or [[over]] with the keys of one point each, or over = "points.csv" above all sections
+cluster.gpus = [1024, 4096, 16384]
+books.prices.transceiver = {from = "200 USD", to = "1000 USD", steps = 5}  # spacing = "log" for even ratios
+"""
+
+
+def run_sweep(spec: str | None, out: str | None, workers: int, scheduler: str | None, draws: int) -> int:
+    """Sweep, and tell; gives the exit status: 3 where some points failed.
+
+    Parameters
+    ----------
+    spec
+        A TOML file with a table `over`.
+    out
+        Folder for the rows.
+    workers, scheduler, draws
+        As of `sweep`.
+
+    Returns
+    -------
+    0, or 3.
+
+    Raises
+    ------
+    ValueError
+        As `sweep`, and for no spec or no folder.
+    """
+    if not spec or not out:
+        raise ValueError("sweep needs a spec and --out FOLDER; `railcore sweep --init` prints a spec to fill in")
+    tell = _Progress()
+    try:
+        found = sweep(spec, None, out, workers, scheduler, draws, tell)
+    except KeyboardInterrupt:
+        tell.done()
+        print(f"railcore: stopped; what is done is in {out}, and the same command goes on", file=sys.stderr)
+        return 130
+    tell.done()
+    failed = found.attrs["failed"]
+    first = found[found["rank"] == 1]
+    for name, count in first.loc[first["strategy"] != "", "candidate"].value_counts().items():
+        print(f"{name} is the best of {counted(count, 'points')}")
+    if none := int((first["strategy"] == "").sum()):
+        print(f"no network runs the job in {counted(none, 'points')}")
+    print(f"{counted(len(found), 'rows')} of {counted(found.attrs['points'] - len(failed), 'points')}: {out}/plans")
+    if failed:
+        print(f"{counted(len(failed), 'points')} failed: {out}/failed.csv says why", file=sys.stderr)
+    return SOME_FAILED if failed else 0
+
+
+class _Progress:
+    """Tells on a terminal in one line, elsewhere in a line from time to time."""
+
+    def __init__(self) -> None:
+        self.shown, self.last = 0, time.monotonic()
+
+    def __call__(self, text: str) -> None:
+        line = f"railcore: {text}"
+        if sys.stderr.isatty():
+            print(f"\r{line:<{self.shown}}", end="", file=sys.stderr, flush=True)
+            self.shown = len(line)
+        elif time.monotonic() - self.last > _EACH_S:
+            print(line, file=sys.stderr, flush=True)
+            self.last = time.monotonic()
+
+    def done(self) -> None:
+        """End the line."""
+        if self.shown:
+            print(file=sys.stderr)

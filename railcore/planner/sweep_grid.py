@@ -1,0 +1,288 @@
+"""The points of a sweep: a spec, and values of its keys that are put into it, point by point."""
+
+import copy
+import itertools
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from railcore import catalog
+from railcore.catalog.tables import read_csv
+from railcore.planner.answer import CIRCUIT_KEYS
+from railcore.planner.spec import check_key, read_value, spec_values
+
+MOST_POINTS = 1_000_000
+_RANGE = {"from", "to", "steps", "spacing"}
+_SPACINGS = ("even", "log")
+_SHARED = ("cluster.", "job.", *(f"network.{key}" for key in CIRCUIT_KEYS))  # keys that all strategies depend on
+# Seconds, roughly: only how points are divided rests on them.
+_SEARCHES_S, _MIXTURE_S, _FOUND_S, _PLAN_S = 1.5, 10.0, 20.0, 0.02
+_CHUNK_S = 10.0
+_DRAW_S = 0.004
+
+
+class Chunk(NamedTuple):
+    """Points that one process plans. number: from 0. points: numbers of them. cost_s: roughly its time."""
+
+    number: int
+    points: tuple[int, ...]
+    cost_s: float
+
+
+@dataclass(frozen=True)
+class Points:
+    """A spec and the values that each point puts into it.
+
+    base: the spec as a dictionary.
+    keys: dotted keys, in order.
+    rows: of each point its values by key; a key that a point does not give is left out.
+    """
+
+    base: Mapping[str, Any]
+    keys: tuple[str, ...]
+    rows: Sequence[Mapping[str, Any]] = field(repr=False)
+
+    def spec(self, point: int) -> dict[str, Any]:
+        """The spec of a point, as a dictionary."""
+        return with_values(self.base, self.rows[point])
+
+    def table(self) -> pd.DataFrame:
+        """A row for each point: quantities in SI units, lists and tables as JSON."""
+        return pd.DataFrame({key: _column(key, [row.get(key) for row in self.rows]) for key in self.keys})
+
+    def chunks(self, draws: int = 0) -> list[Chunk]:
+        """Points in chunks of about ten seconds; those that share strategies side by side.
+
+        A group of points that share strategies is cut where its plans take more than its searches and a chunk do.
+        """
+        groups: dict[str, list[int]] = {}
+        for point, row in enumerate(self.rows):
+            shared = {key: value for key, value in row.items() if key.startswith(_SHARED)}
+            groups.setdefault(json.dumps(shared, sort_keys=True, default=str), []).append(point)
+        found: list[Chunk] = []
+        points: list[int] = []
+        cost_s = 0.0
+
+        def close() -> None:
+            nonlocal points, cost_s
+            if points:
+                found.append(Chunk(len(found), tuple(points), cost_s))
+            points, cost_s = [], 0.0
+
+        each_s = _PLAN_S + _DRAW_S * draws
+        for group in groups.values():
+            networks = {str([self.rows[point].get(key) for key in self._network_keys]) for point in group}
+            search_s = self._searches_s(group[0]) * len(networks)
+            most = max(int(max(_CHUNK_S, search_s) / each_s), 1)
+            for first in range(0, len(group), most):
+                piece = group[first : first + most]
+                piece_s = search_s + each_s * len(piece)
+                if cost_s + piece_s > _CHUNK_S:
+                    close()
+                points, cost_s = points + piece, cost_s + piece_s
+        close()
+        return found
+
+    @property
+    def _network_keys(self) -> list[str]:
+        return [key for key in self.keys if key.startswith("network.")]
+
+    def _searches_s(self, point: int) -> float:
+        values = self.spec(point)
+        job = values.get("job", {})
+        model = job.get("model") if isinstance(job, Mapping) else None
+        seconds = _MIXTURE_S if _is_mixture(model) else _SEARCHES_S
+        return seconds * (_FOUND_S if values.get("find") else 1.0)
+
+
+def with_values(base: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    """A spec with other values. base: the spec. row: values by dotted key."""
+    values = copy.deepcopy(dict(base))
+    for key, value in row.items():
+        *sections, last = key.split(".")
+        place = values
+        for name in sections:
+            place = place.setdefault(name, {})
+        place[last] = value
+    return values
+
+
+def sweep_points(spec: Mapping[str, Any] | str | Path, over: Any = None) -> Points:
+    """The points of a sweep.
+
+    Parameters
+    ----------
+    spec
+        As of `plan`; without the keys that every point gives.
+    over
+        A mapping of dotted keys to lists of values: every combination, the last key changes fastest. In place of a
+        list, {"from": 1024, "to": 65536, "steps": 7, "spacing": "log"}, also of quantities. Or a DataFrame with dotted
+        keys as columns, or a list of mappings: a point each; NaN and None are not given. Or the name of a CSV file with
+        such columns. By default the spec's own `over`: a table of keys, an array of tables, or the file's name, which
+        stands beside the spec.
+
+    Returns
+    -------
+    `Points`.
+
+    Raises
+    ------
+    ValueError
+        For no points, too many, and keys that a spec does not have.
+    """
+    base, folder = spec_values(spec)
+    own = base.pop("over", None)
+    given = own if over is None else over
+    if own is not None and over is not None:
+        raise ValueError("over is given twice, in the spec and beside it: give one of them")
+    if isinstance(given, str | Path):
+        given = _csv_rows(folder / given if over is None else Path(given))
+    if isinstance(given, pd.DataFrame):
+        given = given.astype(object).where(given.notna(), None).to_dict("records")
+    if isinstance(given, Mapping):
+        lists = {key: _values(key, values) for key, values in _flat(given)}
+        count = math.prod(map(len, lists.values())) if lists else 0
+        if count > MOST_POINTS:
+            raise ValueError(f"over has {count:,} points: give at most {MOST_POINTS:,}")
+        rows: Any = (
+            [dict(zip(lists, each, strict=True)) for each in itertools.product(*lists.values())] if lists else []
+        )
+    elif isinstance(given, Sequence):
+        rows = [
+            {key: _plain(value) for key, value in _flat(row) if value is not None} for row in map(_checked_row, given)
+        ]
+    else:
+        raise ValueError("over is missing: give keys of the spec with lists of values, such as cluster.gpus")
+    keys = tuple(dict.fromkeys(key for row in rows for key in row))
+    if not keys:
+        raise ValueError(
+            "over gives no values: give a key of the spec with a list, such as cluster.gpus = [1024, 2048]"
+        )
+    for key in keys:
+        check_key(key)
+        _check_place(base, key, keys)
+    return Points(base, keys, rows)
+
+
+def _checked_row(row: Any) -> Mapping[str, Any]:
+    if not isinstance(row, Mapping):
+        raise ValueError(f"a point of over is {row!r}: give a table of keys and values for each")
+    return row
+
+
+def _flat(given: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted keys and values of nested tables."""
+    for name, value in given.items():
+        key = f"{before}{name}"
+        if isinstance(value, Mapping) and not ({"from", "to"} <= value.keys()):
+            yield from _flat(value, f"{key}.")
+        else:
+            yield key, value
+
+
+def _values(key: str, given: Any) -> list[Any]:
+    """The values of a key of a grid."""
+    if isinstance(given, Mapping):
+        return _range(key, given)
+    if isinstance(given, str | bytes) or not isinstance(given, Sequence | np.ndarray | pd.Series | range):
+        raise ValueError(f"over.{key} is {given!r}: give a list of values")
+    found = [_plain(value) for value in given]
+    if not found:
+        raise ValueError(f"over.{key} is an empty list: give values")
+    if len({json.dumps(value, sort_keys=True, default=str) for value in found}) < len(found):
+        raise ValueError(f"over.{key} has a value twice: give each once")
+    return found
+
+
+def _range(key: str, given: Mapping[str, Any]) -> list[Any]:
+    """Evenly spaced values from one end to the other; whole numbers where both ends are, each once."""
+    what = f"over.{key}"
+    spacing, steps = given.get("spacing", _SPACINGS[0]), given.get("steps")
+    if stray := sorted(given.keys() - _RANGE):
+        raise ValueError(f"{what}.{stray[0]} is unknown: give from, to, steps and spacing")
+    if spacing not in _SPACINGS:
+        raise ValueError(f"{what}.spacing is {spacing!r}: give {' or '.join(map(repr, _SPACINGS))}")
+    if not isinstance(steps, int) or isinstance(steps, bool) or not 2 <= steps <= MOST_POINTS:
+        raise ValueError(f"{what}.steps is {steps!r}: give a whole number of at least 2")
+    texts = [given["from"], given["to"]]
+    parts = [str(text).partition(" ") for text in texts]
+    try:
+        ends = [float(part[0]) for part in parts]
+    except ValueError:
+        raise ValueError(f"{what} goes from {texts[0]!r} to {texts[1]!r}: give numbers, or both with a unit") from None
+    if parts[0][2] != parts[1][2]:
+        raise ValueError(f"{what} goes from {texts[0]!r} to {texts[1]!r}: give both in one unit")
+    if not all(map(math.isfinite, ends)) or (spacing == "log" and min(ends) <= 0):
+        raise ValueError(f"{what} goes from {texts[0]!r} to {texts[1]!r}: give finite numbers, above 0 for spacing log")
+    spaced = (np.geomspace if spacing == "log" else np.linspace)(ends[0], ends[1], steps)
+    numbers = [float(f"{value:.9g}") for value in spaced]  # the last bits of another machine change nothing
+    if all(isinstance(text, int) for text in texts):
+        return list(dict.fromkeys(round(value) for value in numbers))
+    return [f"{value:.9g} {parts[0][2]}" for value in numbers] if parts[0][2] else numbers
+
+
+def _plain(value: Any) -> Any:
+    """A value as TOML has it."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return int(value)  # of a column of a table that has blanks
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _csv_rows(path: Path) -> list[dict[str, Any]]:
+    """Points of a CSV file: numbers, lists and truth values as TOML has them, else text; blank cells are not given."""
+    if not path.is_file():
+        raise ValueError(f"over is {str(path)!r}, which is no file: give a CSV file with keys of the spec as columns")
+    rows = read_csv(path)
+    return [{key: _cell(text) for key, text in row.items() if key and text and text.strip()} for row in rows]
+
+
+def _cell(text: str) -> Any:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return text.strip()
+    return found if isinstance(found, bool | int | float | list) else text.strip()
+
+
+def _check_place(base: Mapping[str, Any], key: str, keys: Sequence[str]) -> None:
+    """Refuse a key whose section is a value, in the base or among the other keys."""
+    *sections, _ = key.split(".")
+    place: Any = base
+    for depth, name in enumerate(sections):
+        dotted = ".".join(sections[: depth + 1])
+        if dotted in keys:
+            raise ValueError(f"over gives {dotted} and {key}: give one of them")
+        place = place.get(name, {})
+        if not isinstance(place, Mapping):
+            raise ValueError(f"over gives {key}, and the spec has {dotted} = {place!r}: leave one of them out")
+
+
+def _is_mixture(model: Any) -> bool:
+    if isinstance(model, Mapping):
+        return "experts" in model
+    return model in catalog.names("models") and "experts" in catalog.item("models", model)
+
+
+def _column(key: str, values: list[Any]) -> pd.Series:
+    """Values of a key as a column: numbers, or texts where one of them is none."""
+    known: dict[str, Any] = {}
+    read = []
+    for value in values:
+        text = json.dumps(value, sort_keys=True, default=str)
+        if text not in known:
+            known[text] = None if value is None else read_value(key, value)
+        read.append(known[text])
+    distinct = [value for value in known.values() if value is not None]
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in distinct):
+        whole = all(isinstance(value, int) for value in distinct) and None not in read
+        return pd.Series(read, dtype="int64" if whole else "float64")
+    texts = [None if given is None else given if isinstance(given, str) else json.dumps(given) for given in values]
+    return pd.Series(texts, dtype="str")

@@ -1,0 +1,233 @@
+"""Where places may be: near a city or a point, in some states or balancing authorities, away from many people."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from railcore.catalog import UnknownName, checks
+from railcore.catalog.arguments import Quantity, checked
+from railcore.catalog.units import counted, km, number
+from railcore.network.globe import great_circle_distance, unit_vectors
+from railcore.siting import eia
+from railcore.siting.candidates import Candidates, candidate_centres, candidates
+from railcore.siting.cities import cities
+from railcore.siting.geometry import within_radius
+from railcore.siting.grid import PowerGrid
+
+Point = tuple[float, float]  # latitude and longitude [degrees]
+_MOST_LISTED = 8  # names that a refusal lists
+
+
+def city_point(name: str) -> tuple[str, Point]:
+    """Full name and place of a city of `cities`: "Chicago", "Portland, OR", "Portland, Oregon", or of "New York" City.
+
+    Raises UnknownName with the nearest names, and ValueError with the choices for a name that several cities have.
+    """
+    table = cities()
+    full = (table["city"] + ", " + table["state"]).tolist()
+    city, _, state = name.replace("D.C.", "DC").partition(",")
+    known, asked = table["city"].str.casefold(), city.strip().casefold()
+    mine = known == asked
+    if not mine.any() and (first := known.str.startswith(f"{asked} ")).sum() == 1:
+        mine = first
+    if state.strip():
+        mine &= table["state"].map(eia.code_meanings("state")) == state_names(state.strip())[0]
+    found = np.flatnonzero(mine)  # the largest first, as in the table
+    if not len(found):
+        raise UnknownName("near: city of 50,000 people or more, or (latitude, longitude),", name, full)
+    if len(found) > 1:
+        people = table["population"].to_numpy()
+        some = ", ".join(f"{full[i]!r} ({people[i]:,} people)" for i in found)
+        raise ValueError(f"near is {name!r}: {len(found)} cities have this name, give one of {some}")
+    row = table.iloc[found[0]]
+    return full[found[0]], (float(row["latitude"]), float(row["longitude"]))
+
+
+def state_names(states: str | Iterable[str]) -> tuple[str, ...]:
+    """Names of states given by name or postal code. Raises UnknownName with the nearest ones."""
+    known = {key.casefold(): name for code, name in eia.code_meanings("state").items() if name for key in (code, name)}
+    return _known_names("state", states, known, [name for key, name in known.items() if key != name.casefold()])
+
+
+def _known_names(what: str, given: str | Iterable[str], known: dict[str, str], shown: list[str]) -> tuple[str, ...]:
+    """Names as `known` spells them, by their lower-case text; one text is one name."""
+    asked = _texts(given)
+    for name in asked:
+        if str(name).strip().casefold() not in known:
+            raise UnknownName(what, name, shown)
+    return tuple(dict.fromkeys(known[str(name).strip().casefold()] for name in asked))
+
+
+@checked
+def people_within(latitude: ArrayLike, longitude: ArrayLike, distance_m: float) -> np.ndarray:
+    """People in `cities` within a distance of each point.
+
+    Places of fewer than 50,000 people are not in the list, and boroughs of New York City count twice.
+    """
+    table = cities()
+    here, there = unit_vectors(latitude, longitude), unit_vectors(table["latitude"], table["longitude"])
+    return within_radius(here, there, distance_m) @ table["population"].to_numpy(float)
+
+
+@checked
+@dataclass(frozen=True)
+class Area:
+    """Conditions on the centre of a place; its plants may lie a radius farther. Without any: the whole country.
+
+    near: a city (see `city_point`) or a point (latitude, longitude).
+    near_m: largest distance to it [m].
+    states: by name or postal code; all where none is given.
+    most_people: in cities within people_m of the centre (see `people_within`).
+    people_m: radius in which they count [m].
+    authorities: codes, of which one has most of the power around the centre.
+
+    Centres lie on land in any case: seas and the Great Lakes are outside of the outlines of the states, smaller lakes
+    are not. Slope, zoning and price of land are not in the data.
+
+    Raises ValueError for near without near_m or the reverse and for numbers out of range, UnknownName for a name.
+    """
+
+    near: str | Point | None = None
+    near_m: Quantity | None = None
+    states: str | Sequence[str] = ()
+    most_people: float | None = None
+    people_m: Quantity = 50e3
+    authorities: str | Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if self.near is not None and self.near_m is None:
+            raise ValueError(f"near is {self.near!r}: give near_m too, how far from it in metres, such as near_m=300e3")
+        if self.near_m is not None:
+            checks.positive("near_m", self.near_m, "metres")
+            if self.near is None:
+                raise ValueError(f"near_m is {self.near_m!r}: give near too, such as near='Chicago' or (41.9, -87.6)")
+        _ = self.place  # refuses what is no city and no point
+        if self.most_people is not None:
+            checks.at_least("most_people", self.most_people)
+        checks.positive("people_m", self.people_m, "metres")
+        object.__setattr__(self, "states", state_names(self.states))
+        object.__setattr__(self, "authorities", _texts(self.authorities))
+
+    @cached_property
+    def place(self) -> tuple[str, Point]:
+        """Name and point of `near`."""
+        match self.near:
+            case None:
+                return "", (np.nan, np.nan)
+            case str():
+                return city_point(self.near)
+            case (float() | int() as latitude, float() | int() as longitude):
+                unit_vectors(latitude, longitude)  # refuses points off the Earth
+                return f"{latitude:g}, {longitude:g}", (float(latitude), float(longitude))
+        raise ValueError(f"near is {self.near!r}: give a city such as 'Chicago', or (latitude, longitude) in degrees")
+
+    @property
+    def words(self) -> list[str]:
+        """The conditions as people say them."""
+        found = [condition.words for condition in self._conditions()]
+        return found + [f"with most power of {' or '.join(self.authorities)}"] * bool(self.authorities)
+
+    def _conditions(self) -> Iterator["_Condition"]:
+        """Those that the centre alone decides."""
+        if self.near is not None and self.near_m is not None:
+            (name, point), most_m = self.place, self.near_m
+
+            def away_m(lat: np.ndarray, lon: np.ndarray, _: np.ndarray) -> np.ndarray:
+                return np.asarray(great_circle_distance(lat, lon, *point))
+
+            yield _Condition(
+                f"within {number(most_m / km)} km of {name}",
+                lambda *at: away_m(*at) <= most_m,
+                lambda *at: f"the nearest is {number(away_m(*at).min() / km, 3)} km away, give a larger near_m",
+            )
+        if self.states:
+            yield _Condition(
+                f"in {' or '.join(self.states)}",
+                lambda lat, lon, state: np.isin(state, self.states),
+                lambda lat, lon, state: f"they are in {_listed(state)}, give one of these states or a smaller step_deg",
+            )
+        if self.most_people is not None:
+
+            def people(lat: np.ndarray, lon: np.ndarray, _: np.ndarray) -> np.ndarray:
+                return people_within(lat, lon, self.people_m)
+
+            yield _Condition(
+                f"with at most {number(self.most_people)} people within {number(self.people_m / km)} km",
+                lambda *at: people(*at) <= self.most_people,
+                lambda *at: f"the fewest are {number(people(*at).min())}, give a larger most_people",
+            )
+
+    def candidates(
+        self, grid: PowerGrid, radius_m: float, step_deg: float = 0.25, oil: bool = True, coal_basis: str = "capacity"
+    ) -> Candidates:
+        """`candidates.candidates` that meet the conditions.
+
+        Parameters
+        ----------
+        grid, radius_m, step_deg, oil, coal_basis
+            As there.
+
+        Returns
+        -------
+        `Candidates`, at least one where there are conditions.
+
+        Raises
+        ------
+        ValueError
+            Where none is left: which condition left how many, and what there was to choose from.
+        UnknownName
+            For an authority that neither the grid nor EIA has.
+        """
+        owners = _authorities_of(grid, self.authorities)
+        at = candidate_centres(grid, step_deg)
+        said = counted(len(at[0]), "centres")
+        for condition in self._conditions():
+            keep = np.flatnonzero(condition.meets(*at))
+            said += f", of these {number(len(keep))} {condition.words}"
+            if not len(keep):
+                raise ValueError(f"no place is left: {said}; {condition.remedy(*at)}")
+            at = (at[0][keep], at[1][keep], at[2][keep])
+        found = candidates(grid, radius_m, step_deg, oil, coal_basis, at)
+        said += f", of these {number(len(found))} with plants within {number(radius_m / km)} km"
+        if self.words and not len(found):
+            raise ValueError(f"no place is left: {said}; give a larger radius_m or a larger area")
+        if owners:
+            codes = found.most_of("authority")
+            found = found[np.flatnonzero(np.isin(codes, owners))]
+            if not len(found):
+                raise ValueError(
+                    f"no place is left: {said}, of these 0 {self.words[-1]}; authorities there are {_listed(codes)}, "
+                    "give some of them or a larger area"
+                )
+        return found
+
+
+@dataclass(frozen=True)
+class _Condition:
+    """In words; True for the centres (latitude, longitude, state) that meet it; and what to do where none does."""
+
+    words: str
+    meets: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+    remedy: Callable[[np.ndarray, np.ndarray, np.ndarray], str]
+
+
+def _authorities_of(grid: PowerGrid, codes: Iterable[str]) -> tuple[str, ...]:
+    """Codes as the grid's plants have them; those that EIA names but the grid lacks stay."""
+    own = sorted(set(grid.plants["authority"].dropna().astype(str)) - {""})
+    known = {code.casefold(): code for code in (*eia.authority_codes(), *own)}
+    return _known_names("authorities: balancing authority", codes, known, own)
+
+
+def _texts(given: str | Iterable[str]) -> tuple[str, ...]:
+    """One text is one name."""
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _listed(names: np.ndarray) -> str:
+    """Different names, those that come most often first."""
+    values, counts = np.unique(names.astype(str), return_counts=True)
+    first = values[np.argsort(-counts, kind="stable")]
+    return ", ".join(first[:_MOST_LISTED]) + (", ..." if len(first) > _MOST_LISTED else "")

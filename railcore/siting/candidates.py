@@ -1,0 +1,152 @@
+"""Candidates: centres over the country, and what the plants within a radius of each offer."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from railcore.catalog import checks
+from railcore.network.globe import unit_vectors
+from railcore.siting.geometry import within_radii
+from railcore.siting.grid import PowerGrid, state_of, state_outlines
+from railcore.siting.supply import Supply, counted_plants, supply_of_groups
+
+Centres = tuple[np.ndarray, np.ndarray, np.ndarray]  # latitude, longitude, state
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Centres and the plants within a radius of each.
+
+    grid: that the plants are of.
+    latitude, longitude, state: of the centres, shape (n,).
+    plants: sparse (n, plants of the grid).
+    supply: of each.
+    radius_m: [m].
+    oil: whether plants that burn oil count.
+    """
+
+    grid: PowerGrid
+    radius_m: float
+    oil: bool
+    latitude: np.ndarray
+    longitude: np.ndarray
+    state: np.ndarray
+    plants: csr_array
+    supply: Supply
+
+    def __len__(self) -> int:
+        return len(self.latitude)
+
+    def __getitem__(self, chosen: Any) -> "Candidates":
+        """The same of some centres, by mask or index."""
+        parts = ("latitude", "longitude", "state", "plants", "supply")
+        return replace(self, **{name: getattr(self, name)[chosen] for name in parts})
+
+    def most_of(self, column: str) -> np.ndarray:
+        """Label of the plants' column ("authority", "interconnect") that has most of each centre's counted power."""
+        checks.one_of("column", column, self.grid.plants.columns)
+        return self.grid.largest_label(column, self.plants, self.grid.power_w * counted_plants(self.grid, self.oil))
+
+    @cached_property
+    def interconnect(self) -> np.ndarray:
+        """Interconnection that has most of each centre's counted power."""
+        return self.most_of("interconnect")
+
+
+def candidate_centres(grid: PowerGrid, step_deg: float = 0.25) -> Centres:
+    """Latitude, longitude and state of a lattice of centres over the country and of each site of plants.
+
+    The sites are centres too because a small circle around a point of the lattice misses plants between two points.
+    Raises ValueError for a step that is not above 0 and at most 2 degrees.
+    """
+    if not 0 < step_deg <= 2:
+        raise ValueError(f"step_deg is {step_deg!r}: give degrees above 0 and at most 2, such as 0.25")
+    corners = np.concatenate([ring for rings in state_outlines().values() for ring in rings])  # longitude, latitude
+    first, last = np.floor(corners.min(axis=0) / step_deg), np.ceil(corners.max(axis=0) / step_deg)
+    east, north = (np.arange(low, high + 1) * step_deg for low, high in zip(first, last, strict=True))
+    latitude, longitude = (axis.ravel() for axis in np.meshgrid(north, east, indexing="ij"))
+    sites = grid.plants.drop_duplicates("sub_id")
+    latitude, longitude = np.append(latitude, sites["latitude"]), np.append(longitude, sites["longitude"])
+    state = state_of(latitude, longitude)
+    land = state != ""  # sites off a coast of the simplified outlines are members of circles, but no centres
+    return latitude[land], longitude[land], state[land]
+
+
+def candidates(
+    grid: PowerGrid,
+    radius_m: float,
+    step_deg: float = 0.25,
+    oil: bool = True,
+    coal_basis: str = "capacity",
+    at: Centres | None = None,
+) -> Candidates:
+    """Candidates of one radius that have plants to count.
+
+    Parameters
+    ----------
+    grid, radius_m
+        Whose plants, and how far they may lie from a centre [m], 5 to 150 km.
+    step_deg
+        Between the centres of the lattice [degrees].
+    oil, coal_basis
+        As in `supply.supply_of_groups`.
+    at
+        Centres in place of those of `candidate_centres`.
+
+    Returns
+    -------
+    `Candidates` of the radius.
+
+    Raises
+    ------
+    ValueError
+        For a radius outside 5 to 150 km.
+    """
+    return candidates_by_radius(grid, [radius_m], [oil], step_deg, coal_basis, at)[0]
+
+
+def candidates_by_radius(
+    grid: PowerGrid,
+    radii_m: Iterable[float],
+    oil: Iterable[bool] = (True, False),
+    step_deg: float = 0.25,
+    coal_basis: str = "capacity",
+    at: Centres | None = None,
+) -> list[Candidates]:
+    """`candidates` of each radius, with and without oil, around the same centres.
+
+    Parameters
+    ----------
+    grid, step_deg, coal_basis, at
+        As in `candidates`.
+    radii_m, oil
+        Every radius [m], and whether oil counts, each in turn.
+
+    Returns
+    -------
+    `Candidates` by radius, then by oil.
+
+    Raises
+    ------
+    ValueError
+        For a radius outside 5 to 150 km.
+    """
+    radii, kinds = list(radii_m), list(oil)
+    for radius in radii:
+        if not 5e3 <= radius <= 150e3:
+            raise ValueError(f"radius_m is {radius!r}: give 5000 to 150000 m (5 to 150 km)")
+    at = candidate_centres(grid, step_deg) if at is None else at
+    here = unit_vectors(at[0], at[1])
+    tables = (grid.plants, grid.loads, grid.substations)
+    circles = (within_radii(here, unit_vectors(each["latitude"], each["longitude"]), radii) for each in tables)
+    found = []
+    for radius, plants, loads, substations in zip(radii, *circles, strict=True):
+        for counts_oil in kinds:
+            offer = supply_of_groups(grid, plants, loads, substations, counts_oil, coal_basis)
+            each = Candidates(grid, radius, counts_oil, *at, plants, offer)
+            found.append(each[np.flatnonzero(offer.installed_w > 0)])
+    return found

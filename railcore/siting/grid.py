@@ -1,0 +1,173 @@
+"""A power grid: plants, lines, substations and loads, the one in data/grid or a user's own."""
+
+import gzip
+import json
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+from scipy.sparse import csr_array
+from scipy.spatial import cKDTree
+
+from railcore import catalog
+from railcore.catalog import files, units
+from railcore.catalog.arguments import checked
+from railcore.network.globe import unit_vectors
+from railcore.siting.geometry import inside_rings
+
+_EMBEDDED_NAME = "synthetic grid of about 2016 to 2020"
+_PLACE_COLUMNS = {"lat": "latitude", "lon": "longitude"}
+_COLUMN_NAMES = {
+    "plants": _PLACE_COLUMNS | {"mw": "power_w", "largest_unit_mw": "largest_unit_w"},
+    "lines": {"mw": "power_w", "km": "length_m"},
+    "substations": _PLACE_COLUMNS | {"load_mw": "load_w"},
+    "loads": _PLACE_COLUMNS | {"load_mw": "load_w"},
+}
+REQUIRED_COLUMNS = {
+    "plants": "sub_id name state interconnect authority latitude longitude fuel units power_w largest_unit_w",
+    "lines": "from_sub to_sub kv circuits power_w length_m type",
+    "substations": "sub_id name state latitude longitude",
+    "loads": "latitude longitude load_w",
+}
+_LEAST_PLANT_COLUMNS = ("latitude", "longitude", "fuel", "power_w")
+
+
+@dataclass(frozen=True)
+class PowerGrid:
+    """Tables of a grid, in watts, metres and degrees.
+
+    name: of the grid.
+    plants: one row for each site (`sub_id`) and fuel.
+    lines: of 200 kV and more, merged by pair of substations and voltage.
+    substations: one row each.
+    loads: in cells of 0.1 degree.
+
+    Columns are `REQUIRED_COLUMNS`, and what else the files have.
+    Raises ValueError for missing columns, negative power, a fuel that the catalog lacks and places off the Earth.
+    """
+
+    name: str
+    plants: pd.DataFrame
+    lines: pd.DataFrame
+    substations: pd.DataFrame
+    loads: pd.DataFrame
+    made_by = "load_grid()"
+
+    def __post_init__(self) -> None:
+        for kind, needed in REQUIRED_COLUMNS.items():
+            table = getattr(self, kind)
+            if missing := [column for column in needed.split() if column not in table]:
+                raise ValueError(f"{kind} of grid {self.name!r} lack column {missing[0]!r}: they need {needed}")
+            for column in {"power_w", "load_w", "largest_unit_w"} & set(needed.split()):
+                if not (table[column] >= 0).all():
+                    raise ValueError(f"{kind} of grid {self.name!r} have {column} below 0 or none: give 0 W or more")
+            if "latitude" in table and not (table["latitude"].abs().le(90) & table["longitude"].abs().le(180)).all():
+                raise ValueError(f"{kind} of grid {self.name!r} have places off the Earth: give degrees")
+        if stray := sorted(set(self.plants["fuel"]) - set(catalog.names("fuels"))):
+            raise catalog.UnknownName("fuel", stray[0], catalog.names("fuels"))
+        ends = set(self.lines["from_sub"]) | set(self.lines["to_sub"])
+        if lost := sorted(ends - set(self.substations["sub_id"])):
+            raise ValueError(f"lines of grid {self.name!r} end at substation {lost[0]}, which substations lack: add it")
+
+    def with_plants(self, plants: pd.DataFrame) -> "PowerGrid":
+        """The same lines and loads with other plants, such as an EIA-860M workbook's (`siting.eia.plants`).
+
+        plants: at least latitude, longitude [degrees], fuel (of the catalog's fuels) and power_w. Other required
+        columns that it lacks are filled in: a site (`sub_id`) for each place, one unit of all the power, the state of
+        the outlines, and interconnect and authority of the nearest plant here.
+        """
+        given = plants.reset_index(drop=True)
+        if missing := [column for column in _LEAST_PLANT_COLUMNS if column not in given]:
+            raise ValueError(f"plants lack column {missing[0]!r}: give at least {', '.join(_LEAST_PLANT_COLUMNS)}")
+        if set(REQUIRED_COLUMNS["plants"].split()) - set(given):
+            here, at = (unit_vectors(table["latitude"], table["longitude"]) for table in (self.plants, given))
+            nearest = self.plants.iloc[cKDTree(here).query(at)[1]]
+            filled = {
+                "sub_id": np.unique(at, axis=0, return_inverse=True)[1].ravel(),
+                "name": "",
+                "state": state_of(given["latitude"], given["longitude"]),
+                "interconnect": nearest["interconnect"].to_numpy(),
+                "authority": nearest["authority"].to_numpy(),
+                "units": 1,
+                "largest_unit_w": given["power_w"],
+            }
+            given = given.assign(**{column: value for column, value in filled.items() if column not in given})
+        return replace(self, name=f"{self.name}, plants of your own", plants=given)
+
+    @cached_property
+    def power_w(self) -> np.ndarray:
+        """Power of each plant [W]."""
+        return self.plants["power_w"].to_numpy(float)
+
+    def fuel(self, parameter: str) -> np.ndarray:
+        """A parameter of each plant's fuel from the catalog, such as "capacity_factor"."""
+        number, names = pd.factorize(self.plants["fuel"])
+        return np.array([catalog.item("fuels", name)[parameter] for name in names], float)[number]
+
+    def power_by(self, column: str, weight: np.ndarray) -> tuple[np.ndarray, csr_array]:
+        """Labels of a plants' column, and a sparse (plants, labels) with each plant's weight at its label."""
+        number, labels = pd.factorize(self.plants[column].fillna(""), sort=True)
+        shape = (len(number), len(labels))
+        return np.asarray(labels, str), csr_array((weight, (np.arange(len(number)), number)), shape=shape)
+
+    def largest_label(self, column: str, groups: csr_array, weight: np.ndarray) -> np.ndarray:
+        """Label of a plants' column that has most weight in each group. groups: sparse (groups, plants)."""
+        labels, by_label = self.power_by(column, weight)
+        return labels[(groups @ by_label).toarray().argmax(axis=1)]
+
+
+@checked
+def load_grid(folder: str | Path = "") -> PowerGrid:
+    """The embedded grid, or that of a folder with files of the same names and columns (see data/grid/README.md).
+
+    Raises ValueError naming the file or column that is missing.
+    """
+    tables: dict[str, Any] = {kind: _table(kind, folder) for kind in _COLUMN_NAMES}
+    return PowerGrid(Path(folder).name if folder else _EMBEDDED_NAME, **tables)
+
+
+def _table(kind: str, folder: str | Path) -> pd.DataFrame:
+    ends = (".csv.gz", ".csv")
+    paths = [Path(folder) / f"{kind}{end}" for end in ends] if folder else [files.data(f"grid/{kind}.csv.gz")]
+    path = next(filter(Path.is_file, paths), None)
+    if path is None:
+        needed = ", ".join(_COLUMN_NAMES)
+        raise ValueError(f"folder {str(folder)!r} has no {kind}.csv.gz or {kind}.csv: give one for each of {needed}")
+    read = pd.read_csv(path, keep_default_na=False, na_values=[""])
+    if missing := [column for column in _COLUMN_NAMES[kind] if column not in read]:
+        raise ValueError(f"{path.name} has no column {missing[0]!r}: it needs {', '.join(_COLUMN_NAMES[kind])}")
+    table = read.rename(columns=_COLUMN_NAMES[kind])
+    for old, new in _COLUMN_NAMES[kind].items():
+        if old in read and old not in _PLACE_COLUMNS:
+            table[new] = read[old].astype(float) * (units.km if old == "km" else units.MW)
+    if kind == "plants" and "authority" not in table and "ipm_region" in table:
+        regions = pd.read_csv(files.data("grid/regions.csv"), index_col="ipm_region", keep_default_na=False)
+        table["authority"] = table["ipm_region"].map(regions["authority"])  # the region's lead authority
+    return table
+
+
+@cache
+def state_outlines() -> dict[str, list[np.ndarray]]:
+    """Rings of longitude and latitude, shape (n, 2), that bound each state and the District of Columbia."""
+    found: dict[str, list[np.ndarray]] = {}
+    for feature in json.loads(gzip.decompress(files.data("grid/states.geojson.gz").read_bytes()))["features"]:
+        shape = feature["geometry"]
+        parts = [shape["coordinates"]] if shape["type"] == "Polygon" else shape["coordinates"]
+        found[feature["properties"]["name"]] = [np.array(ring, float) for part in parts for ring in part]
+    return found
+
+
+@checked
+def state_of(latitude: ArrayLike, longitude: ArrayLike) -> np.ndarray:
+    """State that each place lies in, "" outside the country. A place inside an odd number of rings is inside."""
+    places = np.column_stack([np.atleast_1d(longitude).astype(float), np.atleast_1d(latitude).astype(float)])
+    state = np.full(len(places), "", dtype=object)
+    for name, rings in state_outlines().items():
+        corners = np.concatenate(rings)
+        near = np.flatnonzero(np.all((places >= corners.min(axis=0)) & (places <= corners.max(axis=0)), axis=1))
+        state[near[inside_rings(places[near], rings)]] = name
+    return state

@@ -1,0 +1,436 @@
+"""The best k places of a split: the strongest by a mixed-integer programme, the nearest as cliques in a graph.
+
+HiGHS solves the programme. The graph joins candidates that can be chosen together.
+"""
+
+from dataclasses import dataclass, field
+from heapq import nlargest
+from itertools import pairwise
+
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import csr_array
+
+from railcore.catalog.units import MW
+from railcore.network.globe import unit_vectors
+from railcore.siting.distances import diameter_m, index_pairs, pair_distances_m
+from railcore.siting.geometry import within_radius
+from railcore.siting.split_problem import SiteOptions, SplitConstraints, pairs_within
+
+Bits = int  # a set of candidates: bit i for candidate i
+Weighed = tuple[float, list[int]]  # usable power of a clique [W], and the clique
+_SAME = 1e-9  # distances that differ by less of themselves are equal
+_MANY = 1000  # candidates, of which so many give a first upper bound: a third of the time at 4,000
+_FEW = 300  # candidates that go with a pair, more are left to the programme
+_GROWTH = 1.3  # of the distance that the search tries next
+_OPTIONS = {"mip_rel_gap": 0, "presolve": False}  # of HiGHS; presolve takes longer than the rest
+_FIRST_SIZE = 64  # candidates of the first programme
+
+
+@dataclass
+class MixedIntegerProgramme:
+    """A mixed-integer programme: max worth x over x from 0 to high, low <= rows x <= high for each row, some x whole.
+
+    x: y of each candidate, 0 or 1, then t, the power of each capped authority [MW].
+    """
+
+    worth: np.ndarray
+    high: np.ndarray
+    whole: np.ndarray
+    rows: list[LinearConstraint] = field(default_factory=list)
+
+    def add_rows(self, rows: np.ndarray | csr_array, low: float = -np.inf, high: float = np.inf) -> None:
+        """Rows with the same bounds; columns left out are 0."""
+        rows = csr_array(np.atleast_2d(rows) if isinstance(rows, np.ndarray) else rows)
+        rows.resize(rows.shape[0], len(self.worth))
+        self.rows.append(LinearConstraint(rows, low, high))
+
+    def solve(self) -> np.ndarray | None:
+        """The best x, None where there is none. Raises RuntimeError where HiGHS stops without an answer."""
+        box = Bounds(0, self.high)
+        found = milp(-self.worth, constraints=self.rows, bounds=box, integrality=self.whole, options=_OPTIONS)
+        if found.status == 2:
+            return None
+        if found.x is None or found.status:
+            raise RuntimeError(f"HiGHS gives no best places: {found.message}")
+        return found.x
+
+
+def strongest_places(constraints: SplitConstraints, maximise: bool = True, reach_m: float = np.inf) -> list[int] | None:
+    """The k places with most usable power that meet the constraints.
+
+    Solves the programme of the first candidates, then of more, until a bound says that those left out add nothing.
+    The bound: discs with a radius of half the separation, around candidates taken by falling power v_1 >= v_2 >= ...,
+    cover all candidates, and at most one place lies in each. With u the power of the strongest candidate left out,
+    places that include such a one have at most u + v_1 + ... + v_(k-1).
+
+    Parameters
+    ----------
+    constraints
+        Candidates by falling power, and what the places must meet.
+    maximise
+        False for any such places, not those with most power.
+    reach_m
+        Greatest distance between two [m].
+
+    Returns
+    -------
+    Numbers of the places, None where there are none.
+    """
+    usable, size = constraints.options.power_w, _FIRST_SIZE
+    spread = _spread_out(constraints.options, constraints.separation_m / 2 * (1 - 1e-6))
+    most_of_others_w = usable[spread[: constraints.k - 1]].sum()
+    while True:
+        found = _places(constraints[:size], maximise, reach_m)
+        if size >= len(usable) or (found and not maximise):
+            return found
+        if found is None:
+            size *= 4
+        elif usable[size] + most_of_others_w <= usable[found].sum():
+            return found
+        else:
+            size = int((usable + most_of_others_w > usable[found].sum()).sum())
+
+
+def _places(constraints: SplitConstraints, maximise: bool, reach_m: float) -> list[int] | None:
+    """The programme's k places, solved again with rows for the pairs that a solution breaks, until it breaks none."""
+    options, separation_m = constraints.options, constraints.separation_m
+    programme = _programme(constraints, maximise)
+    if separation_m > 0:
+        at = _spread_out(options, separation_m / 4)
+        centres = unit_vectors(options.latitude[at], options.longitude[at])
+        programme.add_rows(_balls(options, centres, separation_m), high=1)
+    while (x := programme.solve()) is not None:
+        chosen = np.flatnonzero(x[: len(options)] > 0.5)
+        pairs = index_pairs(chosen)
+        far = pair_distances_m(options, pairs)
+        near, apart = pairs[far < separation_m], pairs[far > reach_m]
+        if not len(near) + len(apart):
+            return [int(place) for place in chosen]
+        for pair in near:
+            programme.add_rows(_around(options, pair, separation_m), high=1)
+        for pair in apart:
+            programme.add_rows(np.isin(np.arange(len(options)), pair).astype(float), high=1)
+    return None
+
+
+def _programme(constraints: SplitConstraints, maximise: bool) -> MixedIntegerProgramme:
+    """All rows but those of distances; in them
+
+    max sum u_i y_i over y in {0, 1}^n and t >= 0, the power of each capped authority a, with
+    sum y_i = k; sum over the candidates that hold a plant of y_i <= 1, for each plant;
+    t_a <= cap_a, t_a <= sum over a of u_i y_i, sum over the rest of u_i y_i + sum t_a >= demand;
+    sum over a of y_i <= its most places.
+    Distances: sum over candidates nearer to each other than the separation of y_i <= 1, for balls around some
+    candidates and around the middle of each pair that a solution breaks; y_i + y_j <= 1 for pairs beyond the reach.
+    """
+    areas, usable = len(constraints.cap_w), constraints.options.power_w / MW
+    ones, none = np.ones(len(usable)), np.zeros(areas)
+    programme = MixedIntegerProgramme(
+        worth=np.concatenate([usable * maximise, none]),
+        high=np.concatenate([ones, np.array(constraints.cap_w, float) / MW]),
+        whole=np.concatenate([ones, none]),
+    )
+    programme.add_rows(ones, constraints.k, constraints.k)
+    programme.add_rows(_holders(constraints.options), high=1)
+    for label in range(areas):
+        here = constraints.cap_group == label
+        programme.add_rows(np.concatenate([-usable * here, np.eye(areas)[label]]), high=0)
+        programme.add_rows(here.astype(float), high=constraints.most_places[label])
+    programme.add_rows(np.concatenate([usable * (constraints.cap_group < 0), none + 1]), low=constraints.demand_w / MW)
+    return programme
+
+
+def _holders(options: SiteOptions) -> csr_array:
+    """Candidates that hold a plant, a row for each plant that several hold; rows within another are left out."""
+    holders = options.plants.T.tocsr()
+    of_plant = [holders.indices[a:b].tobytes() for a, b in pairwise(holders.indptr.tolist()) if b > a + 1]
+    sets = [np.frombuffer(raw, holders.indices.dtype) for raw in dict.fromkeys(of_plant)]
+    at = np.cumsum([0, *map(len, sets)])
+    table = csr_array((np.ones(at[-1]), np.concatenate([*sets, np.zeros(0, int)]), at), shape=(len(sets), len(options)))
+    both = (table @ table.T).tocoo()
+    within = both.row[(both.row != both.col) & (both.data == np.diff(at)[both.row])]
+    return table[np.setdiff1d(np.arange(len(sets)), within)]
+
+
+def _spread_out(options: SiteOptions, spacing_m: float) -> np.ndarray:
+    """Candidates taken in turn, each farther than the spacing from all before; all of them at a spacing of 0."""
+    if not spacing_m:
+        return np.arange(len(options))
+    points = unit_vectors(options.latitude, options.longitude)
+    near = within_radius(points, points, spacing_m)
+    free, taken = np.ones(len(options), bool), []
+    while free.any():
+        one = int(free.argmax())
+        taken.append(one)
+        free[near.indices[near.indptr[one] : near.indptr[one + 1]]] = False
+    return np.array(taken)
+
+
+def _balls(options: SiteOptions, centres: np.ndarray, separation_m: float) -> csr_array:
+    """Rows of 1 for the candidates less than half a separation from each centre: no two of them go together."""
+    return within_radius(centres, unit_vectors(options.latitude, options.longitude), separation_m / 2 * (1 - 1e-6))
+
+
+def _around(options: SiteOptions, pair: np.ndarray, separation_m: float) -> np.ndarray:
+    """A pair too near to each other and the candidates in the ball around its midpoint: no two of all go together."""
+    middle = unit_vectors(options.latitude[pair], options.longitude[pair]).sum(axis=0, keepdims=True)
+    row = _balls(options, middle / np.linalg.norm(middle), separation_m).toarray()
+    row[0, pair] = 1
+    return row
+
+
+class CliqueSearch:
+    """Cliques of k in a graph of candidates that meet `constraints`, by branch and bound."""
+
+    def __init__(self, constraints: SplitConstraints) -> None:
+        self.constraints, self.k = constraints, constraints.k
+        self.cap_groups = [bits_of(constraints.cap_group == number) for number in range(len(constraints.cap_w))]
+        self.demand_w = constraints.demand_w * (1 - 1e-12)
+        self.usable_w = constraints.options.power_w.tolist()
+        self.any_feed = bool(min(self.usable_w) * self.k >= self.demand_w)  # every allowed set has the demand
+
+    def connect(self, edges: np.ndarray) -> None:
+        """Take these pairs as the graph, less candidates that have too few neighbours."""
+        n = len(self.usable_w)
+        while len(edges):
+            enough = np.bincount(edges.ravel(), minlength=n) >= self.k - 1
+            if enough[edges].all():
+                break
+            edges = edges[enough[edges].all(axis=1)]
+        self.near = neighbour_sets(n, edges)
+
+    def first_clique(self, start: int) -> tuple[int, list[int]]:
+        """The first clique whose lowest member is `start` or later, with that member; [] where there is none."""
+        for lowest in self.near:
+            if lowest >= start and (found := self._above(lowest)):
+                return lowest, found
+        return start, []
+
+    def common_neighbours(self, a: int, b: int) -> Bits:
+        """The candidates that go with both of a pair."""
+        return self.near.get(a, 0) & self.near.get(b, 0)
+
+    def heaviest(self, a: int, b: int, best: Weighed) -> Weighed:
+        """The clique with most usable power that holds both of a pair, or `best` where none has more."""
+        others = self.common_neighbours(a, b)
+        near = {one: self.near[one] & others for one in members_of(others)}
+        return self._branch(near, others, 0).heaviest([a, b], others, best)
+
+    def _above(self, lowest: int) -> list[int]:
+        """A clique of `lowest` and later candidates, in numbers from it on: the sets are short."""
+        shift = lowest + 1
+        others = self.near[lowest] >> shift
+        near = {one: self.near[one + shift] >> shift & others for one in members_of(others)}
+        for one, joint in near.items():
+            if joint.bit_count() < self.k - 2:
+                others ^= 1 << one
+        top = nlargest(self.k - 1, (self.usable_w[one + shift] for one in members_of(others)))
+        if not self.any_feed and self.constraints.power_w([lowest]) + sum(top) < self.demand_w:
+            return []
+        return self._branch(near, others, shift).grow([lowest], others)
+
+    def _branch(self, near: dict[int, Bits], others: Bits, shift: int) -> "Branch":
+        inside = members_of(others)
+        apart = {one: others & ~near[one] & ~(1 << one) for one in inside}
+        return Branch(self, near, apart, shift, max((self.usable_w[one + shift] for one in inside), default=0.0))
+
+    def allowed(self, chosen: list[int], others: Bits, most_w: float, shift: int = 0) -> Bits | None:
+        """Those of `others` that may still join the chosen ones.
+
+        Parameters
+        ----------
+        chosen, others
+            Candidates of the clique, and the set of those that go with all of them, in numbers less `shift`.
+        most_w
+            Usable power that none of the others exceeds [W].
+        shift
+            Added to a number of the set for the candidate's own.
+
+        Returns
+        -------
+        A set, or None where no completion can meet the constraints.
+        """
+        constraints, need = self.constraints, self.k - len(chosen)
+        for number, members in enumerate(self.cap_groups):
+            free = constraints.most_places[number] - int((constraints.cap_group[chosen] == number).sum())
+            if free < 0:
+                return None
+            others = others if free else others & ~(members >> shift)
+        if others.bit_count() < need:
+            return None
+        if self.any_feed or constraints.power_w(chosen) + need * most_w >= self.demand_w:
+            return others
+        return None
+
+
+@dataclass(frozen=True)
+class Branch:
+    """The part of a search above one candidate: sets hold numbers less `shift`.
+
+    near: neighbours of each there.
+    apart: the others but itself.
+    most_w: usable power of the strongest.
+    """
+
+    search: CliqueSearch
+    near: dict[int, Bits]
+    apart: dict[int, Bits]
+    shift: int
+    most_w: float
+
+    def grow(self, chosen: list[int], others: Bits) -> list[int]:
+        """A completion of `chosen` to k by some of `others`, [] where there is none."""
+        need = self.search.k - len(chosen)
+        allowed = self.search.allowed(chosen, others, self.most_w, self.shift)
+        if allowed is None:
+            return []
+        if not need:
+            return chosen
+        for candidate in self._branches(allowed, need):
+            if found := self.grow([*chosen, candidate + self.shift], allowed & self.near[candidate]):
+                return found
+            allowed ^= 1 << candidate
+        return []
+
+    def heaviest(self, chosen: list[int], others: Bits, best: Weighed) -> Weighed:
+        """The completion of `chosen` to k with most usable power, or `best` where none has more."""
+        search, need = self.search, self.search.k - len(chosen)
+        allowed = search.allowed(chosen, others, self.most_w, self.shift)
+        if allowed is None:
+            return best
+        inside = members_of(allowed)
+        weight = sum(search.usable_w[one] for one in chosen)
+        if weight + sum(nlargest(need, (search.usable_w[one + self.shift] for one in inside))) <= best[0]:
+            return best
+        if not need:
+            return weight, chosen
+        for candidate in inside if self._branches(allowed, need) else []:
+            best = self.heaviest([*chosen, candidate + self.shift], allowed & self.near[candidate], best)
+            allowed ^= 1 << candidate
+        return best
+
+    def _branches(self, others: Bits, need: int) -> list[int]:
+        """Candidates one of which every clique of `need` holds: all but those of the first need - 1 colours.
+
+        A colour is a set in which no two go together, so that a clique has at most one member of each.
+        """
+        apart = self.apart
+        for _ in range(need - 1):
+            free = others
+            while free:
+                low = free & -free
+                others ^= low
+                free &= apart[low.bit_length() - 1]
+        return members_of(others)
+
+
+def bits_of(mask: np.ndarray) -> Bits:
+    """The set of a boolean mask."""
+    return int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")
+
+
+def members_of(of: Bits) -> list[int]:
+    """Numbers of a set's members, rising."""
+    found = []
+    while of:
+        low = of & -of
+        found.append(low.bit_length() - 1)
+        of ^= low
+    return found
+
+
+def neighbour_sets(n: int, edges: np.ndarray) -> dict[int, Bits]:
+    """For each of n candidates that has an edge the set of those it shares one with, by rising number."""
+    graph = csr_array((np.ones(2 * len(edges), bool), (edges.T.ravel(), edges[:, ::-1].T.ravel())), shape=(n, n))
+    found = {}
+    for one in np.flatnonzero(np.diff(graph.indptr)).tolist():
+        mask = np.zeros(n, bool)
+        mask[graph.indices[graph.indptr[one] : graph.indptr[one + 1]]] = True
+        found[one] = bits_of(mask)
+    return found
+
+
+def nearest_places(constraints: SplitConstraints, upper_m: float) -> list[int]:
+    """The k places with the least longest distance, and of these with most usable power.
+
+    A graph joins candidates that go together: no plant in common, separation <= d_ij <= D. D grows until the graph has
+    a clique of k; then the longest distance of each clique found is the next D, until there is no clique below it.
+    Where the pairs that are D apart go with few others, their cliques are tried for power, else the programme is.
+
+    constraints: candidates in an order along the map, so that neighbours left to try lie to one side.
+    upper_m: a distance within which k places are known [m]. Gives their numbers, none where there are no k places.
+    """
+    search, usable = CliqueSearch(constraints), constraints.options.power_w
+    diameter, edges, far = _least_diameter(search, upper_m)
+    reach_m = diameter * (1 + _SAME)
+    search.connect(edges[far <= reach_m])
+    best: Weighed = (-1.0, [])
+    for a, b in edges[np.abs(far - diameter) <= diameter * _SAME].tolist():
+        common = search.common_neighbours(a, b)
+        if common.bit_count() <= _FEW:
+            best = search.heaviest(a, b, best)
+            continue
+        some = np.array(sorted([a, b, *members_of(common)], key=lambda one: -usable[one]))
+        if usable[some[: constraints.k]].sum() > best[0]:
+            found = some[strongest_places(constraints[some], reach_m=reach_m) or []]
+            best = max(best, (float(usable[found].sum()), found.tolist()), key=lambda each: each[0])
+    return best[1]
+
+
+def _least_diameter(search: CliqueSearch, upper_m: float) -> tuple[float, np.ndarray, np.ndarray]:
+    """Least longest distance of k places [m], inf where there are none, with pairs that hold them and their lengths."""
+    constraints, n, sharing = search.constraints, len(search.usable_w), _sharing(search.constraints.options)
+    reach = max(constraints.separation_m, upper_m / 64)
+    if n > _MANY:
+        some = np.sort(np.random.default_rng(0).permutation(n)[:_MANY])
+        known = _least_diameter(CliqueSearch(constraints[some]), upper_m)[0]
+        reach, upper_m = (known, known) if known < np.inf else (reach, upper_m)
+    while True:
+        reach = min(reach * _GROWTH, upper_m * (1 + 2 * _SAME))
+        edges, far = _edges(constraints, sharing, reach)
+        search.connect(edges)
+        start, found = search.first_clique(0)
+        if found:
+            break
+        if reach > upper_m:
+            return np.inf, edges[:0], far[:0]
+    while found:
+        longest = _diameter_around(search, edges, far, found)
+        search.connect(edges[(far < longest * (1 - _SAME)) & (edges[:, 0] >= start)])
+        start, found = search.first_clique(start)
+    return longest, edges, far
+
+
+def _diameter_around(search: CliqueSearch, edges: np.ndarray, far: np.ndarray, found: list[int]) -> float:
+    """Least longest distance [m] of the cliques among the neighbours of a found one's first place."""
+    around = np.zeros(len(search.usable_w), bool)
+    around[edges[(edges == found[0]).any(axis=1)]] = True
+    inside = around[edges].all(axis=1)
+    edges, far = edges[inside], far[inside]
+    while found:
+        longest = diameter_m(search.constraints.options, found)
+        near = far < longest * (1 - _SAME)
+        edges, far = edges[near], far[near]
+        search.connect(edges)
+        found = search.first_clique(0)[1]
+    return longest
+
+
+def _sharing(options: SiteOptions) -> np.ndarray:
+    """Pairs of candidates that share a plant, i n + j, sorted."""
+    both = (options.plants @ options.plants.T).tocoo()
+    return np.sort(both.row.astype(np.int64) * len(options) + both.col)
+
+
+def _edges(constraints: SplitConstraints, sharing: np.ndarray, reach_m: float) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs that go together at most `reach_m` apart, the first on the map first, and their distances [m]."""
+    options, near = constraints.options, pairs_within(constraints.options, reach_m)
+    key = near[:, 0] * len(options) + near[:, 1]
+    at = np.minimum(np.searchsorted(sharing, key), max(len(sharing) - 1, 0))
+    near = near[sharing[at] != key] if len(sharing) else near
+    far = pair_distances_m(options, near)
+    cap_group, single = constraints.cap_group[near], np.array([*constraints.most_places, 2]) < 2
+    alone = (cap_group[:, 0] == cap_group[:, 1]) & single[cap_group[:, 0]]  # two of an authority that may have one
+    fits = (far >= constraints.separation_m) & (far <= reach_m) & ~alone
+    return near[fits], far[fits]

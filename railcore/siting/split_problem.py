@@ -1,0 +1,265 @@
+"""What a split chooses from, and what it must meet."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.sparse import coo_array, csr_array
+from scipy.spatial import cKDTree
+
+from railcore.catalog import checks
+from railcore.catalog.arguments import checked, si
+from railcore.network.globe import chord_length, unit_vectors
+from railcore.siting.candidates import Candidates
+from railcore.siting.supply import available_power_w
+
+
+@dataclass(frozen=True)
+class SiteOptions:
+    """Candidates that the places of a split are chosen from; arrays of shape (n,).
+
+    latitude, longitude: of the centre [degrees].
+    power_w: that a rule lets a datacenter have [W].
+    authority: its label.
+    plants: sparse 0/1, shape (n, plants).
+    radius_m: of the candidates, where they are circles: those more than two radii apart share no plant.
+
+    Raises ValueError naming the array whose length differs, a power that is not 0 or more, and a place off the Earth.
+    """
+
+    latitude: np.ndarray
+    longitude: np.ndarray
+    power_w: np.ndarray
+    plants: csr_array
+    authority: np.ndarray
+    radius_m: float = np.inf
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "plants", csr_array(self.plants, dtype=np.float32))
+        n = self.plants.shape[0]
+        for name in ("latitude", "longitude", "power_w", "authority"):
+            array = np.asarray(getattr(self, name), dtype=str if name == "authority" else float)
+            if array.shape != (n,):
+                raise ValueError(f"{name} has shape {array.shape}: plants has {n} rows, give ({n},)")
+            object.__setattr__(self, name, array)
+        checks.at_least("power_w", self.power_w)
+        unit_vectors(self.latitude, self.longitude)  # refuses places off the Earth
+
+    def __len__(self) -> int:
+        return len(self.power_w)
+
+    def __getitem__(self, chosen: Any) -> "SiteOptions":
+        """The same of some candidates, by mask, index or slice."""
+        parts = ("latitude", "longitude", "power_w", "plants", "authority")
+        return replace(self, **{name: getattr(self, name)[chosen] for name in parts})
+
+
+@checked
+def site_options(candidates: Candidates, rule: str, most_coal: float = 0.5, reserve: str = "unit") -> SiteOptions:
+    """Options of `candidates` by a requirement rule, with the authority that has most of each one's power.
+
+    Parameters
+    ----------
+    candidates
+        To choose from.
+    rule, most_coal, reserve
+        As in `supply.available_power_w`, which gives the power.
+
+    Returns
+    -------
+    `SiteOptions` in the order of the candidates.
+    """
+    return SiteOptions(
+        candidates.latitude,
+        candidates.longitude,
+        power_w=available_power_w(candidates.supply, rule, most_coal, reserve),
+        plants=candidates.plants,
+        authority=candidates.most_of("authority"),
+        radius_m=candidates.radius_m,
+    )
+
+
+def pairs_within(options: SiteOptions, distance_m: float) -> np.ndarray:
+    """Pairs (i, j), i < j, of candidates at most about this far apart, shape (pairs, 2)."""
+    tree = cKDTree(unit_vectors(options.latitude, options.longitude))
+    found = tree.query_pairs(chord_length(distance_m * (1 + 1e-9)) + 1e-9, output_type="ndarray")
+    return np.asarray(found, np.int64).reshape(-1, 2)
+
+
+def undominated_sites(
+    options: SiteOptions, resolution_m: float, caps: Mapping[str, float] | None = None, separation_m: float = 0.0
+) -> np.ndarray:
+    """Indices of the candidates that no other one replaces.
+
+    B replaces A where B is kept, d(A, B) <= resolution_m, B has at least A's power and, where it is capped,
+    the same authority, and plants of B are among those of A; the last is not asked where separation_m exceeds two
+    radii, so that chosen places cannot share a plant. Of equals the one with fewer plants stays, then the first. Exact
+    at resolution_m = 0. Else, with w = resolution_m: B for A moves a place by at most w, so the shortest longest
+    distance L(s) at least separation s is bounded by L(s) <= L_kept(s) <= L(s + 2 w) + 2 w.
+
+    Parameters
+    ----------
+    options
+        Candidates.
+    resolution_m, separation_m
+        w, and the least separation s of a split [m].
+    caps
+        By authority; only its keys count here.
+
+    Returns
+    -------
+    Indices, rising.
+
+    Raises
+    ------
+    ValueError
+        For a resolution_m below 0.
+    """
+    checks.at_least("resolution_m", resolution_m)
+    size, apart = np.diff(options.plants.indptr), separation_m > 2 * options.radius_m
+    order = np.lexsort((size, -options.power_w) if apart else (-options.power_w, size))
+    some, size = options[order], size[order]
+    b, a = pairs_within(some, resolution_m).T  # b comes first and may replace a
+    capped = pd.Index(list(caps or {})).get_indexer(some.authority)  # -1 for the others
+    alike = (some.power_w[b] >= some.power_w[a]) & (capped[b] == capped[a])
+    b, a = b[alike], a[alike]
+    if not apart:
+        subset = _shared(some, a, b) == size[b]
+        b, a = b[subset], a[subset]
+    pairs = coo_array((np.ones(len(a), bool), (b, a)), shape=(len(order), len(order)))
+    pairs.has_canonical_format = True  # each pair is there once
+    replaced = pairs.tocsr()
+    keep = np.ones(len(order), bool)
+    for one, (start, end) in enumerate(pairwise(replaced.indptr.tolist())):
+        if keep[one]:
+            keep[replaced.indices[start:end]] = False
+    return np.sort(order[keep])
+
+
+def _shared(options: SiteOptions, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Plants that a and b of each pair both hold."""
+    count = np.zeros(len(a))
+    for part in np.array_split(np.arange(len(a)), max(len(a) // 100_000, 1)):
+        count[part] = options.plants[a[part]].multiply(options.plants[b[part]]).sum(axis=1)
+    return count
+
+
+OBJECTIVES = {"nearest": "shortest", "roomiest": "spare"}  # by the name that a siting gets
+MOST_PLACES = 10  # an exact search takes too long for more
+
+
+@dataclass(frozen=True)
+class SplitConstraints:
+    """Candidates, and what k places among them must meet.
+
+    options: candidates whose power is the usable one.
+    demand_w: of all k.
+    separation_m: least distance between two.
+    cap_group: number of each candidate's capped authority, -1 for none.
+    cap_w, most_places: most power [W] and places of each such group.
+    """
+
+    options: SiteOptions
+    k: int
+    demand_w: float
+    separation_m: float
+    cap_group: np.ndarray
+    cap_w: Sequence[float]
+    most_places: Sequence[int]
+
+    def power_w(self, chosen: Sequence[int]) -> float:
+        """Power that places can have together: sum over capped authorities of min(cap, their usable), and the rest."""
+        usable, group = self.options.power_w[list(chosen)], self.cap_group[list(chosen)]
+        capped = (min(cap, float(usable[group == number].sum())) for number, cap in enumerate(self.cap_w))
+        return float(usable[group < 0].sum()) + sum(capped)
+
+    def __getitem__(self, chosen: Any) -> "SplitConstraints":
+        """The same of some candidates, by index or slice."""
+        return replace(self, options=self.options[chosen], cap_group=self.cap_group[chosen])
+
+
+@checked
+@dataclass(frozen=True)
+class SplitTerms:
+    """What a split must meet.
+
+    demand_w: power of all places together [W].
+    k: their number.
+    objective: "shortest", least longest distance, and of these most spare power; or "spare", most spare power.
+    least_separation_m: between two places.
+    place_cap_w, authority_caps: most power [W] of a place, and of the places of an authority by its code.
+    least_share: of an even part, that every place carries; 1 for even parts, as training in step over all places wants.
+    resolution_m: distance within which a candidate replaces those that it dominates (`undominated_sites`); not how near
+        places are.
+
+    Raises ValueError naming the argument out of range.
+    """
+
+    demand_w: float
+    k: int
+    objective: str = "shortest"
+    least_separation_m: float = 0.0
+    place_cap_w: float = np.inf
+    authority_caps: Mapping[str, float] = field(default_factory=dict)
+    least_share: float = 1.0
+    resolution_m: float = 0.0
+
+    def __post_init__(self) -> None:
+        checks.whole("k", self.k, 1, MOST_PLACES)
+        checks.one_of("objective", self.objective, tuple(OBJECTIVES.values()))
+        checks.share("least_share", self.least_share)
+        checks.at_least("least_separation_m", self.least_separation_m)
+        checks.at_least("resolution_m", self.resolution_m)
+        checks.positive("demand_w", self.demand_w, "watts")
+        if not self.place_cap_w > 0:
+            raise ValueError(f"place_cap_w is {self.place_cap_w!r}: give watts above 0, or math.inf for no cap")
+        caps = {name: si(f"authority_caps[{name!r}]", cap, "2 GW") for name, cap in self.authority_caps.items()}
+        object.__setattr__(self, "authority_caps", caps)
+        for authority, cap in caps.items():
+            if not checks.numbers(f"authority_caps[{authority!r}]", cap) >= 0:  # infinite for no cap
+                raise ValueError(f"authority_caps[{authority!r}] is {cap!r}: give watts of 0 or more")
+
+    @property
+    def least_part_w(self) -> float:
+        """The least that a place carries: s d / k [W]."""
+        return self.least_share * self.demand_w / self.k
+
+    def check(self, options: SiteOptions) -> None:
+        """Raises ValueError for more places than candidates, and for authorities that no candidate has."""
+        if self.k > len(options):
+            raise ValueError(f"k is {self.k}: give at most as many places as there are candidates, {len(options)}")
+        if unknown := sorted(code for code in self.authority_caps if code not in options.authority):
+            known = np.unique(options.authority).tolist()
+            raise ValueError(f"authority_caps has {unknown}: no candidate has them, give some of {known}")
+
+    def usable_w(self, options: SiteOptions) -> np.ndarray:
+        """u = min(P, place cap) [W]."""
+        return np.minimum(options.power_w, self.place_cap_w)
+
+    def constraints(self, options: SiteOptions) -> SplitConstraints:
+        """What a search for places must meet, for options whose power is the usable one."""
+        caps = {name: min(cap, self.demand_w) for name, cap in self.authority_caps.items() if cap < np.inf}
+        most = [
+            int(min(cap * (1 + 1e-12) / self.least_part_w, self.k)) if self.least_part_w else self.k
+            for cap in caps.values()
+        ]
+        group = pd.Index(list(caps)).get_indexer(options.authority)  # -1 for those without a cap
+        cap_w, separation_m = list(caps.values()), self.least_separation_m
+        return SplitConstraints(options, self.k, self.demand_w, separation_m, group, cap_w, most)
+
+    def allocated_w(self, options: SiteOptions) -> np.ndarray:
+        """Power that each chosen place carries [W]: x_i = l + f (v_i - l), options those of the places.
+
+        l the least part; v_i = l + (u_i - l) min(1, (cap - n l) / sum of u - l) with the sum over the n places of i's
+        authority: what i may carry; f = (d - k l) / (sum of v - k l), the same for all.
+        """
+        over = self.usable_w(options) - self.least_part_w
+        for authority, cap in self.authority_caps.items():
+            own = options.authority == authority
+            if (total := over[own].sum()) > 0:
+                over[own] *= min(1.0, max(cap - own.sum() * self.least_part_w, 0.0) / total)
+        rest = self.demand_w - self.k * self.least_part_w
+        return np.full(len(over), self.least_part_w) + (rest / over.sum() * over if rest > 0 else 0.0)

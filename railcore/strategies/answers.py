@@ -1,0 +1,294 @@
+"""What a search says to a designer: distinct designs, what would let another one win, and which one holds.
+
+A design is a way to split the GPUs (tensor, context, expert, pipeline, data ranks), a placement, an offload, software,
+and the GPUs in use of an HB domain. It stands for all strategies that differ in the rest, which are its neighbours: the
+fastest of them is shown.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from railcore import catalog
+from railcore.catalog import checks
+from railcore.strategies.labels import with_strategy_labels
+from railcore.training.machine import RESERVED, Machine, cast_share_row, product_share_row
+from railcore.training.strategy_columns import STRATEGY_RANGES
+from railcore.training.unique_rows import Columns
+
+KEPT_DESIGNS = 100  # best ones that a search keeps
+_CHANGES = {  # what a designer buys beside memory, and the fields of a machine that it scales
+    "NIC bandwidth": ("nic_Bps",),
+    "HB bandwidth": ("hb_Bps",),
+    "memory bandwidth": ("memory_Bps",),
+    "GPU rate": ("linear_rate", "bf16_rate"),
+}
+_MOST = 4.0  # a change is looked for from 1 / _MOST to _MOST times
+_RANGE = f"from 1/{_MOST:g} to {_MOST:g}"
+_STEP = _MOST ** (1 / 8)  # of two factors tried, where there is no proof that nothing is between them
+_PRECISION = _STEP ** (1 / 32)  # to which a crossing is known
+_MOST_BATCHES = 2000
+_FIELDS = {  # of a machine, by parameters of the catalog's efficiencies that do not end in a unit's name alone
+    "kernel_time": "kernel_s",
+    **dict.fromkeys(("reserved_memory", *RESERVED), "reserved_bytes"),
+    "host_memory_bandwidth": "host_memory_Bps",
+    "launch_time": "launch_s",
+    "iteration_host_time": "iteration_host_s",
+}
+
+
+def designs(result: Any, n: int = 5) -> pd.DataFrame:
+    """The best n designs in order of time, each by its fastest strategy; none where nothing fits.
+
+    result: a `SearchResult`. Columns strategy, those of `SearchResult.best`, times_best (time over the best one's),
+    parts of the time that any of them has [s], memory by kind [bytes], hb_utilization and nic_utilization.
+    """
+    rows = _first(result, n)
+    table = with_strategy_labels(result.table(rows))
+    found = result.estimates(rows)
+    parts = {name: values for name, values in (found.breakdown | found.memory).items() if values.max(initial=0) > 0}
+    busy = {"hb_utilization": found.hb_utilization, "nic_utilization": found.nic_utilization}
+    table.insert(0, "strategy", table.pop("strategy"))
+    times = table["sequence_s"] / table["sequence_s"].min()
+    return table.assign(times_best=times, **parts, **busy)
+
+
+def _first(result: Any, n: int) -> Columns:
+    """The best n designs as columns of strategies. Raises ValueError where n is out of range."""
+    checks.whole("n", n, 1, KEPT_DESIGNS)
+    return {name: values[:n] for name, values in result.leaders.items()}
+
+
+def _leading(result: Any, n: int) -> Columns:
+    """The same. Raises ValueError too where there is none: what nothing fits has no answer."""
+    if not len(result.leaders["part"]):
+        result.strategy()  # says why there is none
+    return _first(result, n)
+
+
+def _times(result: Any, rows: Columns, **changes: Any) -> np.ndarray:
+    """Seconds per sequence of strategies on changed machines; infinite where something rules one out."""
+    found = result.estimates(rows, **changes)
+    return np.where(found.feasible, found.total_s / rows["global_batch"], math.inf)
+
+
+def runner_up_wins(result: Any, n: int = 2) -> pd.DataFrame:
+    """What would have to change for design n to be faster than the best, all else and both strategies as they are.
+
+    It wins where it takes less time, or fits or can split the batch and the best does not. How exact an answer is:
+
+    - Memory changes no time, only what fits: design n wins from its own need up to that of the best, to the last bit.
+    - Of batches all are tried that both can split, evenly spaced ones where they are many.
+    - Bandwidths and rates are tried at steps, and a crossing is found by halving between two; the column `known` has
+      how wide both are. A window narrower than a step may be passed over. A step is left out where nothing can be
+      between its ends if a machine that is better f times is never slower, and hardly ever more than f times as fast.
+
+    Parameters
+    ----------
+    result
+        A `SearchResult`.
+    n
+        The design, from 1 (the best itself).
+
+    Returns
+    -------
+    A row for each change: columns change; below and above, the factors on it nearest to 1 at which design n wins, NaN
+    for none; until, of memory the least such factor, NaN of others; text; known, how exact that is.
+    """
+    rows = _leading(result, n)
+    if len(rows["part"]) < n:
+        raise ValueError(f"n is {n}: the search has {len(rows['part'])} designs that fit, give at most that")
+    pair = {name: values[[0, n - 1]] for name, values in rows.items()}
+    best_bytes, other_bytes = pair["memory_bytes"].tolist()
+    until, most = _memory_window(best_bytes, other_bytes, result.machine.memory_bytes)
+    table = [_crossing_row(result, pair, change) for change in _CHANGES]
+    table.insert(2, ("memory", most, math.nan, until, _memory_text(until, most), "exactly"))
+    table.append(_batch_row(result, pair))
+    return pd.DataFrame(table, columns=["change", "below", "above", "until", "text", "known"])
+
+
+def _memory_window(best_bytes: float, other_bytes: float, memory_bytes: float) -> tuple[float, float]:
+    """The least and the largest factor on a GPU's memory at which the other strategy fits and the best does not."""
+
+    def least(need: float) -> float:
+        """The least float at which it fits: need / memory but for the last bits."""
+        factor = need / memory_bytes
+        while factor * memory_bytes >= need:
+            factor = math.nextafter(factor, 0.0)
+        while factor * memory_bytes < need:
+            factor = math.nextafter(factor, math.inf)
+        return factor
+
+    until, most = least(other_bytes), math.nextafter(least(best_bytes), 0.0)
+    return (until, most) if until <= most else (math.nan, math.nan)
+
+
+def _memory_text(until: float, most: float) -> str:
+    """The window in as few digits, three or more, as lie inside it and leave less than a tenth of it out."""
+    if math.isnan(until):
+        return "never by memory: it needs as much as the best or more"
+    low, high = str(until), str(most)
+    for digits in range(3, 17):
+        inner = _rounded(until, digits, ROUND_CEILING), _rounded(most, digits, ROUND_FLOOR)
+        if inner[0] < inner[1] and float(inner[1] - inner[0]) >= 0.9 * (most - until):
+            low, high = map(str, inner)
+            break
+    return f"from {low} to {high} times the memory, where the best does not fit"
+
+
+def _rounded(value: float, digits: int, way: str) -> Decimal:
+    exact = Decimal(value)
+    return exact.quantize(Decimal(1).scaleb(exact.adjusted() - digits + 1), way)
+
+
+def _crossing_row(result: Any, pair: Columns, change: str) -> tuple[str, float, float, float, str, str]:
+    base = result.machine.values
+
+    @cache
+    def times(factor: float) -> tuple[float, float]:
+        """Of the best and of the other."""
+        changes = {name: factor * base[name] for name in _CHANGES[change]}
+        best, other = pair["sequence_s"] if factor == 1 else _times(result, pair, **changes)
+        return float(best), float(other)
+
+    below, above = (_crossing(times, 1.0, end) for end in (1 / _MOST, _MOST))
+    ways = " or ".join(f"{factor:.3g}" for factor in (below, above) if not math.isnan(factor))
+    text = f"{f'at about {ways}' if ways else f'not at the steps tried {_RANGE}'} times the {change}"
+    known = f"to {_PRECISION - 1:.1%}; may miss a window under {_STEP - 1:.0%}"
+    return change, below, above, math.nan, text, known
+
+
+def _crossing(times: Callable[[float], tuple[float, float]], near: float, far: float) -> float:
+    """The factor nearest to 1 between `near`, where the other strategy is not faster, and `far`; NaN for none."""
+    low, high = sorted((near, far))
+    (best_low, other_low), (best_high, other_high) = times(low), times(high)
+    if other_high >= best_low or low * other_low >= high * best_high:  # no time rises with f, no f times a time falls
+        return math.nan
+    best, other = times(far)
+    if high / low <= (_PRECISION if other < best else _STEP) * (1 + 1e-9):
+        return far if other < best else math.nan
+    middle = math.sqrt(near * far)
+    first = _crossing(times, near, middle)
+    return _crossing(times, middle, far) if math.isnan(first) else first
+
+
+def _batch_row(result: Any, pair: Columns) -> tuple[str, float, float, float, str, str]:
+    """Batches k / whole times the given ones; whole: the most such parts that both can split."""
+    batch = pair["global_batch"]
+    whole = math.gcd(*(batch // (pair["data"] * pair["micro_batch"])).tolist())
+    apart = math.ceil(_MOST * whole / _MOST_BATCHES)
+    most = min(int(_MOST * whole), STRATEGY_RANGES["global_batch"][1] * whole // int(batch.max()))
+    k = np.arange(whole - int((whole - whole / _MOST) / apart) * apart, most + 1, apart)
+    rows = {name: np.repeat(values, k.size) for name, values in pair.items()}
+    best, other = _times(result, rows | {"global_batch": np.outer(batch // whole, k).ravel()}).reshape(2, -1)
+    wins = k[other < best]
+    below = float(max(wins[wins < whole], default=math.nan) / whole)
+    above = float(min(wins[wins > whole], default=math.nan) / whole)
+    ways = " or ".join(f"{factor:.4g}" for factor in (below, above) if not math.isnan(factor))
+    text = f"{f'at {ways}' if ways else f'not at the batches tried {_RANGE}'} times the batch"
+    known = f"{'at all' if apart == 1 else 'at'} {k.size - 1:,} other batches that both can split"
+    return "batch", below, above, math.nan, text, known
+
+
+def robust(result: Any, n: int = 5) -> pd.DataFrame:
+    """The best n designs with each uncertain input of the machine at its low and at its high end.
+
+    Inputs are the rows of the catalog's efficiencies, of the GPU and of all, that have such ends. Times are seconds per
+    sequence, infinite where a design does not fit. Regret is the time over the best of the designs in that case, less
+    1; the robust design is the one whose largest regret is least, of equal ones the faster.
+
+    Parameters
+    ----------
+    result
+        A `SearchResult`.
+    n
+        Designs compared.
+
+    Returns
+    -------
+    A row for each case: columns input ("as given" first), end, value, one for each design (its label), best (label).
+    attrs: "best", "robust" (labels), "regret" (largest regret by label).
+    """
+    rows = _leading(result, n)
+    labels = [f"{i}: {text}" for i, text in enumerate(with_strategy_labels(result.table(rows))["strategy"], start=1)]
+    cases: list[tuple[str, str, float, dict[str, Any]]] = [("as given", "", math.nan, {})]
+    for row, _ in uncertain_inputs(result.machine):
+        key = (row.family, row.name, row.parameter)
+        for end in ("low", "high"):
+            changes = machine_changes(result.machine, {key: getattr(row, end)})
+            shown = changes["reserved_bytes"] if row.parameter in RESERVED else getattr(row, end)
+            cases.append((f"{row.name} {row.parameter}", end, shown, changes))
+    times = np.array([_times(result, rows, **changes) for *_, changes in cases])
+    least = times.min(axis=1, keepdims=True)
+    fits = np.isfinite(least)
+    regret = np.where(fits, times, 1.0) / np.where(fits, least, 1.0) - 1
+    worst = regret.max(axis=0)
+    table = pd.DataFrame([case[:3] for case in cases], columns=["input", "end", "value"])
+    table = table.join(pd.DataFrame(times, columns=labels))
+    table["best"] = [labels[i] for i in times.argmin(axis=1)]
+    regrets = dict(zip(labels, worst.tolist(), strict=True))
+    table.attrs |= {"best": labels[0], "robust": labels[int(worst.argmin())], "regret": regrets}
+    return table
+
+
+def _whole(name: str, value: float) -> float:
+    """Processors are counted."""
+    return int(value) if name in ("processors", "collective_processors") else value
+
+
+def uncertain_inputs(machine: Machine) -> list[tuple[catalog.Value, tuple[str, ...]]]:
+    """Rows of the catalog's efficiencies that have a low and a high end, with the fields of a machine that they are.
+
+    A part of the reserved memory stands for `reserved_bytes`; `machine_changes` adds the other parts as they are.
+    """
+    known = machine.values
+    shares = catalog.item("efficiencies", machine.gpu) if machine.gpu in catalog.names("efficiencies") else {}
+    fields = {
+        "linear_fraction": product_share_row(shares, machine.precision),
+        "bf16_fraction": product_share_row(shares, "bf16"),
+        "cast_fraction": cast_share_row(machine.precision),
+    }
+    found = []
+    for name in (machine.gpu, "all"):
+        if name not in catalog.names("efficiencies"):
+            continue
+        for row in catalog.item("efficiencies", name).rows:
+            candidates = [_FIELDS.get(row.parameter, row.parameter), f"{row.parameter}_s"]
+            candidates += [field for field, parameter in fields.items() if parameter == row.parameter]
+            names = tuple(dict.fromkeys(each for each in candidates if each in known))
+            if names and row.low is not None and row.high is not None and row.low < row.high:
+                found.append((row, names))
+    return found
+
+
+def machine_changes(machine: Machine, values: Mapping[tuple[str, str, str], float]) -> dict[str, Any]:
+    """Fields of a machine with other values of rows of `uncertain_inputs`.
+
+    Parameters
+    ----------
+    machine
+        As the catalog has it.
+    values
+        By family, item and parameter; other rows are passed over.
+
+    Returns
+    -------
+    Fields for `Machine.changed`. Reserved memory changes by what its parts change.
+    """
+    changes, reserved = dict[str, Any](), list[float]()
+    for row, names in uncertain_inputs(machine):
+        value = values.get((row.family, row.name, row.parameter))
+        if value is None:
+            continue
+        if row.parameter in RESERVED:
+            reserved.append(value - row.value)
+        else:
+            changes |= {name: _whole(name, value) for name in names}
+    if reserved:
+        changes["reserved_bytes"] = max(machine.memory.reserved_bytes + sum(reserved), 0.0)
+    return changes

@@ -1,0 +1,198 @@
+"""The loop over all strategies of a search: it reads tables of layers and stages, and keeps what is best.
+
+Nothing is stored for each strategy. Where numbers are equal the strategy that comes first stays, so that no CPU and no
+number of processes changes an answer.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from railcore.compiled import inlined, larger, njit
+from railcore.training.critical_path import critical_path
+
+TIME_EDGES_S = np.logspace(-6, 6, 12 * 200 + 1)  # of `SearchResult.histogram` [s]
+_CELL_SHIFT = 52 - 7  # a cell of numbers: the same exponent, and the same first 7 bits of the mantissa, 1/128 wide
+_STAGE, _LAYER, _BATCH = range(3)  # columns of places
+TIME, MEMORY, TOTAL = range(3)  # columns of what is kept of a strategy
+
+
+class Tables(NamedTuple):
+    """What a search reads.
+
+    layers, stages: records.
+    first_layers: records of layers of the first stage, where an iteration is computed with these too; else empty.
+    passes_s: (t_f + t_b) / b of each layer, less a rounding: a sequence takes at least n / d of it.
+    layer_of: for each entry its row of layers; the entries of a stage are those from layer_first to layer_last.
+    pipeline, data, interleave: p, d and v of each stage, as floats.
+    interleaved: whether v > 1, of each stage.
+    micro_batch: b of each entry.
+    first, first_interleaved, last: of each entry, its part of `batches`: up to `last`, from `first`, or from
+        first_interleaved where v > 1.
+    batches: sequences of an iteration.
+    counts: strategies of a stage.
+    """
+
+    layers: Any
+    first_layers: Any
+    passes_s: Any
+    stages: Any
+    layer_of: Any
+    layer_first: Any
+    layer_last: Any
+    pipeline: Any
+    data: Any
+    interleave: Any
+    interleaved: Any
+    micro_batch: Any
+    first: Any
+    first_interleaved: Any
+    last: Any
+    batches: Any
+    counts: Any
+
+
+class Kept(NamedTuple):
+    """What a search writes.
+
+    counts: strategies by the bits of what rules them out.
+    least_bytes: least memory of all.
+    histogram: feasible strategies by time between edges, and at last those on the last edge.
+    cells: the bin in which a cell of numbers begins, from first_cell on.
+    best: columns TIME (of a sequence), MEMORY and TOTAL of the fastest strategies, in order of time.
+    best_at: their places, stage, layer and batch.
+    size: rows of `best`.
+    of_stage, of_stage_at: the fastest strategy of each stage, and its place.
+    """
+
+    counts: Any
+    least_bytes: Any
+    histogram: Any
+    edges: Any
+    cells: Any
+    first_cell: int
+    best: Any
+    best_at: Any
+    size: Any
+    of_stage: Any
+    of_stage_at: Any
+
+
+def empty_kept(stages: int, top: int) -> Kept:
+    """Room for the `top` fastest strategies, and for the fastest one of each of so many stages."""
+    low, high = (int(np.float64(edge).view(np.int64) >> _CELL_SHIFT) for edge in TIME_EDGES_S[[0, -1]])
+    starts = (np.arange(low, high + 1, dtype=np.int64) << _CELL_SHIFT).view(np.float64)
+    cells = np.clip(np.searchsorted(TIME_EDGES_S, starts, "right") - 1, 0, TIME_EDGES_S.size - 2)
+    return Kept(
+        counts=np.zeros(4, np.int64),
+        least_bytes=np.full(1, np.inf),
+        histogram=np.zeros(TIME_EDGES_S.size, np.int64),
+        edges=TIME_EDGES_S,
+        cells=cells,
+        first_cell=low,
+        best=np.zeros((top, 3)),
+        best_at=np.zeros((top, 3), np.int64),
+        size=np.zeros(1, np.int64),
+        of_stage=np.full((stages, 3), np.inf),
+        of_stage_at=np.zeros((stages, 3), np.int64),
+    )
+
+
+@njit
+def visit(tables: Tables, setting: Any, kept: Kept, begin: int, end: int, only_best: bool) -> int:
+    """Evaluate the strategies of the stages from `begin` to `end`.
+
+    Parameters
+    ----------
+    tables, setting
+        Records of layers and stages, and of machine and software.
+    kept
+        Written.
+    begin, end
+        Stages.
+    only_best
+        Whether layers are passed over whose passes alone take longer than all of `best`.
+
+    Returns
+    -------
+    How many strategies were evaluated.
+    """
+    before = kept.counts.sum()
+    top, shortest, longest = kept.best.shape[0], kept.edges[0], kept.edges[-1]
+    least, both_ends = kept.least_bytes[0], tables.first_layers.size > 0
+    for s in range(begin, end):
+        stage, p, d, v = tables.stages[s], tables.pipeline[s], tables.data[s], tables.interleave[s]
+        first = tables.first_interleaved if tables.interleaved[s] else tables.first
+        share = stage.layers / d
+        for i in range(tables.layer_first[s], tables.layer_last[s]):
+            full = only_best and kept.size[0] == top
+            if full and share * tables.passes_s[tables.layer_of[i]] > kept.best[top - 1, TIME]:
+                continue
+            row, b = tables.layer_of[i], tables.micro_batch[i]
+            layer = tables.layers[row]
+            for g in range(first[i], tables.last[i]):
+                batch = tables.batches[g]
+                path = critical_path(layer, stage, setting, b, p, d, v, batch)
+                total, memory, short = path.total_s, path.memory_bytes, int(path.short)
+                if both_ends:
+                    first_s, bytes_, why = _of_an_end(tables.first_layers[row], stage, setting, b, p, d, v, batch)
+                    total, memory, short = larger(first_s, total), larger(bytes_, memory), short | why
+                kept.counts[short] += 1
+                least = memory if memory < least else least
+                if short:
+                    continue
+                time = total / batch
+                if shortest <= time <= longest:  # a cell is narrower than a bin: there is one edge in it at most
+                    place = kept.cells[(np.float64(time).view(np.int64) >> _CELL_SHIFT) - kept.first_cell]
+                    kept.histogram[place + (time >= kept.edges[place + 1])] += 1
+                fastest = kept.of_stage[s]
+                if time < fastest[TIME] or (time == fastest[TIME] and memory < fastest[MEMORY]):
+                    _write(kept.of_stage, kept.of_stage_at, s, (time, memory, total), (s, i, g))
+                size = kept.size[0]
+                if size < top or time <= kept.best[size - 1, TIME]:
+                    kept.size[0] = _keep_fastest(kept, size, (time, memory, total), (s, i, g))
+    kept.least_bytes[0] = least
+    return kept.counts.sum() - before
+
+
+@njit
+def _of_an_end(
+    layer: Any, stage: Any, setting: Any, b: float, p: float, d: float, v: float, batch: float
+) -> tuple[float, float, int]:
+    """Time, memory and obstacles of an iteration: a function of its own, so that the loop stays short."""
+    path = critical_path(layer, stage, setting, b, p, d, v, batch)
+    return path.total_s, path.memory_bytes, int(path.short)
+
+
+@inlined
+def _write(numbers: Any, places: Any, row: int, values: tuple, place: tuple) -> None:
+    numbers[row, TIME], numbers[row, MEMORY], numbers[row, TOTAL] = values
+    places[row, _STAGE], places[row, _LAYER], places[row, _BATCH] = place
+
+
+@inlined
+def _move(numbers: Any, places: Any, to: int, row: int) -> None:
+    for column in range(3):
+        numbers[to, column], places[to, column] = numbers[row, column], places[row, column]
+
+
+@njit
+def _keep_fastest(kept: Kept, size: int, values: tuple, place: tuple) -> int:
+    """Put a strategy among the fastest, by time and memory; equal ones came before and stay. The rows then."""
+    best, places = kept.best, kept.best_at
+    low, high = 0, size
+    while low < high:
+        middle = (low + high) // 2
+        time, memory = best[middle, TIME], best[middle, MEMORY]
+        if time < values[TIME] or (time == values[TIME] and memory <= values[MEMORY]):
+            low = middle + 1
+        else:
+            high = middle
+    same = low > 0 and best[low - 1, TIME] == values[TIME] and best[low - 1, MEMORY] == values[MEMORY]
+    if same or low == best.shape[0]:
+        return size
+    size = min(size + 1, best.shape[0])
+    for row in range(size - 1, low, -1):
+        _move(best, places, row, row - 1)
+    _write(best, places, low, values, place)
+    return size

@@ -1,1 +1,0 @@
-"""Where datacenters find power: a grid, rules of what its plants offer, power nodes, and candidates for a place."""

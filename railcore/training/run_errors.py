@@ -1,0 +1,176 @@
+"""Errors of the iteration-time model by group of runs: the goals set for it, and what each of its mechanisms gains."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any
+
+import pandas as pd
+
+from railcore import catalog
+from railcore.catalog import files
+from railcore.training.machine import UNLIMITED_BANDWIDTH, Machine
+from railcore.training.prediction_error import SAME_RATE, gpu_generation
+from railcore.training.runs import YOURS, error_summary, predictions
+from railcore.training.runtime import Runtime
+
+# How each mechanism of the model is switched off: fields of `Machine` and `Runtime` to set, another machine in place of
+# each, or the part of the breakdown to leave out.
+Off = Mapping[str, Any] | str | Callable[[Machine], Machine]
+
+
+def best_products(machine: Machine) -> Machine:
+    """The machine with the share of its rates that the best product reaches, in place of the sustained one."""
+    shares = catalog.item("efficiencies", machine.gpu)
+    linear = shares.get(f"matmul_fraction_{'fp8' if machine.narrow else 'bf16'}", machine.rates.linear_fraction)
+    return machine.changed(linear_fraction=linear, bf16_fraction=shares["matmul_fraction_bf16"])
+
+
+def no_idle_tiles(machine: Machine) -> Machine:
+    """The machine whose products never end on a part of a wave of tiles. Collectives keep their share of it."""
+    kept = machine.collectives.collective_processors / machine.rates.processors
+    return machine.changed(processors=1, collective_processors=kept)
+
+
+def whole_casts(machine: Machine) -> Machine:
+    """The machine whose casts to blocks pass memory as fast as other kernels do."""
+    return machine.changed(cast_fraction=machine.memory.memory_fraction)
+
+
+MECHANISMS: Mapping[str, Off] = {
+    "products below the peak": {"linear_fraction": 1.0, "bf16_fraction": 1.0},
+    "sustained products, not the best": best_products,
+    "sides that no 64 divides": {"unaligned_share": 1.0},
+    "slower casts of MXFP8 and NVFP4": whole_casts,
+    "FP8 scaled by each tensor's largest element": {"fp8_scaling": "delayed"},
+    "attention by library and by heads": {"attention_kernels": (), "attention_shapes": ()},
+    "tiles and masks of windows": {"window_keys": 0.0},
+    "recompute of modules": {"recompute_modules": ("core_attn",)},
+    "experts that wait for the host": {"graphs": "whole"},
+    "CUDA graphs": {"graphs": "none"},
+    "latency of collectives": {"hb_latency_s": 0.0, "nic_latency_s": 0.0, "call_latency_s": 0.0},
+    "whole waves of tiles": no_idle_tiles,
+    "memory traffic": {"memory_Bps": UNLIMITED_BANDWIDTH},
+    "kernel starts": {"kernel_s": 0.0},
+    "the slowest GPU": {"rank_spread": 0.0},
+    "compute lost to collectives beside it": {"collective_processors": 0, "overlap_slowdown": 1.0},
+    "contention for the memory": {"memory_contention": False},
+    "host between iterations": {"iteration_host_s": 0.0},
+    "HB links": {"hb_Bps": UNLIMITED_BANDWIDTH, "hb_latency_s": 0.0},
+    "NICs": {"nic_Bps": UNLIMITED_BANDWIDTH, "nic_latency_s": 0.0},
+    "attention": "attention_s",
+    "elementwise kernels": "elementwise_s",
+    "logits and loss": "logits_s",
+    "pipeline hops": "pipeline_s",
+    "pipeline bubble": "bubble_s",
+    "exchange of gradients": "data_s",
+    "optimizer step": "optimizer_s",
+    "hiding of tensor traffic": {"overlap_tensor": False, "overlap_tensor_forward": False},
+    "hiding of gradients and weights": {"overlap_data": False},
+    "hiding of expert traffic": {"overlap_expert": False},
+}
+_OF_SOFTWARE = {field.name for field in fields(Runtime)}
+_MEASURES = ("mean", "worst model")
+
+
+def with_families(table: pd.DataFrame) -> pd.DataFrame:
+    """The table of runs with `generation` of the GPU, and `family`: the group that errors are judged by.
+
+    family: mixtures; of dense models those on Blackwell, those on Hopper by precision, and those on each other GPU;
+    the user's own runs by themselves.
+    """
+    gpu = table["platform"].map(lambda name: str(catalog.item("platforms", name)["gpu"]))
+    generation = gpu.map(gpu_generation)
+    precision = table["precision"].replace(SAME_RATE)
+    family = "dense, " + gpu
+    family = family.mask(generation == "Hopper", "dense, " + precision + ", Hopper")
+    family = family.mask(generation == "Blackwell", "dense, Blackwell").mask(table["experts"] > 0, "mixtures")
+    return table.assign(generation=generation, family=family.mask(table["seen"] == YOURS, YOURS))
+
+
+def goals() -> pd.DataFrame:
+    """Goals of the iteration-time model, from data/iteration_goals.csv; data/README.md has its columns."""
+    return pd.read_csv(files.data("iteration_goals.csv"), keep_default_na=False)
+
+
+def goals_reached(table: pd.DataFrame) -> pd.DataFrame:
+    """Whether a table of predictions reaches each goal, for runs looked at while the model was built and for others.
+
+    The user's own runs are left out. Columns goal, below, seen, runs, error (that the goal is about), model (the worst
+    one where the goal is about each model, else blank) and reached ("no runs" where there are none).
+    """
+    table, rows = with_families(table[table["seen"] != YOURS]), []
+    table = table.assign(precision=table["precision"].replace(SAME_RATE))
+    looked_at = table["seen"] == "looked at"
+    for goal in goals().itertuples():
+        mine = pd.Series(True, table.index)
+        for column in ("mixture", "precision", "generation"):
+            if wanted := getattr(goal, column):
+                mine &= table[column].isin(wanted.split())
+        if goal.without:
+            mine &= ~table["software"].str.contains(goal.without)
+        for seen, some in (("looked at", looked_at), ("kept aside", ~looked_at)):
+            part, model = table[mine & some], ""
+            error = part["error"].abs().mean()
+            if goal.measure == _MEASURES[1] and not part.empty:
+                by_model = part["error"].abs().groupby(part["model"]).mean()
+                error, model = by_model.max(), by_model.idxmax()
+            reached = "no runs" if part.empty else "yes" if error < goal.below else "no"
+            rows.append((goal.goal, goal.below, seen, len(part), error, model, reached))
+    return pd.DataFrame(rows, columns=["goal", "below", "seen", "runs", "error", "model", "reached"])
+
+
+def mechanism_effects(table: pd.DataFrame, mechanisms: Mapping[str, Off] = MECHANISMS) -> pd.DataFrame:
+    """What the model loses without each mechanism, everything else as it is, for each family of a table of runs.
+
+    mechanisms: how each is switched off, in the form of MECHANISMS.
+    Columns mechanism ("nothing" first), family, runs, time_share (mean share of the iteration that goes with it),
+    mean_error, mean_absolute_error and largest_error without it, and gained: the mean absolute error without it less
+    that with it, above 0 where the mechanism brings the model nearer to the runs.
+    Raises ValueError for a field that neither Machine nor Runtime has.
+    """
+    table = with_families(table)
+    whole = predictions(table)
+    errors = whole["error"].abs().groupby(whole["family"], sort=False).mean()
+    found = [_without(whole, "nothing", whole["modelled_s"])]
+    found += [_without(whole, name, _switched_off(table, whole, off)) for name, off in mechanisms.items()]
+    effects = pd.concat(found, ignore_index=True)
+    return effects.assign(gained=effects["mean_absolute_error"] - effects["family"].map(errors))
+
+
+def _switched_off(table: pd.DataFrame, whole: pd.DataFrame, off: Off) -> pd.Series:
+    """Modelled times without a mechanism."""
+    if isinstance(off, str):
+        return whole["modelled_s"] - whole[off]
+    if callable(off):
+        return predictions(table, altered=off)["modelled_s"]
+    software = {name: value for name, value in off.items() if name in _OF_SOFTWARE}
+    return predictions(table, software, **{name: off[name] for name in off.keys() - software.keys()})["modelled_s"]
+
+
+def _without(whole: pd.DataFrame, name: str, modelled_s: pd.Series) -> pd.DataFrame:
+    share = 1 - modelled_s / whole["modelled_s"]
+    changed = whole.assign(error=modelled_s / whole["measured_iteration_s"] - 1, share=share)
+    shares = changed.groupby("family", sort=False)["share"].mean().rename("time_share").reset_index()
+    return shares.merge(error_summary(changed, "family"), on="family").assign(mechanism=name)[
+        ["mechanism", "family", "runs", "time_share", "mean_error", "mean_absolute_error", "largest_error"]
+    ]
+
+
+def stored_effects() -> pd.DataFrame:
+    """`mechanism_effects` of all published runs that are modelled, from data/derived/mechanism_effects.csv."""
+    return pd.read_csv(files.data("derived/mechanism_effects.csv"))
+
+
+def effects_by_family(effects: pd.DataFrame) -> pd.DataFrame:
+    """A row for each mechanism, and for each family with its runs what it gained, in percentage points.
+
+    The first row has the mean absolute errors of the whole model [%].
+    """
+    shown = 100 * effects["gained"].mask(effects["mechanism"] == "nothing", effects["mean_absolute_error"])
+    effects = effects.assign(
+        shown=shown.map(lambda each: f"{each:.1f}" if abs(each) >= 0.05 else "0"),
+        family=effects["family"] + " (" + effects["runs"].astype(str) + " runs)",
+    )
+    wide = effects.pivot(index="mechanism", columns="family", values="shown")
+    wide = wide.loc[effects["mechanism"].unique(), effects["family"].unique()]
+    return wide.rename(index={"nothing": "error of the whole model, %"}).rename_axis(columns=None).reset_index()

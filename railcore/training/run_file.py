@@ -1,0 +1,244 @@
+"""Training runs of a user's own: a CSV in the columns of data/measured/iterations.csv, its template and its checks."""
+
+import csv
+import io
+import math
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from railcore import catalog
+from railcore.catalog import files, tables
+from railcore.training.machine import PRECISIONS
+from railcore.training.runs import YOURS, check_run, published_runs, with_groups
+from railcore.training.software import newest_runtime, runtime_of
+from railcore.training.transformer import Transformer, catalog_model
+
+_COMMENT = "#"  # starts a row that is left out
+_DEGREES = ("tp", "cp", "pp", "dp")
+# Needed without an architecture.
+_SHAPE = ("layers", "hidden", "heads", "ffn_hidden", "ffn_matrices", "seq_len", "vocab")
+
+
+class RunColumn(NamedTuple):
+    """A column of a file of runs: a row of data/run_columns.csv.
+
+    kind: text, number, count, name (one of `values`), names (several), pattern (a text that the regular expression in
+        `values` fits), or platform, precision, model or runtime of the catalog.
+    values: names, the least count, or a regular expression.
+    needed: "yes", "no" or "without architecture".
+    default: what a blank stands for, in words.
+    """
+
+    column: str
+    kind: str
+    values: str
+    needed: str
+    default: str
+    meaning: str
+    example: str
+
+
+def run_columns() -> dict[str, RunColumn]:
+    """Columns of a file of runs, by name and in order."""
+    return {row["column"]: RunColumn(**row) for row in tables.read_csv(files.data("run_columns.csv"))}
+
+
+def run_template() -> str:
+    """A CSV to fill in: the columns, a row with their meaning, which is left out when it is read, and an example."""
+    columns = run_columns()
+    meaning = {name: each.meaning + _needed(each) for name, each in columns.items()}
+    first = next(iter(columns))
+    meaning[first] = f"{_COMMENT} {meaning[first]}"
+    return tables.csv_text(list(columns), [meaning, {name: each.example for name, each in columns.items()}])
+
+
+def write_run_template(path: Path) -> None:
+    """Write the template. Raises ValueError where the file is there already: it may hold runs."""
+    if path.exists():
+        raise ValueError(f"{path} is there already: name a new file")
+    files.write_whole(path, run_template())
+
+
+def _needed(column: RunColumn) -> str:
+    if column.needed == "yes":
+        return " (needed)"
+    without = "; needed without architecture" if column.needed != "no" else ""
+    return f" (blank: {column.default.removeprefix('blank: ') or 'nothing'}{without})"
+
+
+def own_runs(path: str | None) -> pd.DataFrame:
+    """A user's own runs with the columns of `published_runs`; use, group and seen are "yours".
+
+    path: of a CSV in the form of `run_template`, from the project's folder or the current one; None for no runs.
+    Blank cells and missing columns take the default of data/run_columns.csv.
+    Raises ValueError for a file that is not there or no such table, and for a row that does not fit: with its line, the
+    column, its value and what to give.
+    """
+    if path is None:
+        return published_runs().head(0)
+    found, rows = _found(path), []
+    for line, cells in _cells(found):
+        where = f"{found.name}, line {line}"
+        row = _row(where, cells)
+        try:
+            check_run(next(pd.DataFrame([row]).itertuples()))
+        except ValueError as error:
+            raise ValueError(
+                f"{where}: {error} (tensor, context, pipeline, ... are the columns tp, cp, pp, ...)"
+            ) from None
+        rows.append(row)
+    if not rows:
+        raise ValueError(f"{found} has no runs: write one below the header, or leave the file out")
+    return with_groups(pd.DataFrame(rows))
+
+
+def _found(path: str) -> Path:
+    """The file, from the project's folder (kernels run in another) or from the current one."""
+    given = Path(path).expanduser()
+    places = [folder / given for folder in (files.ROOT, Path())]
+    found = next((place for place in places if place.is_file()), None)
+    if found is None:
+        raise ValueError(f"runs is {path!r}: no such file in {files.ROOT.resolve()}; give its full path")
+    return found
+
+
+def _cells(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    """Line and cells of each run."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no text in UTF-8 ({error}): save it as CSV in UTF-8") from None
+    reader, columns = csv.DictReader(io.StringIO(text)), run_columns()
+    given = list(reader.fieldnames or [])
+    known = [*columns, "use"]  # which the published table has, of no use here
+    for name in given:
+        if name not in known:
+            near = catalog.nearest_names(name, known)
+            raise ValueError(f"{path.name}, line 1: column {name!r} is not known: the nearest are {near}; use commas")
+        if given.count(name) > 1:
+            raise ValueError(f"{path.name}, line 1: column {name!r} is there twice: leave one")
+    for column in columns.values():
+        if column.needed == "yes" and column.column not in given:
+            raise ValueError(f"{path.name}, line 1: column {column.column!r} is missing: add it, {column.meaning}")
+    for row in _lines(path, reader):
+        extra = row.pop(None, None)  # type: ignore[call-overload]
+        cells = {name: (value or "").strip() for name, value in row.items()}
+        if not any(cells.values()) or cells[given[0]].startswith(_COMMENT):
+            continue
+        if extra:
+            where = f"{path.name}, line {reader.line_num}"
+            raise ValueError(
+                f"{where}: {', '.join(extra)!r} stands behind the last column: put texts with commas in quotes"
+            )
+        yield reader.line_num, cells
+
+
+def _lines(path: Path, reader: csv.DictReader) -> Iterator[dict[str, str]]:
+    """Rows of a file. Raises ValueError for one that is no CSV, such as a text without the end of its quotes."""
+    try:
+        yield from reader
+    except csv.Error as error:
+        raise ValueError(f"{path.name}, line {reader.line_num + 1}: {error}: look for an open quote") from None
+
+
+def _row(where: str, cells: Mapping[str, str]) -> dict[str, Any]:
+    """A run with every column, checked one by one."""
+    read: dict[str, Any] = {
+        column: _value(where, each, cells.get(column, "")) for column, each in run_columns().items()
+    }
+    name = read["architecture"] or ""
+    sizes = _sizes_of(catalog_model(name)) if name else {}
+    for column, size in sizes.items():
+        if read[column] is not None and column not in ("layers", "seq_len", "vocab") and read[column] not in size:
+            raise ValueError(f"{where}: {column} is {read[column]}, but {name} has {size[0]}: leave it blank")
+    if missing := [column for column in _SHAPE if read[column] is None and not sizes]:
+        meaning = run_columns()[missing[0]].meaning
+        raise ValueError(f"{where}: {missing[0]} is blank, without an architecture: give {meaning}")
+    read |= {column: size[0] for column, size in sizes.items() if read[column] is None}
+    counts = {"kv_heads": read["heads"], "experts": 0, "top_k": 1}
+    counts |= dict.fromkeys(("tp", "cp", "pp", "ep", "interleave", "microbatch", "expert_tensor"), 1)
+    read |= {column: value for column, value in counts.items() if read[column] is None}
+    read["dp"] = read["dp"] or max(read["gpus"] // math.prod(read[each] or 1 for each in _DEGREES), 1)
+    if (product := math.prod(read[each] or 1 for each in _DEGREES)) != read["gpus"]:
+        degrees = " x ".join(f"{each} {read[each]}" for each in _DEGREES)
+        raise ValueError(f"{where}: gpus is {read['gpus']}, but {degrees} = {product}: change one of them")
+    read["capacity"] = read["capacity"] or 0.0
+    if read["released"] and not read["runtime"]:
+        try:
+            read["runtime"] = runtime_of(str(read["platform"]), str(read["released"])).name
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
+    texts = {
+        "source": YOURS,
+        "runtime": newest_runtime(read["platform"]).name,
+        "recompute": "none",
+        "sharding": "optimizer",
+        "sequence_parallel": int(read["tp"] > 1),
+        "pipeline_layout": "even",
+        "kind": "measured",
+    }
+    if read["experts"]:
+        dispatch = "drop" if read["capacity"] else "dropless"
+        texts |= {"dispatch": dispatch, "dispatcher": "alltoall", "expert_overlap": 0, "graphs": "none"}
+    read |= {column: value for column, value in texts.items() if read[column] in (None, "")}
+    read["software"] = read["software"] or read["runtime"]
+    read["model"] = read["model"] or name or f"{read['layers']} layers of {read['hidden']}"
+    blank = {column: "" for column, value in read.items() if value is None}
+    return {**read, **blank, "use": YOURS}
+
+
+def _sizes_of(model: Transformer) -> dict[str, tuple[int, ...]]:
+    """What an architecture says of the columns of sizes; widths of a mixture may be those of an expert."""
+    same = ("layers", "hidden", "heads", "kv_heads", "ffn_matrices", "experts", "top_k")
+    sizes = {name: (int(getattr(model, name)),) for name in same}
+    widths = (model.expert_hidden, model.ffn_hidden) if model.experts else (model.ffn_hidden,)
+    return sizes | {"ffn_hidden": widths, "seq_len": (model.sequence_length,), "vocab": (model.vocabulary,)}
+
+
+def _value(where: str, column: RunColumn, text: str) -> object:
+    """The value of a cell: a number, a text, or None for a blank one."""
+    if not text:
+        if column.needed == "yes":
+            raise ValueError(f"{where}: {column.column} is blank: give {column.meaning}")
+        return "" if column.kind in ("text", "pattern", "names") else None
+    if column.kind == "text":
+        return text
+    if column.kind == "pattern":
+        if not re.fullmatch(column.values, text):
+            raise ValueError(f"{where}: {column.column} is {text!r}: give {column.meaning}, or leave it blank")
+        return text
+    if column.kind == "names":
+        if wrong := [word for word in text.split() if word not in column.values.split()]:
+            every = ", ".join(column.values.split())
+            raise ValueError(f"{where}: {column.column} has {wrong[0]!r}: give of {every}, with a space between them")
+        return text
+    if column.kind in ("number", "count"):
+        return _number(where, column, text)
+    if column.kind == "name":
+        if text not in (known := column.values.split()):
+            raise ValueError(f"{where}: {column.column} is {text!r}: give one of {', '.join(known)}, or leave it blank")
+        return int(text) if text.isdecimal() else text
+    names = list(PRECISIONS) if column.kind == "precision" else catalog.names(f"{column.kind}s")
+    if text not in names:
+        near = catalog.nearest_names(text, names)
+        raise ValueError(f"{where}: {column.column} is {text!r}: give a known one, the nearest are {near}")
+    return text
+
+
+def _number(where: str, column: RunColumn, text: str) -> int | float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if column.kind == "count":
+        least = int(column.values)
+        if not (math.isfinite(value) and value == int(value) and value >= least):
+            raise ValueError(f"{where}: {column.column} is {text!r}: give a whole number of at least {least}")
+        return int(value)
+    if not math.isfinite(value) or value < 0 or (value == 0 and column.needed == "yes"):
+        raise ValueError(f"{where}: {column.column} is {text!r}: give a number above 0, without its unit")
+    return value

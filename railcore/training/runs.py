@@ -1,0 +1,341 @@
+"""Published training runs, the model's times for them, and their errors."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from railcore.catalog import files, units
+from railcore.catalog.arguments import Positive, checked
+from railcore.catalog.checks import one_of
+from railcore.training.iteration import TIME_PARTS, iteration_times
+from railcore.training.machine import Machine, as_machine, catalog_machine
+from railcore.training.parallelism import Strategy, as_strategy
+from railcore.training.runtime import Runtime
+from railcore.training.software import as_runtime, dated_runtimes
+from railcore.training.transformer import Transformer, catalog_model, model_flops_utilization
+from railcore.training.transformer_memory import EVERY_OPERATOR, RECOMPUTE_MODULES
+
+_SIZES = (16, 128, 1024)  # upper ends of classes of GPUs
+YOURS = "yours"  # use, group and seen of runs that a user adds
+MODELLED = ("fit", "check", "forward")  # uses of runs whose columns describe them
+
+
+class TrainingDuration(NamedTuple):
+    """A whole training: times [s], share of the peak rate in bf16, and what rules it out ("feasible" for nothing)."""
+
+    iteration_s: float
+    iterations: float
+    training_s: float
+    model_flops_utilization: float
+    memory_bytes: float
+    limit: str
+
+
+@checked
+def training_duration(
+    model: Transformer,
+    machine: Machine,
+    strategy: Strategy,
+    global_batch: int,
+    tokens: Positive,
+    gpus: int | None = None,
+    runtime: Runtime | str | None = None,
+) -> TrainingDuration:
+    """Time of a training on so many tokens.
+
+    Parameters
+    ----------
+    model, machine, strategy
+        What is trained, on which GPU, and how it is split.
+    global_batch, tokens
+        Of an iteration [sequences] and of the whole training.
+    gpus
+        GPUs that the strategy must take; None for any number.
+    runtime
+        The software; None for the newest for the GPU.
+
+    Returns
+    -------
+    Times, the share of the peak rate that the model's own FLOPs use (of causal attention what is computed), and the
+    memory of the fullest GPU.
+
+    Raises
+    ------
+    ValueError
+        For a strategy that does not divide the GPUs, the model or the batch.
+    """
+    strategy.check(model, global_batch, gpus)
+    found = iteration_times(model, machine, strategy, runtime, global_batch=global_batch)
+    seconds, iterations = found.total_s.item(), tokens / (global_batch * model.sequence_length)
+    flops = model.training_flops(global_batch)
+    utilization = model_flops_utilization(flops, seconds, strategy.gpus, machine.rates.bf16_rate).item()
+    limit = found.limits.item()
+    return TrainingDuration(seconds, iterations, iterations * seconds, utilization, found.memory_bytes.item(), limit)
+
+
+def breakdown_table(model: str, platform: str, precision: str, strategy: Strategy, global_batch: int) -> pd.DataFrame:
+    """Breakdown of an iteration of a catalog model on a catalog platform.
+
+    Parameters
+    ----------
+    model, platform, precision
+        Of the catalog.
+    strategy, global_batch
+        How the model is split, and the batch [sequences].
+
+    Returns
+    -------
+    One row, named after the GPUs, with the columns of `iteration_times`' breakdown [s].
+    """
+    gpu = catalog_machine(platform, precision)
+    found = iteration_times(catalog_model(model), gpu, strategy.columns(global_batch))
+    times = {name: time.item() for name, time in found.breakdown.items()}
+    return pd.DataFrame(times, index=[f"{strategy.gpus:,} GPUs"])
+
+
+def published_runs(use: str = "fit") -> pd.DataFrame:
+    """Rows of data/measured/iterations.csv by `use`: "fit", "check", "forward" or "outside", as data/README.md has it.
+
+    Adds mixture ("experts" or "dense"), group (a coarser software), size (GPUs by class) and seen ("looked at" while
+    the model was built, "kept aside" of use "forward"; "yours" of runs that a user adds).
+    Raises ValueError for another use.
+    """
+    table = pd.read_csv(files.data("measured/iterations.csv"), keep_default_na=False)
+    one_of("use", use, sorted(set(table["use"])))
+    return with_groups(table[table["use"] == use].reset_index(drop=True))
+
+
+def with_groups(table: pd.DataFrame) -> pd.DataFrame:
+    """Runs in the columns of data/measured/iterations.csv, with those that `published_runs` adds."""
+    kind = table["software"].mask(table["software"].str.contains("MLPerf"), "MLPerf Training")
+    kind = kind.where(table["experts"] == 0, "mixtures of experts")
+    sizes = pd.cut(table["gpus"], [0, *_SIZES, np.inf], labels=[f"up to {n}" for n in _SIZES] + ["more"])
+    apart = table["use"].replace({"fit": "looked at", "check": "looked at", "forward": "kept aside"})
+    return table.assign(
+        mixture=np.where(table["experts"] > 0, "experts", "dense"),
+        group=kind.where(kind != "NeMo", "NeMo, " + table["precision"]).mask(apart == YOURS, YOURS),
+        size=sizes.astype(str),
+        seen=apart,
+    )
+
+
+def _model(row: Any) -> Transformer:
+    if row.architecture:
+        model = catalog_model(row.architecture)
+        dense = min(model.dense_layers, row.layers)
+        sizes = {"layers": row.layers, "dense_layers": dense, "sequence_length": row.seq_len, "vocabulary": row.vocab}
+        sizes |= {"mtp_layers": int("m" in row.pipeline_layout)}
+        return replace(model, name=row.model, **sizes)
+    same = ("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "ffn_matrices", "experts", "top_k")
+    # MPT too has learned positions, tied embeddings and biases: with them its parameters are as many as are printed.
+    gpt = row.use == "fit" or row.software.startswith(("llm-foundry", "Megatron-DeepSpeed"))
+    return Transformer(
+        row.model,
+        vocabulary=row.vocab,
+        sequence_length=row.seq_len,
+        positions=row.seq_len if gpt else 0,
+        tied_embeddings=gpt,
+        biases=gpt,
+        **{name: getattr(row, name) for name in same},
+    )
+
+
+def _strategy(row: Any) -> Strategy:
+    degrees = (row.tp, row.cp, row.pp, row.dp, row.ep, row.interleave, row.microbatch)
+    return Strategy(
+        *degrees,
+        "selective" if row.recompute == "none" and _modules(row) else row.recompute,
+        bool(row.sequence_parallel),
+        row.sharding,
+        ends_as_layers=row.pp > 1 and row.pipeline_layout != "even",
+        whole_experts=row.experts > 0 and row.tp > 1 and str(row.expert_tensor) == "1",
+    )
+
+
+def _modules(row: Any) -> tuple[str, ...]:
+    """What of a layer a run makes again; what is said in other words than the model's is not modelled."""
+    names = tuple(row.recompute_modules.split())
+    return names if set(names) <= {*RECOMPUTE_MODULES, EVERY_OPERATOR} else ()
+
+
+def _runtime(row: Any) -> Runtime:
+    """The software of a run, with what its recipe says otherwise."""
+    changes: dict[str, Any] = {"recompute_modules": modules} if (modules := _modules(row)) else {}
+    if row.gradient_bytes:
+        size = int(row.gradient_bytes)
+        changes |= {"gradient_bytes": size, "accumulation_bytes": size}
+    if row.experts:
+        changes |= {"dispatcher": "nodes" if row.dispatcher in ("deepep", "hybridep") else "copies"}
+        changes |= {"overlap_expert": str(row.expert_overlap) == "1", "graphs": row.graphs or "none"}
+        changes |= {"capacity": float(row.capacity or 0)}
+    return replace(as_runtime(row.runtime), **changes)
+
+
+def check_run(row: Any) -> None:
+    """Refuse a run whose model, strategy or software contradicts itself. Raises ValueError.
+
+    row: with the columns of data/measured/iterations.csv as attributes.
+    """
+    catalog_machine(row.platform, row.precision)
+    _runtime(row)
+    _strategy(row).check(_model(row), row.global_batch, row.gpus)
+
+
+def joined_runs(*tables: pd.DataFrame) -> pd.DataFrame:
+    """Tables of runs one below another, those without rows left out."""
+    return pd.concat([table for table in tables if not table.empty], ignore_index=True)
+
+
+def _used_domains(machine: Machine, gpus: int) -> Machine:
+    """The machine with as many GPUs of each HB domain as divide the run: 64 of 72 on 256 GPUs."""
+    used = next(size for size in range(min(machine.hb_domain_size, gpus), 0, -1) if gpus % size == 0)
+    return machine.changed(hb_domain_size=used)
+
+
+def predictions(
+    table: pd.DataFrame,
+    runtime: Mapping[str, Any] | None = None,
+    altered: Callable[[Machine], Machine] | None = None,
+    **changes: Any,
+) -> pd.DataFrame:
+    """The table with the model's iteration time of each run; all layers have experts unless `architecture` says more.
+
+    Parameters
+    ----------
+    table
+        Runs, as `published_runs` has them.
+    runtime
+        Fields of `Runtime` in place of the run's.
+    altered
+        Gives the machine to take in place of the catalog's.
+    changes
+        Fields of `Machine` in place of the catalog's.
+
+    Returns
+    -------
+    The table with modelled_s; error = modelled / measured - 1; memory_bytes, fit_in_memory and limit ("feasible", or
+    what would rule the run out; it ran all the same); the columns of the breakdown.
+    """
+    kinds = set(zip(table["platform"], table["precision"], strict=True))
+    machines, rows = {kind: catalog_machine(*kind, **changes) for kind in kinds}, []
+    if altered:
+        machines = {kind: altered(machine) for kind, machine in machines.items()}
+    for row in table.itertuples():
+        machine = _used_domains(machines[row.platform, row.precision], row.gpus)
+        if row.nic_gbps:
+            machine = machine.changed(nic_Bps=float(row.nic_gbps) * units.Gbps)
+        software = replace(_runtime(row), **(runtime or {}))
+        found = iteration_times(_model(row), machine, _strategy(row), software, global_batch=row.global_batch)
+        memory, seconds = found.memory_bytes.item(), found.total_s.item()
+        fits, limit = memory <= machine.memory_bytes, found.limits.item()
+        rows.append((seconds, memory, fits, limit, *(found.breakdown[name].item() for name in TIME_PARTS)))
+    columns = ["modelled_s", "memory_bytes", "fit_in_memory", "limit", *TIME_PARTS]
+    table = table.join(pd.DataFrame(rows, columns=columns, index=table.index))
+    return table.assign(error=table["modelled_s"] / table["measured_iteration_s"] - 1)
+
+
+def error_summary(table: pd.DataFrame, by: str | list[str] = "source") -> pd.DataFrame:
+    """Errors of `predictions` by a column: runs, mean_error, mean_absolute_error, largest_error."""
+    for name in [by] if isinstance(by, str) else by:
+        one_of("by", name, table.columns)
+    absolute = table.assign(absolute=table["error"].abs()).groupby(by, sort=False)
+    return absolute.agg(
+        runs=("error", "count"),
+        mean_error=("error", "mean"),
+        mean_absolute_error=("absolute", "mean"),
+        largest_error=("absolute", "max"),
+    ).reset_index()
+
+
+def schedules_measured_twice(table: pd.DataFrame) -> pd.DataFrame:
+    """Schedules in two sources of a table of predictions: errors of both, and how many times longer the first ran.
+
+    Ratios are of times a micro-batch, the data-parallel exchange included.
+    """
+    keys = ["layers", "hidden", "tp", "pp", "interleave", "microbatch", "recompute"]
+    each = table.assign(m=table["global_batch"] / (table["dp"] * table["microbatch"]))
+    pair = each[each["dp"] > 1].merge(each[each["dp"] == 1], on=keys, suffixes=("", "_other"))
+    for name, key in {"measured_ratio": "measured_iteration_s", "modelled_ratio": "modelled_s"}.items():
+        pair[name] = pair[key] / pair["m"] / (pair[f"{key}_other"] / pair["m_other"])
+    both = [f"{name}{end}" for end in ("", "_other") for name in ("software", "gpus", "error")]
+    return pair[["model", *both, "measured_ratio", "modelled_ratio"]]
+
+
+def errors_as_text(errors: pd.DataFrame) -> pd.DataFrame:
+    """An `error_summary` by seen, software, platform, precision, mixture and size, for people: errors in percent."""
+    sizes = errors["mixture"].replace("experts", "mixture of experts") + ", " + errors["size"] + " GPUs"
+    shown = errors[["seen", "software", "platform", "precision"]].assign(**{"model and size": sizes})
+    shown["runs"] = errors["runs"]
+    texts = {
+        name: [f"{share:.1%}".replace("-0.0%", "0.0%") for share in errors[name]]
+        for name in ("mean_error", "mean_absolute_error")
+    }
+    return shown.assign(**texts)
+
+
+def measured_twice_as_text(pairs: pd.DataFrame) -> pd.DataFrame:
+    """`schedules_measured_twice` for people: errors and ratios in percent, software with its GPUs."""
+    first, second = (
+        pairs[f"software{end}"] + ", " + pairs[f"gpus{end}"].map("{:,} GPUs".format) for end in ("", "_other")
+    )
+    shares = {
+        "error": pairs["error"],
+        "error of the other": pairs["error_other"],
+        "time of a micro-batch over the other, measured": pairs["measured_ratio"],
+        "the same, modelled": pairs["modelled_ratio"],
+    }
+    texts = {name: [f"{share:.1%}".replace("-0.0%", "0.0%") for share in values] for name, values in shares.items()}
+    return pd.DataFrame({"model": pairs["model"], "run": first, "the other run": second, **texts})
+
+
+def labelled_runs(table: pd.DataFrame) -> pd.DataFrame:
+    """Settings and errors of a table of predictions, with a label for each run."""
+    degrees = " TP" + table["tp"].astype(str) + " PP" + table["pp"].astype(str) + " DP" + table["dp"].astype(str)
+    label = table["model"] + ", " + table["gpus"].map("{:,} GPUs".format) + degrees + " " + table["recompute"]
+    columns = (
+        "source group software model platform precision gpus tp cp pp dp ep interleave microbatch global_batch "
+        "recompute measured_iteration_s modelled_s error memory_bytes limit"
+    )
+    return table.assign(label=label)[["label", *columns.split()]]
+
+
+def runtime_effect(table: pd.DataFrame, runtimes: Sequence[str]) -> pd.DataFrame:
+    """Errors of a table of runs under each of some runtimes in place of their own: columns runtime, then the errors."""
+    rows = [error_summary(predictions(table.assign(runtime=name)), "use").assign(runtime=name) for name in runtimes]
+    return pd.concat(rows)[["runtime", "runs", "mean_error", "mean_absolute_error", "largest_error"]]
+
+
+@checked
+def software_times(
+    model: Transformer | str,
+    machine: Machine | str,
+    strategy: Strategy | Mapping,
+    global_batch: int,
+    runtimes: Sequence[str] = (),
+) -> pd.DataFrame:
+    """Iteration time of one strategy under each runtime: the band that software alone makes.
+
+    Parameters
+    ----------
+    model, machine, strategy, global_batch
+        As for `iteration_times`.
+    runtimes
+        Of the catalog; by default all that have a date (`runtime_of`) and drive the machine's GPU.
+
+    Returns
+    -------
+    Columns runtime, iteration_s, limit and over_best, the fastest first; the best is the fastest that is feasible, if
+    any is.
+    """
+    machine = as_machine(machine)
+    names = runtimes or dated_runtimes(machine)
+    rows = []
+    for name in names:
+        found = iteration_times(model, machine, as_strategy(strategy), name, global_batch=global_batch)
+        rows.append({"runtime": name, "iteration_s": found.total_s.item(), "limit": found.limits.item()})
+    table = pd.DataFrame(rows).sort_values("iteration_s", ignore_index=True)
+    fits = table["iteration_s"][table["limit"] == "feasible"]
+    return table.assign(over_best=table["iteration_s"] / (fits if len(fits) else table["iteration_s"]).min())

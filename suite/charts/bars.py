@@ -1,0 +1,416 @@
+"""Bars: tornados, slowdowns, errors of a model, ranges; and stacked: costs by part, times by term, traffic by kind."""
+
+from collections.abc import Callable, Sequence
+from string import ascii_lowercase
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.patches import Patch
+
+from railcore.catalog import units
+from railcore.catalog.units import GB, number, significant
+from suite import plotting
+from suite.plotting import (
+    COLOURS,
+    MARKERS,
+    PASSES,
+    TRAFFIC,
+    ink_on,
+    legend_below,
+    panel_title,
+    percent,
+    percent_axis,
+    text_beside,
+)
+
+_LOW, _HIGH = COLOURS[0], COLOURS[4]  # of a tornado's ends
+_ROUTING_COLOURS = {"two-hop": COLOURS[0], "hierarchical": COLOURS[1]}
+_PHASES = {"in turn": ("", "one phase after the other"), "pipelined": ("////", "phases at the same time")}
+_ITERATION_TERMS = {  # of the two-stage model's iteration time: name and colour
+    "compute_s": ("compute", PASSES["compute"]),
+    "first_dp_s": ("data parallel across HB domains", TRAFFIC["data between"]),
+    "second_dp_s": ("data parallel inside HB domains", TRAFFIC["data within"]),
+    "model_parallel_s": ("model parallel", TRAFFIC["tensor"]),
+}
+_TRAFFIC_NAMES = {  # in the order of the legend
+    "tensor": "tensor (model parallel)",
+    "sequence": "tensor and sequence",
+    "data within": "data, within HB domains",
+    "data between": "data, between HB domains",
+    "data": "data",
+    "pipeline": "pipeline",
+    "context": "context",
+    "expert": "expert",
+    "none": "no traffic",
+}
+
+
+def tornado_chart(data: pd.DataFrame, ax: plt.Axes, label: str) -> plt.Axes:
+    """Bars from `at_low` to `at_high`, shares, around `centre`, the widest on top.
+
+    Columns input, low, high (texts at the ends of the bars), at_low, at_high, centre.
+    """
+    data = data.assign(**{name: data[name].map(significant) for name in ("at_low", "at_high", "centre")})
+    data["width"] = [significant(abs(high - low), 9) for high, low in zip(data["at_high"], data["at_low"], strict=True)]
+    data = data.sort_values("width", kind="stable")
+    for i, row in enumerate(data.itertuples()):
+        both = ((row.at_low, row.low, _LOW), (row.at_high, row.high, _HIGH))
+        one_side = (row.at_low - row.centre) * (row.at_high - row.centre) > 0
+        by_length = sorted(both, key=lambda end: -significant(abs(end[0] - row.centre), 9))
+        for shorter, (value, text, colour) in enumerate(by_length):
+            ax.barh(i, value - row.centre, left=row.centre, color=colour, height=0.6)
+            rightward = value > row.centre or (value == row.centre and colour == _HIGH)
+            if one_side and shorter:  # its text would be lost in the longer bar
+                value, rightward = row.centre, not rightward
+            _beside(ax, value, i, units.words(text), rightward, fontsize=8)
+    ends = [Patch(color=_LOW, label="at its low"), Patch(color=_HIGH, label="at its high")]
+    ax.legend(handles=ends, loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0.2)
+    ax.axvline(data["centre"].iloc[0], color="black", linewidth=0.8)
+    ax.set_yticks(range(len(data)), data["input"])
+    percent_axis(ax.xaxis, label)
+    ax.grid(axis="y", visible=False)
+    ax.margins(x=0.18)
+    return ax
+
+
+def _beside(ax: plt.Axes, x: float, y: float, text: str, rightward: bool = True, **style) -> None:
+    """A text beside the end of a bar, to its right or left."""
+    shift, side = (3, "left") if rightward else (-3, "right")
+    text_beside(ax, text, (x, y), (shift, 0), va="center", ha=side, **style)
+
+
+def slowdown_by_routing(data: pd.DataFrame, title: str = "", note: str = "") -> plt.Figure:
+    """A panel for each load: bars of each routing, in turn and pipelined, over platforms; a dash is B_NIC / B_HB.
+
+    data: columns load, platform, routing, phases, slowdown, bandwidth_ratio. title: of the figure; note: of the legend.
+    """
+    loads = list(data["load"].unique())
+    columns = min(len(loads), 2)
+    rows = -(-len(loads) // columns)
+    figure, axes = plt.subplots(rows, columns, figsize=(10, 3.3 * rows + 0.8), squeeze=False, sharex=True)
+    for ax, load in zip(axes.flat, loads, strict=False):
+        panel = data[data["load"] == load]
+        places = {name: i for i, name in enumerate(panel["platform"].unique())}
+        cases = list(panel.groupby(["phases", "routing"], sort=False))
+        for i, ((phases, routing), part) in enumerate(cases):
+            at = [places[name] + (i - (len(cases) - 1) / 2) * 0.19 for name in part["platform"]]
+            style: dict = {"color": _ROUTING_COLOURS[routing], "hatch": _PHASES[phases][0], "edgecolor": "white"}
+            ax.bar(at, part["slowdown"], 0.18, label=f"{routing}, {_PHASES[phases][1]}", **style)
+            for x in np.compress(part["slowdown"].abs() < 1e-9, at):  # or the bar would seem to be forgotten
+                text_beside(ax, "0", (x, 0), (0, 2), ha="center", fontsize=8)
+        ratios = panel.drop_duplicates("platform")
+        middles = ratios["platform"].map(places)
+        dashes: dict = {"color": "black", "linestyle": "--", "linewidth": 1}
+        ax.hlines(ratios["bandwidth_ratio"], middles - 0.42, middles + 0.42, label="NIC over HB bandwidth", **dashes)
+        ax.axhline(0, color="black", linewidth=0.8)
+        ax.set_xticks(range(len(places)), [name.replace(", ", ",\n").replace(" full", "\nfull") for name in places])
+        ax.grid(axis="x", visible=False)
+        percent_axis(ax.yaxis, "slowdown over direct")
+        ax.set_title(load)
+        ax.margins(y=0.15)
+    (dash, *bars), (name, *names) = axes.flat[0].get_legend_handles_labels()
+    figure.legend([*bars, dash], [*names, name], loc="outside lower center", ncols=2, title=note)
+    figure.suptitle(title)
+    return figure
+
+
+def measured_runs(data: pd.DataFrame, title: str, document_error: float, note: str = "") -> plt.Figure:
+    """Measured and modelled times as points, a run a row, and the errors beside them as bars.
+
+    Parameters
+    ----------
+    data
+        Columns label, source, global_batch, measured_iteration_s, modelled_s, error.
+    title
+        Of the figure.
+    document_error
+        Mean error that the document has of its own model, for the lines beside the errors.
+    note
+        Above the legend.
+
+    Returns
+    -------
+    The figure.
+    """
+    size, widths = (10, 0.3 * len(data) + 2.4), (2.4, 1.3)
+    figure, (left, right) = plt.subplots(1, 2, figsize=size, sharey=True, width_ratios=widths)
+    places = np.arange(len(data))
+    for i, (source, part) in enumerate(data.assign(place=places).groupby("source", sort=False)):
+        label = f"measured: {str(source).split(', arXiv')[0].split(', Table')[0]}"
+        style: dict = {"marker": MARKERS[i], "markersize": 8, "linestyle": "", "color": COLOURS[i]}
+        left.plot(part["measured_iteration_s"], part["place"], label=label, **style)
+        right.barh(part["place"], part["error"], color=COLOURS[i], height=0.62)
+    left.plot(data["modelled_s"], places, "k|", markersize=15, markeredgewidth=1.6, label="our model")
+    left.set_yticks(places, data["label"] + data["global_batch"].map(", batch {:,}".format), fontsize=8)
+    left.set_ylim(len(data) - 0.4, -0.6)
+    plotting.log_axis(left.xaxis, [1, 2, 5, 10, 20, 50, 100])
+    left.set_xlabel("iteration time [s]")
+    for i, error in enumerate(data["error"]):
+        place: dict = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "center", "fontsize": 8}
+        right.annotate(f"{error:+.1%}".replace("-0.0%", "0.0%"), (1.0, i), **place)
+    right.axvline(0, color="black", linewidth=0.8)
+    bound = f"document, its own model: {percent(document_error)} on average"
+    for side, label in ((1, bound), (-1, "_")):
+        right.axvline(side * document_error, color="black", linestyle="--", linewidth=1.2, label=label)
+    reach = 1.15 * max(document_error, data["error"].abs().max())
+    right.set_xlim(-reach, 1.5 * reach)
+    percent_axis(right.xaxis, "modelled over measured, less 1")
+    right.grid(axis="y", visible=False)
+    panel_title(left, "(a) iteration time")
+    panel_title(right, "(b) error of our model")
+    legend_below(figure, (left, right), 2, fontsize=9, title=note, title_fontsize=9)
+    figure.suptitle(title, fontsize=11)
+    return figure
+
+
+def _stacked_bars(
+    table: pd.DataFrame, ax: plt.Axes, across: bool = False, width: float = 0.6, colours: Sequence = ()
+) -> None:
+    """A bar for each row, stacked from the columns; by default in the colours of the house, hatched from the ninth on.
+
+    across: bars to the right instead of upwards.
+    """
+    drawn = table.rename(index=number) if table.index.dtype.kind in "iuf" else table
+    drawn = drawn.fillna(0.0).rename_axis(None)
+    options: dict = {"stacked": True, "width": width, "legend": False, "ax": ax}
+    options["color"] = [*(colours or (COLOURS * 3)[: table.shape[1]])]
+    drawn.plot.barh(**options) if across else drawn.plot.bar(rot=0, **options)
+    for bars in () if colours else ax.containers[len(COLOURS) :]:
+        for bar in bars:
+            bar.set_hatch("//")
+    ax.grid(axis="y" if across else "x", visible=False)
+
+
+def _totalled_bars(
+    table: pd.DataFrame, ax: plt.Axes, text: Callable, label: str, title: str = "", lift: float = 3, **style
+) -> None:
+    """Stacked bars with a legend, and text(its total, the first bar's total) so many points above each."""
+    _stacked_bars(table, ax, **style)
+    totals = table.sum(axis=1).tolist()
+    for i, total in enumerate(totals):
+        text_beside(ax, text(total, totals[0]), (i, total), (0, lift), ha="center")
+    ax.margins(y=0.18)
+    ax.set_ylabel(label)
+    ax.set_title(title, fontsize=9)
+    ax.legend()
+
+
+def stacked_costs(data: pd.DataFrame, x: str, y: str, by: str, ax: plt.Axes, label: str, title: str = "") -> plt.Axes:
+    """Stacked bars with the total on top and its change from the first bar.
+
+    Parameters
+    ----------
+    data, x, y, by
+        Table, and its columns: a bar for each value of x, as high as the sum of y, in a colour for each value of by.
+    ax, label, title
+        Where to draw; the y axis' label and the title.
+
+    Returns
+    -------
+    The axes.
+    """
+
+    def text(total: float, first: float) -> str:
+        change = total / first - 1 if first else 0.0
+        return number(total, 4) + (f"\n({'+' * (change > 0)}{percent(change, 2)})" if change else "")
+
+    table = data.pivot_table(index=x, columns=by, values=y, aggfunc="sum", sort=False)
+    _totalled_bars(table, ax, text, label, title)
+    return ax
+
+
+def iteration_terms(data: pd.DataFrame, x: str, ax: plt.Axes, title: str = "", lift: float = 3) -> plt.Axes:
+    """Iteration time in its terms, stacked, with the total and the speed-up over the first bar.
+
+    Parameters
+    ----------
+    data, x
+        Table with the columns of TERMS [s], and its column with the names of the bars.
+    ax, title
+        Where to draw, and the title.
+    lift
+        Of the texts above the bars [points].
+
+    Returns
+    -------
+    The axes.
+    """
+
+    def text(total: float, first: float) -> str:
+        return number(total, 3) + (f"\n{number(first / total, 3)}x" if total != first else "")
+
+    names, colours = zip(*_ITERATION_TERMS.values(), strict=True)
+    table = data.set_index(x)[list(_ITERATION_TERMS)].set_axis(names, axis=1)
+    _totalled_bars(table, ax, text, "iteration time [s]", title, lift, colours=colours)
+    ax.set_xlabel(units.label(x))
+    return ax
+
+
+def iteration_time_by_network(data: pd.DataFrame, title: str, marks: pd.DataFrame) -> plt.Figure:
+    """Iteration time as bars, a panel for each `model` and a bar for each `network`, stacked by its terms.
+
+    Parameters
+    ----------
+    data
+        Columns model, network, batch_tokens and those of TERMS [s].
+    title
+        Of the figure.
+    marks
+        The document's times by ours of the first network: columns model, network, iteration_s, differs.
+
+    Returns
+    -------
+    The figure.
+    """
+    figure, parts = plotting.panels(data, "model", (10 / data["model"].nunique(), 5.6))
+    for letter, (model, part, ax) in zip(ascii_lowercase, parts, strict=False):
+        iteration_terms(part, "network", ax, lift=10)
+        places = {name: i for i, name in enumerate(part["network"])}
+        mine = marks[marks["model"] == model]
+        if len(mine):
+            plotting.document_marks(ax, mine["network"].map(places), mine["iteration_s"], mine["differs"])
+        batch = number(part["batch_tokens"].iloc[0] / 1e6, 3)
+        ax.set(xlabel="", ylabel="" if ax is not figure.axes[0] else "iteration time [s]")
+        panel_title(ax, f"({letter}) {model}, batch {batch}M tokens")
+        ax.tick_params(axis="x", labelsize=9)
+        ax.get_legend().remove()
+    figure.suptitle(title, fontsize=11)
+    legend_below(figure, figure.axes, 3)
+    return figure
+
+
+def iteration_breakdown(data: pd.DataFrame, ax: plt.Axes) -> plt.Axes:
+    """One bar for each row of the table, stacked from its columns [s], parts under 1% of every bar left out."""
+    shares = data.div(data.sum(axis=1), axis=0).max()
+    shown = data[shares.index[shares > 0.01]]
+    _stacked_bars(shown.rename(columns=lambda name: units.words(name.removesuffix("_s"))), ax, across=True, width=0.8)
+    ax.invert_yaxis()
+    for bar in ax.patches:
+        bar.set_edgecolor("white")
+    ax.set_xlabel("iteration time [s]")
+    ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return ax
+
+
+def network_costs(data: pd.DataFrame, budget_usd: float, chip_usd: Sequence[float] = ()) -> plt.Figure:
+    """Bars of cost in billion USD by network, stacked by part, a panel for each `links`; the budget as a dashed line.
+
+    Where the budget is more than twice the highest bar, the legend says it without a line. A network that a panel lacks
+    is named there as not laid out.
+
+    Columns links, network, part, cost_usd. chip_usd: low, value and high of a switch chip's price, for whiskers beside
+    the bars that show the total over its range.
+    """
+    ways, names = data["links"].nunique(), list(data["network"].unique())
+    figure, parts = plotting.panels(data, "links", (5.0, 5.6) if ways > 1 else (8.0, 5.6), sharey=True)
+    near = budget_usd <= 2 * data.groupby(["links", "network"])["cost_usd"].sum().max()
+    for letter, (way, rows, ax) in zip(ascii_lowercase, parts, strict=False):
+        part = rows.assign(billions=rows["cost_usd"] / 1e9)
+        stacked_costs(part, "network", "billions", "part", ax, "cost [billion USD]", f"({letter}) {way}")
+        if near:
+            ax.axhline(budget_usd / 1e9, color="black", linestyle="--", label="budget")
+        else:
+            ax.plot([], [], " ", label=f"budget: {number(budget_usd / 1e9, 3)} billion USD, far above")
+        if chip_usd:
+            low, value, high = chip_usd
+            chips = part[part["part"] == "switch chips"]["billions"].to_numpy()
+            total = part.groupby("network", sort=False)["billions"].sum().to_numpy()
+            span, at = [chips * (1 - low / value), chips * (high / value - 1)], np.arange(len(total)) + 0.44
+            ax.errorbar(at, total, span, fmt="_", color="#555555", capsize=3, label="range of the chips' price")
+        for i in range(part["network"].nunique(), len(names)):
+            ax.text(i, 0.1, f"{names[i]}:\nnot laid out in racks", rotation=90, ha="center", va="bottom", fontsize=8)
+        ax.set_xlim(-0.5, len(names) - 0.4)
+        ax.set_xticks(range(len(names)), [name.replace(", ", ",\n") for name in names])
+        ax.get_legend().remove()
+    legend_below(figure, figure.axes[0], 5)
+    return figure
+
+
+def traffic_by_strategy(data: pd.DataFrame, title: str = "") -> plt.Figure:
+    """What the busiest GPU of each kind sends in its HB domain and over its NIC, a bar for each strategy.
+
+    Columns case, kind (of TRAFFIC, or "all", not drawn), domain_gpu_bytes, nic_bytes.
+    """
+    names = list(data["case"].unique())
+    figure, axes = plt.subplots(1, 2, figsize=(10, 1.8 + 0.5 * len(names)), sharey=True)
+    kinds = [kind for kind in _TRAFFIC_NAMES if kind in set(data["kind"])]
+    columns = {"domain_gpu_bytes": "in the HB domain [GB per GPU]", "nic_bytes": "over the NIC [GB per GPU]"}
+    for ax, (column, label) in zip(axes, columns.items(), strict=True):
+        table = data.pivot_table(index="case", columns="kind", values=column, sort=False).reindex(names)[kinds] / GB
+        colours = [TRAFFIC[kind] for kind in kinds]
+        _stacked_bars(table.rename(columns=_TRAFFIC_NAMES), ax, across=True, width=0.62, colours=colours)
+        totals = table.sum(axis=1)
+        for y, total in enumerate(totals):
+            _beside(ax, total, y, number(total, 3), fontsize=8)
+        ax.set(xlabel=label, xlim=(0, 1.15 * totals.max()))
+        ax.xaxis.set_major_formatter(lambda value, _: number(value))
+        ax.tick_params(axis="y", length=0)
+    axes[0].invert_yaxis()
+    figure.suptitle(title, fontsize=10)
+    legend_below(figure, axes[0])
+    return figure
+
+
+def traffic_shares(data: pd.DataFrame, title: str, document: float, differs: bool) -> plt.Figure:
+    """(a) share of GPU pairs by kind of traffic, as points, and (b) share of the bytes, stacked, for each model.
+
+    Parameters
+    ----------
+    data
+        Columns case, silent_pairs, kind (of TRAFFIC, or "all"), share_of_pairs, share_of_bytes.
+    title
+        Of the figure.
+    document, differs
+        Least share of pairs without traffic by the document, and whether ours differs.
+
+    Returns
+    -------
+    The figure.
+    """
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 5))
+    figure.suptitle(title)
+    silent = data[data["kind"] == "all"].assign(kind="none", share_of_pairs=data["silent_pairs"], share_of_bytes=0.0)
+    data = pd.concat([silent, data[data["kind"] != "all"]])
+    models, kinds = list(data["case"].unique()), list(data["kind"].unique())
+    shares = data.pivot(index="case", columns="kind", values=["share_of_pairs", "share_of_bytes"]).loc[models]
+    pairs, volume = shares["share_of_pairs"], shares["share_of_bytes"][kinds]
+    for i, kind in enumerate(kinds):
+        place = np.arange(len(models)) + (i - (len(kinds) - 1) / 2) * 0.2
+        look: dict = {"color": TRAFFIC[kind], "markersize": 7, "label": _TRAFFIC_NAMES[kind]}
+        left.plot(place, pairs[kind], MARKERS[i], **look)
+        for x, share in zip(place, pairs[kind], strict=True):
+            text_beside(left, percent(share), (x, share), (0, 12), ha="center", fontsize=8, rotation=90)
+    _stacked_bars(volume, right, width=0.55, colours=[TRAFFIC[kind] for kind in kinds])
+    for kind, bars in zip(kinds, right.containers, strict=True):
+        for bar in (bar for bar in bars if bar.get_height()):
+            inside = bar.get_height() > 0.04  # else above: the last one of a stack, where there is room
+            x, y = bar.get_center() if inside else (bar.get_center()[0], bar.get_y() + bar.get_height() + 0.005)
+            style: dict = {"ha": "center", "va": "center" if inside else "bottom", "fontsize": 8}
+            right.text(x, y, percent(bar.get_height()), color=ink_on(TRAFFIC[kind] if inside else "white"), **style)
+    plotting.log_axis(left.yaxis, 10.0 ** np.arange(-4, 1), text=percent)
+    left.set(ylabel="share of ordered GPU pairs", ylim=(4e-5, 10), title="(a) GPU pairs")
+    left.set_yticks(10.0 ** np.arange(-4, 1))
+    plotting.document_marks(left, np.arange(len(models)) - (len(kinds) - 1) * 0.1, document, differs, markersize=12)
+    left.set_xlim(-0.5, len(models) - 0.5)
+    left.set_xticks(range(len(models)), models)
+    left.grid(axis="x", visible=False)
+    for edge in range(1, len(models)):
+        left.axvline(edge - 0.5, color="#E3E3E3", linewidth=0.8)
+    right.set_title("(b) volume")
+    percent_axis(right.yaxis, "share of bytes")
+    legend_below(figure, left, 5)
+    return figure
+
+
+def volume_by_kind(volumes: pd.DataFrame, ax: plt.Axes) -> plt.Axes:
+    """Bytes of each `kind` in GB, stacked by `path`, with their sum and its share on top. Columns kind, path, bytes."""
+    table = volumes.pivot_table(index="kind", columns="path", values="bytes", aggfunc="sum", sort=False) / GB
+    totals = table.sum(axis=1)
+
+    def text(total: float, _first: float) -> str:
+        return f"{number(total, 4)} GB\n{percent(total / totals.sum())}"
+
+    _totalled_bars(table, ax, text, "all GPUs' traffic in an iteration [GB]", width=0.8)
+    ax.set_ylim(0, 1.15 * totals.max())
+    return ax

@@ -1,0 +1,329 @@
+"""Lines over counts (GPUs, HB domain size, rails, sequences), speeds, loads and loss."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from string import ascii_lowercase
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.colors import ListedColormap
+from matplotlib.patheffects import withStroke
+
+from railcore.catalog import units
+from railcore.catalog.units import number
+from suite import plotting
+from suite.plotting import COLOURS, legend_below, log_axis, panel_title, percent_axis, plot_lines
+
+_NETWORKS = {"scale-up": "a", "scale-out": "b", "wide area": "c"}
+_MARKS = {"=": ("D", ""), "~": ("D", ""), "<": ("v", ": less than"), ">": ("^", ": more than")}
+_EXPOSED_SHARE = "exposed share of the time"
+_SPEED_NAMES = {"hb_Bps": "scale-up", "nic_Bps": "scale-out"}
+
+
+def cost_and_power(
+    data: pd.DataFrame,
+    counts: Sequence[int],
+    title: str,
+    note: str,
+    legend_columns: int = 3,
+    document: Iterable[tuple] = (),
+    beyond: tuple[float, str] | None = None,
+) -> plt.Figure:
+    """Two panels over GPU counts, cost in million USD and peak power in MW, one line for each `link`.
+
+    Parameters
+    ----------
+    data
+        Columns link, gpus, cost_usd, power_w.
+    counts
+        GPUs, written out on the axis.
+    title, note
+        Of the figure; over the legend.
+    legend_columns
+        Of the legend.
+    document
+        Numbers of the document: column, GPUs, value, whether ours differs, and what to write beside it, if anything.
+    beyond
+        GPUs from which the range is shaded, and what holds there, for the legend.
+
+    Returns
+    -------
+    The figure.
+    """
+    figure, axes = plt.subplots(1, 2, figsize=(10, 5))
+    columns = {"cost_usd": "cost [million USD]", "power_w": "peak power [MW]"}
+    for ax, (column, label) in zip(axes, columns.items(), strict=True):
+        plot_lines(data.assign(millions=data[column] / 1e6), "gpus", "millions", "link", ax, nested=True)
+        log_axis(plotting.gpu_axis(ax, counts).yaxis)
+        ax.set_ylabel(label)
+    figure.suptitle(title)
+    for letter, ax, (column, label) in zip("ab", axes, columns.items(), strict=True):
+        plotting.panel_title(ax, f"({letter}) {label.partition(' [')[0]}", left=True)
+        if beyond and beyond[0] < max(counts):
+            ax.axvspan(beyond[0], max(counts) * 1.08, color="#E9E9E9", zorder=0, label=beyond[1])
+            ax.set_xlim(right=max(counts) * 1.08)
+        for name, gpus, value, differs, *texts in document:
+            if name == column:
+                plotting.document_marks(ax, gpus, value / 1e6, differs)
+                for text in texts:
+                    plotting.text_beside(ax, text, (gpus, value / 1e6), (9, -5), ha="left", va="top", fontsize=9)
+    legend_below(figure, figure.axes, legend_columns, title=note)
+    return figure
+
+
+_SHARES = {  # under an iteration time: its column, the axis' label and the panel's title
+    "slowdown": ("longer than the ideal", "slowdown against the ideal"),
+    "saving": ("iteration time saved", "gain of doubling the HB domain to this size"),
+}
+_MARK_TEXTS: dict[str, dict] = {  # where the lines leave room
+    "slowdown": {"shift": (9, 0), "va": "center"},
+    "saving": {"shift": (-6, -7), "ha": "right", "va": "top"},
+}
+_HALO = [withStroke(linewidth=3, foreground="white")]
+
+
+def iteration_time_by_domain_size(data: pd.DataFrame, share: str, title: str, marks: pd.DataFrame) -> plt.Figure:
+    """Iteration time against HB domain size over a share of it, a column of panels for each model.
+
+    Parameters
+    ----------
+    data
+        Columns model, gpus, hb_domain_size, iteration_s, ideal_s and the share, a line for each `gpus` and its ideal
+        dashed. Rows of one HB domain for all, and a share that is 0 or no number, are not drawn.
+    share
+        "slowdown" against the ideal, or "saving" by the doubling before.
+    title
+        Of the figure.
+    marks
+        The document's shares: columns model, hb_domain_size, share, differs, text.
+
+    Returns
+    -------
+    The figure.
+    """
+    models = list(data["model"].unique())
+    figure, axes = plt.subplots(2, len(models), figsize=(10, 8.2), squeeze=False, height_ratios=(1.15, 1))
+    for column, model in enumerate(models):
+        (top, bottom), rows = axes[:, column], data[data["model"] == model]
+        smaller = rows[rows["hb_domain_size"] < rows["gpus"]]
+        part = rows if smaller.empty else smaller
+        sizes = sorted(part["hb_domain_size"].unique())
+        for i, (gpus, rows) in enumerate(part.groupby("gpus")):
+            style = plotting.line_style(i, label=f"{gpus:,} GPUs")
+            top.plot(rows["hb_domain_size"], rows["iteration_s"], **style)
+            top.axhline(rows["ideal_s"].iloc[0], color=style["color"], linestyle="--", linewidth=1.2)
+            drawn = rows[rows[share] > 0]
+            bottom.plot(drawn["hb_domain_size"], drawn[share], **style)
+        mine = marks[marks["model"] == model]
+        if len(mine):
+            plotting.document_marks(bottom, mine["hb_domain_size"], mine["share"], mine["differs"], markersize=11)
+        for x, y, words in zip(mine["hb_domain_size"], mine["share"], mine["text"], strict=True):
+            plotting.text_beside(bottom, words, (x, y), **_MARK_TEXTS[share], fontsize=9, path_effects=_HALO, zorder=6)
+        bottom.margins(y=0.12)
+        log_axis(bottom.yaxis, text=plotting.percent)
+        top.set(title=f"({ascii_lowercase[column]}) {model}", ylabel="iteration time [s]", ylim=(0, None))
+        panel_title(bottom, f"({ascii_lowercase[len(models) + column]}) {model}: {_SHARES[share][1]}")
+        bottom.set_ylabel(_SHARES[share][0])
+        for ax in (top, bottom):
+            plotting.gpu_axis(ax, sizes)
+            ax.set(xlabel="HB domain size [GPUs]", xlim=(0.8 * sizes[0], 1.3 * sizes[-1]))
+    axes[0, 0].plot([], [], color="black", linestyle="--", label="ideal: one HB domain for all GPUs")
+    figure.suptitle(title, fontsize=11)
+    legend_below(figure, axes, 3)
+    return figure
+
+
+def slowdown_by_domain_size(data: pd.DataFrame, by: str, title: str, label: str = "{}") -> plt.Figure:
+    """Slowdown over one HB domain for all against HB domain size, a panel for each `panel`, a line for each `by`.
+
+    Parameters
+    ----------
+    data, by
+        Columns panel, hb_domain_size, slowdown and `by`.
+    title
+        Model, cluster and links.
+    label
+        Text of a line in the legend, around its value of `by`.
+
+    Returns
+    -------
+    The figure.
+    """
+    figure, parts = plotting.panels(data, "panel", (3.3, 4.6), sharey=True)
+    for panel, part, ax in parts:
+        plot_lines(part, "hb_domain_size", "slowdown", by, ax, sorted(data[by].unique()), label)
+        log_axis(ax.xaxis, sorted(data["hb_domain_size"].unique()), 2, rotation=45)
+        ax.set(title=panel, xlabel="HB domain size [GPUs]")
+    figure.suptitle(title)
+    percent_axis(figure.axes[0].yaxis, "slowdown against one HB domain for all")
+    legend_below(figure, figure.axes[0])
+    return figure
+
+
+def iteration_time_by_batch(data: pd.DataFrame, title: str, marks: pd.DataFrame) -> plt.Figure:
+    """(a) Iteration time and (b) performance relative to the ideal against batch, a line for each HB domain size.
+
+    Where another size of the model-parallel groups begins, the lines bend: a vertical line with both sizes says so.
+
+    Parameters
+    ----------
+    data
+        Columns hb_domain_size, batch_sequences, group_size, iteration_s, ideal_s, relative.
+    title
+        Of the figure.
+    marks
+        The document's performance relative to the ideal: columns batch_sequences, relative, differs.
+
+    Returns
+    -------
+    The figure.
+    """
+    figure, axes = plt.subplots(1, 2, figsize=(10, 5.2))
+    sizes = list(data["hb_domain_size"].unique())
+    ideal = data[data["hb_domain_size"] == sizes[0]]
+    for ax, column in zip(axes, ("iteration_s", "relative"), strict=True):
+        plot_lines(data, "batch_sequences", column, "hb_domain_size", ax, sizes, "HB domains of {} GPUs")
+        ax.set_xticks(ideal["batch_sequences"], [number(count) for count in ideal["batch_sequences"]])
+        if data.groupby("batch_sequences")["group_size"].nunique().max() == 1:
+            ax.margins(x=0.09)
+            _group_sizes(ideal, ax)
+    axes[0].plot(
+        ideal["batch_sequences"], ideal["ideal_s"], color="black", linestyle=":", label="ideal: one HB domain for all"
+    )
+    if len(marks):
+        plotting.document_marks(axes[1], marks["batch_sequences"], marks["relative"], marks["differs"], markersize=11)
+    axes[0].set(xlabel="batch [sequences]", ylabel="iteration time [s]", ylim=(0, None))
+    axes[1].set(xlabel="batch [sequences]", ylim=(0, 1))
+    percent_axis(axes[1].yaxis, "ideal iteration time over iteration time")
+    panel_title(axes[0], "(a) iteration time")
+    panel_title(axes[1], "(b) performance relative to the ideal")
+    figure.suptitle(title, fontsize=11)
+    legend_below(figure, axes, 3)
+    return figure
+
+
+def _group_sizes(data: pd.DataFrame, ax: plt.Axes) -> None:
+    """Sizes of model-parallel groups N_M at the foot of the axes, a vertical line where they change."""
+    runs = [run for _, run in data.groupby((data["group_size"].diff().fillna(0) != 0).cumsum())]
+    for before, after in pairwise(runs):
+        change = (before["batch_sequences"].iloc[-1] + after["batch_sequences"].iloc[0]) / 2
+        ax.axvline(change, color=plotting.GREY, linestyle=(0, (2, 2)), linewidth=1)
+    for run in runs if len(runs) > 1 else []:
+        wide = len(run) > 1
+        words = f"{'model-parallel ' * wide}groups\nof {number(run['group_size'].iloc[0], 3)}{' GPUs' * wide}"
+        place: dict = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "bottom", "fontsize": 8}
+        ax.annotate(words, (run["batch_sequences"].mean(), 0.02), **place)
+
+
+def expert_iteration_times(data: pd.DataFrame, title: str) -> plt.Figure:
+    """(a) iteration time and (b) its slowdown over rail-optimized, over the HB domain size, a line for each network.
+
+    data: columns hb_domain_size, way, oversubscription, iteration_s, slowdown. title: model, cluster and links.
+    """
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4.8))
+    figure.suptitle(title)
+    for ax, column in zip(axes, ("iteration_s", "slowdown"), strict=True):
+        for i, ((way, ratio), part) in enumerate(data.groupby(["way", "oversubscription"], sort=False)):
+            if math.isfinite(ratio):
+                style = plotting.line_style(i, markersize=6, label=f"{way}, leaves {number(ratio)}:1")
+            else:
+                style = plotting.line_style(i, ":", markersize=11, markerfacecolor="none", label=way)
+            ax.plot(part["hb_domain_size"], part[column], **style)
+        log_axis(ax.xaxis, sorted(data["hb_domain_size"].unique()), 2)
+        ax.set_xlabel(units.label("hb_domain_size"))
+    axes[0].set(ylabel="iteration time [s]", title="(a) iteration time")
+    axes[1].set_title("(b) over a rail-optimized network")
+    percent_axis(axes[1].yaxis, "longer iteration")
+    legend_below(figure, axes[0], 3)
+    return figure
+
+
+def exposed_share_by_speed(data: pd.DataFrame, printed: pd.DataFrame, title: str = "") -> plt.Figure:
+    """Exposed share against the speed of each network, a panel for each, a line for each model and case.
+
+    Columns of data: network, speed_Bps, model, case, share; of printed, points of the document: network, speed_Bps,
+    model, share, relation (one of = ~ < >), differs. title: of all panels.
+    """
+    figure, axes = plt.subplots(1, 3, figsize=(10, 5), sharey=True)
+    figure.suptitle(title, fontsize=11)
+    for ax, (network, letter) in zip(axes, _NETWORKS.items(), strict=True):
+        part = data[data["network"] == network]
+        for i, model in enumerate(data["model"].unique()):
+            for case, style in zip(data["case"].unique(), ("-", ":"), strict=False):
+                rows = part[(part["model"] == model) & (part["case"] == case)]
+                name = plotting.model_name(model) + (", wide area with tail loss of 1 RTT" if style == ":" else "")
+                if len(rows):
+                    ax.plot(rows["speed_Bps"] / units.Gbps, rows["share"], style, color=COLOURS[i], label=name, lw=2)
+        for (relation, differs), at in printed[printed["network"] == network].groupby(["relation", "differs"]):
+            mark, words = _MARKS[relation]
+            label = f"document{words}" + ", where ours differs" * bool(differs)
+            plotting.document_marks(ax, at["speed_Bps"] / units.Gbps, at["share"], differs, marker=mark, label=label)
+        least, most = part["speed_Bps"].min() / units.Gbps, part["speed_Bps"].max() / units.Gbps
+        steps = [digit * 10.0**power for power in range(-3, 7) for digit in (1, 2, 5)]
+        log_axis(ax.xaxis, [speed for speed in steps if least <= speed <= most][::2])
+        ax.set(ylim=(0, 1), xlabel=f"{network.replace(' ', '-')} speed of a GPU [Gbps]")
+        panel_title(ax, f"({letter}) {network}", left=True)
+    percent_axis(axes[0].yaxis, _EXPOSED_SHARE)
+    named: dict = {}
+    for ax in axes[::-1]:
+        named |= dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
+    figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=3, fontsize=9)
+    return figure
+
+
+def shares_by_micro_batches(data: pd.DataFrame) -> plt.Figure:
+    """Exposed and idle share against micro-batches of an iteration, a panel for each model; tokens under the ticks.
+
+    Columns model, micro_batches, tokens, exposed, idle, steady_share.
+    """
+    figure, parts = plotting.panels(data, "model", (10 / data["model"].nunique(), 5), sharey=True)
+    figure.set_layout_engine("constrained", wspace=0.08)  # or the first tick of a panel meets the one before
+    for letter, (model, part, ax) in zip(ascii_lowercase, parts, strict=False):
+        x, busy = part["micro_batches"], part["idle"] + part["exposed"]
+        ax.fill_between(x, busy, 1, color=COLOURS[5], alpha=0.5, label="computing")
+        ax.fill_between(x, part["idle"], busy, color=COLOURS[1], label="exposed communication")
+        ax.fill_between(x, 0, part["idle"], color="#D9D9D9", label="idle: fill and drain")
+        steady = "steady state, an exchange each micro-batch: above it exposed"
+        ax.plot(x, 1 - part["steady_share"], "k--", label=steady)
+        marked = part.iloc[:: max(1, round(len(part) / 7))].set_index("micro_batches")["tokens"]
+        log_axis(ax.xaxis, marked.index, text=lambda count, at=marked: f"{count:,}\n{number(at[count] / 1e9, 2)}")
+        ax.set(ylim=(0, 1), xlim=(x.min(), x.max()), xlabel="micro-batches of an iteration, batch [billion tokens]")
+        panel_title(ax, f"({letter}) {plotting.model_name(model)}", left=True)
+    percent_axis(figure.axes[0].yaxis, "share of the time")
+    legend_below(figure, figure.axes[0], 2)
+    return figure
+
+
+def expert_placements(data: pd.DataFrame, at: Mapping[str, float]) -> plt.Figure:
+    """Exposed share of every placement of experts against each speed, and the best one over both.
+
+    Columns hb_Bps, nic_Bps, placement, share, best. at: hb_Bps and nic_Bps that the first two panels hold [bytes/s],
+    values of the grid.
+    """
+    names = list(data["placement"].unique())
+    figure = plt.figure(figsize=(10, 7.5))
+    grid = figure.add_gridspec(2, 2, width_ratios=(1, 1.1))
+    left, middle, right = (figure.add_subplot(place) for place in (grid[0, 0], grid[1, 0], grid[:, 1]))
+    for letter, ax, x, held in (("a", left, "nic_Bps", "hb_Bps"), ("b", middle, "hb_Bps", "nic_Bps")):
+        part = data[data[held] == at[held]]
+        plot_lines(part.assign(speed=part[x] / units.Gbps), "speed", "share", "placement", ax, names)
+        log_axis(ax.xaxis)
+        ax.set(ylim=(0, 1), xlabel=f"{_SPEED_NAMES[x]} speed of a GPU [Gbps]")
+        panel_title(ax, f"({letter}) {_SPEED_NAMES[held]} at {units.show(at[held], 'bps', 3)}", left=True)
+        percent_axis(ax.yaxis, _EXPOSED_SHARE)
+    best = data[data["best"]].drop_duplicates(["hb_Bps", "nic_Bps"])
+    best = best.assign(which=best["placement"].map(names.index))
+    which = best.pivot(index="hb_Bps", columns="nic_Bps", values="which")
+    colours = ListedColormap([COLOURS[i % len(COLOURS)] for i in range(len(names))])
+    levels: dict = {"vmin": -0.5, "vmax": len(names) - 0.5, "shading": "nearest", "rasterized": True}
+    right.pcolormesh(which.columns / units.Gbps, which.index / units.Gbps, which, cmap=colours, **levels)
+    for axis in (right.xaxis, right.yaxis):
+        log_axis(axis)
+    right.set(xlabel="scale-out speed of a GPU [Gbps]", ylabel="scale-up speed of a GPU [Gbps]")
+    panel_title(right, "(c) least exposed placement; star: the speeds of (a) and (b)", left=True)
+    here = (at["nic_Bps"] / units.Gbps, at["hb_Bps"] / units.Gbps)
+    right.plot(*here, "*", color="white", markeredgecolor="black", markersize=14)
+    title = "where the experts of a layer are (t: GPUs of a tensor group, b: sequences of a micro-batch if not one)"
+    legend_below(figure, left, 4, title=title)
+    return figure

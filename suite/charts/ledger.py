@@ -1,0 +1,54 @@
+"""How far the ledger's values are from the documents' numbers."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+
+from suite import plotting
+from suite.plotting import COLOURS, DIFFERS
+
+VERDICTS = {"reproduced": COLOURS[0], "close": COLOURS[4], "differs": DIFFERS}
+_LEAST = 1e-4  # what is nearer is drawn here
+_TICKS = {_LEAST: "≤ 0.01%", 1e-3: "0.1%", 1e-2: "1%", 1e-1: "10%", 1.0: "100%", 10.0: "1,000%", 100.0: "10,000%"}
+
+
+def deviations_by_document(data: pd.DataFrame, title: str) -> plt.Figure:
+    """Claims of each document from the nearest to the farthest, a panel for each document.
+
+    Parameters
+    ----------
+    data
+        Columns document, verdict, evidence, off (absolute deviation as a share of the printed number).
+    title
+        Of the figure.
+
+    Returns
+    -------
+    The figure; filled marks are claims that a model could have failed.
+    """
+    documents = list(data["document"].unique())
+    figure, axes = plt.subplots(1, len(documents), figsize=(10, 4.6), sharey=True, squeeze=False)
+    figure.suptitle(title)
+    for ax, document in zip(axes.flat, documents, strict=True):
+        mine = data[data["document"] == document].sort_values(["off", "verdict"], kind="stable")
+        places, off = np.arange(1, len(mine) + 1), np.maximum(mine["off"].to_numpy(float), _LEAST)
+        ax.axhspan(0.1, 1e3, color="#F2F2F2", linewidth=0)
+        for verdict, colour in VERDICTS.items():
+            for model in (True, False):
+                here = ((mine["verdict"] == verdict) & ((mine["evidence"] == "model") == model)).to_numpy()
+                face = colour if model else "none"
+                look: dict = {"s": 16, "facecolor": face, "edgecolor": colour, "linewidth": 0.9, "clip_on": False}
+                ax.scatter(places[here], off[here], **look, zorder=3)
+        ax.set(yscale="log", ylim=(_LEAST * 0.8, 100), xlim=(0, len(mine) + 1), xticks=[1, len(mine)])
+        ax.set_yticks([*_TICKS], [*_TICKS.values()])
+        ax.minorticks_off()
+        plotting.panel_title(ax, document)
+        ax.set_xlabel("claims, sorted")
+    axes[0, 0].set_ylabel("deviation from the document's number")
+    marks: dict = {"linestyle": "", "marker": "o", "markersize": 5}
+    handles = [plt.Line2D([], [], color=colour, label=verdict, **marks) for verdict, colour in VERDICTS.items()]
+    grey = {"color": COLOURS[7], **marks}
+    handles.append(plt.Line2D([], [], label="filled: a model could have failed it", **grey))
+    handles.append(plt.Line2D([], [], label="hollow: arithmetic, measured or given", markerfacecolor="none", **grey))
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=9)
+    return figure

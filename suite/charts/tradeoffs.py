@@ -1,0 +1,282 @@
+"""Lines of one good against another: cost, time, memory, size, goodput, length."""
+
+from collections.abc import Mapping, Sequence
+from string import ascii_lowercase
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+
+from railcore.catalog.units import distinct, number
+from suite import plotting
+from suite.plotting import COLOURS, legend_below, line_style, log_axis, percent, percent_axis, text_beside
+
+_TARGET = 0.9  # goodput to reach
+_OVERSUBSCRIBED = "rails under an oversubscribed layer"
+_LABEL = 0.2, 0.05  # width and height of a name beside a mark, over the axes'
+_DASHES = ("-", "--", "-.", ":")
+_DAYS = {"1 hour": 1 / 24, "1 day": 1, "1 week": 7, "1 month": 30, "1 year": 365, "4 years": 1460, "50 years": 18250}
+
+
+def oversubscribed_costs(data: pd.DataFrame) -> plt.Figure:
+    """(a) what leaves the busiest leaf by placement against its uplinks, (b) cost; over oversubscription.
+
+    Columns placement, oversubscription, uplinks, most_leaving, fits, cost_usd. The largest oversubscription that fits
+    each placement is marked in (b).
+    """
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.8))
+    one = data.drop_duplicates("oversubscription")
+    left.plot(one["oversubscription"], one["uplinks"], color="black", linewidth=2, label="uplinks of a leaf")
+    right.plot(one["oversubscription"], one["cost_usd"] / 1e9, color="black", marker=".")
+    for i, (name, rows) in enumerate(data.groupby("placement", sort=False)):
+        style = line_style(i, ("-", "--")[i % 2], markersize=6, label=name)
+        left.plot(rows["oversubscription"], rows["most_leaving"], **style)
+        best = rows[rows["fits"]].nlargest(1, "oversubscription")
+        right.plot(best["oversubscription"], best["cost_usd"] / 1e9, **line_style(i, "", markersize=11 - 2 * i))
+    log_axis(left.yaxis, [10, 20, 50, 100, 200])
+    left.set(ylabel="traffic leaving [NICs at full rate]")
+    right.set(ylabel="cost [billion USD]", ylim=0)
+    plotting.panel_title(left, "(a) traffic that leaves the busiest leaf", left=True)
+    plotting.panel_title(right, "(b) cost; marked: most oversubscription without slower flows", left=True)
+    shown = [ratio for ratio in distinct(one["oversubscription"]) if ratio == int(ratio)]
+    for ax in (left, right):
+        plotting.ratio_axis(ax, shown, "oversubscription of the leaves, bandwidth down : up")
+    legend_below(figure, left, 5)
+    return figure
+
+
+def strategies_by_slowdown(data: Mapping[str, pd.DataFrame], ax: plt.Axes) -> plt.Axes:
+    """Share of feasible strategies that take at most so many times the best one's time, a line for each search.
+
+    Columns times_best, share (cumulative).
+    """
+    for i, (name, table) in enumerate(data.items()):
+        style = line_style(i, _DASHES[i % 4], marker="", label=name)
+        ax.step(table["times_best"], table["share"], where="post", **style)
+    log_axis(ax.xaxis, [1, 1.5, 2, 3, 5, 10, 20, 50, 100])
+    ax.set(xlim=(1, None), ylim=(0, 1), xlabel="iteration time over the best strategy's")
+    percent_axis(ax.yaxis, "share of feasible strategies")
+    ax.legend(loc="lower right")
+    return ax
+
+
+def model_size_by_training_time(
+    data: pd.DataFrame, chosen: pd.DataFrame, ax: plt.Axes, names: Sequence[str] = ()
+) -> plt.Axes:
+    """Loss-optimal parameters against training time, a line for each `law`; sizes of `chosen` are marked on the lines.
+
+    Parameters
+    ----------
+    data, chosen
+        Columns law, training_days, parameters, warning, of both.
+    ax
+        Where to draw.
+    names
+        Of the sizes, from the least.
+
+    Returns
+    -------
+    The axes.
+    """
+    for i, (name, part) in enumerate(data.groupby("law", sort=False)):
+        label = name.replace("Hoffmann", "Hoffmann approach")
+        ax.plot(part["training_days"], part["parameters"], **line_style(i, _DASHES[i % 4], marker="", label=label))
+        picked = chosen[chosen["law"] == name]
+        ax.plot(picked["training_days"], picked["parameters"], **line_style(i, "", markersize=6))
+    for i, size in enumerate(sorted(chosen["parameters"].round(-9).unique())):
+        ax.axhline(size, color="black", linewidth=0.8, linestyle=(0, (2, 3)))
+        place: dict = {"xycoords": ax.get_yaxis_transform(), "fontsize": 9}
+        text = f"{number(size / 1e12)}T" + "".join(f", {name}" for name in names[i : i + 1])
+        text_beside(ax, text, (0.3, size), (4, 4 if i else -12), **place)
+    first, last = data["training_days"].min(), data["training_days"].max()
+    shown = {days: text for text, days in _DAYS.items() if first <= days <= last}
+    log_axis(ax.xaxis, shown, text=shown.__getitem__)
+    _trillions(ax)
+    ax.set(xlim=(first, last), xlabel="training time on the whole machine")
+    ax.set_ylabel("loss-optimal parameters [trillion]")
+    title = "every point is extrapolated from far smaller experiments" if data["warning"].all() else None
+    ax.legend(loc="upper left", title=title, alignment="left")
+    return ax
+
+
+def sizes_by_budget(data: pd.DataFrame, ax: plt.Axes) -> plt.Axes:
+    """Loss-optimal parameters against the budget, hollow, and those that fit on the racks, filled, by platform.
+
+    Columns platform, format, budget_usd, optimal_parameters, parameters (NaN where nothing fits).
+    """
+    for i, (platform, part) in enumerate(data.groupby("platform", sort=False)):
+        label = f"{platform}, {part['format'].iloc[0].upper()}"
+        hollow = line_style(i, markersize=6, markerfacecolor="white", label=label)
+        ax.plot(part["budget_usd"], part["optimal_parameters"], **hollow)
+        ax.plot(part["budget_usd"], part["parameters"], **line_style(i, ":", markersize=6))
+    ax.margins(0.08)
+    log_axis(ax.xaxis, sorted(data["budget_usd"].unique()), text=lambda budget: f"{number(budget / 1e9)} billion")
+    _trillions(ax)
+    ax.set(xlabel="budget [USD]", ylabel="parameters [trillion], loss-optimal (hollow) and fitting (filled)")
+    ax.legend()
+    return ax
+
+
+def _trillions(ax: plt.Axes) -> None:
+    """Powers of ten of a logarithmic y axis as plain numbers of trillions."""
+    ax.set_yscale("log")
+    low, high = ax.get_ylim()
+    shown = [10.0**k for k in range(6, 24) if low <= 10.0**k <= high]
+    log_axis(ax.yaxis, shown, text=lambda size: number(size / 1e12))
+    ax.set_ylim(low, high)
+
+
+def memory_by_degree(data: pd.DataFrame, limit_bytes: float, ax: plt.Axes, title: str = "") -> plt.Axes:
+    """Memory of a GPU against the tensor-parallel degree, a line for each model; degrees that fit are filled.
+
+    Parameters
+    ----------
+    data
+        Columns model, tensor, bytes.
+    limit_bytes
+        Memory of a GPU [bytes].
+    ax, title
+        Where to draw, and the title.
+
+    Returns
+    -------
+    The axes.
+    """
+    plotting.plot_lines(data.assign(gigabytes=data["bytes"] / 1e9), "tensor", "gigabytes", "model", ax)
+    for line in ax.get_lines():
+        line.set_markerfacecolor("white")
+    for i, (_, part) in enumerate(data.groupby("model", sort=False)):
+        fits = part[part["bytes"] <= limit_bytes]
+        ax.plot(fits["tensor"], fits["bytes"] / 1e9, **line_style(i, ""))
+    ax.axhline(limit_bytes / 1e9, color="black", linestyle="--", linewidth=1, label="a GPU's memory")
+    log_axis(ax.xaxis, sorted(data["tensor"].unique()))
+    ax.set_yscale("log")
+    log_axis(ax.yaxis)
+    ax.set(xlabel="GPUs that share a layer (tensor-parallel degree)", ylabel="memory of a GPU [GB]")
+    ax.set_title(title, fontsize=9)
+    ax.legend()
+    return ax
+
+
+def goodput_by_recovery(curves: pd.DataFrame, ways: pd.DataFrame) -> plt.Figure:
+    """(a) goodput over the restart time of a job that restarts as a whole, (b) goodput by way of recovery.
+
+    curves: columns case, checkpoint, restart_s, goodput; a colour for each case, a line style for each checkpoint.
+    ways: columns way, rates ("low", "value", "high"), goodput; marks at the value, bars between the other two.
+    A dotted level in both is TARGET.
+    """
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 5.4), width_ratios=(1, 0.8))
+    colours: dict = dict(zip(curves["case"].unique(), COLOURS, strict=False))
+    styles: dict = dict(zip(curves["checkpoint"].unique(), ("-", (0, (4, 2)), ":"), strict=False))
+    for (case, save), part in curves.groupby(["case", "checkpoint"], sort=False):
+        left.plot(part["restart_s"], part["goodput"], color=colours[case], linestyle=styles[save])
+    log_axis(left.xaxis)
+    left.set(ylim=(0, 1.02), xlabel="restart of the whole job [s]", ylabel="goodput, share of time")
+    plotting.panel_title(left, "(a) all GPUs restart after every failure", left=True)
+    table = ways.pivot(index="way", columns="rates", values="goodput").loc[list(ways["way"].unique())[::-1]]
+    span = right.hlines(range(len(table)), table["high"], table["low"], color=COLOURS[0], linewidth=5, alpha=0.3)
+    (middle,) = right.plot(table["value"], range(len(table)), plotting.MARKERS[0], color=COLOURS[0])
+    right.set_yticks(range(len(table)), table.index)
+    right.set(xlim=(-0.01, 1.01), xlabel="goodput, share of all GPUs' time\n(t: GPUs of a tensor group)")
+    plotting.panel_title(right, "(b) by way of recovery", left=True)
+    goal = left.axhline(_TARGET, color="black", linestyle=":", linewidth=0.9)
+    right.axvline(_TARGET, color="black", linestyle=":", linewidth=0.9)
+    for axis in (left.yaxis, right.xaxis):
+        percent_axis(axis)
+    handles = {case: plt.Line2D([], [], color=colour) for case, colour in colours.items()}
+    handles |= {save: plt.Line2D([], [], color="0.3", linestyle=style) for save, style in styles.items()}
+    handles |= {f"goodput of {percent(_TARGET)}, a target": goal, "(b) at middle failure rates and times": middle}
+    handles["(b) from low to high ones"] = span
+    figure.legend([*handles.values()], [*handles], loc="outside lower center", ncols=3, fontsize=9)
+    return figure
+
+
+def modelled_over_measured(data: pd.DataFrame, by: str, title: str) -> plt.Figure:
+    """Modelled over measured time against GPUs, a marker for each value of `by`; a band of 10% about 1.
+
+    Columns gpus, modelled_s, measured_iteration_s. Runs called "yours" are large black stars, above the others.
+    """
+    figure, ax = plt.subplots(figsize=(10, 6.4))
+    ax.axhspan(0.9, 1.1, color="#EEEEEE", zorder=0, label="within 10%")
+    ax.axhline(1, color="black", linewidth=0.8)
+    for i, (name, part) in enumerate(data.groupby(by, sort=False)):
+        style = line_style(i, "", markersize=6, alpha=0.8, label=f"{name} ({len(part)})")
+        if name == "yours":
+            style |= {"marker": "*", "color": "black", "markerfacecolor": "black", "markersize": 12, "zorder": 5}
+        ax.plot(part["gpus"], part["modelled_s"] / part["measured_iteration_s"], **style)
+    log_axis(ax.xaxis, [2**power for power in range(2, 15)], 2)
+    ratio = data["modelled_s"] / data["measured_iteration_s"]
+    log_axis(ax.yaxis, [0.3, 0.5, 0.7, 0.9, 1, 1.1, 1.5])
+    ax.set_ylim(min(0.85, 0.95 * ratio.min()), max(1.15, 1.05 * ratio.max()))
+    ax.set(xlabel="GPUs of the run", ylabel="modelled over measured iteration time")
+    ax.set_title(title, fontsize=11)
+    legend_below(figure, ax, 3, fontsize=8, title="runs by group (how many)", title_fontsize=9)
+    return figure
+
+
+def cost_over_days(data: pd.DataFrame, title: str) -> plt.Figure:
+    """Cost of a training over its days, a mark for each network, the best one filled.
+
+    data: columns network, days, cost_usd; the best first. title: model, cluster and link rate.
+    """
+    figure, ax = plt.subplots(figsize=(9, 4.6))
+    things = [_OVERSUBSCRIBED if name.startswith("rails + layer") else name for name in data["network"]]
+    colours = plotting.colours_of(things)
+    places = data[["days", "cost_usd"]].to_numpy(float) / (1, 1e6)
+    for i, (name, (days, cost)) in enumerate(zip(things, places, strict=True)):
+        under = sum(np.allclose(places[i], other, rtol=1e-3) for other in places[:i])  # marks at one place nest
+        style = line_style(i, "", markersize=8 + 4 * under, markeredgewidth=1.4)
+        style |= {"markeredgecolor": colours[name], "markerfacecolor": colours[name] if not i else "none"}
+        ax.plot([days], [cost], **style)
+    ax.margins(0.12)
+    ax.set(xlabel="training [days]", ylabel="training cost: wear and energy [million USD]")
+    ax.set_title(title, fontsize=10)
+    ax.set_xlim(right=ax.get_xlim()[1] + 0.16 * np.ptp(ax.get_xlim()))
+    names = [f"{name} (best)" if not i else name for i, name in enumerate(data["network"])]
+    first = [next(j for j, other in enumerate(places) if np.allclose(each, other, rtol=1e-3)) for each in places]
+    joined = {j: " and ".join(name for name, of in zip(names, first, strict=True) if of == j) for j in first}
+    _beside_marks(ax, list(joined.values()), places[list(joined)])
+    return figure
+
+
+def _beside_marks(ax: plt.Axes, names: list[str], places: np.ndarray) -> None:
+    """Names at the right of marks, moved up where they would lie on the one below."""
+    low, high = np.array([ax.get_xlim(), ax.get_ylim()]).T
+    shares, written = (places - low) / (high - low), list[tuple[float, float]]()
+    for i in np.lexsort((np.arange(len(names)), shares[:, 1].round(2))):
+        x, y = shares[i]
+        for before, level in written:
+            if abs(x - before) < _LABEL[0] and y < level + _LABEL[1]:
+                y = level + _LABEL[1]
+        written.append((x, y))
+        look: dict = {"textcoords": ax.transAxes, "xycoords": "data", "va": "center", "fontsize": 9}
+        ax.annotate(names[i], places[i], (x + 0.025, y), **look)
+
+
+def days_by_network_price(data: pd.DataFrame) -> plt.Figure:
+    """Days of a training over the price of the network, a panel for each job, a mark for each network.
+
+    Columns job, network, cost_usd, days; NaN where a network is not there.
+    """
+    jobs, networks = list(data["job"].unique()), list(data["network"].unique())
+    colours = plotting.colours_of(networks)
+    wide = min(len(jobs), 2)
+    figure, axes = plt.subplots(
+        -(-len(jobs) // wide), wide, figsize=(max(5 * wide, 8), 3.2 * -(-len(jobs) // wide) + 1.0)
+    )
+    for ax, letter, job in zip(np.ravel(axes), ascii_lowercase, jobs, strict=False):
+        rows = data[data["job"] == job].set_index("network")
+        for i, network in enumerate(networks):
+            style = line_style(i, "", label=network, markersize=13 - i / 2, markerfacecolor="none", markeredgewidth=1.3)
+            style |= {"markeredgecolor": colours[network]}
+            if data.loc[data["network"] == network, "cost_usd"].isna().all():
+                style["label"] += " (none)"
+            ax.plot(rows.loc[[network], "cost_usd"] / 1e6, rows.loc[[network], "days"], **style)
+        least = rows["days"].min()
+        ax.set(xlim=(0, None), xlabel="price of the network [million USD]", ylabel="training [days]")
+        ax.set_ylim(least * 0.98, max(rows["days"].max() * 1.02, least * 1.1))
+        plotting.panel_title(ax, f"({letter}) {job}")
+    for ax in np.ravel(axes)[len(jobs) :]:
+        ax.set_axis_off()
+    legend_below(figure, np.ravel(axes)[0], 4)
+    return figure

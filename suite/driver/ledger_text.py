@@ -1,0 +1,114 @@
+"""The ledger for people, figures/reproduction.md: a table for each document and verdict."""
+
+from collections.abc import Mapping
+
+from railcore.catalog import units
+from railcore.catalog.tables import Markdown, markdown_table, markdown_words
+from suite.ledger import claims, grounds
+
+_MEANINGS = {  # in the order in which somebody who doubts reads
+    "differs": "off by more than 10% of the document's value, or beyond the tolerance of a 0",
+    "close": "within 10% of the document's value",
+    "unavailable": "needs data that the project does not carry",
+    "reproduced": "the relation holds within the tolerance of the printed digits",
+    "missing": "no notebook computes it yet",
+}
+_FOLDED = ("reproduced", "missing")
+_SOLVED = "parameters solved from claims"  # lower case: JupyterLab keeps the case of anchors, GitHub does not
+
+
+def ledger_text(ledger: list[dict[str, str]]) -> str:
+    """The ledger as Markdown: counts that lead to the tables, what they mean, solved parameters, and the tables."""
+    documents = list(dict.fromkeys(row["document"] for row in ledger))
+    found = {
+        (document, verdict): [row for row in ledger if (row["document"], row["verdict"]) == (document, verdict)]
+        for document in documents
+        for verdict in _MEANINGS
+    }
+    return "\n".join(
+        [
+            "# Claims of the documents, and what comes out\n",
+            "Made by `make figures`, with the numbers in [reproduction.csv](reproduction.csv). "
+            "The counts below lead to the claims.\n",
+            _contents(claims.verdict_counts(ledger)),
+            *(f"- **{verdict}**: {meaning}" for verdict, meaning in _MEANINGS.items()),
+            "\nBelow each claim: why ours is what it is, where that needs saying; its name, for "
+            "`python -m suite claim <document>.<name>`, which shows all its inputs; what ours rests on; what it is "
+            "worth, where no model could have failed it; the notebook. The deviation is relative to the document's "
+            "value, and the difference itself where that is 0.\n",
+            "What a value is worth as evidence. The counts are of claims that a model could have failed, by verdict; "
+            "then of the others, how many hold:\n",
+            *(f"- **{evidence}**: {meaning}" for evidence, meaning in grounds.EVIDENCE.items()),
+            f"\n{markdown_table(claims.evidence_counts(ledger))}",
+            "What a value rests on (where several apply, the last of them counts). The counts are of reproduced claims "
+            "that a model could have failed:\n",
+            *(f"- **{basis}**: {meaning}" for basis, meaning in grounds.BASES.items()),
+            f"\n{markdown_table(claims.basis_counts(ledger))}",
+            *_solved(ledger),
+            *(_section(document, verdict, rows) for (document, verdict), rows in found.items() if rows),
+        ]
+    )
+
+
+def _contents(counts: list[dict[str, object]]) -> str:
+    """Counts by document and verdict, each with a link to its table."""
+    rows = []
+    for row in counts:
+        document = row["document"]
+        linked = {verdict: row[verdict] for verdict in _MEANINGS}
+        if document != "all":
+            linked |= {each: Markdown(f"[{count}](#{document}-{each})") for each, count in linked.items() if count}
+        rows.append({"document": document, "claims": row["claims"], **linked})
+    return markdown_table(rows)
+
+
+def _numbers() -> dict[str, str]:
+    """Short names of the solved parameters."""
+    return {each.parameter: f"P{number}" for number, each in enumerate(grounds.calibrations(), 1)}
+
+
+def _solved(ledger: list[dict[str, str]]) -> list[str]:
+    """The parameters that were solved from claims, with what they predict."""
+    rows = []
+    for row in grounds.calibration_counts(ledger):
+        name, used, how = str(row["parameter"]), str(row.pop("solved from")), row.pop("how")
+        ids = ", ".join(f"`{claim_id}`" for claim_id in used.split(", "))
+        text = Markdown(f"**{markdown_words(name)}**<br>{how}<br>from {ids}")
+        rows.append({"": _numbers()[name], **row, "parameter": text})
+    return [f"## {_SOLVED}\n\n{markdown_table(rows)}"] if rows else []
+
+
+def _section(document: str, verdict: str, rows: list[dict[str, str]]) -> str:
+    table = markdown_table([_line(row) for row in rows])
+    if verdict in _FOLDED:
+        table = f"<details><summary>{len(rows)} claims</summary>\n\n{table}\n</details>\n"
+    return f"## {document} {verdict}\n\n{table}"
+
+
+def _line(row: Mapping[str, str]) -> dict[str, str]:
+    """A claim for a person, its reason below it in the same cell."""
+    shown = claims.comparison_row(row)
+    reason = row["reason"]
+    for solved in grounds.solved_texts(row["id"]):
+        reason = reason.removeprefix(solved).removeprefix("; ")
+    missing, notebook = row["verdict"] == "missing", f"notebook {row['notebook'][:2]}"
+    linked = notebook if missing else f"[{notebook}](../notebooks/{row['notebook']}.ipynb)"
+    below = " · ".join(filter(None, [f"`{row['id'].partition('.')[2]}`", _basis(row), linked]))
+    place = markdown_words(claims.claim(row["id"]).place)
+    parts = [f"{place}: **{markdown_words(row['claim'])}**", markdown_words(reason), below]
+    line = {"claim": Markdown("<br>".join(filter(None, parts))), "document": shown["document"]}
+    return line if missing else line | {"ours": shown["ours"], "deviation": shown["deviation"]}
+
+
+def _basis(row: Mapping[str, str]) -> str:
+    """What a claim rests on, with the short names of the parameters that were solved for."""
+    named: dict[str, list[str]] = {row["basis"]: []}
+    for each, how in grounds.calibrations_of(row["id"]).items() if row["basis"] else ():
+        named.setdefault(how, []).append(f"[{_numbers()[each.parameter]}](#{_SOLVED.replace(' ', '-')})")
+    if row["basis"] and (deciding := claims.decided_by_assumed(row["id"], row["verdict"])):
+        single = [f"{units.words(each.parameter)} of {each.name}" for each in deciding if each.parameter]
+        inputs = dict.fromkeys(map(markdown_words, single or ["all assumed inputs together"]))
+        named["assumed"] = [f"({', '.join(inputs)})"]
+    worth = grounds.evidence(row["id"])
+    texts = [" ".join([how, *numbers]) for how, numbers in named.items() if how]
+    return ", ".join(texts) + ("" if worth == "model" else f" · {worth}: {grounds.evidence_reason(row['id'])}")

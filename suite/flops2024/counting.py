@@ -1,0 +1,170 @@
+"""How many places have a demand: candidates that share no plant, by rule, radius and region."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import csr_array
+
+from railcore.catalog import checks
+from railcore.siting.candidates import Candidates
+from railcore.siting.cities import nearest_city
+from railcore.siting.supply import AFTER_LOAD, RULES, available_power_w
+
+Region = Callable[[Candidates], np.ndarray]  # True for the candidates that lie in it
+_MOST_EXACT_ROWS = 110  # up to which the most disjoint rows are counted exactly
+
+
+def most_disjoint(plants: csr_array) -> tuple[int, bool]:
+    """How many rows can be taken at once so that no two share a plant, and whether that is exact.
+
+    Set packing, max sum y with sum over the rows that hold a plant of y <= 1, y in {0, 1}, solved by HiGHS for at most
+    110 rows, of which `_undominated` leaves few. More rows: a lower bound, rows with fewer plants taken first.
+    """
+    if plants.shape[0] > _MOST_EXACT_ROWS:
+        return _taken_in_turn(plants), False
+    plants = plants[_undominated(plants)]
+    holders = plants.T.tocsr()
+    shared = holders[np.flatnonzero(np.diff(holders.indptr) > 1)]
+    if not shared.shape[0]:
+        return plants.shape[0], True
+    ones = np.ones(plants.shape[0])
+    limits = LinearConstraint(shared, -np.inf, 1)
+    found = milp(-ones, constraints=limits, bounds=Bounds(0, 1), integrality=ones, options={"mip_rel_gap": 0})
+    return round(-found.fun), True
+
+
+def _undominated(plants: csr_array) -> np.ndarray:
+    """Rows left when each one is dropped that another replaces: one it meets, which meets none but those it meets.
+
+    Rows meet where they share a plant. Some largest choice of rows that do not meet is among those left.
+    """
+    meets = (plants @ plants.T).toarray() > 0
+    np.fill_diagonal(meets, True)
+    left = np.arange(len(meets))
+    while True:
+        replaces = meets & ~(meets @ ~meets)  # [i, j]: i meets j, and none that j does not
+        replaces &= ~(replaces.T & np.tri(len(left), dtype=bool))  # of two alike the first stays
+        keep = ~replaces.any(axis=0)
+        if keep.all():
+            return left
+        left, meets = left[keep], meets[np.ix_(keep, keep)]
+
+
+def _taken_in_turn(plants: csr_array) -> int:
+    """Rows taken by rising number of plants, each that shares no plant with one taken before."""
+    order, holders = np.argsort(np.diff(plants.indptr), kind="stable"), plants.T.tocsr()
+    position = np.argsort(order)[holders.indices]  # of each plant's rows in that order
+    free, count = np.ones(len(order), bool), 0
+    while free.any():
+        first = free.argmax()
+        count += 1
+        free[first] = False
+        mine = plants.indices[plants.indptr[order[first]] : plants.indptr[order[first] + 1]]
+        for start, end in zip(holders.indptr[mine].tolist(), holders.indptr[mine + 1].tolist(), strict=True):
+            free[position[start:end]] = False
+    return count
+
+
+def siting_sensitivity(
+    found: Iterable[Candidates],
+    demand_w: float,
+    regions: Mapping[str, Region],
+    most_coal: float = 0.5,
+    reserve: str = "unit",
+) -> pd.DataFrame:
+    """What passes for every combination of assumptions.
+
+    Parameters
+    ----------
+    found
+        Candidates of several radii, with and without oil, as `candidates_by_radius` gives them.
+    demand_w
+        Power asked for [W].
+    regions
+        Which centres count, by name.
+    most_coal, reserve
+        As in `supply.eligible`.
+
+    Returns
+    -------
+    A row for each combination: radius_m, rule, oil, region; centres: that pass; places: of them that share no plant
+    (see `most_disjoint`), exact: whether `places` is exact or a lower bound; best_w: most that one centre
+    has.
+    """
+    checks.positive("demand_w", demand_w, "watts")
+    rows = []
+    for each in found:
+        inside = {name: region(each) for name, region in regions.items()}
+        counted: dict[bytes, tuple[int, bool]] = {}  # by mask: where all pass by one rule they do by others
+        for rule in RULES:
+            power = available_power_w(each.supply, rule, most_coal, reserve)
+            for name, mask in inside.items():
+                passing = mask & (power >= demand_w)
+                if (key := passing.tobytes()) not in counted:
+                    counted[key] = most_disjoint(each.plants[np.flatnonzero(passing)])
+                passed = (int(passing.sum()), *counted[key], float(power[mask].max(initial=0.0)))
+                rows.append((each.radius_m, rule, each.oil, name, *passed))
+    return pd.DataFrame(rows, columns="radius_m rule oil region centres places exact best_w".split())
+
+
+@dataclass(frozen=True)
+class Room:
+    """Places of a radius that have a demand by a rule: how many, and the one with most power.
+
+    radius_m: [m].
+    places: that share no plant.
+    exact: whether `places` is exact or a lower bound (see `most_disjoint`).
+    near: city nearest to the candidate with most power.
+    best_w: its power by the rule.
+    after_load_w: what AFTER_LOAD leaves of it [W].
+    """
+
+    radius_m: float
+    places: int
+    exact: bool
+    near: str
+    best_w: float
+    after_load_w: float
+
+
+def room_for(found: Candidates, demand_w: float, rule: str, most_coal: float = 0.5, reserve: str = "unit") -> Room:
+    """How many candidates have a demand by a rule, and which one has most.
+
+    Parameters
+    ----------
+    found, demand_w
+        Candidates, and the power asked for [W].
+    rule, most_coal, reserve
+        As in `supply.available_power_w`.
+
+    Returns
+    -------
+    `Room`.
+
+    Raises
+    ------
+    ValueError
+        As in `supply.feeds_demand`.
+    """
+    checks.positive("demand_w", demand_w, "watts")
+    power, left = (available_power_w(found.supply, name, most_coal, reserve) for name in (rule, AFTER_LOAD))
+    best = [int(power.argmax())]
+    near = str(nearest_city(found.latitude[best], found.longitude[best])[0])
+    count = most_disjoint(found.plants[np.flatnonzero(power >= demand_w)])
+    return Room(found.radius_m, *count, near, float(power[best[0]]), float(left[best[0]]))
+
+
+def best_by_rule(found: Candidates, most_coal: float = 0.5, reserve: str = "unit") -> pd.DataFrame:
+    """Each rule with its formula, what it counts and ignores, and the most that it lets one candidate have, and where.
+
+    Columns rule, radius_m, formula, meaning, ignores, most_of_one_place_w, near (the nearest city).
+    """
+    power = np.stack([available_power_w(found.supply, name, most_coal, reserve) for name in RULES])
+    best = power.argmax(axis=1)
+    rows = [(name, found.radius_m, rule.formula, rule.meaning, rule.ignores) for name, rule in RULES.items()]
+    return pd.DataFrame(rows, columns=["rule", "radius_m", "formula", "meaning", "ignores"]).assign(
+        most_of_one_place_w=power.max(axis=1), near=nearest_city(found.latitude[best], found.longitude[best])
+    )

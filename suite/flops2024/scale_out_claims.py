@@ -1,0 +1,259 @@
+"""flops2024 on scale-out networks (section 6.1): values, readings and reasons of the claims, and the training job.
+
+The job is that of a model on the racks of one datacenter, and the traffic that a GPU of it sends.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from railcore import catalog
+from railcore import datacenter as dc
+from railcore.catalog import units
+from railcore.catalog.checks import whole
+from railcore.datacenter.sizing import Sizing
+from railcore.training import transformer
+from suite.flops2024.scale_out import COUNT_METHODS, chip_modes, counts_side_by_side
+from suite.flops2024.specification import document_site
+from suite.ledger import claims
+from suite.ledger.readings import Entries, verdict_readings
+
+_WIRE_COST, _LINK_REDUCTION = "flops2024.fattree.wire_cost", "flops2024.multiplane.link_reduction"
+_COUNT_DESCRIPTIONS = {
+    "smooth": "parts as fractions",
+    "rounded": "chips rounded up",
+    "whole": "wired with equal trunks",
+}
+
+
+def chip_mode_values(chip: str, nic_Bps: float, planes: int) -> dict[str, float]:
+    """Values of the claims on the chip's modes: its capacity in the mode that differs most, and ports with planes."""
+    modes = chip_modes(chip, nic_Bps)
+    capacities = [units.convert(ports * nic_Bps / count, "bit/s") for count, ports in modes.items()]
+    return {
+        "flops2024.fattree.chip_modes": max(capacities, key=lambda capacity: abs(capacity - capacities[0])),
+        "flops2024.multiplane.ports": modes.get(planes, 0),
+    }
+
+
+def chip_price_range(port_price: catalog.Value, chip_usd: float) -> tuple[float, float, float]:
+    """Low, middle and high price of a switch chip that costs `chip_usd`, in proportion to the catalog's port price."""
+    low, high = (chip_usd * (end or port_price.value) / port_price.value for end in (port_price.low, port_price.high))
+    return low, chip_usd, high
+
+
+def scale_out_entries(
+    table: pd.DataFrame, gpus: int, count: str, names: Sequence[str], budget_usd: float, chip_usd: Sequence[float]
+) -> Entries:
+    """Values, reasons and readings of the claims on parts and cost, for `claims.record`.
+
+    Parameters
+    ----------
+    table
+        `compare_shapes` of `network_shapes` over the section's GPUs and others.
+    gpus, count
+        One number of GPUs and one way to count, for all claims.
+    names
+        Of the fat tree, planes alone, rails alone, both, and the section's own choice.
+    budget_usd
+        For the network of one datacenter [USD].
+    chip_usd
+        Low, middle and high price of a switch chip [USD].
+
+    Returns
+    -------
+    Three tables by claim id.
+    """
+    cases = table.groupby(["gpus", "count"], sort=False)
+    counts = {case: rows.set_index("network").reindex(names) for case, rows in cases}
+    chosen, values = counts[gpus, count], {key: _values(rows, budget_usd) for key, rows in counts.items()}
+    tree, multi = chosen.iloc[0], chosen.iloc[1]
+    readings = verdict_readings(
+        values[gpus, count],
+        {
+            f"{gpus:,} GPUs, as the section says": {
+                f"{n:,}": found for (n, way), found in values.items() if n != gpus and way == count
+            },
+            _COUNT_DESCRIPTIONS[count]: {
+                _COUNT_DESCRIPTIONS[way]: found for (n, way), found in values.items() if n == gpus and way != count
+            },
+            "links that share a wire count once": {
+                "each of them": {_LINK_REDUCTION: 1 - multi["switch_links"] / tree["switch_links"]}
+            },
+            "links between switches, as the sentence before": {
+                "with those to the hosts": {_WIRE_COST: tree["links_usd"] + tree["host_links_usd"]}
+            },
+        },
+    )
+    return Entries(values[gpus, count], _reasons(chosen, counts[gpus, "whole"], budget_usd, chip_usd), readings)
+
+
+def _values(networks: pd.DataFrame, budget_usd: float) -> dict[str, float]:
+    tree, multi, rail, both, own = (row for _, row in networks.iterrows())
+    found = {
+        "fattree.tiers": tree["tiers"],
+        "fattree.switches": tree["chips"],
+        "fattree.links": tree["cables"],
+        "fattree.wire_cost": tree["links_usd"],
+        "multiplane.tiers": multi["tiers"],
+        "multiplane.switch_reduction": 1 - multi["chips"] / tree["chips"],
+        "multiplane.link_reduction": 1 - multi["cables"] / tree["cables"],
+        "multiplane.tor_gpus_ratio": multi["leaf_gpus"] / tree["leaf_gpus"],
+        "multirail.rails": rail["rails"],
+        "multirail.gpus_per_rail": rail["gpus"] / rail["rails"],
+        "multirail.tiers": rail["tiers"],
+        "multirail4p.tiers": both["tiers"],
+        "multirail4p.chips": own["chips"],
+        "multirail4p.cables": own["cables"],
+        "multirail4p.chip_cost_reduction": 1 - own["chips"] / tree["chips"],
+        "multirail4p.link_cost_reduction": 1 - own["cables"] / tree["cables"],
+        "fattree.budget_per_dc": budget_usd,
+        "fattree.cost_over_budget": tree["cost_usd"] / budget_usd,
+    }
+    return {f"flops2024.{key}": value for key, value in found.items()}
+
+
+def _reasons(
+    networks: pd.DataFrame, whole: pd.DataFrame, budget_usd: float, chip_usd: Sequence[float]
+) -> dict[str, str]:
+    """Why a claim comes out as it does. whole: the networks wired with equal trunks."""
+    tree, multi, _, both, own = (row for _, row in networks.iterrows())
+    wires, low, high = ((price * tree["chips"] + tree["links_usd"]) / budget_usd for price in (0, *chip_usd[::2]))
+    with_hosts = (tree["cost_usd"] + tree["host_links_usd"]) / budget_usd
+    wired = whole.iloc[3]  # by place: with a rail for each GPU of a rack the section's own choice has the same name
+    planes, cut = multi["planes"], claims.paper_value("flops2024.multirail4p.link_cost_reduction")
+    found = {
+        "fattree.cost_over_budget": f"switches and the links between them, as the section counts, of which the wires "
+        f"alone are {wires:.2f} of the budget; with the optics of the links to GPUs {with_hosts:.2f}; the switch price "
+        f"is assumed, and its low and high ends give {low:.2f} and {high:.2f}",
+        "multiplane.switch_reduction": f"{tree['chips']:,.0f} chips become {multi['chips']:,.0f}, "
+        f"1 - {2 * multi['tiers'] - 1:.0f}/{2 * tree['tiers'] - 1:.0f}; in boxes of {planes:.0f} chips the fall is "
+        f"{1 - multi['boxes'] / tree['boxes']:.2f}; a third would leave {tree['chips'] * 2 / 3:,.0f} chips",
+        "multirail4p.chips": f"{both.name} take {both['chips']:,.0f}, so that nothing in the count asks for "
+        f"{own['rails']:.0f} rails",
+        "multirail4p.chip_cost_reduction": f"{tree['chips']:,.0f} to {own['chips']:,.0f} chips; half would be "
+        f"{tree['chips'] / 2:,.0f}, near the {wired['chips']:,.0f} that {both.name} take wired with equal trunks",
+        "multirail4p.link_cost_reduction": f"{tree['cables']:,.0f} to {own['cables']:,.0f} cables, of which the "
+        f"document cuts off all but two digits; the printed value would be {tree['cables'] * (1 - cut):,.0f} cables",
+    }
+    return {f"flops2024.{key}": text for key, text in found.items()}
+
+
+def networks_shown(table: pd.DataFrame) -> pd.DataFrame:
+    """Networks for a reader, a row for each and number of GPUs: what every way to count gives stands in one cell.
+
+    table: of `compare_shapes`. Boxes and power are those of the wiring that exists.
+    """
+    found, ways = counts_side_by_side(table), "smooth / rounded / whole"
+
+    def cells(name: str, unit: float = 1) -> list[str]:
+        columns = (found[name.format(way)] / unit for way in COUNT_METHODS)
+        return [
+            " / ".join(f"{count:,.{0 if unit == 1 else 2}f}" for count in row) for row in zip(*columns, strict=True)
+        ]
+
+    return found[["network", "gpus", "tiers"]].assign(
+        **{
+            f"chips: {ways}": cells("chips_{}"),
+            "boxes": found["boxes"],
+            f"cables: {ways}": cells("cables_{}"),
+            f"cost between switches [billion USD]: {ways}": cells("cost_{}_usd", 1e9),
+            "power_w": found["power_w"],
+        }
+    )
+
+
+@dataclass(frozen=True)
+class RackJob:
+    """A job laid out on the racks of one datacenter.
+
+    machine: of `job_racks`.
+    racks, gpus: of the datacenter.
+    stages, racks_of_a_stage: of the job, in the datacenter.
+    ring_bytes, chain_bytes: what a GPU sends in a step on its ring and along the pipeline.
+    outside: share of a NIC's bandwidth that goes to other datacenters.
+    """
+
+    machine: dict[str, Any]
+    racks: int
+    gpus: int
+    stages: int
+    racks_of_a_stage: int
+    ring_bytes: float
+    chain_bytes: float
+    outside: float
+
+    def table(self) -> pd.DataFrame:
+        """The job in one row, for a reader."""
+        rack = self.gpus // self.racks
+        job = {"stages": self.stages, "racks_of_a_stage": self.racks_of_a_stage}
+        job["gpus_at_work"] = self.stages * self.racks_of_a_stage * rack
+        return pd.DataFrame([self.machine | job | {"nic_share_to_other_datacenters": self.outside}])
+
+
+def job_racks(gpus: int, hb_domain_size: int, bought_racks: int) -> dict[str, Any]:
+    """Racks of a job's datacenter: those that a budget buys where they hold its GPUs within 1%, else the GPUs'.
+
+    gpus: of the datacenter, perhaps a rounded number; hb_domain_size: GPUs of a rack; bought_racks: of one datacenter.
+    Keys bought_gpus; gpus; difference (gpus / bought_gpus - 1); racks; racks_of ("budget" or "gpus"). Raises ValueError
+    for GPUs that fill no rack.
+    """
+    n, k = int(whole("gpus", gpus)), int(whole("hb_domain_size", hb_domain_size))
+    if n < k:
+        raise ValueError(f"gpus is {n}, less than a rack: give at least {k}")
+    bought = int(whole("bought_racks", bought_racks)) * k
+    agree = abs(n / bought - 1) <= 0.01
+    found: dict[str, Any] = {"bought_gpus": bought, "gpus": n, "difference": f"{n / bought - 1:+.1%}"}
+    return found | {"racks": bought // k if agree else n // k, "racks_of": "budget" if agree else "gpus"}
+
+
+def rack_job(
+    gpus: int, bought: Sizing, datacenters: int, platform: str, document: str, nic_Bps: float, model: str, bytes_of: str
+) -> RackJob:
+    """The job of a model on the racks of one of several datacenters.
+
+    Parameters
+    ----------
+    gpus
+        GPUs of the datacenter, perhaps a rounded number.
+    bought, datacenters
+        What the budget of all datacenters buys; datacenters that share the budget and the job.
+    platform, document
+        Catalog platform, and the document whose own rows of it are taken.
+    nic_Bps
+        Bandwidth of a GPU's NIC, one direction [bytes/s].
+    model, bytes_of
+        Catalog model, and the precision that gives the bytes of its gradients and activations.
+
+    Returns
+    -------
+    The job.
+
+    Raises
+    ------
+    ValueError
+        The GPUs fill no rack, or the model does not fit.
+    """
+    rack = int(catalog.item("platforms", platform)["gpus"])
+    try:
+        machine = job_racks(gpus, rack, int(bought.racks) // datacenters)
+        racks = machine["racks"]
+        site = document_site(racks * datacenters, platform, document, nic_Bps=nic_Bps, datacenters=datacenters)
+        layer = dc.model_layer(transformer.catalog_model(model), dc.catalog_precision(bytes_of))
+        laid = dc.rack_layout(layer, site)
+    except ValueError as error:
+        hint = "Parameters for racks: gpus, budget, datacenters; for memory: platform, model, bytes_of"
+        raise ValueError(f"{error}. {hint}") from error
+    steps = dc.layer_times(layer, laid, site).steps_bytes
+    return RackJob(
+        machine,
+        racks,
+        racks * rack,
+        int(laid.layers),
+        int(laid.racks_per_layer_here),
+        float(steps[1] + steps[3]),
+        float(2 * layer.tensor_bytes / laid.tensor),
+        float(site.wan_Bps / nic_Bps * (datacenters > 1)),
+    )

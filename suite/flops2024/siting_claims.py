@@ -1,0 +1,476 @@
+"""flops2024 on power and siting: the split into east and west, and values, reasons and readings of the claims."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from railcore import catalog
+from railcore.catalog import UnknownName, files, units
+from railcore.siting.authorities import MAX_PARTS, authority_row, authority_table, feeders_of_parts
+from railcore.siting.candidates import Candidates
+from railcore.siting.distances import distance_to_place
+from railcore.siting.grid import PowerGrid
+from railcore.siting.nodes import PowerNodes
+from railcore.siting.split import nearest_to_anchors, sitings_by_objective
+from railcore.siting.split_problem import SiteOptions
+from railcore.siting.supply import AFTER_LOAD, RULES, feeds_demand
+from suite.flops2024.counting import Region, Room, most_disjoint
+from suite.flops2024.direct_lines import nearest_direct_line, places_near_line
+from suite.ledger import claims
+from suite.ledger.readings import Entries, verdict_readings
+
+WASHINGTON, CELILO = "flops2024 east", "flops2024 west"  # of the catalog's wide_area
+EAST_AND_WEST = "east and west"
+NEARBY_M = 100e3  # the document's "within 100 km"
+REGIONS: dict[str, Region] = {
+    "whole country": lambda found: np.ones(len(found), bool),
+    "100 km of Washington, D.C.": lambda found: distance_to_place(found, WASHINGTON) <= NEARBY_M,
+    "Washington State": lambda found: found.state == "Washington",
+    "100 km of the intertie": lambda found: distance_to_place(found, CELILO) <= NEARBY_M,
+    "Eastern": lambda found: found.interconnect == "Eastern",
+    "Western": lambda found: found.interconnect == "Western",
+    "Texas": lambda found: found.interconnect == "Texas",
+}
+SINGLE_SITE, NEAR_WASHINGTON = "flops2024.siting.single_site", "flops2024.siting.near_washington_100km"
+DATACENTERS, NORTHWEST_HALF = "flops2024.siting.datacenters", "flops2024.siting.northwest_half"
+TABLE_1, VIABLE_AUTHORITIES = "flops2024.table1", "flops2024.infra.viable_authorities"
+DOCUMENT_RULE = "idle fuelled"  # calibrated, see data/calibrations.csv
+COUNTED_WITH = tuple(
+    "demand_w grid radius_m point_radius_m anchors_m step_deg oil coal_basis most_coal reserve".split()
+)
+_NODE_COLUMN = "washington_nodes_"  # and the method, with underscores
+
+
+def answering_rule(rule: str, demand: str) -> str:
+    """The rule that is asked for; for "" that of the document's datacenter, or of a demand of one's own.
+
+    The document's rule leaves out what the load nearby takes, which a datacenter of one's own cannot.
+    Raises UnknownName for a rule.
+    """
+    if rule not in ("", *RULES):
+        raise UnknownName("rule", rule, list(RULES))
+    return rule or (AFTER_LOAD if demand else DOCUMENT_RULE)
+
+
+def intertie(grid: PowerGrid) -> pd.Series:
+    """The Pacific DC Intertie: the direct-current line with an end nearest to Celilo, as `nearest_direct_line`."""
+    return nearest_direct_line(grid, CELILO)
+
+
+def sitings_with_pair(
+    near: Candidates, options: SiteOptions, demand_w: float, ks: Iterable[int], anchors_m: float, **terms: Any
+) -> tuple[dict[str, tuple[int, ...]], pd.DataFrame]:
+    """`sitings_by_objective`, and first "east and west": the places nearest to the anchors that have a half each.
+
+    Parameters
+    ----------
+    near, options
+        Candidates, and the same as options of a split.
+    demand_w, ks
+        Power of all places together [W], and the numbers of places to try.
+    anchors_m
+        How far a place of the pair may lie from its anchor [m].
+    terms
+        Of `split.split`, without the objective; caps hold for the pair too.
+
+    Returns
+    -------
+    Indices of the places by name of the siting, and the table of `sitings_by_objective` with a row for the pair. A pair
+    that does not exist is left out, and the table says why.
+
+    Raises
+    ------
+    ValueError
+        As in `sitings_by_objective`.
+    """
+    found, every = sitings_by_objective(options, demand_w, ks, **terms)
+    caps = terms.get("authority_caps") or {}
+    cap_w = np.minimum([caps.get(code, np.inf) for code in options.authority], terms.get("place_cap_w", np.inf))
+    problem = ""
+    try:
+        two = nearest_to_anchors(near, np.minimum(options.power_w, cap_w), demand_w, anchors_m, (WASHINGTON, CELILO))
+        found = {EAST_AND_WEST: tuple(two)} | found
+    except ValueError as error:
+        problem = str(error)
+    row = pd.DataFrame([{"siting": EAST_AND_WEST, "k": 2, "demand_w": demand_w, "problem": problem}])
+    return found, pd.concat([row, every]).reindex(columns=every.columns)
+
+
+def counts_by_rule(found: Candidates, demand_w: float, around_m: float = math.inf, **asked: Any) -> dict[str, int]:
+    """Places that feed a demand and share no plant, by rule.
+
+    Parameters
+    ----------
+    found, demand_w
+        Candidates, and the power asked for [W].
+    around_m
+        Only centres that near to Washington, D.C. count [m].
+    asked
+        most_coal and reserve of `supply.eligible`.
+
+    Returns
+    -------
+    Counts by rule, lower bounds where `counting.most_disjoint` gives one.
+    """
+    near = distance_to_place(found, WASHINGTON) <= around_m
+    feeding = {name: near & feeds_demand(found.supply, demand_w, name, **asked) for name in RULES}
+    return {name: most_disjoint(found.plants[np.flatnonzero(has)])[0] for name, has in feeding.items()}
+
+
+def siting_account(
+    point: Candidates, near: Candidates, groups: Iterable[PowerNodes], demand_w: float, anchors_m: float, **asked: Any
+) -> pd.DataFrame:
+    """The document's account of places, in numbers.
+
+    Parameters
+    ----------
+    point, near
+        Candidates of a single place's radius, and of the radius of the others.
+    groups
+        Power nodes; those of near's radius count.
+    demand_w, anchors_m
+        Power asked for [W], and how far a western candidate may lie from the intertie's northern end [m].
+    asked
+        most_coal and reserve of `supply.eligible`.
+
+    Returns
+    -------
+    A row for each rule: demand_w, rule; single_places: places of the point's radius; washington_places: places within
+    100 km of Washington, D.C.; washington_nodes_<method>: the same of power nodes; western_candidates: candidates near
+    the intertie's northern end that have half of the demand, and western_best_w, the most that one of them has.
+    """
+    columns: dict[str, Any] = {
+        "demand_w": demand_w,
+        "rule": list(RULES),
+        "single_places": counts_by_rule(point, demand_w, **asked).values(),
+        "washington_places": counts_by_rule(near, demand_w, NEARBY_M, **asked).values(),
+    }
+    for group in (each for each in groups if each.radius_m == near.radius_m):
+        here = distance_to_place(group, WASHINGTON) <= NEARBY_M
+        meets = [int((here & feeds_demand(group.supply, demand_w, rule, **asked)).sum()) for rule in RULES]
+        columns[_NODE_COLUMN + group.method.replace(" ", "_")] = meets
+    line = intertie(near.grid)
+    west = places_near_line(near, line, demand_w / 2, anchors_m, **asked)
+    west = west[west["end"] == line[f"{line['near']}_name"]]
+    columns |= {"western_candidates": west["feeding"].to_numpy(), "western_best_w": west["best_w"].to_numpy()}
+    return pd.DataFrame(columns)
+
+
+def real_account(counted: Mapping[str, Any]) -> pd.DataFrame:
+    """Stored rows of `siting_account` on real plants that were counted with the parameters of a run, else no rows.
+
+    counted: the run's parameters by the names of `COUNTED_WITH`; grid is the name of the grid whose lines and loads
+    serve. Rows of your own in the catalog's fuels or places (wide_area) are other parameters too.
+    Columns of `siting_account`, with plants (whose) before them, source and as_of behind. Raises ValueError for a
+    parameter that is not given.
+    """
+    if missing := [name for name in COUNTED_WITH if name not in counted]:
+        raise ValueError(f"counted lacks {missing[0]!r}: give every one of {', '.join(COUNTED_WITH)}")
+    stored = pd.read_csv(files.data("measured/siting_real_plants.csv"))
+    same = not any(catalog.own_version(family)[0] for family in ("fuels", "wide_area"))
+    for name in COUNTED_WITH:
+        given, was = counted[name], stored[name]
+        same &= np.isclose(was, given, rtol=1e-9, atol=0) if isinstance(given, int | float) else was == given
+    return stored[same].drop(columns=[name for name in COUNTED_WITH if name != "demand_w"])
+
+
+def counts_on_real(real: pd.DataFrame, rule: str) -> dict[str, str]:
+    """Words to put behind each count of the account: " (0 on the plants of X)", "" where `real_account` has no rows."""
+    columns = ("single_places", "washington_places", "western_candidates")
+    if real.empty:
+        return dict.fromkeys(columns, "")
+    row = real.set_index("rule").loc[rule]
+    whose = (f"the plants of {row.plants}", "those plants", "those plants")
+    return {column: f" ({row[column]} on {plants})" for column, plants in zip(columns, whose, strict=True)}
+
+
+def printed_regions() -> dict[str, str]:
+    """Region of each authority of Table 1, in its order, from the catalog's family authorities."""
+    return {code: catalog.item("authorities", code)["region"] for code in catalog.names("authorities")}
+
+
+def printed_powers() -> dict[str, float]:
+    """Disposable power that Table 1 prints, by authority, in its order [W]: inputs of kind `paper`."""
+    return {code: claims.paper_value(f"{TABLE_1}.{code.lower()}") * units.MW for code in printed_regions()}
+
+
+def demand_side(printed_w: Mapping[str, float]) -> pd.DataFrame:
+    """What printed disposable powers imply beside the demand and the capacity that are known, in the order printed.
+
+    Implied generation max G = D + max L, with max L as reported and without spikes; possible where it is at most the
+    net summer capacity C, None where no demand is reported. printed_w: D by authority [W].
+    Columns authority, region (as the paper prints it), printed_w; with the peak as reported: peak_demand_raw_w,
+    implied_generation_raw_w, possible_raw; with the peak without spikes: peak_demand_clean_w,
+    implied_generation_clean_w, possible_clean; capacity_w, implied_over_capacity (clean), bound_w = C - max L (clean)
+    and bound_rank among the 54. A peak that is a spike makes an implied generation that is impossible; one that is
+    impossible without spikes says that the printed value rests on another spike, in generation.
+    Raises UnknownName for an unknown code, ValueError for a printed value that is not finite.
+    """
+    regions, rows = printed_regions(), []
+    for code, printed in printed_w.items():
+        row = authority_row(code)
+        if not np.isfinite(printed):
+            raise ValueError(f"printed_w of {code} is {printed!r}: give watts")
+        entry = {"authority": code, "region": regions.get(code, row["region"]), "printed_w": float(printed)}
+        for kind in ("raw", "clean"):
+            peak = row[f"peak_demand_{kind}_w"]
+            entry |= {f"peak_demand_{kind}_w": peak, f"implied_generation_{kind}_w": peak + printed}
+            entry[f"possible_{kind}"] = bool(peak + printed <= row["capacity_w"]) if peak > 0 else None
+        entry["capacity_w"] = row["capacity_w"]
+        entry["implied_over_capacity"] = entry["implied_generation_clean_w"] / row["capacity_w"]
+        rows.append(entry | {"bound_w": row["bound_w"], "bound_rank": row["bound_rank"]})
+    return pd.DataFrame(rows)
+
+
+def table1_shown(implied: pd.DataFrame) -> pd.DataFrame:
+    """Table 1 for a reader: the document's three columns, then what is known beside them.
+
+    implied: of `demand_side`. Powers in MW, shares in percent.
+    """
+    megawatts = {name: (implied[name] / units.MW).round() for name in implied if name.endswith("_w")}
+    return pd.DataFrame(
+        {
+            "Balancing Authority": implied["authority"],
+            "Max Available (printed, not recomputed) [MW]": megawatts["printed_w"],
+            "Region": implied["region"],
+            "largest demand, spikes removed [MW]": megawatts["peak_demand_clean_w"],
+            "generation that both imply [MW]": megawatts["implied_generation_clean_w"],
+            "of the plants' capacity, May 2023": [f"{share:.0%}" for share in implied["implied_over_capacity"]],
+            "capacity less largest demand, the most possible [MW]": megawatts["bound_w"],
+        }
+    )
+
+
+def larger_bounds(printed_w: Mapping[str, float]) -> pd.DataFrame:
+    """Authorities that the paper does not print, but whose bound C - max L exceeds the least of its printed values.
+
+    Columns as `authority_table`, largest bound first. That a bound exceeds it does not say that the disposable power
+    does. Raises ValueError for no printed value, UnknownName for an unknown code.
+    """
+    if not printed_w:
+        raise ValueError("printed_w is empty: give disposable power by authority in watts")
+    for code in printed_w:
+        authority_row(code)
+    rows = authority_table()
+    chosen = ~rows["authority"].isin(printed_w) & (rows["bound_w"] > min(printed_w.values()))
+    return rows[chosen].sort_values("bound_w", ascending=False, ignore_index=True)
+
+
+def feeders_by_region(disposable_w: Mapping[str, float], demand_w: float, most: int = 4) -> pd.DataFrame:
+    """`feeders_of_parts`, with how many of them lie east and northwest: columns east, northwest.
+
+    East: in the Eastern interconnection. Northwest: in the region of that name, as Table 1 prints it or else as EIA
+    does. Source: flops2024, section 2, arithmetic on Table 1. Errors as in `feeders_of_parts`.
+    """
+    found, printed = feeders_of_parts(disposable_w, demand_w, most), printed_regions()
+    eastern = {code for code in disposable_w if authority_row(code)["interconnect"] == "Eastern"}
+    northwestern = {code for code in disposable_w if printed.get(code, authority_row(code)["region"]) == "Northwest"}
+    for name, codes in (("east", eastern), ("northwest", northwestern)):
+        found[name] = [len(codes.intersection(feeders)) for feeders in found["authorities"]]
+    return found
+
+
+def fewest_even_parts(disposable_w: Mapping[str, float], demand_w: float) -> float:
+    """Least number k >= 2 of even parts that an eastern and a northwestern authority each can feed, all k at once.
+
+    The least k of `feeders_by_region` with an Eastern and a Northwest authority and room for all parts: the datacenters
+    of the paper's split. NaN where no k up to `MAX_PARTS` does.
+    """
+    found = feeders_by_region(disposable_w, demand_w, MAX_PARTS)
+    good = found[(found["parts"] > 1) & found["feasible"] & (found["east"] > 0) & (found["northwest"] > 0)]
+    return float(good["parts"].min())
+
+
+def siting_values(low_w: float, high_w: float, rule: str, found: pd.DataFrame) -> dict[str, float | None]:
+    """Values of the claims by id; Table 1's have none, for the hourly generation behind them is not at hand.
+
+    One datacenter where a single place has all of the demand, else the least split.
+
+    Parameters
+    ----------
+    low_w, high_w
+        Power of the document's datacenter at its lowest and highest PUE [W].
+    rule
+        By which places count.
+    found
+        `siting_account`.
+
+    Returns
+    -------
+    Values in the claims' own units, None where there is none.
+    """
+    own, printed = found.set_index("rule").loc[rule], printed_powers()
+    feeders = (feeders_by_region(printed, demand, 2) for demand in (low_w, high_w))
+    low, high = (each.set_index("parts") for each in feeders)
+    table: dict[str, float | None] = dict.fromkeys(claims.ids(TABLE_1))
+    return table | {
+        SINGLE_SITE: float(own.single_places),
+        NEAR_WASHINGTON: float(own.washington_places),
+        DATACENTERS: 1.0 if own.single_places else fewest_even_parts(printed, low_w),
+        NORTHWEST_HALF: int(low.loc[2, "northwest"]),
+        VIABLE_AUTHORITIES: len(set(low.loc[1, "authorities"]) & set(high.loc[1, "authorities"])),
+    }
+
+
+def siting_readings(
+    ours: Mapping[str, float | None], high_w: float, rule: str, found: pd.DataFrame, real: pd.DataFrame
+) -> dict[str, str]:
+    """Claims whose verdict turns on a reading of the text or on the grid, with what the others give.
+
+    Parameters
+    ----------
+    ours
+        `siting_values`.
+    high_w, rule, found
+        As in `siting_values`.
+    real
+        `real_account`.
+
+    Returns
+    -------
+    Texts by claim, for `claims.record`.
+    """
+    own, stored = found.set_index("rule").loc[rule], real[real["rule"] == rule]
+    others = {f"plants of {row.plants}": {NEAR_WASHINGTON: float(row.washington_places)} for row in stored.itertuples()}
+    for column in own.index[own.index.str.startswith(_NODE_COLUMN)]:
+        words = column.removeprefix(_NODE_COLUMN).replace("_", " ")
+        others[f"power nodes by {words}"] = {NEAR_WASHINGTON: float(own[column])}
+    parts = siting_values(high_w, high_w, rule, found)[DATACENTERS]  # the claim on the Northwest names its PUE
+    return verdict_readings(
+        ours,
+        {
+            "circles around any point, on the plants of a synthetic grid": others,
+            "the lowest PUE": {"the highest": {DATACENTERS: parts}},
+            "a single place is one point with its circle": {"PJM, which has it all by Table 1": {DATACENTERS: 1.0}},
+        },
+    )
+
+
+def siting_reasons(rule: str, found: pd.DataFrame, table: pd.DataFrame, real: pd.DataFrame) -> dict[str, str]:
+    """Why a claim comes out as it does.
+
+    Parameters
+    ----------
+    rule, found
+        As in `siting_values`.
+    table
+        Of `siting_sensitivity`, for one oil.
+    real
+        `real_account`.
+
+    Returns
+    -------
+    Texts by claim.
+    """
+    country = table[(table["region"] == "whole country") & (table["rule"] == rule)].sort_values("radius_m")
+    wider = [
+        f"{'' if row.exact else 'at least '}{row.places} within {row.radius_m / units.km:g} km"
+        for row in country.iloc[1:2].itertuples()
+    ]
+    on_real = counts_on_real(real, rule)
+    west = found.set_index("rule").loc[rule, "western_candidates"]
+    near = found.loc[found["rule"] != rule, "washington_places"]
+    others = dict.fromkeys(f"{count:g}" for count in (near.min(), near.max()))
+    result = {
+        SINGLE_SITE: f"by the other rules {_listed(found, 'single_places', rule)}"
+        + "".join(f"; by this rule {text}" for text in wider)
+        + on_real["single_places"].replace(" (", "; ").removesuffix(")"),
+        NEAR_WASHINGTON: f"by the other rules {' to '.join(others)}",
+        DATACENTERS: "the least even parts that an eastern and a Northwest authority of Table 1 feed",
+        NORTHWEST_HALF: "arithmetic on Table 1; on the grid, candidates near the intertie's northern end with a half, "
+        f"by the rule {rule!r}: {west:g}{on_real['western_candidates']}",
+    }
+    for row in demand_side(printed_powers()).itertuples():
+        result[f"{TABLE_1}.{row.authority.lower()}"] = (
+            "hourly generation of the two years is not at hand; with the largest demand the printed value means "
+            f"{units.show(row.implied_generation_clean_w, 'W', 4)} of generation, {row.implied_over_capacity:.0%} of "
+            f"the capacity of May 2023, and {units.show(row.implied_generation_raw_w, 'W', 4)} with raw demand"
+        )
+    return result
+
+
+def siting_entries(
+    low_w: float, high_w: float, rule: str, found: pd.DataFrame, table: pd.DataFrame, real: pd.DataFrame
+) -> Entries:
+    """Values, reasons and readings of the claims.
+
+    Parameters
+    ----------
+    low_w, high_w, rule, found
+        As in `siting_values`.
+    table, real
+        As in `siting_reasons`.
+
+    Returns
+    -------
+    For `claims.record`.
+    """
+    ours = siting_values(low_w, high_w, rule, found)
+    return Entries(ours, siting_reasons(rule, found, table, real), siting_readings(ours, high_w, rule, found, real))
+
+
+def _listed(found: pd.DataFrame, column: str, but: str) -> str:
+    """Counts of a column by rule, but for one rule."""
+    counts = zip(found["rule"], found[column], strict=True)
+    return ", ".join(f"{name} {count}" for name, count in counts if name != but)
+
+
+def that_have(count: float, noun: str, where: str = "", exact: bool = True) -> str:
+    """Subject and verb of a sentence: "no place has", "1 place has", "3 places have".
+
+    Parameters
+    ----------
+    count, noun
+        How many of what.
+    where
+        Words between subject and verb.
+    exact
+        Whether the count is exact, or the least that there are.
+
+    Returns
+    -------
+    The words.
+    """
+    words = f"{units.number(count)} {noun}s{where} have" if count > 1 else f"{'1' if count else 'no'} {noun}{where} has"
+    return words if exact else f"at least {words}"
+
+
+def roomiest(room: Room) -> str:
+    """The place of a `Room` with its power by the rule, and what the load nearby leaves where that is less."""
+    most, left = (units.show(power, "W", 3) for power in (room.best_w, room.after_load_w))
+    after = f", after the load nearby {left}" if room.after_load_w < room.best_w * (1 - 1e-9) else ""
+    return f"{room.near} ({units.show(room.radius_m, 'm')} around it: {most}{after})"
+
+
+def training_words(sited: pd.DataFrame, racks: int, wan: str) -> str:
+    """How much several places slow the training of each model, and which ones the racks cannot hold.
+
+    Parameters
+    ----------
+    sited
+        Of `multisite.training_by_siting`.
+    racks, wan
+        That train, and wide-area capacity of a GPU, as words have it.
+
+    Returns
+    -------
+    Sentences, "" where no siting has several places and one place holds every model.
+    """
+    slower: list[str] = []
+    few: dict[str, list[str]] = {"more than one place": [], "even one place": []}
+    for model, rows in sited.groupby("model"):
+        fit, asked = rows[rows["slowdown"].notna()], rows["datacenters"].max()
+        most = fit["datacenters"].max() if len(fit) else 0
+        if most > 1:
+            share = fit.loc[fit["datacenters"] > 1, "slowdown"].max() - 1
+            up_to = f", up to {most} places" if most < asked else ""
+            slower.append(f"{share:{'.1%' if share < 1 else ',.0%'}} ({model}{up_to})")
+        elif most < asked:
+            few["more than one place" if most else "even one place"].append(model)
+    found = [f"Several places slow training by at most {' and '.join(slower)}, at {wan} of wide area a GPU."]
+    cannot = f"With each layer on racks of its own, as the document has it, {units.counted(racks, 'racks')} cannot hold"
+    not_held = [f"{' and '.join(them)} in {where}" for where, them in few.items() if them]
+    return " ".join(found * bool(slower) + [f"{cannot} {', and not '.join(not_held)}."] * bool(not_held))

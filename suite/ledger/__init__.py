@@ -1,0 +1,1 @@
+"""The ledger: claims of the documents, what comes out, and what each verdict rests on."""

@@ -1,0 +1,394 @@
+"""The ledger: every quantitative claim of the documents, our value beside it, deviation and verdict.
+
+Numbers of the documents stand in data/claims.csv and nowhere else.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from statistics import median, quantiles
+from typing import Annotated
+
+from railcore.catalog import UnknownName, checks, files
+from railcore.catalog.arguments import Range, Signed, checked
+from railcore.catalog.tables import MarkdownText, csv_text, markdown_table, read_csv
+from railcore.catalog.units import counted, number, show, significant
+from railcore.catalog.units import unit as unit_of
+from suite import workspace
+from suite.ledger import grounds
+from suite.ledger.claim_rows import RELATIONS, Claim, claims
+
+Endless = Annotated[float, Range(-math.inf, infinite=True)]  # a value of ours may be no end
+VERDICTS = ("reproduced", "close", "differs", "unavailable", "missing")
+LEDGER_COLUMNS = (
+    "id document where claim unit relation paper_value tolerance value low high deviation verdict reason basis "
+    "evidence note notebook"
+).split()
+_NO_DATA = "at the date of the paper"  # in the note of a claim whose data are no longer to be had: it may have no value
+_Texts = Mapping[str, str] | None  # by claim id
+MAX_WORDS = 60  # of a reason: two sentences that are read once
+RECORDED_COLUMNS = ("id", "value", "low", "high", "reason", "basis")  # low, high: `drawn_range`, if ours are draws
+MIN_DRAWS = 10  # of a claim that is one draw of the document
+
+
+def claim(claim_id: str) -> Claim:
+    """The claim with this id. Raises UnknownName listing the nearest ids."""
+    return claims()[grounds.known_claim(claim_id)]
+
+
+def matching_claims(text: str) -> list[Claim]:
+    """Claims with all words of a text in id, place, claim, note or value, such as "0.705", "70.5%" or "6.9 MW"."""
+    words = [re.escape(word) for word in text.lower().split()]
+    words = [rf"(?<!\d)(?<!\d[.,]){word}" if word[0].isdigit() else word for word in words]
+    patterns = [re.compile(rf"{word}(?![.,]?\d)" if word[-1].isdigit() else word) for word in words]
+    return [entry for entry in claims().values() if all(each.search(_searched(entry)) for each in patterns)]
+
+
+def _searched(entry: Claim) -> str:
+    values = f"{entry.paper_value:.12g} {100 * entry.paper_value:.12g}% {paper_text(entry)}"
+    return f"{entry.id} {entry.where} {entry.claim} {entry.note} {values}".lower()
+
+
+def paper_value(claim_id: str) -> float:
+    """The document's number, in the claim's unit: for a claim that starts from another's result, and for fits."""
+    return claim(claim_id).paper_value
+
+
+def ids(prefix: str) -> list[str]:
+    """Ids of the claims below a prefix such as "railonly2025.table1", in file order. Raises UnknownName for none."""
+    found = [claim_id for claim_id in claims() if claim_id.startswith(f"{prefix}.")]
+    if not found:
+        raise UnknownName("claims below", prefix, sorted({claim_id.rpartition(".")[0] for claim_id in claims()}))
+    return found
+
+
+def case(claim_id: str) -> dict[str, int]:
+    """The case that an id names: {"n": 32768, "r": 64} of "railonly2025.table1.n32768.r64.cost_saving"."""
+    parts = re.findall(r"\.([a-z]+)(\d+)(?=\.)", grounds.known_claim(claim_id).partition(".")[2])
+    return {letter: int(digits) for letter, digits in parts}
+
+
+def cases(prefix: str) -> list[dict[str, int]]:
+    """The different cases of a document's table, in file order."""
+    found = [case(claim_id) for claim_id in ids(prefix)]
+    return [entry for i, entry in enumerate(found) if entry and entry not in found[:i]]
+
+
+def table_values(prefix: str, table) -> dict[str, float]:
+    """Values of a document's table claims from a DataFrame: the id's case picks the row, its last part the column.
+
+    The case is `n` GPUs and switches of `r` ports, the columns gpus and radix. Claims whose last part is no column are
+    left out. Raises KeyError for a case that the table lacks.
+    """
+    rows = table.set_index(["gpus", "radix"])
+    found = {}
+    for claim_id in ids(prefix):
+        numbers, column = case(claim_id), claim_id.rpartition(".")[2]
+        if column in rows and set(numbers) == {"n", "r"}:
+            found[claim_id] = float(rows.loc[(numbers["n"], numbers["r"]), column])
+    return found
+
+
+@checked
+def deviation(value: Endless, paper: Signed) -> float:
+    """(value - paper) / |paper|, or value - paper where the paper's value is 0."""
+    return (value - paper) / abs(paper) if paper else value - paper
+
+
+def drawn_range(draws: Sequence[float]) -> tuple[float, float]:
+    """From the 5th to the 95th percentile of draws, with linear interpolation."""
+    cuts = quantiles(draws, n=20, method="inclusive")
+    return cuts[0], cuts[-1]
+
+
+@checked
+def verdict(
+    value: Endless | None, paper: Signed, relation: str, tolerance: float, drawn: tuple[float, float] | None = None
+) -> str:
+    """Reproduced, close or differs; unavailable for no value.
+
+    = and ~ hold when |deviation| <= tolerance, < when value <= paper, > when value >= paper. Close: the relation
+    fails, but value is within 10% of a paper value other than 0.
+    Where the paper's value is one draw of a random experiment, = and ~ hold too when it lies in the range of our draws.
+
+    Parameters
+    ----------
+    value, paper
+        Ours and the document's, in one unit.
+    relation
+        One of RELATIONS.
+    tolerance
+        Relative, absolute where the document's value is 0.
+    drawn
+        `drawn_range` of our draws, whose median is the value; None where nothing is drawn.
+
+    Returns
+    -------
+    One of VERDICTS.
+    """
+    if relation not in RELATIONS:
+        raise ValueError(f"relation {relation!r} is none of {' '.join(RELATIONS)}")
+    if value is None:
+        return "unavailable"
+    off = deviation(value, paper)
+    among = drawn is not None and drawn[0] <= paper <= drawn[1]
+    holds = {"<": value <= paper, ">": value >= paper}.get(relation, among or abs(off) <= tolerance + 1e-12)
+    return "reproduced" if holds else "close" if paper and abs(off) <= 0.1 else "differs"
+
+
+@checked
+def differs(claim_id: str, value: Endless, draws: Sequence[float] = ()) -> bool:
+    """Whether our value of a claim does not keep the document's relation: for marks in a figure. draws: as `record`."""
+    entry, drawn = claim(claim_id), drawn_range(draws) if len(draws) >= MIN_DRAWS else None
+    return verdict(value, entry.paper_value, entry.relation, entry.tolerance, drawn) != "reproduced"
+
+
+@checked
+def within_printed_digit(value: Signed, entry: Claim) -> bool:
+    """Whether a value is not the document's, but rounds to it: 0.0349 where 0.03 is printed."""
+    half = 0.5 * 10.0 ** int(Decimal(f"{entry.paper_value:.12g}").as_tuple().exponent)
+    off = abs(value - entry.paper_value)
+    return entry.relation in "=~" and 1e-9 * abs(entry.paper_value) < off <= half
+
+
+def _checked(claim_id: str, value) -> float | None:
+    entry = claim(claim_id)
+    workspace.check_owner(entry.notebook, f"claim {claim_id!r}")
+    if value is None:
+        if _NO_DATA not in entry.note:
+            raise ValueError(f"claim {claim_id!r} has value None: only one with {_NO_DATA!r} in its note may")
+        return None
+    if isinstance(value, str) or not math.isfinite(value := float(value)):
+        raise ValueError(f"claim {claim_id!r} has value {value!r}: record a finite number in {entry.unit!r}")
+    # Where the document says 0, rounding noise is 0: the same bytes on every machine.
+    return 0.0 if entry.paper_value == 0 and abs(value) < max(entry.tolerance, 1e-12) else float(f"{value:.12g}")
+
+
+def record(
+    values: Mapping[str, float | None],
+    reasons: _Texts = None,
+    readings: _Texts = None,
+    draws: Mapping[str, Sequence[float]] | None = None,
+) -> MarkdownText:
+    """Take our values of claims, each in its row's own unit, and return the comparison as a table to show.
+
+    What a claim rests on (`grounds.BASES`) follows from readings, draws, data/calibrations.csv, whose parameters stand
+    first in the reason, and data/derived/claim_inputs.csv.
+    Results go below the folder RAILCORE_OUT; nothing is written when one row is refused. In a run with the user's own
+    parameters or catalog there is no verdict, and a value that is not finite is left out.
+
+    Parameters
+    ----------
+    values
+        By claim id; None without data.
+    reasons
+        Of every claim that is not reproduced, and of any other.
+    readings
+        Of claims that rest on a choice among readings of the text: which one was taken and what the others give.
+    draws
+        Of claims whose number in the document is one draw of a random experiment: ours, one of each seed, in place of
+        a value. Their median is recorded. Such a claim is reproduced, as a reading, where the document's draw lies in
+        their `drawn_range`.
+
+    Returns
+    -------
+    The comparison.
+
+    Raises
+    ------
+    ValueError
+        For an unknown or foreign id, a value that is not finite, too few draws, and a reason that is missing or long.
+    """
+    reasons, readings, drawn = dict(reasons or {}), dict(readings or {}), _ranges_of_draws(draws or {})
+    values = {**values, **{claim_id: median(each) for claim_id, each in (draws or {}).items()}}
+    readings |= {
+        key: "; ".join(filter(None, (_draws_text(key, (draws or {})[key]), readings.get(key)))) for key in drawn
+    }
+    if stray := sorted((set(reasons) | set(readings)) - set(values)):
+        raise ValueError(f"reason for {stray[0]!r} has no value: record the claim with it")
+    custom = workspace.parameterized()
+    rows = []
+    for claim_id, given in values.items():
+        if custom and given is not None and not math.isfinite(given):
+            continue  # what a claim asks for need not exist with the user's numbers
+        value, entry = _checked(claim_id, given), claim(claim_id)
+        reason, reading = (" ".join(text.get(claim_id, "").split()) for text in (reasons, readings))
+        ends = drawn.get(claim_id)
+        judged = "" if custom else verdict(value, entry.paper_value, entry.relation, entry.tolerance, ends)
+        if judged not in ("", "reproduced") and not reason:
+            ours = "no value" if value is None else f"ours {value:.6g}"
+            raise ValueError(f"claim {claim_id!r} is {judged!r} ({ours}, {_paper(entry)} expected): give a reason")
+        basis, whole = ("", reason) if value is None else _basis(claim_id, reading, reason, judged)
+        if len(whole.split()) > MAX_WORDS:
+            raise ValueError(
+                f"claim {claim_id!r} has a reason of {len(whole.split())} words, {whole!r}: "
+                f"say in at most {MAX_WORDS} what differs, why, and what would give the document's number"
+            )
+        text = "" if value is None else f"{value:.12g}"
+        low, high = ("", "") if ends is None else (f"{end:.12g}" for end in ends)
+        row = {"id": claim_id, "value": text, "low": low, "high": high, "verdict": judged}
+        rows.append(row | {"reason": whole, "basis": basis})
+    if rows:  # all of one notebook
+        path = workspace.output_folder() / "claims" / f"{claim(rows[0]['id']).notebook}.csv"
+        merged = {row["id"]: row for row in [*read_csv(path), *rows]}
+        ordered = [merged[claim_id] for claim_id in claims() if claim_id in merged]
+        files.write_whole(path, csv_text(RECORDED_COLUMNS, ordered))
+    return MarkdownText(_comparison(rows, custom))
+
+
+def _ranges_of_draws(draws: Mapping[str, Sequence[float]]) -> dict[str, tuple[float, float]]:
+    """Range of the draws of each claim; none in a run with the user's own numbers, which may have few seeds."""
+    if workspace.parameterized():
+        return {}
+    for claim_id, each in draws.items():
+        if len(each) < MIN_DRAWS:
+            raise ValueError(f"claim {claim_id!r} has {len(each)} draws: give at least {MIN_DRAWS}, one of each seed")
+    return {claim_id: drawn_range(each) for claim_id, each in draws.items()}
+
+
+def _draws_text(claim_id: str, draws: Sequence[float]) -> str:
+    low, high = (claim_amount(float(f"{end:.3g}"), claim(claim_id).unit) for end in drawn_range(draws))
+    return f"the document's number is one draw; 5 to 95% of {counted(len(draws), 'seeds')} give {low} to {high}"
+
+
+def _basis(claim_id: str, reading: str, reason: str, judged: str) -> tuple[str, str]:
+    """What a claim rests on, and its reason with that in front."""
+    parts = grounds.solved_texts(claim_id) + ([f"reading: {reading}"] if reading else [])
+    hows = {"stated", *grounds.calibrations_of(claim_id).values(), *(["reading"] if reading else [])}
+    hows |= {"assumed"} if decided_by_assumed(claim_id, judged) else set()
+    return grounds.strongest(hows), "; ".join(parts + ([reason] if reason else []))
+
+
+def decided_by_assumed(claim_id: str, judged: str) -> list[grounds.MovingInput]:
+    """Assumed inputs of the catalog at whose low or high end a claim has another verdict than `judged`."""
+    entry = claim(claim_id)
+    checks.one_of("judged", judged, ("", *VERDICTS))
+    terms = entry.paper_value, entry.relation, entry.tolerance
+    return grounds.deciding_inputs(claim_id, lambda value: verdict(value, *terms), judged)
+
+
+def _comparison(rows: list[dict[str, str]], custom: bool) -> str:
+    """Claims that are not reproduced with their reasons, then the others folded away."""
+    table = [comparison_row(row) for row in rows]
+    if custom:
+        shown = ("where", "claim", "document", "ours")
+        note = "Computed with your numbers; where, claim and document are worded for the document's own.\n\n"
+        return note + markdown_table([{key: cells[key] for key in shown} for cells in table])
+    agree = [cells for cells in table if cells["verdict"] == "reproduced"]
+    differ = [cells for cells in table if cells["verdict"] != "reproduced"]
+    count = {basis: _count(rows, verdict="reproduced", basis=basis) for basis in grounds.BASES}
+    rest = ", ".join(f"{count[basis]} {basis}" for basis in grounds.BASES if count[basis])
+    folded = f"<details><summary>{len(agree)} reproduced</summary>\n\n{markdown_table(agree)}\n</details>\n"
+    others = f" The others:\n\n{markdown_table(differ)}" if differ else "\n"
+    verb = "is" if len(agree) == 1 else "are"
+    return f"**{len(agree)} of {len(rows)} claims {verb} reproduced{f' ({rest})' if rest else ''}.**{others}\n{folded}"
+
+
+def comparison_row(row: Mapping[str, str]) -> dict[str, str]:
+    """A recorded row (id, value, verdict, reason, basis) for a person, beside what the document says."""
+    entry, ours = claim(row["id"]), row["value"]
+    return {
+        "where": f"{entry.document}, {entry.place}",
+        "claim": entry.claim,
+        "document": _paper(entry),
+        "ours": claim_amount(float(ours), entry.unit) if ours else "",
+        "deviation": _deviation_text(ours, entry),
+        **{key: row[key] for key in ("verdict", "basis", "reason")},
+    }
+
+
+@checked
+def claim_amount(value: Signed, unit: str) -> str:
+    """A number in a claim's unit for a person, such as claim_amount(3.6e12, "bit/s") = "3.6 Tbps"."""
+    symbol = {"bit/s": "bps"}.get(unit, unit)
+    if symbol in ("bps", "B/s", "B", "s", "W", "USD", "FLOP/s"):
+        return show(value * unit_of(unit)[1], symbol)
+    if "/" in unit:
+        return f"{number(value)} {unit}"
+    return number(value) if unit in ("fraction", "x", "1", "relative error") else counted(value, unit)
+
+
+def paper_text(entry: Claim) -> str:
+    """The document's value for a person, such as "≥ 0.75"."""
+    return f"{RELATIONS[entry.relation]} {claim_amount(entry.paper_value, entry.unit)}"
+
+
+def _paper(entry: Claim) -> str:
+    return paper_text(entry).replace(" ", "\u00a0", 1)
+
+
+def _deviation_text(value: str, entry: Claim) -> str:
+    if not value:
+        return ""
+    off = deviation(float(value), entry.paper_value)
+    return "exact" if abs(off) < 1e-9 else f"{significant(off):+.2%}" if entry.paper_value else number(off)
+
+
+_Rows = list[dict[str, str]]  # of the ledger
+
+
+def _by_document(rows: _Rows) -> Iterator[tuple[str, _Rows]]:
+    """Each document with its rows, and "all" with all."""
+    for document in [*dict.fromkeys(row["document"] for row in rows), "all"]:
+        yield document, [row for row in rows if document in ("all", row["document"])]
+
+
+def verdict_counts(rows: _Rows) -> list[dict[str, object]]:
+    """Claims of each document and of all by verdict."""
+    return [
+        {"document": document, "claims": len(mine), **{name: _count(mine, verdict=name) for name in VERDICTS}}
+        for document, mine in _by_document(rows)
+    ]
+
+
+def evidence_counts(rows: _Rows) -> list[dict[str, object]]:
+    """Claims of each document and of all that a model could have failed, by verdict; then how many of the others hold.
+
+    The column missing is there where a claim is.
+    """
+    verdicts = [name for name in VERDICTS if name != "missing" or _count(rows, verdict=name)]
+    table = []
+    for document, mine in _by_document(rows):
+        of_model = {name: _count(mine, verdict=name, evidence="model") for name in verdicts}
+        rest = [name for name in grounds.EVIDENCE if name != "model"]
+        held = {name: _count(mine, verdict="reproduced", evidence=name) for name in rest}
+        others = {name: f"{held[name]} of {_count(mine, evidence=name)}" for name in rest}
+        table.append({"document": document, **of_model, **others})
+    return table
+
+
+def basis_counts(rows: _Rows) -> list[dict[str, object]]:
+    """Reproduced claims of each document and of all that a model could have failed, by what they rest on."""
+    return [
+        {
+            "document": document,
+            **{name: _count(mine, verdict="reproduced", evidence="model", basis=name) for name in grounds.BASES},
+        }
+        for document, mine in _by_document(rows)
+    ]
+
+
+def _count(rows: _Rows, **wanted: str) -> int:
+    return sum(all(row[key] == value for key, value in wanted.items()) for row in rows)
+
+
+def ledger(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Every claim with what was recorded for it (RECORDED_COLUMNS): the rows of figures/reproduction.csv.
+
+    low and high may be missing.
+    """
+    by_id = {row["id"]: row for row in rows}
+    result = []
+    for entry in claims().values():
+        row = by_id.get(entry.id)
+        value = float(row["value"]) if row and row["value"] else None
+        ends = {key: (row or {}).get(key) or "" for key in ("low", "high")}
+        drawn = (float(ends["low"]), float(ends["high"])) if ends["low"] else None
+        judged = verdict(value, entry.paper_value, entry.relation, entry.tolerance, drawn) if row else "missing"
+        off = "" if value is None else f"{significant(deviation(value, entry.paper_value)):.6g}"
+        mine = {"value": row["value"] if row else "", **ends, "deviation": off, "verdict": judged}
+        mine["evidence"] = grounds.evidence(entry.id)
+        paper = {"paper_value": f"{entry.paper_value:.12g}", "tolerance": f"{entry.tolerance:.12g}"}
+        result.append({**vars(entry), **paper, **mine, **{key: row[key] if row else "" for key in ("reason", "basis")}})
+    return result

@@ -1,0 +1,201 @@
+"""What our value of a claim rests on and what it is worth: solved parameters, assumed inputs, evidence.
+
+data/calibrations.csv has the parameters that were solved, data/derived/claim_inputs.csv what each assumed input of the
+catalog does to a claim, and data/claim_evidence.csv which values no model could have failed.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+
+from railcore.catalog import UnknownName, files
+from railcore.catalog.tables import read_csv
+from suite.ledger.claim_rows import claims
+
+# What a value rests on; where several apply, the last of them counts.
+BASES = {
+    "stated": "all inputs are printed in the document or in a source that is cited",
+    "reading": "a choice among readings of the text; the reason names the others and what they give",
+    "assumed": "an input that the catalog assumes: at its low or high end the verdict is another one",
+    "predicted": "a parameter that was solved from other claims or from measured runs",
+    "calibrated": "a parameter or a reading that was chosen so that this claim comes out",
+}
+# What a value is worth as evidence for the document.
+EVIDENCE = {
+    "model": "a model of railcore could have failed it",
+    "measured": "a statistic of the authors' own data",
+    "arithmetic": "a product or a look-up of numbers that the document prints",
+    "given": "the value is an input",
+}
+CLAIM_INPUTS = "derived/claim_inputs.csv"
+_RUNS, _FILE = "runs:", "file:"  # begin words of `used` that name measured runs, and a file of data/measured
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A parameter that the documents do not print, solved from claims or measured runs: a row of data/calibrations.csv.
+
+    free: numbers or readings that were free to choose.
+    used: ids of the claims that they were chosen from.
+    runs: sources or models of rows of data/measured/iterations.csv, and files of data/measured, that they were chosen
+        from.
+    predicted: ids of other claims whose verdict may change with them.
+    used_text: `used` as the file has it.
+    """
+
+    parameter: str
+    free: int
+    used: tuple[str, ...]
+    runs: tuple[str, ...]
+    predicted: tuple[str, ...]
+    used_text: str
+    note: str
+
+
+@cache
+def calibrations() -> tuple[Calibration, ...]:
+    """All calibrated parameters, in the order of data/calibrations.csv; `*` in its ids stands for any text.
+
+    A word of `used` that begins with runs: is part of a source or model of measured runs, with _ for a space; one that
+    begins with file: is a file of data/measured.
+    Raises ValueError for an id or a pattern that fits no claim, text that is in no run, and a file that is not there.
+    """
+    measured = [f"{run['source']}\n{run['model']}" for run in read_csv(files.data("measured/iterations.csv"))]
+    found = []
+    for row in read_csv(files.data("calibrations.csv")):
+        where, words = f"data/calibrations.csv, {row['parameter']}", row["used"].split()
+        runs = tuple(_measured(word, where, measured) for word in words if word.startswith((_RUNS, _FILE)))
+        used = [matching_ids(word, where) for word in words if not word.startswith((_RUNS, _FILE))]
+        rest = [matching_ids(word, where) for word in row["predicted"].split()]
+        mine = tuple(dict.fromkeys(name for ids_ in used for name in ids_))
+        others = tuple(dict.fromkeys(name for ids_ in rest for name in ids_ if name not in mine))
+        text = ", ".join(word for word in words if not word.startswith((_RUNS, _FILE)))
+        text = "; ".join(part for part in (text, ", ".join(runs)) if part)
+        found.append(Calibration(row["parameter"], int(row["free"]), mine, runs, others, text, row["note"]))
+    return tuple(found)
+
+
+def _measured(word: str, where: str, measured: list[str]) -> str:
+    """The file, or the text of a run, that a word of `used` names. measured: source and model of each run."""
+    if word.startswith(_FILE):
+        return files.data(f"measured/{word.removeprefix(_FILE)}").relative_to(files.DATA).as_posix()
+    text = word.removeprefix(_RUNS).replace("_", " ")
+    if not any(text in run for run in measured):
+        raise ValueError(f"{where}: {word!r} is in no source or model of data/measured/iterations.csv")
+    return text
+
+
+def matching_ids(pattern: str, where: str) -> list[str]:
+    """Ids of the claims that a pattern fits. where: of the pattern, for the ValueError if it fits none."""
+    found = [name for name in claims() if fnmatchcase(name, pattern)]
+    if not found:
+        raise ValueError(f"{where}: {pattern!r} fits no claim: write ids of data/claims.csv")
+    return found
+
+
+def known_claim(claim_id: str) -> str:
+    """The id of a claim. Raises UnknownName listing the nearest ids."""
+    if claim_id not in claims():
+        raise UnknownName("claim", claim_id, list(claims()))
+    return claim_id
+
+
+def calibrations_of(claim_id: str) -> dict[Calibration, str]:
+    """Solved parameters that a claim depends on, with "calibrated" (solved from it) or "predicted" (from others)."""
+    known_claim(claim_id)
+    found = {each: "calibrated" for each in calibrations() if claim_id in each.used}
+    return found | {each: "predicted" for each in calibrations() if claim_id in each.predicted}
+
+
+def solved_texts(claim_id: str) -> list[str]:
+    """What stands first in a claim's reason: each solved parameter that it depends on."""
+    return [f"{how}: {each.parameter}" for each, how in calibrations_of(claim_id).items()]
+
+
+def calibration_counts(rows: list[dict[str, str]]) -> list[dict[str, object]]:
+    """Each calibrated parameter beside what it was solved from and what it predicts, from rows of the ledger."""
+    held = {row["id"] for row in rows if row["verdict"] == "reproduced"}
+    known = {row["id"] for row in rows if row["verdict"] != "missing"}
+    table = []
+    for each in calibrations():
+        used = known.intersection(each.used)
+        if used or each.runs:
+            rest = known.intersection(each.predicted)
+            counted = {"free": each.free, "claims or runs used": len(used) + len(each.runs), "predicted": len(rest)}
+            counted["of these reproduced"] = len(rest & held)
+            table.append({"parameter": each.parameter, **counted, "solved from": each.used_text, "how": each.note})
+    return table
+
+
+@cache
+def _evidence() -> dict[str, tuple[str, str]]:
+    """Evidence and why, by id, of the claims that data/claim_evidence.csv names."""
+    found: dict[str, tuple[str, str]] = {}
+    for row in read_csv(files.data("claim_evidence.csv")):
+        where = f"data/claim_evidence.csv, {row['claims']}"
+        if row["evidence"] not in EVIDENCE or not row["why"].strip():
+            raise ValueError(f"{where}: evidence is one of {', '.join(EVIDENCE)}, with a reason in the column why")
+        for claim_id in matching_ids(row["claims"], where):
+            if claim_id in found:
+                raise ValueError(f"{where}: {claim_id} is named by another row too: name it once")
+            found[claim_id] = row["evidence"], row["why"]
+    return found
+
+
+def evidence(claim_id: str) -> str:
+    """What a claim's value is worth, one of EVIDENCE: "model" where data/claim_evidence.csv has no other.
+
+    Raises ValueError for a row of that file with an unknown evidence, without a reason, or that fits no claim, and for
+    a claim that two rows name.
+    """
+    return _evidence().get(known_claim(claim_id), ("model", ""))[0]
+
+
+def evidence_reason(claim_id: str) -> str:
+    """Why a value is worth what `evidence` says, "" for a model's."""
+    return _evidence().get(known_claim(claim_id), ("", ""))[1]
+
+
+@dataclass(frozen=True)
+class MovingInput:
+    """An input that moves a claim: what was changed and our value of the claim there, in the claim's unit.
+
+    family, name, parameter: the catalog's row. Of stored results "derived", a path and ""; of all rows "", words, "".
+    end: "low" or "high" of the row, or of the claim with all rows; "+1%" of stored results, which have no ends.
+    """
+
+    family: str
+    name: str
+    parameter: str
+    end: str
+    value: float
+
+
+@cache
+def _moving() -> dict[str, tuple[MovingInput, ...]]:
+    found: dict[str, list[MovingInput]] = {}
+    for row in read_csv(files.data(CLAIM_INPUTS)):
+        if row["id"]:
+            where = {key: row[key] for key in ("family", "name", "parameter", "end")}
+            moved = MovingInput(**where, value=float(row["value"]))
+            found.setdefault(row["id"], []).append(moved)
+    return {claim_id: tuple(moved) for claim_id, moved in found.items()}
+
+
+def moving_inputs(claim_id: str) -> tuple[MovingInput, ...]:
+    """Assumed rows and stored numbers that move a claim's value, from data/derived/claim_inputs.csv (`make slow`)."""
+    return _moving().get(known_claim(claim_id), ())
+
+
+def deciding_inputs(claim_id: str, verdict_of: Callable[[float], str], verdict: str) -> list[MovingInput]:
+    """Assumed inputs at whose low or high end the verdict is another one.
+
+    verdict_of: the verdict of a value of this claim. verdict: of our value.
+    """
+    return [each for each in moving_inputs(claim_id) if each.family != "derived" and verdict_of(each.value) != verdict]
+
+
+def strongest(bases: Iterable[str]) -> str:
+    """The basis that counts where several apply."""
+    return max(bases, key=list(BASES).index)

@@ -1,0 +1,126 @@
+"""The report on the reproduction: contradictions found in the documents, and the ledger as tables to read."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import NamedTuple
+
+import pandas as pd
+
+from railcore.catalog import files
+from railcore.catalog.tables import MarkdownText, markdown_table, read_csv
+from suite.ledger import claims, grounds
+
+LedgerRows = Sequence[Mapping[str, str]]
+FILTERS = ("document", "verdict", "basis", "evidence")
+_FILE = "contradictions.csv"
+_RULES = {  # units of claims that print no number: what they print, and ours
+    "relative error": ("a formula", "off by {}%"),
+    "share broken": ("a rule", "broken in {}%"),
+}
+
+
+class Contradiction(NamedTuple):
+    """A sentence of a document and what it contradicts. claim: its row of the ledger, which has our number."""
+
+    claim: str
+    says: str
+    against: str
+
+
+@cache
+def contradictions() -> tuple[Contradiction, ...]:
+    """All of data/contradictions.csv. Raises ValueError by line for a blank field, a claim given twice or unknown."""
+    found: list[Contradiction] = []
+    for line, row in enumerate(read_csv(files.data(_FILE)), start=2):
+        where = f"data/{_FILE}, line {line}"
+        if blank := [name for name in Contradiction._fields if not (row.get(name) or "").strip()]:
+            raise ValueError(f"{where}: {blank[0]} is blank: fill it in")
+        if row["claim"] not in claims.claims():
+            raise ValueError(f"{where}: claim is {row['claim']!r}, which data/claims.csv has not: give one of its ids")
+        if row["claim"] in [each.claim for each in found]:
+            raise ValueError(f"{where}: claim {row['claim']!r} is given twice: join the rows")
+        found.append(Contradiction(*(row[name] for name in Contradiction._fields)))
+    return tuple(found)
+
+
+def weight(row: Mapping[str, str]) -> float:
+    """How far a document's number is from ours, as a share of its own; 1 of a 0, and of a rule the share broken.
+
+    row: of the ledger.
+    """
+    entry, off = claims.claim(row["id"]), abs(float(row["deviation"]))
+    return off if entry.paper_value or entry.unit in _RULES else float(off > 0)
+
+
+def contradiction_table(ledger: LedgerRows) -> pd.DataFrame:
+    """Contradictions, the heaviest first.
+
+    ledger: rows of figures/reproduction.csv. Columns document, where, says, against, printed, ours, weight, claim.
+    Raises ValueError for a claim that the ledger has not.
+    """
+    known, rows = {row["id"]: row for row in ledger}, []
+    for each in contradictions():
+        row = known.get(each.claim)
+        if row is None or not row["value"]:
+            raise ValueError(f"the ledger has no value of {each.claim}: run make figures")
+        shown, off = claims.comparison_row(row), weight(row)
+        printed, ours = _RULES.get(claims.claim(each.claim).unit, (shown["document"], shown["ours"]))
+        numbers = {"printed": printed, "ours": ours.format(f"{100 * off:.3g}"), "weight": off}
+        place = {"document": row["document"], "where": row["where"]}
+        rows.append({**place, "says": each.says, "against": each.against, **numbers, "claim": each.claim})
+    return pd.DataFrame(rows).sort_values(["weight", "claim"], ascending=[False, True], ignore_index=True)
+
+
+def deviations(ledger: LedgerRows) -> pd.DataFrame:
+    """Deviations of claims that print a number: those of = and about, whose paper value is not 0.
+
+    ledger: rows of figures/reproduction.csv. Columns id, document, verdict, evidence, off (the absolute deviation, a
+    share of the printed number), tolerance.
+    """
+    rows = []
+    for row in ledger:
+        entry = claims.claim(row["id"])
+        if row["value"] and entry.paper_value and entry.relation in "=~":
+            told = {name: row[name] for name in ("id", "document", "verdict", "evidence")}
+            rows.append({**told, "off": abs(float(row["deviation"])), "tolerance": entry.tolerance})
+    return pd.DataFrame(rows)
+
+
+def ledger_table(ledger: LedgerRows, **wanted: str) -> list[dict[str, str]]:
+    """Claims as people read them, a row each.
+
+    ledger: rows of figures/reproduction.csv. wanted: values of FILTERS; "all" or none for any.
+    """
+    rows = []
+    for row in ledger:
+        if all(value in ("all", row[name]) for name, value in wanted.items()):
+            shown = claims.comparison_row(row)
+            name = f"{row['where']}: {row['claim']}"
+            told = {"claim": name, "document has": shown["document"], "ours": shown["ours"]}
+            told |= {"deviation": shown["deviation"], "verdict": row["verdict"]}
+            rows.append(told | {"rests on": row["basis"], "evidence": row["evidence"]})
+    return rows
+
+
+def folded_ledger(ledger: LedgerRows, verdicts: Sequence[str]) -> MarkdownText:
+    """The claims of each document with these verdicts, folded away under their counts."""
+    groups = []
+    for document in dict.fromkeys(row["document"] for row in ledger):
+        mine = [row for row in ledger if row["document"] == document]
+        counts = [f"{sum(row['verdict'] == verdict for row in mine)} {verdict}" for verdict in verdicts]
+        rows = [each for verdict in verdicts for each in ledger_table(mine, verdict=verdict)]
+        told = markdown_table(rows)
+        groups.append(f"<details><summary>{document}: {', '.join(counts)}</summary>\n\n{told}\n</details>")
+    return MarkdownText("\n\n".join(groups))
+
+
+def choices(ledger: LedgerRows) -> dict[str, tuple[str, list[str]]]:
+    """Menus over FILTERS: what each stands at, and what it can be."""
+    known = {name: sorted({row[name] for row in ledger} - {""}) for name in FILTERS}
+    return {name: ("all" if name != "verdict" else "differs", ["all", *values]) for name, values in known.items()}
+
+
+def solved_table(ledger: LedgerRows) -> pd.DataFrame:
+    """Parameters that no document prints: what each had to be, from what it was solved, and what rests on it."""
+    rows = grounds.calibration_counts([dict(row) for row in ledger])
+    return pd.DataFrame(rows).drop(columns="solved from").rename(columns={"how": "must be"})

@@ -1,0 +1,34 @@
+"""The cluster of Fig. 1-1 to 1-6, six nodes of four GPUs, and nwktimes2025's claims about it."""
+
+from railcore.deploy.cluster import Cluster
+from suite.ledger.readings import Entries, with_prefix
+
+NODES, GPUS_PER_NODE = 6, 4
+
+
+def document_cluster(**options) -> Cluster:
+    """The document's cluster; `options` are fields of `Cluster`.
+
+    Its networks are run as the chapter says. It prints neither how many servers stand beside the nodes, nor the speed
+    of the management and the storage network: two servers of each kind here, and the catalog's speeds.
+    """
+    printed = {"nodes": NODES, "gpus_per_node": GPUS_PER_NODE}
+    servers = {"gateways": 2, "management_servers": 2, "storage_servers": 2}
+    return Cluster(**{**printed, **servers, **options})
+
+
+def cluster_claims(cluster: Cluster) -> Entries:
+    """GPUs, rails and GPUs of a rail, counted in the graph of the scale-out network: NICs that meet on a rail."""
+    graph = cluster.graph("scale-out")
+    gpus = [node for node, at in graph.nodes(data=True) if at["kind"] == "gpu"]
+    rails: dict[int, set[str]] = {}
+    for switch, at in graph.nodes(data=True):
+        if at["rail"] is not None:
+            nics = {node for node in graph[switch] if graph.nodes[node]["kind"] == "nic"}
+            rails.setdefault(at["rail"], set()).update(nics)
+    values = {
+        "fig1_6.gpus": float(len(gpus)),
+        "fig1_1.rails": float(len(rails)),
+        "fig1_1.gpus_per_rail": float(max(map(len, rails.values()), default=0)),
+    }
+    return with_prefix("nwktimes2025", values, {}, {})

@@ -1,0 +1,440 @@
+"""The networks of nwktimes2025's primer on parallelism on its GPUs, run, and the tables under Fig. 1-7 to 1-13.
+
+The document prints the widths of the networks in Fig. 1-9 and 1-10, and those of their inputs alone in Fig. 1-7 and
+1-12; no weights. Weights, inputs and the other widths are examples: parameters of the notebook. Readings:
+
+- GPUs are numbered as printed: tensor ranks first, then stages, then replicas. GPU0 and GPU2 are "TP Rank 1".
+- A "DP group" of the document is one replica with all its tensor ranks and stages, GPU0 to GPU3. Elsewhere, and in
+  `Strategy`, a data-parallel group is the ranks that hold the same weights in each replica: GPU0 and GPU4.
+- x1 to x16 of Fig. 1-12 are samples, x1 to x3 of Fig. 1-7 are features of one sample.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from railcore.catalog.units import counted, number, show
+from railcore.training.parallelism import Strategy
+from suite.emulator.collective_schedules import collective_schedule
+from suite.emulator.comparison import EmulatedRun, emulated_run, gradient_scopes, largest_difference, replica_scopes
+from suite.emulator.feedforward import FeedForward
+from suite.emulator.ranks import PHASES, EmulatedRanks, TransferLabel
+from suite.emulator.timeline import RankTimeline, rank_timeline
+
+ORDER = ("tensor", "context", "pipeline", "data")  # of the document's GPU numbers, the fastest first
+NODE_GPUS = 2  # of Fig. 1-7
+PRIMER_WIDTHS = (4, 3, 2, 1)  # of Fig. 1-9
+TENSOR_WIDTHS = (8, 4)  # of Fig. 1-10
+LEARNING_RATE = 0.1  # of the example in the text
+# What `step_events` writes into boxes.
+STEP_NOTE = (
+    "in a box: the step, counted alike on all GPUs (a: computation, b: AllGather, c: to the next stage), "
+    "and the micro-batch's inputs"
+)
+LAYER_NOTE = "number in a box: layer"
+FORWARD_KEY = [
+    "x input; w weights of a neuron, one for each input; z weighted sum of its inputs; "
+    "y = max(z, 0) its output, an activation"
+]
+FP32_BYTES = np.dtype(np.float32).itemsize
+_SAMPLES, _MICROBATCH, _INPUTS_1_7 = 16, 4, 3
+_DIGITS, _DECIMALS, _MOST_SHOWN = 3, 1, 4
+_EQUAL = 1e-12  # difference below which sums of another order are the same
+_HOW = {"scale-up": "DMA", "scale-out": "RDMA"}
+
+
+def chain_run(neurons: Sequence[int], seed: int = 0, learning_rate: float = LEARNING_RATE) -> EmulatedRun:
+    """Fig. 1-7 and 1-8: four layers on two nodes of two GPUs, three inputs, one sample, one training step.
+
+    neurons: of the four layers. Raises ValueError for another number of layers.
+    """
+    if len(neurons) != 2 * NODE_GPUS:
+        raise ValueError(f"neurons is {list(neurons)}: give those of {2 * NODE_GPUS} layers, one on each GPU")
+    return _run((_INPUTS_1_7, *neurons), Strategy(pipeline=len(neurons)), 1, NODE_GPUS, learning_rate, seed)
+
+
+def layers_run(hb_domain_size: int, seed: int = 0, learning_rate: float = LEARNING_RATE) -> EmulatedRun:
+    """Fig. 1-9: the 4-3-2-1 network on three GPUs of one node or of three, one sample, one training step."""
+    stages = len(PRIMER_WIDTHS) - 1
+    return _run(PRIMER_WIDTHS, Strategy(pipeline=stages), 1, hb_domain_size, learning_rate, seed)
+
+
+def tensor_run(seed: int = 0) -> EmulatedRun:
+    """Fig. 1-10 and 1-11: one layer of 4 x 8 weights on two GPUs, the forward pass of one sample."""
+    return _run(TENSOR_WIDTHS, Strategy(tensor=2), 1, 2, None, seed)
+
+
+def three_d_run(width: int, hb_domain_size: int, seed: int = 0, learning_rate: float = LEARNING_RATE) -> EmulatedRun:
+    """Fig. 1-12 and 1-13: four layers on eight GPUs, two each of tensor ranks, stages and replicas, 16 samples.
+
+    Parameters
+    ----------
+    width
+        Features of a sample, and neurons of each layer.
+    hb_domain_size
+        GPUs of a node.
+    seed, learning_rate
+        Of weights and samples; of the update.
+
+    Returns
+    -------
+    A training step.
+    """
+    strategy = Strategy(tensor=2, pipeline=2, data=2, micro_batch=_MICROBATCH, order=ORDER)
+    return emulated_run(FeedForward([width] * 5), strategy, _SAMPLES, hb_domain_size, learning_rate, seed)
+
+
+def _run(
+    widths: Sequence[int], strategy: Strategy, samples: int, node: int, rate: float | None, seed: int
+) -> EmulatedRun:
+    return emulated_run(FeedForward(widths), strategy, samples, node, rate, seed, decimals=_DECIMALS)
+
+
+def node_names(run: EmulatedRun) -> list[str]:
+    """GPUs counted within their node, as in Fig. 1-7: "Node-1 GPU0"."""
+    nodes = run.ranks.nodes
+    return [f"Node-{node + 1} GPU{rank - np.flatnonzero(nodes == node)[0]}" for rank, node in enumerate(nodes)]
+
+
+def neuron_table(run: EmulatedRun) -> pd.DataFrame:
+    """Numbers of each neuron in a training step of one sample: a row for each.
+
+    Columns gpu (rank), layer, neuron, weights, z, y, delta, gradient, updated; weights, gradient and updated are lists
+    with an entry for each input.
+    """
+    if run.step is None:
+        raise ValueError("run has no training step: give a learning_rate")
+    rows, before, neuron = [], run.inputs, 0
+    for layer, (weights, outputs) in enumerate(zip(run.weights, run.step.outputs, strict=True), start=1):
+        z, deltas = weights @ before, run.step.deltas[layer - 1]
+        for row, rank in enumerate(np.repeat(run.sharded.group(layer), len(weights) // run.strategy.tensor)):
+            neuron += 1
+            own = (weights[row], z[row, 0], outputs[row, 0], deltas[row, 0])
+            after = (run.step.gradients[layer - 1][row], run.step.weights[layer - 1][row])
+            rows.append((int(rank), layer, f"n{neuron}", *own, *after))
+        before = outputs
+    columns = ["gpu", "layer", "neuron", "weights", "z", "y", "delta", "gradient", "updated"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def chain_cells(run: EmulatedRun, phase: str, names: Sequence[str], nodes: bool = True) -> pd.DataFrame:
+    """What `chain_diagram` writes on GPUs that hold a layer each: columns gpu, node, heading, neuron, text.
+
+    Parameters
+    ----------
+    run, phase
+        A training step of one sample, and its pass: "forward" or "backward".
+    names
+        Of the ranks.
+    nodes
+        Whether names begin with a node, which is drawn.
+
+    Returns
+    -------
+    A row for each neuron; `FORWARD_KEY` and `backward_key` explain the symbols of its text.
+    """
+    rows = []
+    for row in neuron_table(run).itertuples():
+        shape = " x ".join(map(str, run.network.shapes[row.layer - 1]))
+        node, _, gpu = names[row.gpu].partition(" ") if nodes else ("", "", names[row.gpu])
+        if phase == "forward":
+            text = f"w  {_shown(*row.weights)}\nz  {_shown(row.z)}   y  {_shown(row.y)}"
+        else:
+            text = f"δ  {_shown(row.delta)}\ng  {_shown(*row.gradient)}\nw'  {_shown(*row.updated)}"
+        rows.append((names[row.gpu], node, f"{gpu}: layer {row.layer}, weights {shape}", row.neuron, text))
+    return pd.DataFrame(rows, columns=["gpu", "node", "heading", "neuron", "text"])
+
+
+def _shown(*values: float) -> str:
+    """Numbers side by side, no more than fit a box: the CSV has all."""
+    shown = values if len(values) <= _MOST_SHOWN else values[: _MOST_SHOWN - 1]
+    return ", ".join([number(value + 0.0, _DIGITS) for value in shown] + ["..."] * (len(shown) < len(values)))
+
+
+def stage_transfers(run: EmulatedRun, phase: str, names: Sequence[str]) -> pd.DataFrame:
+    """Sends between stages of a pass, as logged: columns source, target, link, elements, bytes, text."""
+    log = run.ranks.log
+    sent = log[(log["kind"] == "pipeline") & (log["phase"] == phase)].reset_index(drop=True)
+    elements = (sent["bytes"] / run.ranks.element_bytes).astype(int)
+    what = "activations" if phase == "forward" else "deltas"
+    texts = [
+        f"{count} {what}, {number(size)} B\n{link} ({_HOW[link]})"
+        for count, size, link in zip(elements, sent["bytes"], sent["link"], strict=True)
+    ]
+    ends = {end: [names[rank] for rank in sent[end]] for end in ("source", "target")}
+    return pd.DataFrame({**ends, "link": sent["link"], "elements": elements, "bytes": sent["bytes"], "text": texts})
+
+
+def placed_transfers(runs: Sequence[EmulatedRun], names: Sequence[str]) -> pd.DataFrame:
+    """Forward sends of one network in several placements: as `stage_transfers`, the links of all in the text."""
+    tables = [stage_transfers(run, "forward", names) for run in runs]
+    first = tables[0]
+    links = [
+        "\n".join(
+            f"{'one node' if len(set(run.ranks.nodes)) == 1 else 'a node each'}: {table['link'][i]}"
+            f" ({_HOW[table['link'][i]]})"
+            for run, table in zip(runs, tables, strict=True)
+        )
+        for i in range(len(first))
+    ]
+    texts = [
+        f"{row.elements} activations, {number(row.bytes)} B\n{link}"
+        for row, link in zip(first.itertuples(), links, strict=True)
+    ]
+    every = pd.concat([t.assign(nodes=len(set(run.ranks.nodes))) for run, t in zip(runs, tables, strict=True)])
+    found = first.assign(link="either", text=texts)
+    found.attrs["placements"] = every.drop(columns="text")
+    return found
+
+
+def input_texts(run: EmulatedRun) -> list[str]:
+    """The inputs of the first sample, such as "x1 = 0.7"."""
+    return [f"x{i} = {_shown(value)}" for i, value in enumerate(run.inputs[:, 0], start=1)]
+
+
+def prediction_text(run: EmulatedRun) -> str:
+    """What the last GPU puts out in a training step of one sample, what it should be, and the loss."""
+    if run.step is None:
+        raise ValueError("run has no training step: give a learning_rate")
+    return (
+        f"prediction {_shown(*run.step.outputs[-1][:, 0])}\ntarget {_shown(*run.targets[:, 0])}\n"
+        f"loss {_shown(run.step.loss)}"
+    )
+
+
+def backward_key(run: EmulatedRun) -> list[str]:
+    """Lines that explain the symbols of a backward pass, with the learning rate."""
+    rate = _shown(run.learning_rate or 0.0)
+    return [
+        "δ delta, the error of a neuron; g gradient of each weight: δ times the input that it multiplies",
+        f"w' weights after the update: w' = w - {rate} g, learning rate {rate}",
+    ]
+
+
+def chain_data(
+    run: EmulatedRun, phase: str, names: Sequence[str], transfers: pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """The numbers under a figure of layers in a chain: a row for each neuron, then for each transfer.
+
+    Parameters
+    ----------
+    run, phase, names
+        As in `chain_cells`.
+    transfers
+        Of the figure, by default `stage_transfers`.
+
+    Returns
+    -------
+    Columns table ("neurons", "transfers"), those of `neuron_table` that the pass computes, and those of the transfers.
+    """
+    table = neuron_table(run)
+    table["gpu"] = [names[rank] for rank in table["gpu"]]
+    for name in ("weights", "gradient", "updated"):
+        table[name] = [" ".join(f"{value + 0.0:.10g}" for value in values) for values in table[name]]
+    of_pass = ["weights", "z", "y"] if phase == "forward" else ["delta", "gradient", "weights", "updated"]
+    if transfers is None:
+        transfers = stage_transfers(run, phase, names)
+    moved = transfers.attrs.get("placements", transfers).drop(columns="text", errors="ignore")
+    neurons = table[["gpu", "layer", "neuron", *of_pass]]
+    return pd.concat([neurons.assign(table="neurons"), moved.assign(table="transfers")], ignore_index=True)
+
+
+def split_weights(run: EmulatedRun) -> pd.DataFrame:
+    """Weights of one layer by GPU: columns gpu, neuron, input, value (of the input), weight, output (of the neuron)."""
+    rows = []
+    for place, rank in enumerate(run.sharded.group(1)):
+        held = run.ranks.held(rank, "weights 1")
+        for row, weights in enumerate(held):
+            name = f"n{place * len(held) + row + 1}"
+            output = float(run.network.activated(1, weights @ run.inputs[:, 0]))
+            gpu = f"GPU{rank} (TP Rank {place + 1})"
+            rows += [
+                (gpu, name, f"x{i}", value, weight, output)
+                for i, (value, weight) in enumerate(zip(run.inputs[:, 0], weights, strict=True), start=1)
+            ]
+    return pd.DataFrame(rows, columns=["gpu", "neuron", "input", "value", "weight", "output"])
+
+
+def gather_states(run: EmulatedRun) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The AllGather of Fig. 1-11 step by step: slots and sends as `gather_diagram` takes them.
+
+    Bytes held are the memory log's of the layer's outputs: before, after, and when the parts are freed.
+    """
+    group = run.sharded.group(1)
+    log = run.ranks.log[run.ranks.log["operation"] == "all_gather"]
+    schedule = collective_schedule("all_gather", "ring", len(group))
+    values = run.network.activated(1, run.weights[0] @ run.inputs)[:, 0]
+    each = len(values) // len(group)
+    held = [{place} for place in range(len(group))]
+    states = [("partial outputs", [set(own) for own in held])]
+    for number_, step in enumerate(schedule, start=1):
+        gained = [(send.target, set(send.blocks)) for send in step if isinstance(send.target, int)]
+        for target, blocks in gained:
+            held[target] |= blocks
+        states.append((f"after step {number_}", [set(own) for own in held]))
+    states.append(("parts freed", states[-1][1]))
+    bytes_held = _output_bytes(run)
+    rows = []
+    for stage, (title, owned) in enumerate(states):
+        moment = {0: 0, len(states) - 2: 1, len(states) - 1: 2}.get(stage)
+        for place, rank in enumerate(group):
+            note = "" if moment is None else f"holds {number(bytes_held[rank][moment])} B of outputs"
+            note += ", its own part twice" * (moment == 1)
+            for slot, value in enumerate(values):
+                owner = slot // each
+                text = f"n{slot + 1}\n{number(value + 0.0, _DIGITS)}" if owner in owned[place] else ""
+                rows.append((title, f"GPU{rank}\nTP Rank {place + 1}", f"n{slot + 1}", text, owner, note))
+    names = {rank: f"GPU{rank}\nTP Rank {place + 1}" for place, rank in enumerate(group)}
+    sends = pd.DataFrame(
+        {
+            "stage": [states[step][0] for step in log["step"]],
+            "source": log["source"].map(names),
+            "target": log["target"].map(names),
+            "link": log["link"],
+            "bytes": log["bytes"],
+            "text": [f"{number(size)} B" for size in log["bytes"]],
+        }
+    )
+    return pd.DataFrame(rows, columns=["stage", "gpu", "slot", "text", "owner", "note"]), sends
+
+
+def gather_data(slots: pd.DataFrame, sends: pd.DataFrame) -> pd.DataFrame:
+    """The numbers under Fig. 1-11: slots of each GPU and stage, then what is sent behind a stage."""
+    table = pd.concat([slots.assign(table="slots"), sends.drop(columns="text").assign(table="sends")])
+    return table.replace("\n", " ", regex=True)
+
+
+def _output_bytes(run: EmulatedRun) -> dict[int, list[float]]:
+    """Bytes of a layer's outputs on each rank after each change of them."""
+    changes = run.ranks.memory
+    of_layer = changes[changes["name"].str.contains("partial output 1|activation 1", regex=True)]
+    return {int(rank): own["bytes"].cumsum().to_list() for rank, own in of_layer.groupby("rank")}
+
+
+def three_d_names(run: EmulatedRun) -> list[str]:
+    """Lanes of Fig. 1-12: GPU, the document's TP rank and DP group, and its layers."""
+    places = run.strategy.coordinates(np.arange(run.strategy.gpus))
+    names = []
+    for rank in range(run.strategy.gpus):
+        layers = [i + 1 for i, stage in enumerate(run.sharded.stages) if stage == places["pipeline"][rank]]
+        span = f"layers {layers[0]}-{layers[-1]}" if len(layers) > 1 else f"layer {layers[0]}"
+        replica, each = int(places["data"][rank]), run.inputs.shape[1] // run.strategy.data
+        samples = f"x{replica * each + 1}-x{(replica + 1) * each}"
+        names.append(f"GPU{rank}: TP Rank {places['tensor'][rank] + 1}, {span}\nDP group {replica + 1}: {samples}")
+    return names
+
+
+def three_d_title(run: EmulatedRun, what: str) -> str:
+    """Title of Fig. 1-12 and 1-13: what, and how its network is split over how many GPUs and nodes."""
+    split, nodes = run.strategy, len(set(run.ranks.nodes))
+    parts = ((split.tensor, "tensor ranks"), (split.pipeline, "pipeline stages"), (split.data, "replicas"))
+    parted = " x ".join(counted(count, name) for count, name in parts)
+    return f"{what}, 3D parallelism: {counted(split.gpus, 'GPUs')} on {counted(nodes, 'nodes')}, {parted}"
+
+
+def with_inputs(events: pd.DataFrame, run: EmulatedRun) -> pd.DataFrame:
+    """Events of `step_events` with the inputs of its micro-batch in the text of each computation: "1a: x1-x4"."""
+    rows, data = events["what"] == "compute", run.strategy.coordinates(np.arange(run.strategy.gpus))["data"]
+    each = run.inputs.shape[1] // run.strategy.data
+    size = run.strategy.micro_batch
+    first = data[events["rank"]] * each + events["microbatch"] * size + 1
+    texts = [f"{text}: x{start}-x{start + size - 1}" for text, start in zip(events["text"], first, strict=True)]
+    return events.assign(text=np.where(rows, texts, events["text"]))
+
+
+def all_reduce_identity(counts: Sequence[int], seed: int = 0) -> pd.DataFrame:
+    """ReduceScatter and AllGather of a buffer, performed rank by rank, against NumPy's sum and one AllReduce.
+
+    Columns ranks, rank, buffer_bytes, sent_bytes (of both phases), all_reduce_bytes (that the rank sends in one
+    AllReduce), formula_bytes (2 (n - 1) / n of the buffer), result_error (relative, against the sum).
+    """
+    rows, label = [], TransferLabel("after", "data")
+    for n in counts:
+        rng = np.random.default_rng(seed + n)
+        buffers, group = [rng.normal(size=6 * n) for _ in range(n)], range(n)
+        wanted = np.sum(buffers, axis=0)
+        two, one = (EmulatedRanks(n, n, element_bytes=FP32_BYTES) for _ in range(2))
+        results = two.all_gather(group, two.reduce_scatter(group, buffers, label), label)
+        one.all_reduce(group, buffers, label)
+        sent, once = (ranks.log.groupby("source")["bytes"].sum() for ranks in (two, one))
+        for rank, result in enumerate(results):
+            error = float(np.abs(result - wanted).max() / np.abs(wanted).max())
+            size = wanted.size * FP32_BYTES
+            rows.append((n, rank, size, sent[rank], once[rank], 2 * (n - 1) / n * size, error))
+    columns = ["ranks", "rank", "buffer_bytes", "sent_bytes", "all_reduce_bytes", "formula_bytes", "result_error"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def run_text(run: EmulatedRun) -> str:
+    """A training step in words: whether it equals that of one rank, what it sends over which link, who waits."""
+    found, log = largest_difference(run), run.ranks.log
+    same = f"the same weights (to {_EQUAL:g})" if found < _EQUAL else f"weights that differ by up to {found:.1g}"
+    sends, total = "It sends nothing.", float(log["bytes"].sum())
+    if total:
+        kinds = ", ".join(f"{kind} {size / total:.0%}" for kind, size in log.groupby("kind")["bytes"].sum().items())
+        out = float(log["bytes"][log["link"] == "scale-out"].sum())
+        sends = f"It sends {show(total, 'B', 4)} ({kinds}), and {out / total:.0%} of it leaves a node."
+    idle = rank_timeline(run.ranks).idle_share
+    return (
+        f"The network on {counted(run.strategy.gpus, 'GPUs')} ends a training step with {same} as on one GPU. {sends} "
+        f"GPUs idle {idle:.1%} of the time if transfers are free."
+    )
+
+
+def three_d_text(run: EmulatedRun) -> str:
+    """Fig. 1-12 and 1-13 in words: GPUs that compute at once, bytes between replicas, where gradients are summed."""
+    forward = run.ranks.log[run.ranks.log["phase"] == "forward"]
+    across, active = replica_scopes(run, forward)["across replicas"], rank_timeline(run.ranks).peak_active("forward")
+    return (
+        f"In the document's 3D example {active} of {run.strategy.gpus} GPUs compute at the same time in the forward "
+        f"pass, and {show(across, 'B', 4)} pass between replicas. Gradients are summed "
+        f"{' and '.join(gradient_scopes(run))}."
+    )
+
+
+def own_timeline(
+    run: EmulatedRun, scale_up_time: float, scale_out_time: float
+) -> tuple[pd.DataFrame, list[str], str, str]:
+    """Events with their layers, names of the ranks, title and note of a run's timeline, as `rank_gantt` takes them.
+
+    scale_up_time, scale_out_time: of a step of a transfer, over the time of a layer.
+    """
+    line = rank_timeline(run.ranks, scale_up_time=scale_up_time, scale_out_time=scale_out_time)
+    out = run.ranks.log.groupby("link")["bytes"].sum()
+    title = f"idle share {number(100 * line.idle_share, 3)}%; " + ", ".join(
+        f"{link} {show(n, 'B', 4)}" for link, n in out.items()
+    )
+    events = step_events(line, PHASES)
+    events["text"] = events["layer"].astype(str)
+    names = [f"GPU{rank}, node {node + 1}" for rank, node in enumerate(run.ranks.nodes)]
+    return events, names, title, LAYER_NOTE
+
+
+def step_events(line: RankTimeline, phases: Sequence[str]) -> pd.DataFrame:
+    """Lanes of a timeline in some passes, from time 0 on, as `rank_gantt` takes them.
+
+    text: in the forward pass the document's step, such as 1a computation, 1b AllGather, 1c to the next layer; else the
+    layer. series: what is drawn in one colour.
+    """
+    lanes = line.lanes[line.lanes["phase"].isin(phases)]
+    letters = {"compute": "a", "tensor": "b", "pipeline": "c"}
+    texts = [
+        f"{row.step}{letters[row.kind]}" if row.phase == "forward" else f"{row.layer}" for row in lanes.itertuples()
+    ]
+    series = [
+        f"micro-batch {row.microbatch + 1}" if row.what == "compute" else _SERIES[row.phase, row.kind]
+        for row in lanes.itertuples()
+    ]
+    first = lanes["start"].min()
+    moved = {"start": lanes["start"] - first, "end": lanes["end"] - first}
+    return lanes.assign(text=texts, series=series, **moved).drop(columns="ranks").reset_index(drop=True)
+
+
+_SERIES = {
+    ("forward", "tensor"): "AllGather of outputs",
+    ("forward", "pipeline"): "outputs to the next stage",
+    ("backward", "tensor"): "AllReduce of deltas, within a replica",
+    ("backward", "pipeline"): "deltas to the stage before",
+    ("after", "data"): "AllReduce of gradients, across replicas",
+}

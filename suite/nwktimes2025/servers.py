@@ -1,0 +1,194 @@
+"""The document's servers, its two-node Ultra Ethernet system, its models, and paths on which its delay bounds hold."""
+
+from dataclasses import replace
+
+import pandas as pd
+
+from railcore import catalog
+from railcore.catalog.units import GB, Gbps, counted, number, show
+from railcore.deploy import cabling
+from railcore.deploy.server import NETWORK, Server, flow_bandwidths, part_bandwidth, pcie_lane_use
+from railcore.transport.delay import DelayPath, hall_cables
+from suite.ledger import claims
+from suite.nwktimes2025.model_memory import model_memory_table
+from suite.nwktimes2025.ultra_ethernet import FabricEndpoint, UltraEthernetSystem, longest_way
+
+PLATFORM, GPU, NIC, PCIE_SWITCH = "DGX H100", "H100", "ConnectX-7", "PEX89144"
+GPUS, BASEBOARDS = 8, 2
+CHIP_LINKS, PAIR_LINKS = (5, 4, 4, 5), (4, 4, 4, 4)  # NVLinks of a GPU to its chips, and of each pair of chips
+NIC_Bps = 200 * Gbps  # chapter 13
+OPENING_NICS = 2  # of the server that shares NICs, in the chapter's opening; its section has one
+MODEL_PARAMETERS = {"8B": 8e9, "70B": 70e9, "405B": 405e9}
+MODEL_PRECISION = "bf16"  # 16 GB / 8e9: 2 bytes; the section on model parallelism stores 4
+BASEBOARD_PAIRS = [(f"GPU {i}", f"GPU {i + GPUS // BASEBOARDS}") for i in range(GPUS // BASEBOARDS)]
+SCALE_UP_CABLE_M = 1.0  # traces and cables from GPU to GPU; ours
+_ENDPOINTS = (  # plane, node, FEP, leaf switch and its interface, as in Fig. 14-1
+    (1, 1, "FEP 111", "Leaf 101", "E1"),
+    (1, 2, "FEP 122", "Leaf 101", "E2"),
+    (2, 1, "FEP 211", "Leaf 102", "E1"),
+    (2, 2, "FEP 222", "Leaf 102", "E2"),
+)
+
+
+def rdma_nic_speeds() -> tuple[float, float]:
+    """Chapter 1: slowest and fastest NIC of a GPU, one direction [bytes/s]."""
+    row = catalog.item("cluster_networks", "scale-out").row("bandwidth")
+    return float(row.low or row.value), float(row.high or row.value)
+
+
+def packet_bytes() -> float:
+    """Packet whose delay is told: the largest RDMA payload. The document names none."""
+    return float(catalog.item("protocols", "RoCEv2")["payload"])
+
+
+def shared_nic_server() -> Server:
+    """Fig. 13-1: two baseboards of four H100, chips in pairs, one shared NIC."""
+    part = catalog.item("pcie_switches", PCIE_SWITCH)
+    return Server(
+        gpus=GPUS,
+        hb_link_Bps=catalog.item("platforms", PLATFORM)["hb_link_bandwidth"],
+        nics=1,
+        nic_Bps=NIC_Bps,
+        pcie_generation=int(part["generation"]),
+        chip_links=CHIP_LINKS,
+        baseboards=BASEBOARDS,
+        pair_links=PAIR_LINKS,
+        switch_lanes=int(part["lanes"]),
+        name="Fig. 13-1, shared NIC",
+    )
+
+
+def nic_per_gpu_server() -> Server:
+    """Fig. 13-2: the same with a NIC for each GPU, on one PCIe switch as the text has it."""
+    return replace(shared_nic_server(), nics=GPUS, name="Fig. 13-2, NIC per GPU")
+
+
+def server_notes(server: Server) -> dict[str, str]:
+    """Models and counts in a drawing of one of the document's servers, by the part's name."""
+    parts = f"{counted(server.gpus, 'GPUs')} and {counted(server.nics, 'NICs')}"
+    lanes = pcie_lane_use(server).itertuples()
+    name = f"{PCIE_SWITCH}, PCIe Gen{server.pcie_generation}"
+    notes = {row.pcie_switch: f"{name}: {row.lanes} lanes, {row.needed} needed by {parts}" for row in lanes}
+    return notes | {f"NIC {i}": f"{NIC}\n{show(server.nic_Bps, 'bps')}" for i in range(1, server.nics + 1)}
+
+
+def server_lines(server: Server) -> list[str]:
+    """What GPUs of one of the document's servers get, in words, for a drawing of it; one direction."""
+    graph, pairs = server.graph(), BASEBOARD_PAIRS
+    near, far = (part_bandwidth(graph, *ends, ("hb",)).value_Bps for ends in (("GPU 0", "GPU 1"), pairs[0]))
+    together = flow_bandwidths(graph, pairs, ("hb",))["bandwidth_Bps"].min()
+    out = f"To the network, all {server.gpus} GPUs at once: {_speed(network_share(server))} each"
+    if server.nics == 1:
+        both = network_share(replace(server, nics=OPENING_NICS))
+        out += f"; with the {OPENING_NICS} NICs of the chapter's opening {_speed(both)}"
+    said = _speed(claims.paper_value("nwktimes2025.fig13_1.cross_baseboard_bandwidth") / 2)
+    return [
+        f"Over NVLink: {_speed(near)} to a GPU of the same baseboard, {_speed(far)} to one of the other baseboard "
+        f"(document: {said}), {_speed(together)} each when all {len(pairs)} pairs cross.",
+        f"{out}.",
+    ]
+
+
+def network_share(server: Server) -> float:
+    """What each GPU of a server gets to the network when all send at once [bytes/s]."""
+    flows = [(f"GPU {i}", NETWORK) for i in range(server.gpus)]
+    return float(flow_bandwidths(server.graph(), flows)["bandwidth_Bps"].min())
+
+
+def server_alerts(server: Server) -> list[str | tuple[str, str]]:
+    """Parts and links to show in red: PCIe switches without lanes enough, and NICs that several GPUs share."""
+    lanes = pcie_lane_use(server)
+    short = list(lanes.loc[lanes["needed"] > lanes["lanes"], "pcie_switch"])
+    return short + [(f"NIC {i}", NETWORK) for i in range(1, server.nics + 1) if server.nics < server.gpus]
+
+
+def documents_bandwidths(server: Server) -> dict[str, tuple[float, bool]]:
+    """What the document has for the links of one of its servers [bytes/s], and whether ours differs.
+
+    One direction, of a GPU's NVLinks ("hb"), a PCIe link ("pcie") and a NIC ("nic"); NVLink is printed as the sum of
+    both directions.
+    """
+    claimed = {
+        "hb": ("nvlink4_bandwidth", 2, server.hb_Bps),
+        "pcie": ("pcie_one_direction", 1, server.pcie_Bps),
+        "nic": ("shared_nic_bandwidth", 1, server.nic_Bps),
+    }
+    found = {}
+    for kind, (name, directions, ours) in claimed.items():
+        claim_id = f"nwktimes2025.fig13_1.{name}"
+        found[kind] = claims.paper_value(claim_id) / directions, claims.differs(claim_id, directions * ours)
+    return found
+
+
+def documents_models(table: pd.DataFrame) -> dict[str, tuple[str, bool]]:
+    """What the document has for each model of `document_models`, in words, and whether our number of GPUs differs."""
+    found = {}
+    for row in table.itertuples():
+        memory, gpus = (f"nwktimes2025.fig13_3.{part}_{str(row.model).lower()}" for part in ("memory", "gpus"))
+        said = show(claims.paper_value(memory), "B"), counted(claims.paper_value(gpus), "GPUs")
+        least = "at least " * ("at least" in claims.claim(gpus).claim)
+        found[str(row.model)] = f"{said[0]}, {least}{said[1]}", claims.differs(gpus, float(row.gpus))
+    return found
+
+
+def models_to_show(table: pd.DataFrame, said: dict[str, tuple[str, bool]]) -> pd.DataFrame:
+    """`model_memory_table` for people, sizes in GB: first the document's rows, with what it has beside them.
+
+    said: of `documents_models`, by model; empty without the document.
+    """
+    own = ((table["use"] == "inference") & (table["precision"] == MODEL_PRECISION)).to_numpy()
+    names = table["model"].where(own, "").map(lambda name: said[name][0] if name in said else "–")
+    shown = table.assign(memory=table["memory_bytes"] / GB, document=names)
+    columns = {"use": "kept for", "precision": "format", "memory": "memory [GB]", "network": "GPUs talk over"}
+    kept = ["model", "use", "precision", "memory", "gpus", "servers", "network", *["document"] * bool(said)]
+    return pd.concat([shown[own], shown[~own]], ignore_index=True)[kept].rename(columns=columns)
+
+
+def _speed(value_Bps: float) -> str:
+    return f"{number(value_Bps / GB, 4)} GB/s"
+
+
+def two_node_system() -> UltraEthernetSystem:
+    """Fig. 14-1: two nodes of two GPUs, leaf switches 101 and 102. Plane p is on GPU and FI p of each node.
+
+    The figure's text names FEPs, leaf switches and their interfaces; the other names, and two spines, are ours.
+    """
+    return UltraEthernetSystem([_endpoint(*row) for row in _ENDPOINTS], ["Spine 1", "Spine 2"])
+
+
+def _endpoint(plane: int, node: int, fep: str, leaf: str, leaf_port: str) -> FabricEndpoint:
+    at = f"Node {node}"
+    return FabricEndpoint(
+        name=fep,
+        address=fep.replace("FEP", "FA"),
+        node=at,
+        gpu=f"{at} GPU {plane - 1}",
+        interface=f"{at} FI {plane}",
+        port=f"{at} FI {plane} port",
+        leaf=leaf,
+        leaf_port=leaf_port,
+        process=f"{at} PID {plane}",
+        address_space=f"{at} PASID {plane}",
+    )
+
+
+def scale_out_path() -> DelayPath:
+    """From NIC to NIC over the longest way of Fig. 14-1, all its switches of one model."""
+    switches = longest_way(two_node_system().graph())
+    return DelayPath(NIC, ["SN5600"] * len(switches), rdma_nic_speeds()[0], packet_bytes())
+
+
+def scale_out_cables() -> list[float]:
+    """Longest cables of that path between two racks of the catalog's hall, leaf switches in the racks [m]."""
+    return hall_cables(cabling.catalog_floor("GPU hall"), 2, 1, [1])
+
+
+def scale_up_path() -> DelayPath:
+    """From GPU to GPU over one NVSwitch, with all NVLinks of a GPU."""
+    hb = catalog.item("platforms", PLATFORM)["hb_bandwidth"]
+    return DelayPath("H100 NVLink port", ["NVSwitch 3"], hb, packet_bytes(), code="")
+
+
+def document_models(precision: str = MODEL_PRECISION) -> pd.DataFrame:
+    """Fig. 13-3: memory of its models' weights, and the GPUs and servers that hold them."""
+    return model_memory_table(MODEL_PARAMETERS, [precision], GPU, GPUS, ["inference"])

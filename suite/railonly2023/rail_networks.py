@@ -1,0 +1,242 @@
+"""What railonly2023 and railonly2025 print alike of their networks: tables of savings, routes and failed switches."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pandas as pd
+
+from railcore import catalog
+from railcore.catalog import units
+from railcore.network import cost, price_books
+from railcore.network.topology import faults
+from railcore.network.topology.rails import HBDomains
+from suite.ledger import claims
+from suite.ledger.readings import Entries, merge_entries
+from suite.railonly2023.sensitivity import tornado_table
+
+PLATFORMS = ["DGX H100", "MI300X full mesh", "GH200"]  # of the catalog: those whose HB bandwidth is printed
+TIED_RADIX = "the smallest of tied ones; at 65,536 GPUs radix 128 saves no more"
+
+
+def table_cases(table: str) -> pd.DataFrame:
+    """Columns gpus and radix: the different cases of a table, such as "railonly2025.table1"."""
+    return pd.DataFrame(claims.cases(table)).rename(columns={"n": "gpus", "r": "radix"})
+
+
+def savings_table(
+    table: str,
+    hb_domain_size: int,
+    prices: price_books.PriceBook,
+    powers: price_books.PriceBook,
+    share_switches: bool = True,
+) -> pd.DataFrame:
+    """`cost.compare_rail_networks` of the cases of a document's table.
+
+    Parameters
+    ----------
+    table
+        Claims of the table, such as "railonly2025.table1".
+    hb_domain_size
+        GPUs of an HB domain (scale-up or NVLink domain).
+    prices, powers
+        Books of prices [USD] and of peak powers [W].
+    share_switches
+        Whether rails that are less than a switch share one, as the documents count.
+
+    Returns
+    -------
+    A row for each case.
+    """
+    cases = table_cases(table)
+    return cost.compare_rail_networks(cases["gpus"], hb_domain_size, cases["radix"], prices, powers, share_switches)
+
+
+def printed_table(table: pd.DataFrame, power: bool) -> pd.DataFrame:
+    """A `savings_table` as the documents print theirs: counts of both networks and savings in percent."""
+    names = {"gpus": "GPUs", "radix": "switch radix"}
+    for part in ("switches", "transceivers"):
+        names |= {f"{part}_rail_optimized": f"{part}, rail-optimized", f"{part}_rail_only": f"{part}, rail-only"}
+    shown = table[list(names)].rename(columns=names)
+    for what in ("cost", "power") if power else ("cost",):
+        shown[f"{what} saved"] = [f"{units.significant(share):.1%}" for share in table[f"{what}_saving"]]
+    return shown
+
+
+def least_saving_radix(table: pd.DataFrame) -> int:
+    """Radix with the least cost saving in every cluster size of a `savings_table`, the smallest of tied ones.
+
+    0 where no radix has the least saving in all of them.
+    """
+    least = table.assign(saving=table["cost_saving"].round(9))
+    worst = [set(part.loc[part["saving"] == part["saving"].min(), "radix"]) for _, part in least.groupby("gpus")]
+    return min(set.intersection(*worst), default=0)
+
+
+def book_rows(prices: price_books.PriceBook, powers: price_books.PriceBook) -> dict[str, catalog.Value]:
+    """Catalog rows of the inputs of `ownership_saving`, with low and high, for two books of the catalog, at their rate.
+
+    Rows port_price, transceiver_price, port_power, transceiver_power, electricity_price and pue.
+    """
+    rows: dict[str, catalog.Value] = {}
+    for (family, (what, _)), book in zip(catalog.BOOKS.items(), (prices, powers), strict=True):
+        for part in ("port", "transceiver"):
+            row = catalog.item(family, book.name).row(f"{part}_{what}")
+            factor = getattr(book, part) / row.value if row.value else 1.0
+            low, high = (None if end is None else end * factor for end in (row.low, row.high))
+            label = book.label(rate=True)
+            rows[row.parameter] = replace(row, value=row.value * factor, low=low, high=high, name=label)
+    return rows | {key: catalog.item("prices", "energy").row(key) for key in ("electricity_price", "pue")}
+
+
+def ownership_saving(gpus: int, hb_domain_size: int, radix: int, years: float, inputs: Mapping[str, float]) -> float:
+    """Share of the cost of owning an all-optics rail-optimized network that rail-only saves.
+
+    Parameters
+    ----------
+    gpus, hb_domain_size, radix, years
+        As in `cost.ownership_costs`.
+    inputs
+        port_price, transceiver_price [USD], port_power, transceiver_power [W], electricity_price [USD/J] and pue.
+
+    Returns
+    -------
+    Share of the total cost.
+    """
+    prices, powers = (
+        price_books.PriceBook(inputs[f"port_{kind}"], inputs[f"transceiver_{kind}"]) for kind in ("price", "power")
+    )
+    rates = years, inputs["electricity_price"], inputs["pue"]
+    full, rails = cost.ownership_costs(gpus, hb_domain_size, radix, prices, powers, *rates)["total_usd"]
+    return float(cost.share_saved(rails, full))
+
+
+def ownership_sensitivity(
+    gpus: int, hb_domain_size: int, radix: int, years: float, ranges: Mapping[str, catalog.Value]
+) -> pd.DataFrame:
+    """`ownership_saving` with each input at its low and at its high, the others at their value.
+
+    Parameters
+    ----------
+    gpus, hb_domain_size, radix, years
+        As in `cost.ownership_costs`.
+    ranges
+        Catalog rows of the inputs of `ownership_saving`: `book_rows`.
+
+    Returns
+    -------
+    Table of `tornado_table`, low and high in the units of the rows, and price_book and power_book, the names of the
+    rows. An input without a low or a high keeps its value there; attrs["warnings"], a tuple of texts, names it.
+    """
+    own = {name: row.value for name, row in ranges.items()}
+
+    def at(name: str, value: float) -> float:
+        return ownership_saving(gpus, hb_domain_size, radix, years, {**own, name: value})
+
+    table = tornado_table(
+        {name: tuple(row.value if end is None else end for end in (row.low, row.high)) for name, row in ranges.items()},
+        at,
+        ownership_saving(gpus, hb_domain_size, radix, years, own),
+        lambda name, value: units.number(units.convert(value, ranges[name].unit), 4),
+    )
+    units_of = {name: f" [{row.unit}]" if row.unit != "1" else "" for name, row in ranges.items()}
+    table["input"] = [units.words(name) + units_of[name] for name in table["input"]]
+    for column, name in (("price_book", "port_price"), ("power_book", "port_power")):
+        table[column] = ranges[name].name
+    fixed = [f"{units.words(name)} of {row.name}" for name, row in ranges.items() if None in (row.low, row.high)]
+    text = f"The catalog has no low and high for {', '.join(fixed)}: they stay at their values and move nothing."
+    table.attrs["warnings"] = (text,) if fixed else ()
+    return table
+
+
+def hb_domain_size() -> int:
+    """GPUs of an HB domain (scale-up or NVLink domain) in both documents' tables: those of a GH200."""
+    return int(catalog.item("platforms", "GH200")["gpus"])
+
+
+def platform_bandwidths(names: list[str]) -> pd.DataFrame:
+    """HB bandwidth of catalog platforms: links x bandwidth of a link, and what a domain of them adds up to.
+
+    Columns platform, gpus, hb_links, link_Bps and gpu_Bps (one direction), all_gpus_both_ways_Bps, between_halves_Bps
+    (one direction, `HBDomains.hb_bisection_Bps`).
+    """
+    rows = []
+    for name in names:
+        item = catalog.item("platforms", name)
+        gpus, links, link = (item[key] for key in ("gpus", "hb_links", "hb_link_bandwidth"))
+        domain = HBDomains(gpus, gpus, hb_Bps=links * link, hb_switches=item["hb_switches"])
+        rows.append((name, gpus, links, link, links * link, 2 * gpus * links * link, domain.hb_bisection_Bps))
+    columns = "platform gpus hb_links link_Bps gpu_Bps all_gpus_both_ways_Bps between_halves_Bps".split()
+    return pd.DataFrame(rows, columns=columns)
+
+
+def fault_survey(hb_domain_size: int) -> pd.DataFrame:
+    """`faults.rail_switch_survey` of the cases of both documents' tables, each case once."""
+    cases = pd.concat([table_cases("railonly2025.table1"), table_cases("railonly2023.table2")])
+    return faults.rail_switch_survey(cases.drop_duplicates(), hb_domain_size)
+
+
+def _route_and_switch_claims(survey: pd.DataFrame, table: str, difference: str) -> Entries:
+    """Values and reasons of a document's claims on routes within a rail and on a failed rail switch; no readings.
+
+    survey: `fault_survey`; table: that with the document's cases; difference: id of the claim on a failed rail switch.
+    """
+    mine, document = survey.merge(table_cases(table)), table.partition(".")[0]
+    routes = f"{document}.fig2.same_rail_switches"
+    one_switch = [row for row in mine.itertuples() if row.same_rail_switches == 1]
+    unlike = [row for row in mine.itertuples() if row.nics_cut_difference]
+    most = int(mine["same_rail_switches"].max())
+    values = {difference: mine["nics_cut_difference"].max(), routes: mine["same_rail_switches"].max()}
+    reasons = {
+        routes: "half the ports of a leaf face GPUs, so that one leaf takes a whole rail only at "
+        f"{_cases(one_switch)}; in the other cases a rail has several leaves, and a route between two of them passes "
+        f"{most} switches",
+        difference: "identical where a rail has two tiers of switches; a rail of one switch fills all its ports with "
+        "GPUs, a leaf below spines half of them: "
+        + ", ".join(f"{row.nics_cut_difference:+d} at {_cases([row])}" for row in unlike),
+    }
+    return Entries(values, reasons, {})
+
+
+def _cases(rows: list) -> str:
+    """Cases of a table in words, rows with gpus and radix: "32,768 GPUs with radix 256"."""
+    return ", ".join(f"{row.gpus:,} GPUs with radix {row.radix}" for row in rows) or "no case"
+
+
+def topology_claims(platforms: pd.DataFrame, survey: pd.DataFrame) -> Entries:
+    """Values, reasons and readings of both documents' claims on HB bandwidth, routes, rail bisection and rail switches.
+
+    platforms: `platform_bandwidths` of PLATFORMS; survey: `fault_survey`.
+    """
+    by_name, mine = platforms.set_index("platform"), survey.merge(table_cases("railonly2025.table1"))
+    values, reasons, readings = merge_entries(
+        _hb_domain_claims(by_name.loc["GH200"]),
+        _route_and_switch_claims(survey, "railonly2025.table1", "railonly2025.text.fault_switch_difference"),
+        _route_and_switch_claims(survey, "railonly2023.table2", "railonly2023.fault.rail_switch_difference"),
+    )
+    values["railonly2025.fig5.rail_bisection"] = mine["rail_bisection"].min()
+    for key, platform in (("h100", "DGX H100"), ("mi300x", "MI300X full mesh")):
+        gpu_Bps, claim_id = by_name["gpu_Bps"][platform], f"railonly2025.text.{key}_hb_bandwidth"
+        values[claim_id] = units.convert(gpu_Bps, "bit/s")
+        both = units.show(2 * gpu_Bps, "bps", 4)
+        readings[claim_id] = f"one direction, per GPU; the document prints neither; both directions {both}"
+    return Entries(values, reasons, readings)
+
+
+def _hb_domain_claims(gh200: pd.Series) -> Entries:
+    """railonly2023's introduction: bandwidth of NVLink 4 and bisection of a GH200."""
+    nvlink, bisection = "railonly2023.intro.nvlink4_bandwidth", "railonly2023.intro.gh200_bisection"
+    printed = catalog.item("platforms", "GH200")["hb_bandwidth_railonly2023"]
+    values = {
+        nvlink: 2 * units.convert(gh200["gpu_Bps"], "bit/s"),
+        bisection: gh200["gpus"] * units.convert(printed, "bit/s"),
+    }
+    needed = units.convert(printed / gh200["hb_links"] / 2, "GB/s")
+    reasons = {
+        nvlink: f"the datasheet's sum of both directions, {gh200['hb_links']:g} links x 2 x "
+        f"{units.convert(gh200['link_Bps'], 'GB/s'):g} GB/s; the printed value would need {needed:.4g} GB/s for a link "
+        "and direction",
+        bisection: "all GPUs times the document's own sum of both directions; by the datasheet "
+        f"{units.show(gh200['all_gpus_both_ways_Bps'], 'bps', 4)}, and in one direction between the halves "
+        f"{units.show(gh200['between_halves_Bps'], 'bps', 4)}",
+    }
+    return Entries(values, reasons, {})
