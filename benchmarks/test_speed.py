@@ -27,6 +27,7 @@ from railcore.siting import areas, candidates, grid, split, supply
 from railcore.strategies.parts import search
 from railcore.strategies.space import strategy_blocks
 from railcore.training import machine, rank_order, traffic
+from railcore.training.formats import catalog_precision
 from railcore.training.group_shares import group_shares
 from railcore.training.iteration import iteration_time
 from railcore.training.parallelism import Strategy
@@ -275,7 +276,7 @@ def exposed_of_a_million():
     speeds = {name: 10 ** rng.uniform(9, 12, n) for name in ("hb_Bps", "nic_Bps", "wan_Bps")}
     site = specification.document_site(23333, document="flops2024", rate="fp4_dense_rate", **speeds)
     layers, hidden = rng.integers(60, 141, n), rng.uniform(5e4, 3e5, n)
-    return model, datacenter.catalog_precision("flops2024"), layers, hidden, site
+    return model, catalog_precision("flops2024"), layers, hidden, site
 
 
 def test_timetable_of_64_stages(benchmark):

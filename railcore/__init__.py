@@ -2,11 +2,18 @@
 
 What a user needs first is here, loaded when it is used: `import railcore as rc`, then `rc.search(...)`.
 
-A folder is a subject. From the ground up, each imports those before it: `catalog` (numbers of the world, units,
-checks), `compiled` (loops by Numba), `network` (fabrics, parts, cost, reliability), `deploy` (servers, a cluster's networks,
-cables), `training` (model, parallelism, traffic, iteration time), `strategies` (the search over all of them),
-`photonics` (circuits, the simulated step), `datacenter` (a budget to racks and model), `siting` (where power is),
-`transport` (packets and flows), `planner` (one spec in, every model's answer out).
+A folder is a subject, and imports itself and those before it in this list:
+
+- `catalog`: numbers of the world with source, units, checks of arguments; `compiled`: loops that Numba compiles
+- `network`: fabrics, what a failed part takes, parts and their cost, reliability
+- `deploy`: servers, a cluster's networks, cables
+- `training`: model and memory, parallelism, collectives, traffic, iteration time, and the runs it is held against
+- `strategies`: the search over all strategies
+- `photonics`: circuits, and the simulated step
+- `datacenter`: from a budget to racks, model and layout
+- `siting`: where power is free
+- `transport`: completion times of flows, by packets and by fair shares
+- `planner`: one spec in, every model's answer out; sweeps of specs
 """
 
 import lazy_loader

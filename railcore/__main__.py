@@ -60,10 +60,12 @@ def command_parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; gives the exit status, 2 for bad input."""
-    return run("railcore", command_parser(), _COMMANDS, arguments)
+    return run_command("railcore", command_parser(), _COMMANDS, arguments)
 
 
-def run(program: str, parser: argparse.ArgumentParser, commands: Mapping[str, Callable], arguments: Any = None) -> int:
+def run_command(
+    program: str, parser: argparse.ArgumentParser, commands: Mapping[str, Callable], arguments: Any = None
+) -> int:
     """Run the command that arguments name; gives the exit status.
 
     Parameters

@@ -30,7 +30,7 @@ def command_parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; gives the exit status, 2 for bad input."""
-    return railcore_command.run("suite", command_parser(), _COMMANDS, arguments)
+    return railcore_command.run_command("suite", command_parser(), _COMMANDS, arguments)
 
 
 def _figures(options) -> int:

@@ -29,6 +29,7 @@ from railcore.strategies.hb_domains import best_times
 from railcore.strategies.parts import search
 from railcore.strategies.space import strategy_blocks
 from railcore.training import machine, scaling_laws, transformer
+from railcore.training.formats import catalog_precision
 from railcore.training.iteration import iteration_times
 from railcore.training.parallelism import Strategy
 from railcore.training.runtime import MODERN, Runtime, catalog_runtime
@@ -42,7 +43,7 @@ MODEL, BOX = transformer.catalog_model("Llama-3 70B"), machine.catalog_machine("
 STRATEGY = Strategy(tensor=8, pipeline=4, data=2)
 LAW = scaling_laws.scaling_law("Hoffmann 2")
 LAYER, SITE = (
-    dc.model_layer(MODEL, dc.catalog_precision("fp8")),
+    dc.model_layer(MODEL, catalog_precision("fp8")),
     dc.datacenter_site(1000, "GB200 NVL72", "fp8_dense_rate"),
 )
 LAID = dc.rack_layout(LAYER, SITE)
@@ -141,7 +142,7 @@ def test_names_of_the_catalog_stand_for_models_and_machines():
     columns = STRATEGY.columns(global_batch=64)
     typed, given = iteration_times("Llama-3 70B", "DGX H100", columns), iteration_times(MODEL, BOX, columns)
     assert typed.total_s == given.total_s
-    assert dc.model_layer("Llama-3 70B", "fp8") == dc.model_layer(MODEL, dc.catalog_precision("fp8"))
+    assert dc.model_layer("Llama-3 70B", "fp8") == dc.model_layer(MODEL, catalog_precision("fp8"))
     blocks = (list(strategy_blocks(model, BOX, 16, 16)) for model in ("Llama-3 70B", MODEL))
     assert all(np.array_equal(a[name], b[name]) for a, b in zip(*blocks, strict=True) for name in a)
 

@@ -10,11 +10,12 @@ from railcore import datacenter as dc
 from railcore.catalog import units
 from railcore.datacenter.exposed import LayerTimes, wide_area_exchange
 from railcore.training.collectives import hierarchical_phase_times
+from railcore.training.formats import catalog_precision
 from railcore.training.transformer import catalog_model
 from suite.flops2024.specification import document_site
 
 DENSE, MIXTURE = catalog_model("flops2024 dense"), catalog_model("flops2024 MoE")
-FP4, BF16 = dc.catalog_precision("flops2024"), dc.catalog_precision("bf16")
+FP4, BF16 = catalog_precision("flops2024"), catalog_precision("bf16")
 SITE = document_site(23333, rate="fp4_sparse_rate")
 MODELS = ["GPT-3", "Llama-3 405B", "PaLM-540B", "MoE-1.3B", "flops2024 dense", "flops2024 MoE"]
 

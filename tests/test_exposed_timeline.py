@@ -12,6 +12,7 @@ from railcore import datacenter as dc
 from railcore.datacenter.exposed import LayerTimes, least_wan_Bps, wide_area_exchange
 from railcore.photonics.timetable import schedule
 from railcore.training import transformer
+from railcore.training.formats import catalog_precision
 from suite.flops2024 import expert_placement, exposed_claims, specification, timeline, training_case
 from suite.flops2024.specification import communication_quantities, document_site
 from suite.flops2024.training_case import TrainingCase
@@ -21,7 +22,7 @@ from suite.ledger.readings import solve_for_target
 SITE = document_site(23333, rate="fp4_sparse_rate")
 NAMES = {"dense": "flops2024 dense", "moe": "flops2024 MoE"}
 CASES = {
-    key: TrainingCase(transformer.catalog_model(name), dc.catalog_precision("flops2024"), SITE, {"recomputed": 3.0})
+    key: TrainingCase(transformer.catalog_model(name), catalog_precision("flops2024"), SITE, {"recomputed": 3.0})
     for key, name in NAMES.items()
 }
 WAYS = exposed_claims.ways_of_counting({"dense rate": SITE.gpu_rate / 2})
@@ -386,7 +387,7 @@ def test_a_case_under_settings_as_a_person_gives_them():
     other = specification.case_with_settings(case, "GB200 NVL72", "slowest reduce", "fp4_dense_rate", "fp8", 1, **half)
     assert (other.site.hb_Bps, other.site.nic_Bps, other.site.wan_Bps) == (9e11, 5e10, 1.25e9)
     assert other.site.gpu_rate == case.site.gpu_rate / 2 and other.site.datacenters == 1
-    assert other.rule == "slowest reduce" and other.precision == dc.catalog_precision("fp8")
+    assert other.rule == "slowest reduce" and other.precision == catalog_precision("fp8")
 
 
 @pytest.mark.parametrize("power", [-1.7, -0.5, 1.0, 2.4])

@@ -13,6 +13,7 @@ from railcore.datacenter.operation import largest_parameters, layer_of_size, mod
 from railcore.datacenter.sizing import datacenter_size
 from railcore.network import reliability
 from railcore.network.cost import total_cost
+from railcore.training.formats import catalog_precision
 from railcore.training.scaling_laws import scaling_law
 from railcore.training.transformer import catalog_model
 from suite.flops2024 import recovery
@@ -21,7 +22,7 @@ from suite.flops2024.specification import document_site, document_size
 NVL72 = "GB200 NVL72"
 DENSE, MIXTURE = catalog_model("flops2024 dense"), catalog_model("flops2024 MoE")
 SITE = document_site(23333, rate="fp4_dense_rate")
-LAYER = dc.model_layer(DENSE, dc.catalog_precision("flops2024"))
+LAYER = dc.model_layer(DENSE, catalog_precision("flops2024"))
 LAID = dc.rack_layout(LAYER, SITE)
 BOX = document_size(1e11, NVL72, pue=1.2)
 JOB = recovery.replica_grid(LAID)
@@ -298,7 +299,7 @@ def test_the_largest_model_is_within_a_step_of_what_a_rack_holds(racks, platform
     machine = replace(SITE, racks=racks, datacenters=1)
     if platform:
         machine = dc.datacenter_site(racks, platform, rate)
-    kept = dc.catalog_precision(kept)
+    kept = catalog_precision(kept)
     largest = float(largest_parameters(DENSE, kept, machine))
     each = layer_of_size(DENSE, kept, largest * np.array([1, 1.03, 2, 4, 8]))
     fits = (each.layer_state_bytes + each.activation_bytes <= machine.memory_bytes * machine.rack_gpus) & (

@@ -12,6 +12,7 @@ from railcore.datacenter.rack_network import most_that_fit
 from railcore.datacenter.sizing import Sizing, narrowest_format
 from railcore.network import cost, price_books
 from railcore.training import transformer
+from railcore.training.formats import catalog_precision
 from suite.flops2024 import specification
 from suite.flops2024.specification import document_site, document_size
 from suite.flops2024.training_case import TrainingCase
@@ -242,7 +243,7 @@ def test_quantities_follow_from_machine_model_and_layout():
     machine = document_size()
     bought = specification.machine_quantities(machine)
     assert bought["total_power_low"] < bought["total_power_high"] == pytest.approx(1.3 * bought["it_power"])
-    model, kept = transformer.catalog_model("flops2024 dense"), datacenter.catalog_precision("flops2024")
+    model, kept = transformer.catalog_model("flops2024 dense"), catalog_precision("flops2024")
     place = document_site(int(machine.racks), rate="fp4_sparse_rate")
     one = datacenter.model_layer(model, kept)
     plan = datacenter.rack_layout(one, place)
@@ -263,7 +264,7 @@ def test_quantities_follow_from_machine_model_and_layout():
 
 
 def test_activation_formula_holds_for_dense_layers_and_not_for_experts():
-    kept = datacenter.catalog_precision("flops2024")
+    kept = catalog_precision("flops2024")
     errors = {
         name: specification.activation_formula_error(transformer.catalog_model(name), kept, (1, 3))
         for name in ("flops2024 dense", "flops2024 MoE")

@@ -17,6 +17,7 @@ from railcore.siting import candidates, eia, nodes
 from railcore.siting.grid import load_grid
 from railcore.siting.supply import RULES
 from railcore.training import scaling_laws, transformer
+from railcore.training.formats import catalog_precision
 from suite import workspace
 from suite.driver import parameters
 from suite.flops2024 import exposed_claims, scale_out, sizing_claims, specification, transport_cases, transport_claims
@@ -27,7 +28,7 @@ from suite.ledger import claims, grounds, readings
 
 FOLDER = Path(os.environ.get("RAILCORE_EIA_DIR") or "none")
 MODELS = {"dense": "flops2024 dense", "moe": "flops2024 MoE"}
-SIZED, KEPT = specification.document_size(document="flops2024"), dc.catalog_precision("flops2024")
+SIZED, KEPT = specification.document_size(document="flops2024"), catalog_precision("flops2024")
 # What was free. The text speaks of dense operations; its references count the scores of selective recomputation again
 # once or, in a closed form, three times; FP4 and FP8 are the formats that it names, and a copy of the weights may lack.
 TIMES = [{"rate": rate, "recomputed": passes} for rate in ("fp4_sparse_rate", "fp4_dense_rate") for passes in (3, 0, 1)]

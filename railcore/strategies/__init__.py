@@ -3,6 +3,6 @@
 `search` answers at once; `search_parts` cuts it for other processes. `best_times` sweeps HB domains, NICs and batches.
 """
 
-from railcore.strategies.hb_domains import best_times, hb_domain_summary, slowdown_by_sustained_rate
-from railcore.strategies.labels import strategy_label
-from railcore.strategies.parts import search
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

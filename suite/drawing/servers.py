@@ -1,6 +1,6 @@
 """Servers as block diagrams: chips, GPUs, PCIe switches and NICs; models in their memory; Ultra Ethernet's parts.
 
-Graphs are those of `deployment.server` and `nwktimes2025.ultra_ethernet`: of nodes kind, board, number and
+Graphs are those of `deploy.server` and `nwktimes2025.ultra_ethernet`: of nodes kind, board, number and
 node; of edges kind, links and bandwidth_Bps (one direction).
 """
 

@@ -15,6 +15,7 @@ from railcore.catalog import units
 from railcore.catalog.checks import whole
 from railcore.datacenter.sizing import Sizing
 from railcore.training import transformer
+from railcore.training.formats import catalog_precision
 from suite.flops2024.scale_out import COUNT_METHODS, chip_modes, counts_side_by_side
 from suite.flops2024.specification import document_site
 from suite.ledger import claims
@@ -241,7 +242,7 @@ def rack_job(
         machine = job_racks(gpus, rack, int(bought.racks) // datacenters)
         racks = machine["racks"]
         site = document_site(racks * datacenters, platform, document, nic_Bps=nic_Bps, datacenters=datacenters)
-        layer = dc.model_layer(transformer.catalog_model(model), dc.catalog_precision(bytes_of))
+        layer = dc.model_layer(transformer.catalog_model(model), catalog_precision(bytes_of))
         laid = dc.rack_layout(layer, site)
     except ValueError as error:
         hint = "Parameters for racks: gpus, budget, datacenters; for memory: platform, model, bytes_of"

@@ -1,0 +1,10 @@
+from .cabling import catalog_floor as catalog_floor
+from .cabling import cheapest_link_costs as cheapest_link_costs
+from .cabling import link_media as link_media
+from .cluster import Cluster as Cluster
+from .cluster import network_links as network_links
+from .cluster import network_table as network_table
+from .cluster_cost import cluster_network_parts as cluster_network_parts
+from .server import catalog_server as catalog_server
+from .server import compare_servers as compare_servers
+from .server import link_table as link_table

@@ -1,0 +1,12 @@
+from .circuit_search import technology_overheads as technology_overheads
+from .circuits import PhotonicCircuits as PhotonicCircuits
+from .circuits import photonic_overhead as photonic_overhead
+from .control_plane import catalog_control_plane as catalog_control_plane
+from .control_plane import reconfiguration_sequence as reconfiguration_sequence
+from .estimate import estimate_errors as estimate_errors
+from .estimate import estimates_of_runs as estimates_of_runs
+from .simulation import ElectricalRails as ElectricalRails
+from .simulation import simulate as simulate
+from .stage_program import fsdp_options as fsdp_options
+from .timetable import schedule as schedule
+from .workload import training_step as training_step

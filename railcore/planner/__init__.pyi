@@ -1,0 +1,15 @@
+from .goodput import training_goodput as training_goodput
+from .job_comparison import job_networks as job_networks
+from .job_comparison import network_shares as network_shares
+from .planning import plan as plan
+from .published import checks_table as checks_table
+from .shown import NUMBERS as NUMBERS
+from .shown import interval as interval
+from .shown import shown as shown
+from .slowdowns import dense_slowdowns as dense_slowdowns
+from .slowdowns import fabrics_side_by_side as fabrics_side_by_side
+from .slowdowns import failed_part_slowdowns as failed_part_slowdowns
+from .slowdowns import mixture_slowdowns as mixture_slowdowns
+from .slowdowns import platform_fabric as platform_fabric
+from .slowdowns import rail_only_and_optimized as rail_only_and_optimized
+from .sweeping import sweep as sweep

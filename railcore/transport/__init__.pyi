@@ -1,0 +1,14 @@
+from .delay import tier_paths as tier_paths
+from .fabric import hop_latencies as hop_latencies
+from .fabric import leaf_spine as leaf_spine
+from .flows import permutation as permutation
+from .hashing import most_loaded_chances as most_loaded_chances
+from .hashing import most_loaded_links as most_loaded_links
+from .hashing import subflows_needed as subflows_needed
+from .levels import flow_level_times as flow_level_times
+from .runs import case_inputs as case_inputs
+from .runs import completed_shares as completed_shares
+from .runs import run_case as run_case
+from .runs import study_runs as study_runs
+from .sharing import SharedLinks as SharedLinks
+from .transports import transport_names as transport_names
