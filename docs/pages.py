@@ -14,12 +14,15 @@ from railcore.catalog.units import words
 from suite import outputs, workspace
 
 DOCS = Path(__file__).resolve().parent
-FLOORS = {
+SUBJECTS = {
     "network": "Networks, books and reliability",
     "training": "Models, strategies, machines and time",
-    "systems": "Datacenters and the grid",
-    "engines": "Search, plans, sweeps and other engines",
-    "facts": "Numbers for people",
+    "strategies": "The search over all strategies",
+    "photonics": "Photonic rails",
+    "datacenter": "Datacenters",
+    "siting": "Where power is free",
+    "planner": "Plans, sweeps and failures",
+    "catalog": "Numbers for people",
 }
 _LINK = re.compile(r"(?P<before>\]\(|\b(?:href|src)=\")(?P<target>[^)\"\s#:]+)(?=[)\"#])")
 _PAGES = {  # of the site, for files that are not shown as they are
@@ -153,7 +156,7 @@ def _rows(table: str) -> str:
 
 
 def api() -> str:
-    """The public names of the package, by floor, from their docstrings."""
+    """The public names of the package, by subject, from their docstrings."""
     stub = ast.parse((files.PACKAGE / "__init__.pyi").read_text(encoding="utf-8"))
     names: dict[str, list[str]] = {}
     for node in stub.body:
@@ -166,9 +169,9 @@ def api() -> str:
         "",
     ]
     lines[2] += ' a text\nwith its unit, such as `"400 Gbps"`, is taken too. **Bandwidth is one direction, per GPU.**'
-    for floor, title in FLOORS.items():
+    for subject, title in SUBJECTS.items():
         lines += [f"## {title}", "", "```{eval-rst}"]
-        for name in sorted(names[floor], key=str.lower):
+        for name in sorted(names[subject], key=str.lower):
             kind = "class" if name[0].isupper() else "function"
             lines += [f".. auto{kind}:: railcore.{name}", *(["   :members:"] if kind == "class" else []), ""]
         lines += ["```", ""]

@@ -25,10 +25,9 @@ GUIDE = "".join(path.read_text(encoding="utf-8") for path in sorted((files.ROOT 
 EXAMPLES = [textwrap.dedent(block) for block in re.findall(r"^ *```python\n(.*?)^ *```", README + GUIDE, re.M | re.S)]
 IMPORT_ALL = """
 import importlib, pathlib, railcore
-for floor in ("facts", "network", "training", "systems", "engines", "documents"):
-    for path in pathlib.Path(railcore.__file__).with_name(floor).rglob("*.py"):
-        parts = path.relative_to(pathlib.Path(railcore.__file__).parents[1]).with_suffix("").parts
-        importlib.import_module(".".join(parts).removesuffix(".__init__"))
+for path in pathlib.Path(railcore.__file__).parent.rglob("*.py"):
+    parts = path.relative_to(pathlib.Path(railcore.__file__).parents[1]).with_suffix("").parts
+    importlib.import_module(".".join(parts).removesuffix(".__init__"))
 print(railcore.__version__)
 """
 RUN_ALL = """
@@ -152,7 +151,7 @@ def test_readme_prints_what_plan_prints():
 @pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_the_examples_of_readme_and_guide_run_in_another_folder(compiled, installed, site, tmp_path):
     """Worth its 15 s: what a reader copies runs, in one process. compiled: with code of the checkout, a minute less."""
-    examples = [each for each in EXAMPLES if ("import transport" in each) == compiled]
+    examples = [each for each in EXAMPLES if ("import transport\n" in each) == compiled and "suite" not in each]
     surroundings = {"PYTHONPATH": f"{files.ROOT}:{site}"} if compiled else {}
     found = installed("-", text=RUN_ALL.format(examples=examples), **surroundings)
     assert not found.stderr
@@ -160,6 +159,16 @@ def test_the_examples_of_readme_and_guide_run_in_another_folder(compiled, instal
     for example, printed in shown.items():
         assert printed.count("\n") >= example.count("print("), example
         assert not re.search(r"(?<=  )\d{7,}\.\d", printed)  # bytes or USD of a table, as they are computed
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_examples_of_the_suite_run_in_a_clone(tmp_path):
+    examples = [each for each in EXAMPLES if "suite" in each]
+    code = RUN_ALL.format(examples=examples)
+    done = subprocess.run(
+        [sys.executable, "-"], cwd=tmp_path, input=code, capture_output=True, encoding="utf-8", env={**os.environ}
+    )
+    assert examples and not done.stderr and done.stdout.count("\n") >= code.count("print(")
     assert not list(tmp_path.iterdir())
 
 
@@ -196,8 +205,8 @@ def test_the_wheel_carries_the_data_and_no_scripts_of_it(wheel):
     if listed.returncode == 0:
         wanted = {f"railcore/{name}" for name in listed.stdout.split() if not name.endswith(".py")}
         assert {name for name in names if name.startswith("railcore/data/")} == wanted
-    assert {"railcore/__init__.pyi", "suite/deployment/templates/frr.conf.j2"} <= names
-    assert not [name for name in names if name.startswith(("data/", "tests/", "figures/"))]
+    assert {"railcore/__init__.pyi", "railcore/planner/templates/plan.html.j2"} <= names
+    assert not [name for name in names if name.startswith(("data/", "tests/", "figures/", "suite/"))]
 
 
 def test_the_sdist_builds_the_same_wheel(project, wheel, tmp_path):

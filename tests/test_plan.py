@@ -30,7 +30,7 @@ from railcore.planner.goals import GOALS, RANKS
 from railcore.planner.goodput import training_goodput
 from railcore.planner.job_comparison import job_networks
 from railcore.planner.planning import plan
-from railcore.planner.shown import NUMBERS
+from railcore.planner.shown_numbers import NUMBERS
 from railcore.planner.spec import GoalsSpec, Spec, WishesSpec
 from railcore.siting.areas import Area
 from railcore.siting.grid import load_grid

@@ -14,7 +14,7 @@ from railcore.catalog.units import convert
 from railcore.planner.evidence import GRADES, grade_of, rows_behind, source_text, support
 from railcore.planner.planning import plan
 from railcore.planner.report import verdicts
-from railcore.planner.shown import NUMBERS
+from railcore.planner.shown_numbers import NUMBERS
 from railcore.planner.uncertainty import DRAWN, TIE, key_of
 
 QUICK = {"micro_batch": 1, "context": 1, "pipeline": 1, "placement": "tensor first"}

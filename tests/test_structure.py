@@ -152,6 +152,12 @@ def test_public_functions_and_classes_have_names_of_their_own():
     assert not {name: modules for name, modules in owners.items() if len(modules) > 1}
 
 
+def test_no_subject_offers_a_name_that_is_a_module_of_it():
+    for stub in files.PACKAGE.rglob("__init__.pyi"):
+        modules = {path.stem for path in stub.parent.iterdir()}
+        assert not modules & {node.names[0].name for node in parsed(stub).body if isinstance(node, ast.ImportFrom)}, stub
+
+
 def public_functions(tree):
     for node in tree.body:
         inside = node.body if isinstance(node, ast.ClassDef) else [node]

@@ -5,6 +5,10 @@ from .cluster import Cluster as Cluster
 from .cluster import network_links as network_links
 from .cluster import network_table as network_table
 from .cluster_cost import cluster_network_parts as cluster_network_parts
+from .server import Server as Server
 from .server import catalog_server as catalog_server
 from .server import compare_servers as compare_servers
+from .server import flow_bandwidths as flow_bandwidths
 from .server import link_table as link_table
+from .server import part_bandwidth as part_bandwidth
+from .server import pcie_lane_use as pcie_lane_use

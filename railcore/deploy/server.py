@@ -281,9 +281,9 @@ def bottleneck_text(graph: nx.Graph, edges: Iterable[Edge]) -> str:
 def flow_bandwidths(graph: nx.Graph, flows: Sequence[Edge], kinds: Sequence[str] = SERVER_LINKS) -> pd.DataFrame:
     """What several flows reach at the same time when they share links fairly, each over all ways that it has.
 
-    Rates are max-min fair, and routes are free, unlike those of `transport.sharing.fair_sharing`: the lowest rate is as high as
-    any routing lets it be, then the next. Each step is a linear program, largest r with flow conservation and sum of
-    flows on a link and direction <= its bandwidth; the flows with a shadow price can be no faster and keep r.
+    Rates are max-min fair, and routes are free, unlike those of `transport.sharing.fair_sharing`: the lowest rate is as
+    high as any routing lets it be, then the next. Each step is a linear program, largest r with flow conservation and
+    sum of flows on a link and direction <= its bandwidth; the flows with a shadow price can be no faster and keep r.
 
     Parameters
     ----------

@@ -18,6 +18,11 @@ from .reliability import expected_failures as expected_failures
 from .reliability import parts_at_risk as parts_at_risk
 from .reliability import platform_fabrics as platform_fabrics
 from .switches import switch_model as switch_model
+from .topology.clos import Parts as Parts
+from .topology.clos import clos_reach as clos_reach
+from .topology.clos import ideal_clos_parts as ideal_clos_parts
+from .topology.clos import rail_parts as rail_parts
+from .topology.failed_part import FailedPart as FailedPart
 from .topology.faults import FAULT_KINDS as FAULT_KINDS
 from .topology.faults import fail as fail
 from .topology.faults import fault_effects as fault_effects

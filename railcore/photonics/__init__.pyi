@@ -1,3 +1,4 @@
+from .circuit_search import best_on_circuits as best_on_circuits
 from .circuit_search import technology_overheads as technology_overheads
 from .circuits import PhotonicCircuits as PhotonicCircuits
 from .circuits import photonic_overhead as photonic_overhead

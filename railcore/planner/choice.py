@@ -11,7 +11,7 @@ from railcore.network.topology.rails import RailFabric
 from railcore.planner.answer import Answer
 from railcore.planner.candidates import AnyFabric
 from railcore.planner.goals import FOUND, GOALS, RANKS
-from railcore.planner.shown import shown
+from railcore.planner.shown_numbers import shown
 from railcore.planner.spec import GoalsSpec, Spec
 
 _SAME = 1e-9

@@ -12,7 +12,7 @@ from railcore.planner.answer import Answer
 from railcore.planner.choice import GOALS, missed_limits, missed_text
 from railcore.planner.result import Plan
 from railcore.planner.sections import boundary, capital, row_value, row_words, sections
-from railcore.planner.shown import FIRST, NUMBERS, interval, shown
+from railcore.planner.shown_numbers import FIRST, NUMBERS, interval, shown
 from railcore.planner.spec import GoalsSpec
 
 _MARKERS = ("circle", "square", "triangle", "diamond", "triangle-down", "plus", "cross", "star")

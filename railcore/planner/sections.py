@@ -12,7 +12,7 @@ from railcore.catalog.colours import TIMES
 from railcore.catalog.units import convert, hour, number, show, words, year
 from railcore.planner.published import MISS, checks_table
 from railcore.planner.result import Plan
-from railcore.planner.shown import NUMBERS, interval, shown
+from railcore.planner.shown_numbers import NUMBERS, interval, shown
 from railcore.planner.spec import SIDE_NETWORKS
 
 _SHOWN_SOURCES = 60

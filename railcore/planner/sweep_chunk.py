@@ -11,7 +11,7 @@ import pandas as pd
 from railcore.catalog import files
 from railcore.planner.planning import Shared, plan
 from railcore.planner.result import Plan
-from railcore.planner.shown import NUMBERS
+from railcore.planner.shown_numbers import NUMBERS
 from railcore.planner.spec import read_spec
 from railcore.planner.sweep_grid import with_values
 
