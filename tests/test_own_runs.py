@@ -7,9 +7,10 @@ import pytest
 
 from railcore.__main__ import main
 from railcore.catalog import files
-from railcore.training import run_errors, run_file, runs
+from railcore.training import run_file, runs
 from railcore.training.software import newest_runtime
 from railcore.training.transformer_memory import EVERY_OPERATOR, RECOMPUTE_MODULES
+from suite import run_errors
 
 NEEDED = {"platform": "DGX H100", "precision": "bf16", "gpus": "64", "global_batch": "128"}
 RUN = NEEDED | {"measured_iteration_s": "14.7", "architecture": "Llama-3 70B", "tp": "4", "pp": "4"}

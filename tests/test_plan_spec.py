@@ -18,7 +18,7 @@ from railcore.planner.candidates import network_candidates
 from railcore.planner.case import case_of
 from railcore.planner.choice import missed_limits
 from railcore.planner.planning import plan
-from railcore.planner.site import site_of
+from railcore.planner.power_places import power_places_of
 from railcore.planner.spec import Spec, read_spec, spec_schema, spec_template
 from railcore.training.transformer import Transformer
 
@@ -493,7 +493,7 @@ def says(place, given):
         case = case_of(read)
         return repr([(each.name, each.build(136), each.cost(case, 136)) for each in network_candidates(case)])
     if place == "site.":
-        site = site_of(read.site, 1e6)
+        site = power_places_of(read.site, 1e6)
         return repr((site.table.to_dict("records"), site.note))
     found = plan(read)
     names = [found.case.prices.name, found.case.powers.name, found.case.radix]

@@ -155,7 +155,9 @@ def test_public_functions_and_classes_have_names_of_their_own():
 def test_no_subject_offers_a_name_that_is_a_module_of_it():
     for stub in files.PACKAGE.rglob("__init__.pyi"):
         modules = {path.stem for path in stub.parent.iterdir()}
-        assert not modules & {node.names[0].name for node in parsed(stub).body if isinstance(node, ast.ImportFrom)}, stub
+        assert not modules & {node.names[0].name for node in parsed(stub).body if isinstance(node, ast.ImportFrom)}, (
+            stub
+        )
 
 
 def public_functions(tree):

@@ -8,8 +8,17 @@ import pytest
 
 from railcore.catalog import files
 from railcore.catalog.units import Gbps
-from railcore.transport.runs import CASE, RESULTS, STORED, case_hash, case_inputs, packet_hops, run_case, runs_of_cases
 from suite.flops2024 import transport_accuracy as reference
+from suite.flops2024.transport_runs import (
+    CASE,
+    RESULTS,
+    STORED,
+    case_hash,
+    case_inputs,
+    packet_hops,
+    run_case,
+    runs_of_cases,
+)
 
 SMALL = {"transport": "UEC NSCC", "hosts": 16, "hosts_per_leaf": 4, "link_Bps": 100 * Gbps, "flow_bytes": 1e5,
          "entropies": 8, "mtu_bytes": 4086}  # fmt: skip

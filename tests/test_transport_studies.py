@@ -8,14 +8,13 @@ from railcore import catalog
 from railcore.catalog.units import Gbps
 from railcore.network.topology.rails import RailFabric
 from railcore.transport import delay, transports
-from railcore.transport import runs as transport_runs
 from railcore.transport.fabric import LATENCIES, hop_latencies, leaf_spine, rail_paths
 from railcore.transport.flows import permutation, permutation_in_groups
 from railcore.transport.levels import flow_level_times
 from railcore.transport.optimum import optimum_s
-from railcore.transport.runs import CASE, case_grid, case_hash, case_inputs, run_case
-from suite.flops2024 import transport_cases, transport_claims
+from suite.flops2024 import transport_cases, transport_claims, transport_runs
 from suite.flops2024 import transport_studies as studies
+from suite.flops2024.transport_runs import CASE, case_grid, case_hash, case_inputs, run_case
 from suite.ledger import claims
 from suite.ledger.readings import claim_verdicts
 

@@ -3,10 +3,11 @@ from functools import cache
 import pandas as pd
 import pytest
 
-from railcore.training import machine, prediction_error, run_errors, runs, runtime, transformer
+from railcore.training import machine, prediction_error, runs, runtime, transformer
 from railcore.training.iteration import TIME_PARTS, iteration_times
 from railcore.training.parallelism import Strategy
 from railcore.training.products import product_time
+from suite import run_errors, run_tables
 from suite.ledger import claims
 from suite.railonly2025.iteration_claims import fig8_claims, iteration_time_claims, slowdown_marks
 
@@ -137,7 +138,7 @@ def test_stored_errors_are_those_of_today():
 
 
 def test_a_schedule_measured_twice_is_compared_at_the_same_work():
-    twice = runs.schedules_measured_twice(predicted("fit"))
+    twice = run_tables.schedules_measured_twice(predicted("fit"))
     assert len(twice) == 2 and twice["measured_ratio"].between(1.05, 1.15).all()
     assert (twice["modelled_ratio"] < twice["measured_ratio"]).all()
 
@@ -146,7 +147,7 @@ def test_a_run_is_labelled_by_what_was_run():
     modelled = pd.DataFrame({name: ["x"] for name in ("source", "group", "software", "platform", "precision")})
     numbers = dict.fromkeys("cp ep interleave microbatch measured_iteration_s modelled_s error memory_bytes".split(), 1)
     run = {"model": "GPT-3 175B", "gpus": 1024, "tp": 8, "pp": 4, "dp": 32, "recompute": "full", "limit": ""}
-    shown = runs.labelled_runs(modelled.assign(**numbers, **run, global_batch=64))
+    shown = run_tables.labelled_runs(modelled.assign(**numbers, **run, global_batch=64))
     assert shown["label"].item() == "GPT-3 175B, 1,024 GPUs TP8 PP4 DP32 full"
 
 

@@ -102,7 +102,7 @@ def _recorded(changed: Change, larger: str, cells: list[str]) -> tuple[dict[str,
 
     changed: rows in place of the catalog's. larger: the table of data/derived whose results are to be larger, or "".
     """
-    from railcore.transport import runs
+    from suite.flops2024 import transport_runs as runs
     from suite.ledger import claims
 
     recorded: dict[str, float] = {}

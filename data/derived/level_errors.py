@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 
 from railcore.catalog.units import Gbps
-from railcore.transport import runs
 from railcore.transport.fabric import LATENCIES, hop_latencies
 from railcore.transport.levels import completion_times
-from railcore.transport.runs import case_grid, case_hash, case_inputs, packet_hops
+from suite.flops2024 import transport_runs as runs
+from suite.flops2024.transport_runs import case_grid, case_hash, case_inputs, packet_hops
 
 CODE = ("railcore/catalog", "railcore/network", "railcore/transport")
 ROWS = 1  # of a case

@@ -3,7 +3,7 @@
 import iteration_errors
 import pandas as pd
 
-from railcore.training.run_errors import MECHANISMS, mechanism_effects, with_families
+from suite.run_errors import MECHANISMS, mechanism_effects, with_families
 
 CODE = ("railcore",)
 WHOLE = "nothing"  # is switched off

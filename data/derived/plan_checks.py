@@ -4,7 +4,7 @@ from functools import cache
 
 import pandas as pd
 
-from railcore.planner.checks import CHECKS, computed_checks
+from suite.plan_checks import CHECKS, computed_checks
 
 CODE = ("railcore",)
 ROWS = 1  # of a case

@@ -5,8 +5,8 @@ from typing import Any
 
 import pandas as pd
 
-from railcore.transport.runs import case_hash, packet_hops, run_case
 from suite.flops2024 import transport_accuracy, transport_cases, transport_studies
+from suite.flops2024.transport_runs import case_hash, packet_hops, run_case
 
 CODE = ("railcore/catalog", "railcore/network", "railcore/transport")
 ROWS = 1  # of a case

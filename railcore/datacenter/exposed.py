@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from railcore.catalog import checks
 from railcore.catalog.arguments import checked
 from railcore.datacenter.layouts import RECOMPUTED_PASSES, Layer, Layout
-from railcore.datacenter.sizing import Site
+from railcore.datacenter.sizing import DatacenterSite
 from railcore.training import collectives
 
 
@@ -98,7 +98,7 @@ OVERLAP_RULES: dict[str, Callable[..., Any]] = {
 
 @checked
 def layer_times(
-    layer: Layer, laid: Layout, site: Site, reduce: str = "all_reduce", recomputed: float = RECOMPUTED_PASSES
+    layer: Layer, laid: Layout, site: DatacenterSite, reduce: str = "all_reduce", recomputed: float = RECOMPUTED_PASSES
 ) -> LayerTimes:
     """Times of a layer laid out on a site, in steady state.
 
@@ -148,7 +148,7 @@ def wan_gradient_bytes(layer: Layer, laid: Layout) -> Any:
     return layer.gradient_bytes / (laid.tensor * laid.layers_per_rack * laid.racks_per_layer_here)
 
 
-def wan_delays_and_bytes(size_bytes: Any, site: Site) -> list[tuple[Any, Any]]:
+def wan_delays_and_bytes(size_bytes: Any, site: DatacenterSite) -> list[tuple[Any, Any]]:
     """Two ways to exchange gradients with the D - 1 other datacenters: one-way delays, and bytes that a GPU sends.
 
     Send the whole to each of them at once (one delay, D - 1 times the bytes), or sum a share each and send that back
@@ -162,7 +162,7 @@ def wan_delays_and_bytes(size_bytes: Any, site: Site) -> list[tuple[Any, Any]]:
     return [(steps + lost, size) for steps, size in ways]
 
 
-def wide_area_exchange(size_bytes: Any, site: Site) -> tuple[Any, Any]:
+def wide_area_exchange(size_bytes: Any, site: DatacenterSite) -> tuple[Any, Any]:
     """Bytes that a GPU sends and time [s] of the faster way of `wan_delays_and_bytes`, at wan_Bps of a GPU."""
     (one, one_bytes), (two, two_bytes) = wan_delays_and_bytes(size_bytes, site)
     one_s = one_bytes / site.wan_Bps + one * site.one_way_delay_s
@@ -170,7 +170,7 @@ def wide_area_exchange(size_bytes: Any, site: Site) -> tuple[Any, Any]:
     return np.where(one_s <= two_s, one_bytes, two_bytes)[()], np.minimum(one_s, two_s)
 
 
-def least_wan_Bps(layer: Layer, laid: Layout, site: Site, hidden_s: Any) -> Any:
+def least_wan_Bps(layer: Layer, laid: Layout, site: DatacenterSite, hidden_s: Any) -> Any:
     """Least wide-area capacity of a GPU at which the exchange between datacenters takes no longer than hidden_s.
 
     The least over `wan_delays_and_bytes` of bytes / (hidden_s - delays). The inverse of `wide_area_exchange`.

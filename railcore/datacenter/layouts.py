@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from railcore.catalog import checks
 from railcore.catalog.arguments import checked
 from railcore.catalog.units import counted, show
-from railcore.datacenter.sizing import Site
+from railcore.datacenter.sizing import DatacenterSite
 from railcore.training.formats import ELEMENT_BYTES, Precision, catalog_precision
 from railcore.training.transformer import Transformer, as_model
 
@@ -196,7 +196,7 @@ class Layout:
 
 
 @checked
-def rack_layout(layer: Layer, site: Site, tensor: int = 0, strict: bool = True) -> Layout:
+def rack_layout(layer: Layer, site: DatacenterSite, tensor: int = 0, strict: bool = True) -> Layout:
     """Layout with the smallest tensor-parallel degree that divides a rack and whose share fits a GPU's memory.
 
     Parameters
@@ -246,7 +246,7 @@ def rack_layout(layer: Layer, site: Site, tensor: int = 0, strict: bool = True) 
     )
 
 
-def _check_fit(t: Any, needed: Any, largest: int, here: Any, depth: Any, layer: Layer, site: Site) -> None:
+def _check_fit(t: Any, needed: Any, largest: int, here: Any, depth: Any, layer: Layer, site: DatacenterSite) -> None:
     named = f"{layer.name}: " if layer.name else ""
     if not np.all(t > 0):
         missing, most = np.max(needed - largest * np.asarray(site.memory_bytes)), counted(largest, "GPUs")
@@ -261,7 +261,7 @@ def _check_fit(t: Any, needed: Any, largest: int, here: Any, depth: Any, layer: 
         raise ValueError(f"{named}racks is {site.racks!r}{over}: give at least {need:,.0f}, {each}")
 
 
-def _warnings(t: Any, least: Any, layer: Layer, racks: Any, here: Any, site: Site) -> tuple[str, ...]:
+def _warnings(t: Any, least: Any, layer: Layer, racks: Any, here: Any, site: DatacenterSite) -> tuple[str, ...]:
     """Oddities of a single layout; sweeps have none. least: memories of a GPU that a layer needs."""
     if np.ndim(t) or np.ndim(here) or not t or np.ndim(layer.hidden):
         return ()

@@ -22,7 +22,7 @@ from railcore.catalog.arguments import checked
 from railcore.catalog.units import day, show
 from railcore.datacenter.exposed import layer_times
 from railcore.datacenter.layouts import Layer, model_layer, rack_layout
-from railcore.datacenter.sizing import Site, Sizing, datacenter_site, datacenter_size, narrowest_format
+from railcore.datacenter.sizing import DatacenterSite, Sizing, datacenter_site, datacenter_size, narrowest_format
 from railcore.training.formats import Precision, catalog_precision
 from railcore.training.scaling_laws import FLOPS_PER_PARAMETER_TOKEN, ScalingLaw, scaling_law, whole_shape
 from railcore.training.transformer import Transformer
@@ -116,7 +116,7 @@ def layer_of_size(like: Transformer, bytes_of: Precision, parameters: np.ndarray
     return model_layer(like, bytes_of, 1, shape.layers, shape.hidden)
 
 
-def largest_parameters(like: Transformer, bytes_of: Precision, machine: Site) -> np.ndarray:
+def largest_parameters(like: Transformer, bytes_of: Precision, machine: DatacenterSite) -> np.ndarray:
     """Parameters of the largest of SIZES, in the shape of the depth-to-width rule, that racks hold; 0 for none.
 
     machine: its racks may be an array, the result has its shape.
@@ -127,7 +127,7 @@ def largest_parameters(like: Transformer, bytes_of: Precision, machine: Site) ->
     return np.max(np.where(fits, CANDIDATE_PARAMETERS, 0.0), axis=-1)
 
 
-def _limits(wanted: Layer, machine: Site) -> list[str]:
+def _limits(wanted: Layer, machine: DatacenterSite) -> list[str]:
     """Why each model has no layout: a layer is more than a rack's memory, or layers are more than racks."""
     holds = float(machine.memory_bytes) * float(machine.rack_gpus)
     needs = np.asarray(wanted.layer_state_bytes + wanted.activation_bytes)

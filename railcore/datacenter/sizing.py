@@ -323,7 +323,7 @@ def datacenter_size(
 
 @checked
 @dataclass(frozen=True)
-class Site:
+class DatacenterSite:
     """Racks that train one model, in one or several datacenters; every field may be an array, all of one shape.
 
     racks: of all datacenters.
@@ -372,7 +372,7 @@ class Site:
 @checked
 def datacenter_site(
     racks: ArrayLike, platform: str, rate: str, catalog_site: str = "", variant: str = "", **changes: Any
-) -> Site:
+) -> DatacenterSite:
     """A machine of catalog racks, such as datacenter_site(1000, "GB200 NVL72", "fp8_dense_rate", nic_Bps=1e11).
 
     Parameters
@@ -388,11 +388,11 @@ def datacenter_site(
     variant
         Its rows replace others where an item has them: `variant_row`.
     **changes
-        Any field of `Site`, in place of the catalog's.
+        Any field of `DatacenterSite`, in place of the catalog's.
 
     Returns
     -------
-    A `Site`.
+    A `DatacenterSite`.
 
     Raises
     ------
@@ -413,7 +413,7 @@ def datacenter_site(
         place = catalog.item("sites", catalog_site)
         names = {"wan_Bps": "wan_bandwidth", "datacenters": "datacenters", "one_way_delay_s": "one_way_delay"}
         rows |= {name: (place, row) for name, row in names.items()}
-    return Site(racks=racks, **_read(rows, changes), **changes)
+    return DatacenterSite(racks=racks, **_read(rows, changes), **changes)
 
 
 def _read(rows: Mapping[str, tuple[catalog.Item, str]], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -51,7 +51,7 @@ CIRCUIT_KEYS = ("nic_ports", "circuit_switch", "reconfiguration")  # of network:
 _SWITCHES = ("tier-1 switch", "circuit switch")
 
 
-class SitePrices(NamedTuple):
+class EnergyPrices(NamedTuple):
     """Of energy: price [USD/J] and carbon [kg/J]; None where they are not known."""
 
     usd_per_J: float | None = None
@@ -357,7 +357,7 @@ def costed(
     case: Case,
     sizing: Sizing,
     values: Values,
-    site: SitePrices,
+    site: EnergyPrices,
     iteration_s: Any,
     batch: int,
     goodput: Any,
@@ -391,7 +391,7 @@ def costed(
     return {**found, "days": seconds / day, **{name: np.where(fits, each, np.inf) for name, each in of_run.items()}}
 
 
-def with_energy(case: Case, known: Answer, site: SitePrices) -> Answer:
+def with_energy(case: Case, known: Answer, site: EnergyPrices) -> Answer:
     """The answer with what time and energy cost, once the price of energy is known."""
     if known.sizing is None:
         return known

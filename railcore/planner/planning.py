@@ -10,11 +10,11 @@ from railcore.planner.case import Case, case_of
 from railcore.planner.choice import merged, ranked
 from railcore.planner.page import page_html
 from railcore.planner.report import document, terminal_text
-from railcore.planner.result import Plan, Progress, Told, found_answer, site_prices
+from railcore.planner.result import Plan, Progress, Told, energy_prices, found_answer
 from railcore.planner.spec import FindSpec, SiteSpec, Spec, read_spec
 
 if TYPE_CHECKING:
-    from railcore.planner.site import FoundSite
+    from railcore.planner.power_places import PowerPlaces
 
 _TOLD = Told(document, terminal_text, page_html)
 
@@ -29,7 +29,7 @@ class Shared:
     def __init__(self) -> None:
         self._candidates: dict[tuple[str, ...], dict[str, Candidate]] = {}
         self._designs: dict[tuple[str, ...], Designs] = {}
-        self._sites: dict[tuple[str, float], FoundSite] = {}
+        self._sites: dict[tuple[str, float], PowerPlaces] = {}
 
     def candidates(self, case: Case) -> dict[str, Candidate]:
         """Candidates of a case by name."""
@@ -47,13 +47,15 @@ class Shared:
             self._designs[key] = Designs(case)
         return self._designs[key]
 
-    def site(self, asked: SiteSpec, demand_w: float) -> "FoundSite":
+    def site(self, asked: SiteSpec, demand_w: float) -> "PowerPlaces":
         """Places for a demand."""
-        from railcore.planner.site import site_of  # only where there is one: it takes a third of a second
+        from railcore.planner.power_places import (
+            power_places_of,  # only where there is one: it takes a third of a second
+        )
 
         key = asked.model_dump_json(), demand_w
         if key not in self._sites:
-            self._sites[key] = site_of(asked, demand_w)
+            self._sites[key] = power_places_of(asked, demand_w)
         return self._sites[key]
 
 
@@ -92,12 +94,12 @@ def plan(
     for candidate in built.values():
         say(candidate.name)
         answers.append(_answer(read, case, candidate, designs))
-    found, site = [with_energy(case, answer, site_prices(read, None)) for answer in answers], None
+    found, site = [with_energy(case, answer, energy_prices(read, None)) for answer in answers], None
     first = ranked(found, read)[0]
     if read.site is not None and first.numbers:
         say("places for the power")
         site = common.site(read.site, first.numbers["power_w"])
-        found = [with_energy(case, answer, site_prices(read, site)) for answer in answers]
+        found = [with_energy(case, answer, energy_prices(read, site)) for answer in answers]
     return Plan(read, case, tuple(ranked(merged(found), read)), site, built, _TOLD, progress)
 
 

@@ -9,7 +9,7 @@ MISS = 0.25  # error from which a check is told as a miss
 
 
 def checks_table() -> pd.DataFrame:
-    """Stored checks (`checks.computed_checks`) beside data/measured/cluster_checks.csv, a row each.
+    """Stored checks (data/derived/plan_checks.csv) beside data/measured/cluster_checks.csv, a row each.
 
     Columns id, what, subject, published, unit, ours, error (over the nearest end of what is published; 0 within it),
     miss (whether that is a quarter or more), remark, source.

@@ -14,7 +14,7 @@ from railcore.network.topology.rails import RailFabric
 from railcore.planner.answer import (
     Answer,
     Designs,
-    SitePrices,
+    EnergyPrices,
     answer_of,
     parts_table,
     sized_answer,
@@ -35,7 +35,7 @@ from railcore.strategies.result import SearchResult
 from railcore.training.iteration import iteration_times, stage_memory
 
 if TYPE_CHECKING:
-    from railcore.planner.site import FoundSite
+    from railcore.planner.power_places import PowerPlaces
 
 Progress = Callable[[str], Any]
 
@@ -61,7 +61,7 @@ class Plan:
     spec: Spec
     case: Case
     answers: tuple[Answer, ...]
-    site: "FoundSite | None"
+    site: "PowerPlaces | None"
     _built: Mapping[str, Candidate] = field(repr=False)
     _told: "Told" = field(repr=False)
     _progress: Progress | None = field(default=None, repr=False)
@@ -247,7 +247,7 @@ class Plan:
     @cached_property
     def situation(self) -> Situation:
         """What draws are of."""
-        return Situation(self.case, self._built, self.answers, site_prices(self.spec, self.site))
+        return Situation(self.case, self._built, self.answers, energy_prices(self.spec, self.site))
 
     @cached_property
     def uncertainty(self) -> Uncertainty | None:
@@ -383,7 +383,7 @@ def found_answer(spec: Spec, find: FindSpec, case: Case, candidate: Candidate, d
 
     @cache
     def ask(racks: int) -> Answer:
-        return with_energy(case, answer_of(case, candidate, designs, racks), site_prices(spec, None))
+        return with_energy(case, answer_of(case, candidate, designs, racks), energy_prices(spec, None))
 
     def size(racks: int) -> Answer:
         return sized_answer(case, candidate, racks)
@@ -399,7 +399,7 @@ def found_answer(spec: Spec, find: FindSpec, case: Case, candidate: Candidate, d
         return Answer(candidate.name, note=str(error))
 
 
-def site_prices(spec: Spec, site: "FoundSite | None") -> SitePrices:
+def energy_prices(spec: Spec, site: "PowerPlaces | None") -> EnergyPrices:
     """Price and carbon of energy: of the spec, else of the site, else unknown."""
     usd, carbon = (None, None) if site is None else (site.usd_per_J, site.carbon_kg_per_J)
-    return SitePrices(usd, carbon if spec.operation.carbon is None else spec.operation.carbon)
+    return EnergyPrices(usd, carbon if spec.operation.carbon is None else spec.operation.carbon)

@@ -19,7 +19,7 @@ from railcore.catalog.distributions import draws as row_draws
 from railcore.catalog.distributions import quantile
 from railcore.network.price_books import rows_of_book
 from railcore.network.reliability import failure_rows, rate_and_repair
-from railcore.planner.answer import Answer, SitePrices, costed, sizing_of
+from railcore.planner.answer import Answer, EnergyPrices, costed, sizing_of
 from railcore.planner.candidates import Candidate
 from railcore.planner.case import Case, Values
 from railcore.planner.goals import GOALS
@@ -42,7 +42,7 @@ class Situation:
     case: Case
     candidates: Mapping[str, Candidate]
     answers: Sequence[Answer]
-    site: SitePrices
+    site: EnergyPrices
 
     def cost_rows(self) -> list[catalog.Value]:
         """Rows of prices, powers, failures and what time costs that have a range, but for what the spec gives."""

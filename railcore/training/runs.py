@@ -76,26 +76,6 @@ def training_duration(
     return TrainingDuration(seconds, iterations, iterations * seconds, utilization, found.memory_bytes.item(), limit)
 
 
-def breakdown_table(model: str, platform: str, precision: str, strategy: Strategy, global_batch: int) -> pd.DataFrame:
-    """Breakdown of an iteration of a catalog model on a catalog platform.
-
-    Parameters
-    ----------
-    model, platform, precision
-        Of the catalog.
-    strategy, global_batch
-        How the model is split, and the batch [sequences].
-
-    Returns
-    -------
-    One row, named after the GPUs, with the columns of `iteration_times`' breakdown [s].
-    """
-    gpu = catalog_machine(platform, precision)
-    found = iteration_times(catalog_model(model), gpu, strategy.columns(global_batch))
-    times = {name: time.item() for name, time in found.breakdown.items()}
-    return pd.DataFrame(times, index=[f"{strategy.gpus:,} GPUs"])
-
-
 def published_runs(use: str = "fit") -> pd.DataFrame:
     """Rows of data/measured/iterations.csv by `use`: "fit", "check", "forward" or "outside", as data/README.md has it.
 
@@ -248,64 +228,6 @@ def error_summary(table: pd.DataFrame, by: str | list[str] = "source") -> pd.Dat
         mean_absolute_error=("absolute", "mean"),
         largest_error=("absolute", "max"),
     ).reset_index()
-
-
-def schedules_measured_twice(table: pd.DataFrame) -> pd.DataFrame:
-    """Schedules in two sources of a table of predictions: errors of both, and how many times longer the first ran.
-
-    Ratios are of times a micro-batch, the data-parallel exchange included.
-    """
-    keys = ["layers", "hidden", "tp", "pp", "interleave", "microbatch", "recompute"]
-    each = table.assign(m=table["global_batch"] / (table["dp"] * table["microbatch"]))
-    pair = each[each["dp"] > 1].merge(each[each["dp"] == 1], on=keys, suffixes=("", "_other"))
-    for name, key in {"measured_ratio": "measured_iteration_s", "modelled_ratio": "modelled_s"}.items():
-        pair[name] = pair[key] / pair["m"] / (pair[f"{key}_other"] / pair["m_other"])
-    both = [f"{name}{end}" for end in ("", "_other") for name in ("software", "gpus", "error")]
-    return pair[["model", *both, "measured_ratio", "modelled_ratio"]]
-
-
-def errors_as_text(errors: pd.DataFrame) -> pd.DataFrame:
-    """An `error_summary` by seen, software, platform, precision, mixture and size, for people: errors in percent."""
-    sizes = errors["mixture"].replace("experts", "mixture of experts") + ", " + errors["size"] + " GPUs"
-    shown = errors[["seen", "software", "platform", "precision"]].assign(**{"model and size": sizes})
-    shown["runs"] = errors["runs"]
-    texts = {
-        name: [f"{share:.1%}".replace("-0.0%", "0.0%") for share in errors[name]]
-        for name in ("mean_error", "mean_absolute_error")
-    }
-    return shown.assign(**texts)
-
-
-def measured_twice_as_text(pairs: pd.DataFrame) -> pd.DataFrame:
-    """`schedules_measured_twice` for people: errors and ratios in percent, software with its GPUs."""
-    first, second = (
-        pairs[f"software{end}"] + ", " + pairs[f"gpus{end}"].map("{:,} GPUs".format) for end in ("", "_other")
-    )
-    shares = {
-        "error": pairs["error"],
-        "error of the other": pairs["error_other"],
-        "time of a micro-batch over the other, measured": pairs["measured_ratio"],
-        "the same, modelled": pairs["modelled_ratio"],
-    }
-    texts = {name: [f"{share:.1%}".replace("-0.0%", "0.0%") for share in values] for name, values in shares.items()}
-    return pd.DataFrame({"model": pairs["model"], "run": first, "the other run": second, **texts})
-
-
-def labelled_runs(table: pd.DataFrame) -> pd.DataFrame:
-    """Settings and errors of a table of predictions, with a label for each run."""
-    degrees = " TP" + table["tp"].astype(str) + " PP" + table["pp"].astype(str) + " DP" + table["dp"].astype(str)
-    label = table["model"] + ", " + table["gpus"].map("{:,} GPUs".format) + degrees + " " + table["recompute"]
-    columns = (
-        "source group software model platform precision gpus tp cp pp dp ep interleave microbatch global_batch "
-        "recompute measured_iteration_s modelled_s error memory_bytes limit"
-    )
-    return table.assign(label=label)[["label", *columns.split()]]
-
-
-def runtime_effect(table: pd.DataFrame, runtimes: Sequence[str]) -> pd.DataFrame:
-    """Errors of a table of runs under each of some runtimes in place of their own: columns runtime, then the errors."""
-    rows = [error_summary(predictions(table.assign(runtime=name)), "use").assign(runtime=name) for name in runtimes]
-    return pd.concat(rows)[["runtime", "runs", "mean_error", "mean_absolute_error", "largest_error"]]
 
 
 @checked

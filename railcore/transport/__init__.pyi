@@ -24,10 +24,6 @@ from .optimum import optimum_s as optimum_s
 from .optimum import single_flow_s as single_flow_s
 from .packets import PacketRun as PacketRun
 from .packets import simulate_packets as simulate_packets
-from .runs import case_inputs as case_inputs
-from .runs import completed_shares as completed_shares
-from .runs import run_case as run_case
-from .runs import study_runs as study_runs
 from .sharing import FairRun as FairRun
 from .sharing import SharedLinks as SharedLinks
 from .sharing import fair_sharing as fair_sharing

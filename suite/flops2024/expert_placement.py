@@ -15,7 +15,7 @@ import pandas as pd
 from railcore.catalog import checks
 from railcore.datacenter import exposed
 from railcore.datacenter.layouts import Layer, Layout, model_layer, rack_layout
-from railcore.datacenter.sizing import Site
+from railcore.datacenter.sizing import DatacenterSite
 from railcore.training import collectives
 from railcore.training.transformer import Transformer
 from suite.flops2024.training_case import TrainingCase
@@ -173,7 +173,7 @@ def _check_places(model: Transformer, location: str, places: int) -> None:
         )
 
 
-def _layout_in_groups(held: Layer, site: Site, places: int, tensor: int) -> Layout:
+def _layout_in_groups(held: Layer, site: DatacenterSite, places: int, tensor: int) -> Layout:
     """Layout in the smallest tensor group that fits, or of `tensor` GPUs, a multiple of `places` in a rack."""
     size = int(np.max(site.rack_gpus))
     least = int(np.max(rack_layout(held, site, tensor).tensor))

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from railcore import catalog
 from railcore.datacenter import exposed
 from railcore.datacenter.layouts import Layer, Layout
-from railcore.datacenter.sizing import Site
+from railcore.datacenter.sizing import DatacenterSite
 from railcore.siting.distances import Located, diameter_m, fibre_delays_s
 from railcore.siting.sitings import Sitings, shares_or_nan, siting_indices
 from railcore.training.formats import catalog_precision
@@ -26,7 +26,10 @@ from suite.flops2024.training_case import TrainingCase, tokens_per_micro_batch
 
 
 def training_cases(
-    models: Iterable[str | Transformer], machine: Site, bytes_of: str = "bf16", options: Mapping[str, Any] | None = None
+    models: Iterable[str | Transformer],
+    machine: DatacenterSite,
+    bytes_of: str = "bf16",
+    options: Mapping[str, Any] | None = None,
 ) -> dict[str, TrainingCase]:
     """Models on the same machine, by name.
 
@@ -146,7 +149,7 @@ def _seconds_per_token_alone(case: TrainingCase) -> float:
     return float(one.times.steady_s(one.rule) / tokens_per_micro_batch(one.layer, one.layout))
 
 
-def longest_hidden_delay_s(layer: Layer, laid: Layout, site: Site, hidden_s: Any) -> Any:
+def longest_hidden_delay_s(layer: Layer, laid: Layout, site: DatacenterSite, hidden_s: Any) -> Any:
     """Longest one-way delay at which step 3 takes no longer than hidden_s, in closed form.
 
     Largest over `exposed.wan_delays_and_bytes` of (hidden_s - bytes / c) / delays. The inverse of

@@ -24,7 +24,7 @@ from railcore.catalog import checks
 from railcore.catalog.arguments import Listed, checked
 from railcore.catalog.units import day, hour, show, year
 from railcore.datacenter.layouts import Layer, Layout
-from railcore.datacenter.sizing import Site
+from railcore.datacenter.sizing import DatacenterSite
 from railcore.network import reliability
 from railcore.network.topology.rails import rail_optimized
 
@@ -301,7 +301,7 @@ def restart_curves(
 
 
 def checkpoint_and_load_times(
-    layer: Layer, laid: Layout, site: Site, storage_Bps: float
+    layer: Layer, laid: Layout, site: DatacenterSite, storage_Bps: float
 ) -> tuple[dict[str, float], float]:
     """Time of a checkpoint by where it goes, and time of loading a GPU's state from another replica [s].
 

@@ -15,7 +15,7 @@ from railcore import catalog
 from railcore.catalog.units import Gbps, show
 from railcore.datacenter.exposed import least_wan_Bps
 from railcore.datacenter.layouts import Layer, model_layer, rack_layout
-from railcore.datacenter.sizing import Site, Sizing, datacenter_site, datacenter_size
+from railcore.datacenter.sizing import DatacenterSite, Sizing, datacenter_site, datacenter_size
 from railcore.network.price_books import DEFAULT_BOOK
 from railcore.training.formats import Precision
 from railcore.training.formats import catalog_precision as precision_of
@@ -76,7 +76,7 @@ def document_size(
 
 def document_site(
     racks: ArrayLike, platform: str = PLATFORM, document: str = DOCUMENT, rate: str = "bf16_dense_rate", **changes: Any
-) -> Site:
+) -> DatacenterSite:
     """`datacenter_site` in the document's datacenters, by default of its platform.
 
     Parameters
@@ -92,7 +92,7 @@ def document_site(
 
     Returns
     -------
-    A `Site`.
+    A `DatacenterSite`.
     """
     return datacenter_site(racks, platform, rate, DOCUMENT, document, **changes)
 

@@ -19,7 +19,7 @@ import pandas as pd
 from railcore.catalog import checks, units
 from railcore.catalog.arguments import Listed, checked
 from railcore.datacenter.exposed import LayerTimes
-from railcore.datacenter.sizing import Site
+from railcore.datacenter.sizing import DatacenterSite
 from suite.flops2024.training_case import TrainingCase
 
 GRADIENT_EXCHANGE_STEPS = ("scale-up reduce", "scale-out reduce", "wide area", "scale-out gather", "scale-up gather")
@@ -86,7 +86,7 @@ class Timeline:
 @checked
 def timeline(
     times: LayerTimes,
-    site: Site,
+    site: DatacenterSite,
     chunks: Listed = 16,
     spread: float = 0.0,
     due: int = 3,
@@ -148,7 +148,7 @@ def timeline(
     )
 
 
-def _busy_and_delay_s(times: LayerTimes, site: Site) -> tuple[tuple[float, ...], float]:
+def _busy_and_delay_s(times: LayerTimes, site: DatacenterSite) -> tuple[tuple[float, ...], float]:
     """Time for which each step keeps its link busy, and delay of the wide area [s]: x3 = w + d."""
     wide_s = float(times.steps_bytes[2] / site.wan_Bps)
     busy = [wide_s if step == 2 else float(x) for step, x in enumerate(times.steps_s)]

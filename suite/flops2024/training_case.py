@@ -17,7 +17,7 @@ from railcore.catalog import checks
 from railcore.catalog.arguments import checked
 from railcore.datacenter.exposed import OVERLAP_RULES, LayerTimes, layer_times, least_wan_Bps
 from railcore.datacenter.layouts import Layer, Layout, model_layer, rack_layout
-from railcore.datacenter.sizing import Site
+from railcore.datacenter.sizing import DatacenterSite
 from railcore.training.formats import Precision
 from railcore.training.pipeline_schedule import pipeline_bubble_time
 from railcore.training.transformer import Transformer
@@ -40,7 +40,7 @@ class TrainingCase:
 
     model: Transformer
     precision: Precision
-    site: Site
+    site: DatacenterSite
     options: Mapping[str, Any] = field(default_factory=dict)
     rule: str = "each network"
     micro_batch: int = 1

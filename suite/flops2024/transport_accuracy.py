@@ -17,7 +17,7 @@ from railcore.catalog.checks import whole
 from railcore.catalog.units import Gbps, number
 from railcore.transport import levels
 from railcore.transport.optimum import Framing
-from railcore.transport.runs import case_grid, runs_of_cases
+from suite.flops2024.transport_runs import case_grid, runs_of_cases
 
 NAMES = {  # of the files, and ours
     "roce": "RoCEv2",

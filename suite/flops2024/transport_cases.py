@@ -9,9 +9,9 @@ from railcore import catalog
 from railcore.training import transformer
 from railcore.training.formats import catalog_precision
 from railcore.transport.fabric import hop_latencies
-from railcore.transport.runs import case_grid
 from suite.flops2024.specification import DOCUMENT, document_site, document_size
 from suite.flops2024.training_case import TrainingCase
+from suite.flops2024.transport_runs import case_grid
 
 DRAWN = ("single path", "RoCEv2")  # whose last flow is a draw of the hash
 FEW_SEEDS = 3  # of large flows, where it is none, or where other settings have the same draws

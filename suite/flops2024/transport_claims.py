@@ -1,7 +1,7 @@
 """The claims of flops2024 on transports (section 6.3, Fig. 5 and 6): values, how the text is read, and reasons.
 
-Completion times come as tables of `runs.study_runs`. With one path a flow a printed time is one draw, and ours are the
-draws of all seeds: `drawn_times`.
+Completion times come as tables of `transport_runs.study_runs`. With one path a flow a printed time is one draw, and
+ours are the draws of all seeds: `drawn_times`.
 """
 
 from collections.abc import Mapping

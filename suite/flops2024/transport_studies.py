@@ -16,8 +16,8 @@ from railcore.transport.flows import Flows, split_flows
 from railcore.transport.hashing import ecmp_paths, most_loaded_links
 from railcore.transport.optimum import single_flow_s
 from railcore.transport.packets import simulate_packets
-from railcore.transport.runs import case_grid, case_inputs, packet_hops
 from railcore.transport.sharing import fair_sharing, ideal_spraying
+from suite.flops2024.transport_runs import case_grid, case_inputs, packet_hops
 
 SMALL = {"hosts": 1024, "hosts_per_leaf": 32, "link_Bps": 100 * Gbps, "flow_bytes": 2 * MB}
 SINGLE_PATH = ("RoCEv2", "RoCEv2 with DCQCN", "single path")  # a flow keeps its path, whatever becomes of it

@@ -17,7 +17,7 @@ _KEYS = {"near_m": "within", "people_m": "people_within", "radius_m": "radius"} 
 
 
 @dataclass(frozen=True)
-class FoundSite:
+class PowerPlaces:
     """Places for a demand. note: why there are none; then `places` is None.
 
     usd_per_J, carbon_kg_per_J: of energy there; None where it is not known.
@@ -35,18 +35,18 @@ class FoundSite:
         return pd.DataFrame() if self.places is None else self.places.places
 
 
-def site_of(spec: SiteSpec, demand_w: float) -> FoundSite:
+def power_places_of(spec: SiteSpec, demand_w: float) -> PowerPlaces:
     """The best places for a demand [W]; where there is none, a note says why."""
     try:
         terms = (spec.radius, spec.rule or AFTER_LOAD, spec.places, checked_area(spec))
         found = find_places(load_grid(), demand_w, *terms)
     except ValueError as error:
         told = re.sub("|".join(_KEYS), lambda found: _KEYS[found[0]], str(error))
-        return FoundSite(demand_w, note=f"site: {told}")
+        return PowerPlaces(demand_w, note=f"site: {told}")
     usable = found.split
     power = pd.Series(0.0, index=range(len(found.candidates)))
     power.iloc[usable.places.tolist()] = usable.usable_w
     chosen = {"site": usable.places.tolist()}
     year = carbon_and_cost(found.candidates, chosen, power.to_numpy(), demand_w).iloc[0]
     known = [None if pd.isna(year[name]) else float(year[name]) / kWh for name in ("usd_per_kWh", "kg_per_kWh")]
-    return FoundSite(demand_w, found, "", *known)
+    return PowerPlaces(demand_w, found, "", *known)
