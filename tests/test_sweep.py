@@ -137,10 +137,13 @@ def test_places_are_found_once_for_a_demand(monkeypatch):
     from railcore.planner import power_places
 
     calls = []
-    real = site.power_places_of
-    monkeypatch.setattr(
-        site, "power_places_of", lambda asked, demand_w: calls.append(demand_w) or real(asked, demand_w)
-    )
+    real = power_places.power_places_of
+
+    def counted(asked, demand_w):
+        calls.append(demand_w)
+        return real(asked, demand_w)
+
+    monkeypatch.setattr(power_places, "power_places_of", counted)
     base = BASE | {"site": {"near": "Houston"}, "cluster": {"platform": "DGX H100", "gpus": 64}}
     found = sweep(base, {"books.prices.transceiver": ["200 USD", "201 USD", "202 USD"]})
     assert len(calls) == 1 and (found["site"] != "").all() and found["carbon_kg"].notna().all()
