@@ -183,13 +183,6 @@ def test_what_needs_the_notebooks_extra_says_so(installed, tmp_path):
     assert re.search(r'Error: .* needs? .*pip install "railcore\[notebooks\]"', installed("-c", code).stderr)
 
 
-def test_results_go_below_the_current_folder(installed, tmp_path):
-    claim = "railonly2025.text.r64_tiers_rail_only"
-    assert not installed("-c", f"from railcore.catalog import claims; claims.record({{{claim!r}: 2}})").stderr
-    assert [path.name for path in tmp_path.rglob("*.csv")] == ["01_network_cost.csv"]
-    assert (tmp_path / "build" / "local").is_dir()
-
-
 def test_a_message_of_the_catalog_names_a_file_as_in_the_project(installed, tmp_path):
     (tmp_path / "prices.csv").write_text("name\n")
     code = "from railcore.catalog import files, names; names('gpus'); print(files.data_files_read())"
@@ -198,15 +191,15 @@ def test_a_message_of_the_catalog_names_a_file_as_in_the_project(installed, tmp_
     assert "prices.csv: columns are" in installed("-c", code, RAILCORE_CATALOG=str(tmp_path)).stderr
 
 
-def test_the_wheel_carries_the_data_and_no_scripts_of_it(wheel):
+def test_the_wheel_carries_the_data_that_models_read_and_nothing_of_the_suite(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
-    command = ["git", "ls-files", "-co", "--exclude-standard", "data"]
-    listed = subprocess.run(command, cwd=files.ROOT, capture_output=True, encoding="utf-8")
-    if listed.returncode == 0:
-        wanted = {f"railcore/{name}" for name in listed.stdout.split() if not name.endswith(".py")}
-        assert {name for name in names if name.startswith("railcore/data/")} == wanted
-    assert {"railcore/__init__.pyi", "railcore/planner/templates/plan.html.j2"} <= names
+    read = re.findall(
+        r'(?:files\.data\(|_TABLE = )"([^"]+)"', "".join(map(Path.read_text, files.PACKAGE.rglob("*.py")))
+    )
+    assert len(read) > 10 and {f"railcore/data/{name}" for name in read} <= names
+    assert {"railcore/__init__.pyi", "railcore/py.typed", "railcore/planner/templates/plan.html.j2"} <= names
     assert not [name for name in names if name.startswith(("data/", "tests/", "figures/", "suite/"))]
+    assert not [name for name in names if re.search(r"data/.*(\.py|claim|figures|contradictions|_runs)", name)]
 
 
 def test_the_sdist_builds_the_same_wheel(project, wheel, tmp_path):
