@@ -10,7 +10,7 @@ import pytest
 from test_files import NO_FILES, not_a_file
 
 from railcore import catalog
-from railcore.catalog import files, tables, template, units
+from railcore.catalog import files, items, tables, template, units
 from railcore.network import cost, price_books
 from suite.ledger import claims, grounds
 from suite.railonly2025 import table1
@@ -213,12 +213,12 @@ def test_our_own_files_name_a_shape_and_have_its_column(tmp_path):
     path = tmp_path / "gpus.csv"
     path.write_text(tables.csv_text(catalog.COLUMNS, [GOOD | {"shape": ""}]))
     with pytest.raises(ValueError, match="line 2, X100 power: column 'shape' is blank: write one of linear, log"):
-        catalog._rows(path)
+        items._rows(path)
     path.write_text(tables.csv_text(catalog.COLUMNS, [GOOD | {"shape": "", "low": "2", "high": "2"}]))
-    assert [row.shape for row in catalog._rows(path)] == [""]
+    assert [row.shape for row in items._rows(path)] == [""]
     path.write_text(tables.csv_text(catalog.OLD_COLUMNS, [GOOD]))
     with pytest.raises(ValueError, match=r"columns are .*: write name,.*,note,shape"):
-        catalog._rows(path)
+        items._rows(path)
 
 
 @pytest.mark.parametrize("header", [catalog.COLUMNS, catalog.OLD_COLUMNS])
@@ -324,7 +324,7 @@ def test_a_file_that_is_cut_in_a_row_is_refused(tmp_path, family):
             path.write_bytes(whole[: start + cut])
             for own in (False, True):
                 with pytest.raises(ValueError, match=rf"{family}\.csv line \d+.*is the file cut"):
-                    catalog._rows(path, own)
+                    items._rows(path, own)
 
 
 @pytest.mark.parametrize("kind", NO_FILES)
@@ -368,7 +368,7 @@ def test_a_closed_folder_and_a_long_name_are_refused_with_the_remedy(monkeypatch
     def closed(path):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
-    monkeypatch.setattr(catalog.Path, "iterdir", closed)
+    monkeypatch.setattr(items.Path, "iterdir", closed)
     with pytest.raises(ValueError, match=r"closed: Permission denied: open its permissions"):
         catalog.names("gpus")
 

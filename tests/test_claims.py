@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.__main__ import main
 from railcore.catalog import files, tables
 from suite import workspace
+from suite.__main__ import main
 from suite.ledger import claim_rows, claims, grounds
 
 COUNT = "railonly2025.text.r64_tiers_rail_only"  # = 2 tiers, tolerance 0

@@ -130,7 +130,7 @@ def test_what_a_notebook_no_longer_writes_is_removed_and_so_is_a_notebook_that_i
 
 @pytest.mark.parametrize("what", ["notebook", pytest.param("module", marks=pytest.mark.slow)])
 def test_an_edit_during_the_run_is_neither_lost_nor_taken_as_done(suite, what):
-    notebook, module = suite / "notebooks" / f"{project.SECOND}.ipynb", suite / "railcore" / "facts" / "units.py"
+    notebook, module = suite / "notebooks" / f"{project.SECOND}.ipynb", suite / "railcore" / "catalog" / "units.py"
     kept, code = notebook.read_bytes(), module.read_text()
     begun, edited = suite / "build" / "begun", suite / "build" / "edited"
     waiting = (
@@ -177,7 +177,7 @@ def test_a_copy_of_a_notebook_is_left_alone_and_a_broken_one_stops_no_other(suit
 
 @pytest.mark.slow
 def test_a_broken_constant_fails_nbval_and_the_comparison_of_files(suite):
-    module, name = suite / "railcore" / "facts" / "units.py", f"notebooks/{project.SECOND}.ipynb"
+    module, name = suite / "railcore" / "catalog" / "units.py", f"notebooks/{project.SECOND}.ipynb"
     code, made = module.read_text(), suite / "build" / "nbval"
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--nbval", "--nbval-current-env", name]
     surroundings = project.environment(suite) | {"RAILCORE_OUT": str(made)}

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from railcore import catalog
 from railcore.__main__ import main
-from railcore.catalog import files, tables
+from railcore.catalog import files, items, tables
 from suite.plotting import house_style
 
 MARKUP = "<script>alert(1)</script><img src=x onerror=alert(2)>&lt;"
@@ -195,6 +195,6 @@ def test_a_name_that_a_terminal_or_a_line_would_not_show_is_refused(monkeypatch,
     for name in ("a\nb", "a\x1b[31mb", "a\x00b", "a\u202eb"):
         row = {"name": name, "parameter": "power", "value": "2", "unit": "kW", "kind": "datasheet", "source": "q"}
         (tmp_path / "gpus.csv").write_text(tables.csv_text(catalog.COLUMNS, [row]))
-        catalog._family.cache_clear()
+        items._family.cache_clear()
         with pytest.raises(ValueError, match=r"gpus\.csv line \d(?s:.*)column 'name' has a letter that no page shows"):
             catalog.names("gpus")

@@ -97,9 +97,9 @@ def own(monkeypatch, tmp_path):
     return write
 
 
-def railcore(*words, catalog_folder=None, before=""):
+def railcore(*words, catalog_folder=None, before="", program="railcore"):
     """Run `python -m railcore`; gives exit status, stdout and stderr."""
-    code = f"import sys\n{before}\nfrom railcore.__main__ import main\nsys.exit(main({list(words)!r}))"
+    code = f"import sys\n{before}\nfrom {program}.__main__ import main\nsys.exit(main({list(words)!r}))"
     environment = {"PYTHONPATH": str(files.ROOT), "PATH": ""}
     if catalog_folder:
         environment["RAILCORE_CATALOG"] = str(catalog_folder)
@@ -546,7 +546,7 @@ def test_other_files_may_lie_in_the_folder(own, tmp_path):
 
 def test_make_figures_refuses_faults_before_anything_runs(own, tmp_path):
     own("models.csv", f"{HEAD}\nX,layers,many,,,layers,datasheet,q,,\n".encode())
-    status, out, err = railcore("figures", "01_network_cost", catalog_folder=tmp_path)
+    status, out, err = railcore("figures", "01_network_cost", catalog_folder=tmp_path, program="suite")
     assert (status, out) == (2, "")
     assert "models.csv line 2, X layers: column 'value': 'many' is no finite number" in err
 

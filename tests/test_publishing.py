@@ -328,7 +328,7 @@ def as_notebook(**changes):
     ],
 )
 def test_what_is_no_notebook_is_said(monkeypatch, tmp_path, text):
-    monkeypatch.setattr("railcore.catalog.workspace.NOTEBOOKS", tmp_path)
+    monkeypatch.setattr("suite.workspace.NOTEBOOKS", tmp_path)
     (tmp_path / "01_a.ipynb").write_bytes(text)
     with pytest.raises(ValueError, match=r"notebooks/01_a\.ipynb is no (notebook|JSON in UTF-8)"):
         load_notebook("01_a")

@@ -69,7 +69,7 @@ def test_a_kernel_ends_with_its_driver_even_where_orphans_are_taken_in(suite):
     folder, _, _ = suite
     set_tiers(folder, 3)
     adopt = "import ctypes, subprocess, sys; ctypes.CDLL(None).prctl(36, 1)"  # PR_SET_CHILD_SUBREAPER
-    code = f"{adopt}; subprocess.Popen([sys.executable, '-m', 'railcore', 'figures', '--publish']); sys.stdin.read()"
+    code = f"{adopt}; subprocess.Popen([sys.executable, '-m', 'suite', 'figures', '--publish']); sys.stdin.read()"
     command = [sys.executable, "-c", code]
     surroundings = project.environment(folder)
     process = subprocess.Popen(command, cwd=folder, env=surroundings, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)

@@ -310,8 +310,8 @@ def test_a_stopped_sweep_goes_on(tmp_path, whole, fine, monkeypatch):
 def test_a_killed_sweep_goes_on(tmp_path, whole, fine):
     (tmp_path / "grid.toml").write_text(TEXT + GRID)
     program = """
-        from railcore.planner.sweeping import points, sweep
-        points._CHUNK_S = points._SEARCHES_S = 0.0
+        from railcore.planner import sweep, sweep_grid
+        sweep_grid._CHUNK_S = sweep_grid._SEARCHES_S = 0.0
         sweep("grid.toml", None, "out", progress=lambda text: print(text, flush=True))
     """
     environment = os.environ | {"PYTHONPATH": str(files.ROOT)}

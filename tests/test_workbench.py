@@ -9,12 +9,12 @@ import pytest
 from matplotlib import pyplot as plt
 from matplotlib.collections import LineCollection, PathCollection
 
-from railcore.__main__ import main
 from railcore.catalog import colours, files, tables
 from railcore.catalog.tables import MarkdownText, markdown_table
 from railcore.network.topology.photonic import PhotonicRails
 from railcore.network.topology.rails import fat_tree, rail_optimized
 from suite import drawing, explore, outputs, plotting, workspace
+from suite.__main__ import main
 from suite.charts import bars, curves, heatmaps
 
 mpl.use("agg")
@@ -136,7 +136,7 @@ def test_a_picture_that_cannot_be_read_by_itself_is_refused(figure, change, mess
     with pytest.raises(ValueError, match=message):
         outputs.save("railonly2025.fig1", DATA, figure)
     assert not written()
-    monkeypatch.setattr(files, "parameterized", lambda: True)
+    monkeypatch.setattr(workspace, "parameterized", lambda: True)
     outputs.save("railonly2025.fig1", DATA, figure)  # with the reader's own numbers
 
 
@@ -307,8 +307,8 @@ def index(tmp_path, monkeypatch):
     for name in ("01_network_cost", "02_topologies"):
         (tmp_path / "notebooks").mkdir(exist_ok=True)
         (tmp_path / f"notebooks/{name}.ipynb").write_text("{}")
-    monkeypatch.setattr(files, "NOTEBOOKS", tmp_path / "notebooks")
-    monkeypatch.setattr(files, "FIGURES", tmp_path / "figures")
+    monkeypatch.setattr(workspace, "NOTEBOOKS", tmp_path / "notebooks")
+    monkeypatch.setattr(workspace, "FIGURES", tmp_path / "figures")
     monkeypatch.setenv("RAILCORE_OUT", str(tmp_path / "figures"))
     return tmp_path
 
