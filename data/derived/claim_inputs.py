@@ -26,7 +26,7 @@ from railcore.catalog.tables import csv_text, read_csv
 from suite import workspace
 from suite.driver import run as suite
 
-CODE = ("railcore", "notebooks")
+CODE = ("railcore", "suite", "notebooks")
 CASE = "notebook"  # column that tells the rows of a case
 COLUMNS = ["notebook", "family", "name", "parameter", "end", "id", "value"]
 _LEAST = 1e-8  # relative difference that counts: above the last bits of another machine

@@ -12,7 +12,8 @@ from railcore.transport.levels import completion_times
 from suite.flops2024 import transport_runs as runs
 from suite.flops2024.transport_runs import case_grid, case_hash, case_inputs, packet_hops
 
-CODE = ("railcore/catalog", "railcore/network", "railcore/transport")
+CODE = ("railcore/catalog", "railcore/compiled.py", "railcore/deploy", "railcore/network", "railcore/transport")
+CODE += ("suite/flops2024/transport_runs.py",)
 ROWS = 1  # of a case
 ROUND_TRIP_S = 9.4e-6  # of two tiers with links of 1 us, and a little more: sizes are in its products with the rate
 SPRAYS = ["spraying", "UEC NSCC", "UEC RCCC", "NDP"]

@@ -5,7 +5,7 @@ import pandas as pd
 
 from suite.run_errors import MECHANISMS, mechanism_effects, with_families
 
-CODE = ("railcore",)
+CODE = ("railcore", "suite/run_errors.py")
 WHOLE = "nothing"  # is switched off
 ROWS = with_families(iteration_errors.RUNS)["family"].nunique()  # of a case
 Case = str

@@ -6,7 +6,7 @@ import pandas as pd
 
 from suite.plan_checks import CHECKS, computed_checks
 
-CODE = ("railcore",)
+CODE = ("railcore", "suite/plan_checks.py")
 ROWS = 1  # of a case
 Case = str
 

@@ -8,7 +8,8 @@ import pandas as pd
 from suite.flops2024 import transport_accuracy, transport_cases, transport_studies
 from suite.flops2024.transport_runs import case_hash, packet_hops, run_case
 
-CODE = ("railcore/catalog", "railcore/network", "railcore/transport")
+CODE = ("railcore/catalog", "railcore/compiled.py", "railcore/deploy", "railcore/network", "railcore/transport")
+CODE += ("suite/flops2024/transport_runs.py",)
 ROWS = 1  # of a case
 COLUMNS = ("transport", "hosts", "hosts_per_leaf", "link_Bps", "flow_bytes")  # first; then what cases name besides
 

@@ -17,7 +17,6 @@ from railcore.planner.sweep_grid import with_values
 
 _TEXTS = ("candidate", "also", "strategy", "limits_missed", "wishes_missed", "site", "note")
 _DRAWN = ("low", "high", "met", "wins")
-_FLOORS = ("facts", "network", "training", "systems", "engines")
 
 
 class Planned(NamedTuple):
@@ -89,7 +88,7 @@ def _typed(tables: Sequence[pd.DataFrame], draws: int) -> pd.DataFrame:
 def inputs_hash() -> str:
     """Hash of what a plan rests on: the models' code, the data, and the catalog of RAILCORE_CATALOG."""
     found = hashlib.sha256()
-    paths = [path for floor in _FLOORS for path in sorted((files.PACKAGE / floor).rglob("*.py"))]
+    paths = sorted(files.PACKAGE.rglob("*.py"))
     paths += [
         path
         for name in ("catalog", "grid", "measured", "rules")

@@ -1,3 +1,3 @@
-"""Fabrics drawn in layers, from networkx graphs. From railcore these import `facts` alone."""
+"""Fabrics drawn in layers, from networkx graphs. They import `catalog` and `plotting` alone."""
 
 from suite.drawing.symbols import draw_fabric, fabric_figure
