@@ -22,7 +22,7 @@ quoted = '$(subst ','\'',$(value $(1)))'
 NBVAL_OUT = $(CURDIR)/build/nbval
 IN_PARALLEL = -n auto --dist worksteal
 
-.PHONY: help figures site test check lab bench assumptions grid slow coverage test-browser lock clean
+.PHONY: help figures site test check lab bench assumptions grid slow coverage test-browser lock lowest clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1: /p' Makefile | awk -F': ' '{ printf "  make %-13s %s\n", $$1, $$2 }'
@@ -89,10 +89,16 @@ coverage: $(SETUP) ## Measure which statements of railcore the unit tests and th
 test-browser: $(SETUP) ## Open JupyterLab in Chromium, run a notebook, move a slider
 	$(RUN) -m pytest -rs tests/browser
 
-lock: ## Write constraints.txt from pyproject.toml, for Python 3.11 to 3.13 [UPGRADE=1 for the newest versions]
-	@command -v uv >/dev/null 2>&1 || { echo "make lock needs uv: pip install uv"; exit 1; }
-	uv pip compile --quiet $(if $(call yes,UPGRADE),--upgrade) --universal --python-version 3.11 --fork-strategy fewest \
-	  --all-extras --no-header --no-annotate --no-emit-index-url --no-emit-find-links -o constraints.txt pyproject.toml
+lock: $(SETUP) ## Write constraints.txt from pyproject.toml, for Python 3.11 and later [UPGRADE=1 for the newest versions]
+	$(RUN) -m uv pip compile --quiet $(if $(call yes,UPGRADE),--upgrade) --universal --python-version 3.11 \
+	  --fork-strategy fewest --all-extras --group dev --group site --no-header --no-annotate --no-emit-index-url \
+	  --no-emit-find-links -o constraints.txt pyproject.toml
+
+lowest: $(SETUP) ## Run the unit tests with the lowest versions that pyproject.toml allows
+	$(RUN) -m uv pip compile --quiet --resolution lowest-direct --python-version 3.11 -o build/lowest.txt pyproject.toml
+	$(RUN) -m uv venv --quiet --clear --python 3.11 build/lowest
+	$(RUN) -m uv pip install --quiet --python build/lowest -c build/lowest.txt --group dev -e .
+	build/lowest/bin/python -m pytest $(IN_PARALLEL) tests --ignore=tests/test_structure.py --ignore=tests/test_site.py
 
 clean: ## Remove build/ and .venv/, which can be made again, unless build/lab holds work of yours [FORCE=1]
 	@if [ -d build/lab ] && [ -z "$(call yes,FORCE)" ]; then \
@@ -106,12 +112,12 @@ clean: ## Remove build/ and .venv/, which can be made again, unless build/lab ho
 
 .venv/.stamp: constraints.txt
 	@set -e; found=; \
-	for python in python3 python3.13 python3.12 python3.11; do \
-	  if $$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' >/dev/null 2>&1; \
+	for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+	  if $$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' >/dev/null 2>&1; \
 	  then found=`$$python -c 'import sys; print(sys.executable)'`; break; fi; \
 	done; \
 	if [ -z "$$found" ]; then \
-	  echo "railcore needs Python 3.11, 3.12 or 3.13, and none was found on the PATH."; \
+	  echo "The locked packages need Python 3.11 to 3.14, and none was found on the PATH."; \
 	  echo "Install one (Debian: apt install python3 python3-venv; macOS: brew install python@3.13),"; \
 	  echo "or name one that has the packages of environment.yml: make figures PYTHON=/path/to/python"; exit 1; \
 	fi; \
@@ -121,11 +127,11 @@ clean: ## Remove build/ and .venv/, which can be made again, unless build/lab ho
 	rm -rf .venv; mkdir -p build; \
 	if command -v uv >/dev/null 2>&1; then \
 	  with=uv; uv venv --quiet --no-python-downloads --python "$$found" .venv; \
-	  install() { uv pip install --compile-bytecode --python .venv/bin/python -c constraints.txt -e '.[dev]'; }; \
+	  install() { uv pip install --compile-bytecode --python .venv/bin/python -c constraints.txt --group dev -e .; }; \
 	elif "$$found" -c 'import ensurepip, venv' >/dev/null 2>&1; then \
 	  with=pip; "$$found" -m venv .venv; \
-	  install() { PIP_USER=0 PIP_QUIET=0 .venv/bin/python -m pip install --disable-pip-version-check \
-	    --progress-bar off -c constraints.txt -e '.[dev]'; }; \
+	  pip() { PIP_USER=0 .venv/bin/python -m pip install --disable-pip-version-check -c constraints.txt "$$@"; }; \
+	  install() { PIP_QUIET=1 pip pip && PIP_QUIET=0 pip --progress-bar off --group dev -e .; }; \
 	else \
 	  echo "$$found cannot make virtual environments: on Debian, apt install python3-venv (or install uv)"; exit 1; \
 	fi; \
@@ -140,9 +146,10 @@ clean: ## Remove build/ and .venv/, which can be made again, unless build/lab ho
 	fi; \
 	echo "  done"; touch .venv/.stamp
 
-# What an extra of pyproject.toml adds: .venv/.with-site, .venv/.with-sweeps.
+# What sweeps and the site need beside: .venv/.with-sweeps, .venv/.with-site.
+WITH_sweeps = -e '.[sweeps]'
+WITH_site = --group site
 .venv/.with-%: .venv/.stamp
 	@echo "  installing what $* needs"; \
-	if [ -x .venv/bin/pip ]; then PIP_USER=0 .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'; \
-	else uv pip install --quiet --compile-bytecode --python .venv/bin/python -c constraints.txt -e '.[$*]'; fi
+	PIP_USER=0 .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(WITH_$*)
 	@touch $@

@@ -26,7 +26,7 @@ def main() -> int:
         import pydata_sphinx_theme  # noqa: F401
         from sphinx.cmd.build import build_main
     except ImportError as error:
-        print(f"the site needs {error.name}: run make site, or pip install -e '.[site]'", file=sys.stderr)
+        print(f"the site needs {error.name}: run make site, or pip install --group site", file=sys.stderr)
         return 2
     if site.exists() and not (site / "index.html").is_file():
         print(f"site: {site} is no site: give a new folder", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""House style, and what charts share: colours, axes, panels, lines. From railcore this imports `facts` alone."""
+"""House style, and what charts share: colours, axes, panels, lines. From railcore this imports `catalog` alone."""
 
 import sys
 from collections.abc import Callable, Iterable, Sequence

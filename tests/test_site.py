@@ -15,7 +15,7 @@ import railcore
 from railcore.catalog import files
 from suite import workspace
 
-pytest.importorskip("myst_nb", reason="the site's packages are not installed: make site, or pip install -e '.[site]'")
+pytest.importorskip("myst_nb", reason="the site's packages are not installed: make site, or pip install --group site")
 BUILD = files.ROOT / "docs" / "build.py"
 NOTEBOOKS = sorted(path.stem for path in workspace.NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
 LOADED = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src", "object": "data"}
@@ -137,7 +137,7 @@ def test_a_build_that_cannot_be_says_why_and_leaves_the_last_site(tmp_path):
     assert done.returncode == 2 and "is no site: give a new folder" in done.stderr
     (tmp_path / "myst_nb.py").write_text("raise ImportError('not here', name='myst_nb')")
     done = build(str(tmp_path / "other"), PYTHONPATH=str(tmp_path))
-    assert done.returncode == 2 and "the site needs myst_nb: run make site, or pip install -e '.[site]'" in done.stderr
+    assert done.returncode == 2 and "the site needs myst_nb: run make site, or pip install --group site" in done.stderr
     assert not (tmp_path / "other").exists() and not list(tmp_path.glob(".site*"))
 
 

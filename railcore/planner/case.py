@@ -170,7 +170,7 @@ class Case:
             found = gpu_counts(self.model, machine, gpus, self.batches(gpus), use_all=use_all, **given)
             near = found["sequence_s"] <= _WITHIN * found["sequence_s"].min()
             odd = -np.gcd(found["global_batch"].to_numpy(int), _EVEN)
-            off = (found["global_batch"] - self.batch).abs()
+            off = (found["global_batch"] - self.batch).abs().astype(float)
             order = np.lexsort([found["sequence_s"], off.where(near, np.inf), odd, ~near])
             self._counts[gpus] = found.iloc[order].reset_index(drop=True)
         return self._counts[gpus]

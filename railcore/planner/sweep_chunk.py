@@ -80,7 +80,7 @@ def _typed(tables: Sequence[pd.DataFrame], draws: int) -> pd.DataFrame:
     """Tables one below the other, with the same columns of the same types whatever they hold."""
     numbers = ["parameters", *NUMBERS, *(_DRAWN if draws else ())]
     columns = ["point", "rank", *_TEXTS[:3], *numbers, *_TEXTS[3:]]
-    whole = pd.concat([*tables, pd.DataFrame(columns=columns)], ignore_index=True)[columns]
+    whole = pd.concat(tables or [pd.DataFrame()], ignore_index=True).reindex(columns=columns)
     types = {"point": "int64", "rank": "int64", **dict.fromkeys(numbers, "float64"), **dict.fromkeys(_TEXTS, "str")}
     return whole.astype(types)
 

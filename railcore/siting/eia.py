@@ -203,7 +203,7 @@ def _check_in_country(table: pd.DataFrame, where: str) -> None:
 def _workbook_plants(path: Path) -> pd.DataFrame:
     """Generators of a workbook whose header is the first row that has a plant's code and an energy source."""
     if find_spec("openpyxl") is None:
-        raise ValueError(f'{path.name}: a workbook needs openpyxl: pip install "railcore[notebooks]", or give a CSV')
+        raise ValueError(f'{path.name}: a workbook needs openpyxl: pip install "railcore[workbooks]", or give a CSV')
     try:
         book = pd.ExcelFile(path, engine="openpyxl")
     except Exception as error:  # openpyxl lets zipfile's and its own errors through

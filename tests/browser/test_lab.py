@@ -29,7 +29,7 @@ from suite.driver.kernels import kernel_environment
 from suite.driver.lab import refresh
 from suite.driver.run import load_notebook
 
-psutil = pytest.importorskip("psutil", reason="the browser tests need psutil: pip install -e '.[dev]'")
+psutil = pytest.importorskip("psutil", reason="the browser tests need psutil: pip install --group dev")
 
 pytestmark = pytest.mark.browser
 WAIT = 180  # seconds for any one step; a busy machine needs them
@@ -189,7 +189,7 @@ def copy(tmp_path) -> Iterator[Lab]:
 def browser():
     """Headless Chromium of the system, driven by Playwright."""
     playwright = pytest.importorskip(
-        "playwright.sync_api", reason="no Playwright: pip install -e '.[dev]' to run this test"
+        "playwright.sync_api", reason="no Playwright: pip install --group dev to run this test"
     )
     if CHROMIUM is None:
         pytest.skip("no Chromium on the PATH (Debian: apt install chromium)")

@@ -51,7 +51,7 @@ FOLDED = "() => [...document.querySelectorAll('details > :not(summary)')].map(ea
 def chromium():
     """Headless Chromium of the system, driven by Playwright."""
     playwright = pytest.importorskip(
-        "playwright.sync_api", reason="no Playwright: pip install -e '.[dev]' to run this test"
+        "playwright.sync_api", reason="no Playwright: pip install --group dev to run this test"
     )
     if CHROMIUM is None:
         pytest.skip("no Chromium on the PATH (Debian: apt install chromium)")
