@@ -9,10 +9,12 @@ import ast
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from threading import Lock
 
 from railcore.catalog import UnknownName
 from railcore.catalog.units import dimension_of
 
+_PARSING = Lock()  # notebooks run side by side, and CPython 3.11 counts the depth of a tree for all threads together
 _PLAIN = (bool, int, float, str)
 _UNREADABLE = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError)  # of ast, for any text
 _KIND_NAMES = {bool: "True or False", int: "a whole number", float: "a number", str: "a text", list: "a list"}
@@ -50,7 +52,8 @@ def _declared(notebook: Mapping) -> dict[str, _Parameter]:
         raise ValueError("two cells are tagged 'parameters': leave one")
     source = cells[0]["source"] if cells else ""
     try:
-        statements = ast.parse(source, "parameters cell").body
+        with _PARSING:
+            statements = ast.parse(source, "parameters cell").body
     except _UNREADABLE as error:
         raise ValueError(f"{error}: write only lines `name: type = value  # unit, meaning`") from None
     found = {}
