@@ -226,13 +226,13 @@ def open_notebook(page, lab: Lab, path: str) -> None:
 
 
 def run_all(page) -> None:
-    """Run > Run All Cells, and wait until every code cell has a number, or one of them an error."""
+    """Run > Run All Cells, and wait until the last cell, stored without output, has one, or another one an error."""
     page.locator("#jp-MainMenu").get_by_text("Run", exact=True).click()
     page.locator(".lm-Menu").get_by_text("Run All Cells", exact=True).click()
     page.wait_for_function(
         """errors => document.querySelector(errors) ||
-            [...document.querySelectorAll('.jp-Notebook .jp-CodeCell .jp-InputPrompt')]
-                .every(prompt => /\\[\\d+\\]/.test(prompt.textContent))""",
+            [...[...document.querySelectorAll('.jp-Notebook .jp-CodeCell')].at(-1).querySelectorAll('.jp-OutputPrompt')]
+                .some(prompt => /\\[\\d+\\]/.test(prompt.textContent))""",
         arg=ERRORS,
     )
 
