@@ -67,7 +67,7 @@ assumptions: $(SETUP) ## List what the catalog assumes, with bounds and source
 grid: $(SETUP) ## Rebuild data/grid from the packages it comes from, and compare
 	@$(RUN) data/grid/rebuild.py
 
-slow: $(SETUP) ## Rebuild data/derived, stop the driver often, run notebooks with foreign books, change all results' last bits
+slow: $(SETUP) lowest ## Rebuild data/derived, stop the driver often, run notebooks with foreign books, change all results' last bits
 	$(RUN) data/derived/rebuild.py
 	RAILCORE_STOPS=40 $(RUN) -m pytest tests/test_stops.py
 	$(RUN) -m pytest -m slow --hypothesis-profile thorough tests
@@ -78,11 +78,11 @@ slow: $(SETUP) ## Rebuild data/derived, stop the driver often, run notebooks wit
 
 # Notebooks run in plain IPython: nbval and the driver kill their kernels, which then write nothing down.
 coverage: export COVERAGE_FILE = $(CURDIR)/build/coverage/statements
-coverage: $(SETUP) ## Measure which statements of railcore the unit tests and the notebooks run
+coverage: $(SETUP) ## Measure which statements of railcore and suite the unit tests and the notebooks run
 	@rm -rf build/coverage; mkdir -p build/coverage
-	$(RUN) -m pytest --cov=railcore --cov-report= $(IN_PARALLEL) tests
+	$(RUN) -m pytest --cov=railcore --cov=suite --cov-report= $(IN_PARALLEL) tests
 	@for notebook in notebooks/*.ipynb; do echo "$$notebook"; RAILCORE_OUT="$(CURDIR)/build/coverage/out" \
-	  $(RUN) -m coverage run -p --source=railcore -m IPython "$$notebook" >build/coverage/printed || exit 1; done
+	  $(RUN) -m coverage run -p --source=railcore,suite -m IPython "$$notebook" >build/coverage/printed || exit 1; done
 	@$(RUN) -m coverage combine --quiet --append
 	$(RUN) -m coverage report --skip-covered --fail-under=95
 

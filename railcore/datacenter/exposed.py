@@ -33,8 +33,7 @@ class LayerTimes:
     pipeline_s: P, the send to the next stage in a pass.
     steps_s: x1 to x5, the exchange of gradients, once an iteration.
     steps_bytes: that a GPU sends in each of these steps [bytes].
-    experts_s: tokens to experts elsewhere and back, in a pass; 0 here, filled in by
-        `suite.flops2024.expert_placement`.
+    experts_s: tokens to experts elsewhere and back, in a pass; 0 of `layer_times`, which places no experts.
     """
 
     forward_s: Any

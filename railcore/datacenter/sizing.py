@@ -311,7 +311,7 @@ def datacenter_size(
     others_w = "storage_network_power_share" if by_share else "storage_power_share"
     shares = {"compute_share": "compute_share", "network_share": "network_share", "other_power_share": others_w}
     for name, row in shares.items():
-        rows[name] = prices if row in prices else catalog.item("prices", DEFAULT_BOOK), row
+        rows[name] = (prices if row in prices else catalog.item("prices", DEFAULT_BOOK)), row
     read_values = _read(rows, changes)
     others: dict[str, Any] = {"power_w": power_w, "most_gpus": gpus, "most_racks": racks, "price_book": price_book}
     others |= {"network": network, "rate_format": "" if "gpu_dense_flops" in changes else narrowest}

@@ -22,7 +22,7 @@ gathered buffer on one rank; for all-to-all what one rank sends in all, includin
   Only an AllReduce sends less than over a ring: in an AllGather every rank still receives (n - 1) / n of D.
 
 Trees, broadcasts along a ring and reductions in the network forward what they receive: their bytes / bandwidth is the
-limit of many chunks, in which a busy port never waits (`suite.emulator.collective_schedules.pipelined_schedule`).
+limit of many chunks, in which a busy port never waits.
 
 The hierarchical ones are of x by y GPUs, x in each of y HB domains (scale-up or NVLink domains), and never leave their
 rail. GPU j of domain d is rank d x + j and stands on rail j. Each operation is a chain of phases, in the HB domains or

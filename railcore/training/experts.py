@@ -18,7 +18,7 @@ GPU, the others D_o each, D_h = m D / N, and at uniform load m = 1, D_h = D_o = 
 On the way back (combine) every path is reversed, so that two-hop and hierarchical change places.
 At uniform load forwarding sends D (1 - 1/K) over HB. The NIC carries D (1 - 1/y) with and without it. One after the
 other takes r (1 - 1/K) / (1 - 1/y) longer than direct, r = B_NIC / B_HB; that is r where K = y or both are large.
-Pipelined takes no longer while that stays below 1. `suite.railonly2025.expert_loads` counts any demand pair by pair.
+Pipelined takes no longer while that stays below 1. Tests hold it to demands counted pair by pair.
 
 Source: railonly2025, All-to-All Traffic for MoE Models and Routing in Rail-Only Networks.
 """
