@@ -75,24 +75,24 @@ def link_medium(fabric: SegmentFabric, kind: str, length_m: float | None = None)
     Where interfaces break out at both ends, copper is only possible if all lanes of one lead to the same interface.
     Raises ValueError where the catalog has none of the speed, or none that reaches so far.
     """
-    speed, ends, found = cable_speed(fabric, kind), ports_at_ends(fabric, kind), []
+    speed, ends, media = cable_speed(fabric, kind), ports_at_ends(fabric, kind), []
     parallel = {"spine": fabric.spine_links, "super-spine": fabric.super_spine_links}.get(kind, 1)
     if length_m is not None:
         at_least(f"lengths_m of {kind}", length_m)
     if length_m is not None and parallel % min(ends) == 0:  # one copper cable has two ends: the same two switches
         for name, price, side, _ in _reaching(max(ends) * speed, length_m, copper=True):
-            found.append(LinkMedium(((name, max(ends), side),), price / max(ends)))
+            media.append(LinkMedium(((name, max(ends), side),), price / max(ends)))
     low, high = ({row[3]: row for row in _reaching(ports * speed, length_m, copper=False)} for ports in ends)
     for reach in low.keys() & high.keys():
         modules = [(*low[reach], ends[0]), (*high[reach], ends[1])]
-        price = sum(each / 2 / ports for _, each, _, _, ports in modules)
-        found.append(LinkMedium(tuple((name, ports, side) for name, _, side, _, ports in modules), price))
-    if not found:
+        price = sum(usd / 2 / ports for _, usd, _, _, ports in modules)
+        media.append(LinkMedium(tuple((name, ports, side) for name, _, side, _, ports in modules), price))
+    if not media:
         raise ValueError(
             f"lengths_m of {kind} is {length_m}: no medium of {number(speed / Gbps)} Gbps reaches that far, give a "
             "shorter one or add a row to the catalog's transceivers"
         )
-    return min(found, key=lambda medium: (significant(medium.link_usd), medium.text))
+    return min(media, key=lambda medium: (significant(medium.link_usd), medium.text))
 
 
 def _reaching(speed_Bps: float, length_m: float | None, copper: bool) -> list[tuple[str, float, int, float]]:

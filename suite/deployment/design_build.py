@@ -89,14 +89,14 @@ class BuiltDesign:
     def warnings(self) -> tuple[str, ...]:
         """What its owner should know."""
         named = f"{self.name} for {self.asked:,} GPUs"
-        found = [*bundling_warnings(self.plan), *(f"{named}: {text}" for text in self.bgp.warnings)]
+        texts = [*bundling_warnings(self.plan), *(f"{named}: {text}" for text in self.bgp.warnings)]
         if self.spare_gpus:
-            found.append(
+            texts.append(
                 f"{named}: segments of one size have room for {self.fabric.gpus:,}. The "
                 f"places of {counted(self.spare_gpus, 'GPUs')} stay empty: no NICs, cables or addresses are counted "
                 "for them, but their switch ports are bought."
             )
-        return tuple(found)
+        return tuple(texts)
 
 
 @checked
@@ -108,7 +108,7 @@ def design_lengths(fabric: SegmentFabric, floor: Floor, servers_per_rack: Listed
     racks = -(-fabric.domains // int(whole("servers_per_rack", servers_per_rack)))
     blocks = (fabric.servers, fabric.servers * fabric.segments)[: fabric.tiers - 1]
     lengths = rail_link_lengths(floor, racks, servers_per_rack, blocks)
-    return {kind: float(each[-1]) for kind, each in zip(CABLE_KINDS, lengths, strict=False)}
+    return {kind: float(levels[-1]) for kind, levels in zip(CABLE_KINDS, lengths, strict=False)}
 
 
 @checked

@@ -71,8 +71,8 @@ def compare_designs(
 def _counted(fabric: SegmentFabric, gpus: int) -> dict:
     """What designs must have in common to be comparable."""
     ratio, worst = 1.0, 1.0
-    for each in fabric.oversubscription:
-        ratio *= each
+    for shares in fabric.oversubscription:
+        ratio *= shares
         worst = max(worst, ratio)
     alone = fabric.rails == 1 or (fabric.routed and (bool(fabric.spines) or fabric.rails_per_switch == fabric.rails))
     values = gpus, round(fabric.nic_Bps / Gbps, 6), round(worst, 9), fabric.homing

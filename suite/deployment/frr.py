@@ -31,16 +31,16 @@ _WORD = re.compile(r"[\w.:/-]{1,64}")  # of a configuration: a name that no line
 
 def _words(**names: str | Iterable[str]) -> None:
     """Refuse names that would break a line of the configuration. An argument may be several names."""
-    for argument, given in names.items():
-        for name in [given] if isinstance(given, str) else given:
+    for argument, texts in names.items():
+        for name in [texts] if isinstance(texts, str) else texts:
             if not _WORD.fullmatch(name):
                 raise ValueError(f"{argument} is {name!r}: give letters, digits and . : / - _, at most 64")
 
 
 def _addresses(**texts: str | Iterable[str]) -> None:
     """Refuse what is no IP address, with or without a prefix length; "" is none."""
-    for argument, given in texts.items():
-        for text in [given] if isinstance(given, str) else given:
+    for argument, networks in texts.items():
+        for text in [networks] if isinstance(networks, str) else networks:
             try:
                 ipaddress.ip_interface(text.partition(" le ")[0] or "0.0.0.0")
             except ValueError:
@@ -162,18 +162,18 @@ class SwitchConfig:
     @property
     def links_by_group(self) -> dict[str, list[RoutedLink]]:
         """Links by the peer group of their neighbours, of those that it has."""
-        found = {name: [link for link in self.links if link.group == name] for name in (ABOVE, BELOW)}
-        return {name: links for name, links in found.items() if links}
+        groups = {name: [link for link in self.links if link.group == name] for name in (ABOVE, BELOW)}
+        return {name: links for name, links in groups.items() if links}
 
 
 @checked
-def frr_text(config: SwitchConfig, each: int | None = None) -> str:
+def frr_text(config: SwitchConfig, line_end: int | None = None) -> str:
     """The configuration as a file frr.conf.
 
     each: interfaces, neighbours and list entries of a kind that are written at most, the others counted in a comment;
     None for all.
     """
-    most = sys.maxsize if each is None else int(whole("each", each))
+    most = sys.maxsize if line_end is None else int(whole("each", line_end))
     return _template().render(config=config, each=most)
 
 

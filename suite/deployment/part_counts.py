@@ -54,9 +54,9 @@ def design_parts(design: SegmentFabric | AddressPlan, lengths_m: Mapping = {}, n
             end = end if at else int(shared[1] > shared[0])  # a cable splits at the end that shares
             count = side * (_modules(fabric, kind, end, servers) if ports > 1 else links)
             rows.append(("links", kind, at, item, count, side * links / count, links, cable_speed(fabric, kind)))
-    item, each = _nic(fabric, nic)
-    count = servers * fabric.rails * each
-    rows.append(("NICs", "servers", "", item, count, 1 / each, count, fabric.nic_Bps / each))
+    item, nic_item = _nic(fabric, nic)
+    count = servers * fabric.rails * nic_item
+    rows.append(("NICs", "servers", "", item, count, 1 / nic_item, count, fabric.nic_Bps / nic_item))
     return pd.DataFrame(rows, columns="part where end item count carries units rate_Bps".split())
 
 
@@ -115,11 +115,11 @@ def _nic(fabric: SegmentFabric, name: str) -> tuple[str, int]:
     """The NIC and how many of it a GPU takes, by default the smallest of the catalog that has the bandwidth."""
     if name:
         return name, math.ceil(fabric.nic_Bps / catalog.item("nics", name)["bandwidth"] - 1e-9)
-    speeds = {each: catalog.item("nics", each)["bandwidth"] for each in catalog.names("nics")}
-    fitting = [each for each in speeds if speeds[each] >= fabric.nic_Bps * (1 - 1e-9)]
+    speeds = {name: catalog.item("nics", name)["bandwidth"] for name in catalog.names("nics")}
+    fitting = [speed for speed in speeds if speeds[speed] >= fabric.nic_Bps * (1 - 1e-9)]
     if fitting:
-        return min(fitting, key=lambda each: speeds[each]), 1
-    largest = max(speeds, key=lambda each: speeds[each])
+        return min(fitting, key=lambda name: speeds[name]), 1
+    largest = max(speeds, key=lambda name: speeds[name])
     return largest, math.ceil(fabric.nic_Bps / speeds[largest] - 1e-9)
 
 
@@ -142,7 +142,7 @@ def parts_that_fail(design: SegmentFabric | AddressPlan, parts: pd.DataFrame | N
 
     def add_link(part: str, kind: str, count: int, where: str, carries: float, lanes: int) -> None:
         within = _within_one(fabric, lanes) if where == "host" else (0.0, 0.0)
-        lost = (each * gpus * carries / links[where] for each in within)
+        lost = (speed_share * gpus * carries / links[where] for speed_share in within)
         rows.append((part, kind, count, *lost, carries * share.get(where, fabric.uplink_Bps / fabric.nic_Bps)))
 
     columns = ["part", "where", "end", "item", "count", "carries"]

@@ -85,24 +85,26 @@ def rail_switch_ports(fabric: SegmentFabric, rule: InterfaceRule = "by server") 
         one_of("rule", rule, RULES)
         server_first = (server - 1) * r + rail - 1, (rail - 1) * servers + server - 1
         return server_first[RULES.index(rule)] * k + port
-    given = np.asarray(rule(rail, server, port) if callable(rule) else rule)
-    if given.size != rail.size:
+    values = np.asarray(rule(rail, server, port) if callable(rule) else rule)
+    if values.size != rail.size:
         raise ValueError(
-            f"rule gives {given.size} ports, but a rail switch has {rail.size} NIC ports: give an array of "
+            f"rule gives {values.size} ports, but a rail switch has {rail.size} NIC ports: give an array of "
             f"{r} rails x {servers} servers x {k} ports"
         )
     ports = fabric.rail_switch.ports * lanes_of(fabric, 1, up=False)
-    numbers("rule", given, f"whole numbers from 1 to {ports}")
-    found = whole("rule", given, 1).reshape(shape)
-    if found.max() > ports:
-        raise ValueError(f"rule gives port {found.max()}, but {fabric.rail_switch.name} has {ports}: give 1 to {ports}")
-    used, counts = np.unique(found, return_counts=True)
+    numbers("rule", values, f"whole numbers from 1 to {ports}")
+    port_numbers = whole("rule", values, 1).reshape(shape)
+    if port_numbers.max() > ports:
+        raise ValueError(
+            f"rule gives port {port_numbers.max()}, but {fabric.rail_switch.name} has {ports}: give 1 to {ports}"
+        )
+    used, counts = np.unique(port_numbers, return_counts=True)
     if (counts > 1).any():
         twice = used[counts > 1][0]
-        rails, hosts, _ = (where + 1 for where in np.nonzero(found == twice))
+        rails, hosts, _ = (where + 1 for where in np.nonzero(port_numbers == twice))
         ends = " and ".join(f"rail {a} of server {b}" for a, b in zip(rails[:2], hosts[:2], strict=True))
         raise ValueError(f"rule gives port {twice} to {ends}: give each NIC port one of its own")
-    return found
+    return port_numbers
 
 
 @checked

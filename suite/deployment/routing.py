@@ -146,13 +146,13 @@ class BgpDesign:
         Columns role, subnets_without_summaries (all of the fabric, its own too), subnets_with_summaries, loopbacks.
         """
         plan, fabric = self.plan, self.plan.fabric
-        own, others = plan.subnets_of_unit, fabric.pods - 1
+        unit_routes, others = plan.subnets_of_unit, fabric.pods - 1
         table = pd.DataFrame({"role": ROLES[: fabric.tiers]})
         if not fabric.spines:
-            return table.assign(subnets_without_summaries=own, subnets_with_summaries=own, loopbacks=1)
+            return table.assign(subnets_without_summaries=unit_routes, subnets_with_summaries=unit_routes, loopbacks=1)
         units = fabric.segments * plan.units_of_segment
-        aggregate, pod_summary = int(own > 1), int(fabric.super_spines > 0 and units > 1)
+        aggregate, pod_summary = int(unit_routes > 1), int(fabric.super_spines > 0 and units > 1)
         table["subnets_without_summaries"] = len(plan.subnets)
-        summarised = (own + aggregate + units - 1 + others, units + pod_summary + others, fabric.pods)
+        summarised = (unit_routes + aggregate + units - 1 + others, units + pod_summary + others, fabric.pods)
         table["subnets_with_summaries"] = summarised[: fabric.tiers]
         return table.assign(loopbacks=len(self.switches))

@@ -214,10 +214,10 @@ def _pods(room: _Room, servers: int) -> Iterator[SegmentFabric]:
 def _multi_pods(room: _Room, servers: int, most_switches: float) -> Iterator[SegmentFabric]:
     """Fabrics of three tiers with so many servers a segment and at most so many switches."""
     segments = -(-room.demand.servers // servers)
-    each = room.base.rail_switches_of_segment
+    switches = room.base.rail_switches_of_segment
     for pods in range(-(-segments // max(room.most_segments[1], 1)), room.below[2] + 1):
         in_pod = -(-segments // pods)
-        leaves, servers = in_pod * each, -(-room.demand.servers // (pods * in_pod))
+        leaves, servers = in_pod * switches, -(-room.demand.servers // (pods * in_pod))
         if pods * leaves >= most_switches or (pods - 1) * in_pod >= segments:
             continue  # more than the best, or a pod stands empty
         for spines, links in _trunks(room, servers, leaves):
@@ -229,15 +229,15 @@ def _multi_pods(room: _Room, servers: int, most_switches: float) -> Iterator[Seg
 
 def _tops(room: _Room, spines: int, down: int, pods: int) -> tuple[int, int, int] | None:
     """Fewest super-spines over pods of so many spines with `down` links below each; their links; fewest planes."""
-    need, found = room.spine_uplinks(down), []
+    need, tops = room.spine_uplinks(down), []
     for planes in (q for q in range(1, spines + 1) if spines % q == 0):
         for links in range(1, min(room.below[2] // (spines // planes * pods), need) + 1):
             in_plane = -(-need // links)
             if room.fits(2, down, in_plane * links):
-                found.append((in_plane * planes, planes, links))
-    if not found:
+                tops.append((in_plane * planes, planes, links))
+    if not tops:
         return None
-    count, planes, links = min(found)
+    count, planes, links = min(tops)
     return count, links, planes
 
 
@@ -278,9 +278,9 @@ def smallest_segment_fabric(demand: SegmentDemand) -> SegmentSizing:
     """
     rooms = [_Room(demand, speed) for speed in demand.uplink_speeds]
     for tiers in (1, 2, 3):
-        found = [fabric for room in rooms for fabric in _candidates(room, tiers)]
-        if found:
-            fabric = min(found, key=_size)
+        fabrics = [fabric for room in rooms for fabric in _candidates(room, tiers)]
+        if fabrics:
+            fabric = min(fabrics, key=_size)
             return SegmentSizing(demand, fabric, tuple(_reasons(demand, rooms, fabric)))
     most = max(max(room.most_gpus) for room in rooms)
     raise ValueError(
@@ -292,8 +292,8 @@ def smallest_segment_fabric(demand: SegmentDemand) -> SegmentSizing:
 
 def _reasons(demand: SegmentDemand, rooms: list[_Room], fabric: SegmentFabric) -> Iterator[str]:
     """Why each tier is there."""
-    room = next(each for each in rooms if each.uplink_Bps == fabric.uplink_Bps or fabric.tiers == 1)
-    base, (one, two, _) = room.base, (max(most) for most in zip(*(each.most_gpus for each in rooms), strict=True))
+    room = next(room for room in rooms if room.uplink_Bps == fabric.uplink_Bps or fabric.tiers == 1)
+    base, (one, two, _) = room.base, (max(most) for most in zip(*(room.most_gpus for room in rooms), strict=True))
     rails = "all rails" if base.rails_per_switch == base.rails else f"{base.rails_per_switch} of {base.rails} rails"
     alone = room.most_servers[0]
     start = (

@@ -224,12 +224,12 @@ class SegmentFabric:
     @property
     def interfaces_used(self) -> tuple[tuple[int, int], ...]:
         """(down, up) interfaces of a switch of each tier, slower ports sharing one where breakout allows it."""
-        found = []
+        interfaces = []
         for model, (down, up), speed in zip(self.models, self.ports_used, self._down_speeds, strict=True):
-            here = [model.ports_of_interface(each) for each in ((speed, self.uplink_Bps) if up else (speed,))]
+            here = [model.ports_of_interface(speed_Bps) for speed_Bps in ((speed, self.uplink_Bps) if up else (speed,))]
             lower, upper = (here[0], here[-1]) if self.breakout else (1, 1)
-            found.append((-(-down // lower), -(-up // upper)))
-        return tuple(found)
+            interfaces.append((-(-down // lower), -(-up // upper)))
+        return tuple(interfaces)
 
     @property
     def _down_speeds(self) -> tuple[float, ...]:

@@ -134,11 +134,11 @@ class AddressPlan:
     def prefix_of_level(self) -> dict[str, int]:
         """Prefix length of the subnets, and of the summaries of a unit, a segment and a pod taken from the pool."""
         _, *inner = self._shape
-        found, prefix = {"subnet": self.prefix_length}, self.prefix_length
+        lengths, prefix = {"subnet": self.prefix_length}, self.prefix_length
         for level, count in zip(("unit", "segment", "pod"), reversed(inner), strict=True):
             prefix -= (count - 1).bit_length()
-            found[level] = prefix
-        return found
+            lengths[level] = prefix
+        return lengths
 
     def _check_pools(self) -> None:
         """Refuse pools that overlap or do not hold what they are for."""
@@ -166,7 +166,7 @@ class AddressPlan:
         """Routed links between switches with a /31 each: port channels, where parallel links are bundled."""
         parallel = (1, self.fabric.spine_links, self.fabric.super_spine_links)
         counts = zip(self.fabric.links_by_tier[1:], parallel[1:], strict=False)
-        return sum(links // (each if self.trunk_bundles else 1) for links, each in counts)
+        return sum(links // (count if self.trunk_bundles else 1) for links, count in counts)
 
     @cached_property
     def _starts(self) -> Ints:
@@ -217,8 +217,8 @@ class AddressPlan:
         """Name of every unit [pods, segments, units]: its switch, or "Pod1.Seg1.Leaf1+Leaf2"."""
         names = leaf_names(self.fabric).reshape(*self._shape[:3], -1)
         groups = names.reshape(-1, names.shape[-1]).tolist()
-        found = ["+".join([first, *(name.rpartition(".")[2] for name in more)]) for first, *more in groups]
-        return np.array(found, dtype=object).reshape(self._shape[:3])
+        units = ["+".join([first, *(name.rpartition(".")[2] for name in more)]) for first, *more in groups]
+        return np.array(units, dtype=object).reshape(self._shape[:3])
 
     @cached_property
     def subnets(self) -> pd.DataFrame:
@@ -327,10 +327,10 @@ def _overlapping(begin: Ints, end: Ints) -> np.ndarray:
     """Which of some ranges of addresses share one with another."""
     order = np.argsort(begin, kind="stable")
     start, stop = begin[order], np.maximum.accumulate(end[order])
-    found = np.zeros(begin.size, dtype=bool)
-    found[order[1:]] = stop[:-1] > start[1:]
-    found[order[:-1]] |= start[1:] < end[order[:-1]]  # the next one begins before this one ends
-    return found
+    overlaps = np.zeros(begin.size, dtype=bool)
+    overlaps[order[1:]] = stop[:-1] > start[1:]
+    overlaps[order[:-1]] |= start[1:] < end[order[:-1]]  # the next one begins before this one ends
+    return overlaps
 
 
 @checked
@@ -339,7 +339,7 @@ def address_texts(addresses: Ints, prefix_length: int = 32) -> np.ndarray:
     addresses = np.asarray(addresses, dtype=np.int64)
     high, low = addresses >> 16, addresses & 0xFFFF
     at_high, which = np.unique(high, return_inverse=True)
-    heads = np.array([str(IPv4Address(int(each) << 16)).removesuffix("0.0") for each in at_high], dtype=object)
+    heads = np.array([str(IPv4Address(int(address) << 16)).removesuffix("0.0") for address in at_high], dtype=object)
     texts = heads[which] + _OCTETS[low >> 8] + "." + _OCTETS[low & 255]
     return texts if prefix_length == 32 else texts + f"/{prefix_length}"
 

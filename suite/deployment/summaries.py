@@ -145,19 +145,19 @@ def summary_check(summary: str | IPv4Network, subnets: Iterable, others: Iterabl
     Raises ValueError for what is no IPv4 network, and for subnets that overlap each other.
     """
     over = ipv4_network("summary", summary)
-    own = refuse_overlaps("subnets", (ipv4_network("subnets", each) for each in subnets))
-    strange = [ipv4_network("others", each) for each in others]
-    cover = smallest_cover(own)
-    covered = {each: each.subnet_of(over) for each in own}
+    networks = refuse_overlaps("subnets", (ipv4_network("subnets", subnet) for subnet in subnets))
+    strange = [ipv4_network("others", network) for network in others]
+    cover = smallest_cover(networks)
+    covered = {network: network.subnet_of(over) for network in networks}
     return SummaryCheck(
         over,
-        tuple(each for each in own if covered[each]),
-        tuple(each for each in own if not covered[each]),
-        tuple(each for each in strange if each.overlaps(over)),
+        tuple(network for network in networks if covered[network]),
+        tuple(network for network in networks if not covered[network]),
+        tuple(other for other in strange if other.overlaps(over)),
         cover,
-        tuple(each for each in strange if each.overlaps(cover)),
-        tuple(collapse_addresses(own)),
-        tuple(_side_by_side(over, own)),
+        tuple(other for other in strange if other.overlaps(cover)),
+        tuple(collapse_addresses(networks)),
+        tuple(_side_by_side(over, networks)),
     )
 
 
