@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from railcore.catalog.arguments import Listed, checked
-from railcore.catalog.checks import whole
 from railcore.catalog.units import counted, significant
 from railcore.deploy.cabling import Floor, rail_link_lengths
 from railcore.network.bill import bill_total
@@ -99,13 +98,12 @@ class BuiltDesign:
         return tuple(texts)
 
 
-@checked
 def design_lengths(fabric: SegmentFabric, floor: Floor, servers_per_rack: Listed) -> dict[str, float]:
     """Longest cable of each kind of a fabric on a floor of racks [m]: host, spine, super-spine.
 
     Switches stand in the middle of what they join, as of `cabling.rail_link_lengths`.
     """
-    racks = -(-fabric.domains // int(whole("servers_per_rack", servers_per_rack)))
+    racks = -(-fabric.domains // servers_per_rack)
     blocks = (fabric.servers, fabric.servers * fabric.segments)[: fabric.tiers - 1]
     lengths = rail_link_lengths(floor, racks, servers_per_rack, blocks)
     return {kind: float(levels[-1]) for kind, levels in zip(CABLE_KINDS, lengths, strict=False)}
@@ -157,7 +155,6 @@ def build_design(
     return replace(built, with_spines=joined)
 
 
-@checked
 def build_designs(
     gpus: Sequence,
     rails_per_switch: Sequence,

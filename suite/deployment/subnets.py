@@ -78,8 +78,7 @@ class AddressPlan:
         derive(self, "servers", int(whole("servers", given(self, "servers"), 0, room)) or room)
         derive(self, "bundling", nic_bundling(self.fabric, given(self, "bundling")))
         derive(self, "peer_links", peer_link_count(self.fabric, self.bundling, given(self, "peer_links")))
-        gateways = int(whole("gateways", given(self, "gateways"), 0))
-        derive(self, "gateways", gateways or (MLAG_GATEWAYS if self.bundling == "mlag" else 1))
+        derive(self, "gateways", given(self, "gateways") or (MLAG_GATEWAYS if self.bundling == "mlag" else 1))
         if self.is_bundled and 1 < self.gateways <= self.fabric.homing:
             raise ValueError(
                 f"gateways is {self.gateways} for {self.fabric.homing} switches that bundle the same NICs: give 1, "
@@ -298,19 +297,13 @@ class AddressPlan:
     @cached_property
     def trunks(self) -> pd.DataFrame:
         """`trunk_port_map` with the /31 of every routed link: subnet, address, peer_address ("" for a peer link)."""
-        options = (self.rule, self.bundling, self.peer_links, self.trunk_bundles)
-        table = trunk_port_map(self.fabric, *options)
+        table = trunk_port_map(self.fabric, self.rule, self.bundling, self.peer_links, self.trunk_bundles)
         routed = (table["kind"] == "trunk").to_numpy()
         first = routed & ((table["port_channel"] == 0) | (table["link"] == 1)).to_numpy()
         start = int(ipv4_network("link_pool", self.link_pool).network_address) + 2 * (np.cumsum(first) - 1)
-        columns = (
-            ("subnet", address_texts(start, 31)),
-            ("address", address_texts(start)),
-            ("peer_address", address_texts(start + 1)),
-        )
-        for name, texts in columns:
-            table[name] = np.where(routed, texts, "")
-        return table
+        ends = {"subnet": address_texts(start, 31), "address": address_texts(start)}
+        ends["peer_address"] = address_texts(start + 1)
+        return table.assign(**{name: np.where(routed, texts, "") for name, texts in ends.items()})
 
     @cached_property
     def switches(self) -> pd.DataFrame:
@@ -333,7 +326,6 @@ def _overlapping(begin: Ints, end: Ints) -> np.ndarray:
     return overlaps
 
 
-@checked
 def address_texts(addresses: Ints, prefix_length: int = 32) -> np.ndarray:
     """Dotted texts of addresses, with a prefix length where it is less than 32."""
     addresses = np.asarray(addresses, dtype=np.int64)

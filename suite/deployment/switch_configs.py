@@ -7,7 +7,6 @@ from typing import Any
 import pandas as pd
 
 from railcore.catalog import UnknownName
-from railcore.catalog.arguments import checked
 from railcore.catalog.files import write_all
 from railcore.catalog.tables import frame_csv
 from suite.deployment.cables import cabling_table
@@ -31,7 +30,6 @@ _TABLES = ("switches", "port_map", "cabling", "subnets", "summaries", "neighbour
 _MOST_NAMED = 3  # files of others in a message
 
 
-@checked
 def switch_config(bgp: BgpDesign, switch: str, mtu: int = 9216) -> SwitchConfig:
     """The configuration of one switch, for `frr.frr_text`.
 
@@ -82,7 +80,6 @@ def check_exportable(bgp: BgpDesign) -> None:
         )
 
 
-@checked
 def interface_name(interface: int, lane: int, port_channel: int) -> str:
     """Name of an interface in Linux: "swp7", "swp7s0" for lane 1 of one that breaks out, "bond3" for a port channel."""
     if port_channel:
@@ -124,25 +121,18 @@ def _evpn_peers(bgp: BgpDesign, switch: str) -> tuple[EvpnPeer, ...]:
     return tuple(EvpnPeer(str(peer), str(address), int(asn)) for peer, address, asn in ends)
 
 
-def _members(plan: AddressPlan, unit: str) -> list[str]:
-    """Switches of a unit, in order."""
-    table = plan.switches
-    return table.loc[table["unit"] == unit, "switch"].tolist()
-
-
 def _vlan_gateways(plan: AddressPlan, subnets: pd.DataFrame, switch: str) -> tuple[VlanGateway, ...]:
     """Gateways of a rail switch's VLANs. Where its unit shares one, each switch has an address of its own before it."""
     if subnets.empty:
         return ()
-    members = _members(plan, str(subnets["unit"].iloc[0]))
+    members = plan.switches.loc[plan.switches["unit"] == subnets["unit"].iloc[0], "switch"].tolist()
     position = members.index(switch) if plan.gateways > len(members) else None
     gateways = []
     for vlan, rail, subnet, gateway in subnets[["vlan", "rail", "subnet", "gateway"]].itertuples(index=False):
-        length, address, shared = subnet.partition("/")[2], gateway, ""
+        address, shared = gateway, ""
         if position is not None and len(members) > 1:
-            first = str(ipv4_network("subnet", subnet)[1 + position])
-            address, shared = first, gateway
-        gateways.append(VlanGateway(int(vlan), int(rail), f"{address}/{length}", shared))
+            address, shared = str(ipv4_network("subnet", subnet)[1 + position]), gateway
+        gateways.append(VlanGateway(int(vlan), int(rail), f"{address}/{subnet.partition('/')[2]}", shared))
     return tuple(gateways)
 
 
@@ -187,7 +177,6 @@ def check_folder(bgp: BgpDesign, folder: str | Path) -> Path:
     return root
 
 
-@checked
 def write_deployment(bgp: BgpDesign, folder: str | Path, lengths_m: Mapping = {}, mtu: int = 9216) -> pd.DataFrame:
     """Write a design's tables, and a file of FRRouting for each switch, all of them or none.
 
