@@ -89,7 +89,7 @@ def emulated_run(
     ranks = EmulatedRanks(strategy.gpus, hb_domain_size)
     places = 15 if decimals is None else int(checks.whole("decimals", decimals, 0))
     weights = [np.round(matrix, places) for matrix in network.initial_weights(seed)]
-    inputs, targets = (np.round(each, places) for each in network.samples(samples, seed))
+    inputs, targets = (np.round(array, places) for array in network.samples(samples, seed))
     sharded = ShardedFeedForward(network, strategy, ranks, weights)
     step = None
     if learning_rate is None:
@@ -181,7 +181,7 @@ def possible_strategies(
     ValueError
         Where no way fits.
     """
-    found = {}
+    strategies = {}
     for t in range(int(checks.whole("gpus", gpus)), 0, -1):
         for p in range(min(network.layers, gpus), 0, -1):
             d = gpus // (t * p)
@@ -189,14 +189,14 @@ def possible_strategies(
             if fits and not any(width % t for width in network.widths[1:]):
                 strategy = sized_strategy(samples, microbatches, t, p, d, order)
                 sizes = emulated_sizes(network, strategy, samples)
-                if all(sizes[each] <= most for each, most in MOST_SIZES.items()):
-                    found[f"tensor {t}, pipeline {p}, data {d}"] = strategy
-    if not found:
+                if all(sizes[limit] <= most for limit, most in MOST_SIZES.items()):
+                    strategies[f"tensor {t}, pipeline {p}, data {d}"] = strategy
+    if not strategies:
         raise ValueError(
             f"gpus is {gpus}: no tensor x pipeline x data splits widths {network.widths} and {samples} samples in "
             f"{microbatches} micro-batches; give {gpus * microbatches} samples, or fewer GPUs"
         )
-    return found
+    return strategies
 
 
 def strategy_traffic(

@@ -19,12 +19,12 @@ def direct_lines(grid: PowerGrid) -> pd.DataFrame:
     to_state, to_interconnect, to_latitude, to_longitude.
     """
     lines = grid.lines[grid.lines["type"] == "DC"].sort_values("power_w", ascending=False, kind="stable")
-    found = lines[["power_w", "length_m"]].reset_index(drop=True)
+    lines_dc = lines[["power_w", "length_m"]].reset_index(drop=True)
     stations = grid.substations.set_index("sub_id")
     for end in ("from", "to"):
         for column in ("name", "state", "interconnect", "latitude", "longitude"):
-            found[f"{end}_{column}"] = stations[column].reindex(lines[f"{end}_sub"]).to_numpy()
-    return found
+            lines_dc[f"{end}_{column}"] = stations[column].reindex(lines[f"{end}_sub"]).to_numpy()
+    return lines_dc
 
 
 def nearest_direct_line(grid: PowerGrid, item: str) -> pd.Series:

@@ -197,8 +197,8 @@ def oversubscribed_leaves(
         leaf = int(down_ports(np.array(ports), s))
         uplinks = int(np.ceil(leaf / s))
         for layout, place in rack_placements(stages, members, leaf).items():
-            found = counted_crossing(place, 1, leaf)
-            most = ((1 - outside) * found.most + outside) * leaf
+            counted = counted_crossing(place, 1, leaf)
+            most = ((1 - outside) * counted.most + outside) * leaf
             rows.append((layout.partition(",")[0], s, leaf, uplinks, most, most <= uplinks + 1e-9, *network[parts]))
     columns = ["placement", "oversubscription", "leaf_gpus", "uplinks", "most_leaving", "fits", *parts]
     table = pd.DataFrame(rows, columns=columns)

@@ -150,8 +150,8 @@ def replica_availability(blast: pd.DataFrame, job: ReplicaGrid) -> float:
 
     Of each kind, a replica has count x (replicas that one part stops) / (all replicas) parts.
     """
-    each = blast["count"] * blast["replicas"] / job.replicas
-    return float(np.exp(np.sum(each * np.log1p(-blast["out_of_service"]))))
+    replicas = blast["count"] * blast["replicas"] / job.replicas
+    return float(np.exp(np.sum(replicas * np.log1p(-blast["out_of_service"]))))
 
 
 def share_of_paired_groups(blast: pd.DataFrame, job: ReplicaGrid, same_rail: bool = True) -> float:
@@ -166,10 +166,10 @@ def share_of_paired_groups(blast: pd.DataFrame, job: ReplicaGrid, same_rail: boo
     n = job.racks * (1 if same_rail else job.groups_per_rack)
     wide = {"switch"} if same_rail else {"switch", "HB switch"}
     several = (blast["part"].isin(wide) & (blast["replicas"] > 1)).to_numpy()
-    each = blast["count"] * blast["replicas"] / (job.replicas * job.layers)  # of a kind that a group depends on
-    alone = -np.expm1(np.sum(each[~several] * np.log1p(-blast["out_of_service"][~several])))
+    replicas = blast["count"] * blast["replicas"] / (job.replicas * job.layers)  # of a kind that a group depends on
+    alone = -np.expm1(np.sum(replicas[~several] * np.log1p(-blast["out_of_service"][~several])))
     out = binomial_probabilities(n, alone)
-    for row, parts in zip(blast[several].itertuples(), each[several], strict=True):
+    for row, parts in zip(blast[several].itertuples(), replicas[several], strict=True):
         size, times = round(row.replicas), np.arange(n // round(row.replicas) + 1)
         events = np.zeros(n + 1)
         events[times * size] = np.diff(special.pdtr(times, parts * n / size * row.out_of_service), prepend=0)
@@ -318,9 +318,9 @@ def checkpoint_and_load_times(
     same state; "host memory", to which every GPU writes its own. Then the time of loading over the scale-out network.
     """
     checks.positive("storage_Bps", storage_Bps, "bytes/s")
-    own = float(laid.device_bytes)
+    state_bytes = float(laid.device_bytes)
     stored = sum(layer.state_bytes.values()) / float(site.gpus) / storage_Bps
-    return {"storage": stored, "host memory": own / float(site.host_Bps)}, own / float(site.nic_Bps)
+    return {"storage": stored, "host memory": state_bytes / float(site.host_Bps)}, state_bytes / float(site.nic_Bps)
 
 
 @checked

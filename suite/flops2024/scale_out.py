@@ -165,9 +165,9 @@ def network_parts(
     tiers = np.where(size > 1, ideal_clos_parts(size, ports)[0], 0)
     tier = np.arange(1, tiers.max(initial=1) + 1).reshape(-1, *[1] * tiers.ndim)
     facing_down = np.where(tier == tiers, ports, ports // 2)
-    each = n / facing_down if count == "smooth" else np.ceil(size / facing_down) * r
+    leaves = n / facing_down if count == "smooth" else np.ceil(size / facing_down) * r
     used = tier <= tiers
-    chips: NDArray = np.where(used, each * p, 0)
+    chips: NDArray = np.where(used, leaves * p, 0)
     links: NDArray = np.where(used, n * p, 0)
     return Parts(tiers, chips, links, ports)
 
@@ -468,14 +468,14 @@ def notable_shapes(
     dividing = [r for r in range(1, hb_domain_size + 1) if hb_domain_size % r == 0]
     by_cost = table.assign(cost_usd=table["cost_usd"].map(significant)).sort_values(["cost_usd", "rails", "planes"])
     cheapest = list(by_cost[["rails", "planes"]].itertuples(index=False, name=None))
-    found = {
+    shapes = {
         "cheapest": cheapest[0],
         "cheapest that divides a rack": next(shape for shape in cheapest if shape[0] in dividing),
         "given": (rails, planes),
         f"fewest rails with 2 tiers at {planes} planes": (fewest, planes),
         "fewest of these that divide a rack": (next((r for r in dividing if r >= fewest), 0), planes),
     }
-    return {name: shape for name, shape in found.items() if shape in cheapest}
+    return {name: shape for name, shape in shapes.items() if shape in cheapest}
 
 
 @checked
@@ -499,11 +499,11 @@ def block_sizes(
     -------
     (e, endpoints by tier) by name.
     """
-    found = {}
+    sizes = {}
     for name, (rails, planes) in shapes.items():
         if hb_domain_size % rails == 0:
             radix = int(equipment.radix(planes))
             tiers = next(t for t in range(1, 64) if fewest_rails(gpus, radix, planes, t) <= rails)
             blocks = tuple((radix * planes // 2) ** tier for tier in range(1, tiers))
-            found[name] = hb_domain_size // rails, blocks
-    return found
+            sizes[name] = hb_domain_size // rails, blocks
+    return sizes

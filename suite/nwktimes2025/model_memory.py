@@ -38,8 +38,8 @@ def kv_cache_bytes(model: Transformer | str, tokens: ArrayLike, number_format: s
     tokens: in use, of all sequences that are served at once.
     """
     shape = as_model(model)
-    each = shape.layers * shape.cached_elements * format_bytes(number_format)
-    return each * at_least("tokens", tokens)
+    token_bytes = shape.layers * shape.cached_elements * format_bytes(number_format)
+    return token_bytes * at_least("tokens", tokens)
 
 
 @checked
@@ -120,9 +120,9 @@ def _kept(
 ) -> dict[str, float]:
     kept = dict.fromkeys(("weights_bytes", "gradients_bytes", "optimizer_bytes", "kv_cache_bytes"), 0.0)
     if use == "training":
-        each = state_bytes_per_parameter(precision)
-        kept["weights_bytes"] = parameters * (each["weights"] + each["master"])
-        return kept | {f"{kind}_bytes": parameters * each[kind] for kind in ("gradients", "optimizer")}
+        parameter_bytes = state_bytes_per_parameter(precision)
+        kept["weights_bytes"] = parameters * (parameter_bytes["weights"] + parameter_bytes["master"])
+        return kept | {f"{kind}_bytes": parameters * parameter_bytes[kind] for kind in ("gradients", "optimizer")}
     if tokens and shape is None:
         raise ValueError(f"tokens is {tokens!r}, but {name} is only a number of parameters: give a Transformer")
     cache = float(kv_cache_bytes(shape, tokens, precision)) if shape and tokens else 0.0

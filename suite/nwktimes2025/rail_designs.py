@@ -174,8 +174,8 @@ def switch_notes(plan: AddressPlan) -> dict[str, str]:
 def printed_interfaces() -> pd.DataFrame:
     """Fig. 13-6 as printed: columns rail, position (from 0) and interface."""
     rows = read_csv(files.data("rules/nwktimes2025_fig13_6.csv"))
-    found = [(int(row["rail"]), i, int(port)) for row in rows for i, port in enumerate(row["interfaces"].split())]
-    return pd.DataFrame(found, columns=["rail", "position", "interface"])
+    interfaces = [(int(row["rail"]), i, int(port)) for row in rows for i, port in enumerate(row["interfaces"].split())]
+    return pd.DataFrame(interfaces, columns=["rail", "position", "interface"])
 
 
 def interface_of(rail: Any, server: Any, port: Any) -> Any:

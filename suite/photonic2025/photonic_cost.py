@@ -62,15 +62,15 @@ def photonic_network_costs(
     asked = {"gpus": gpus, "hb_domain_size": hb_domain_size, "radix": radix}
     checked_sizes = (whole(name, value) for name, value in asked.items())
     n, k, ports, ocs = (array.ravel() for array in np.broadcast_arrays(*checked_sizes, radices))
-    own = circuit_parts(n, k, ocs, **wiring)
+    parts = circuit_parts(n, k, ocs, **wiring)
     switched = ocs_ports is not None
-    cost, power = (bill_total(own.bill(switched), book) for book in (prices, powers))
+    cost, power = (bill_total(parts.bill(switched), book) for book in (prices, powers))
     clusters = {"gpus": n, "hb_domain_size": k}
     counts = {
         "tiers": 1,
-        "switches": own.switches if switched else np.nan,
-        "ports": own.switch_ports if switched else own.used_ports.astype(float),
-        "transceivers": own.transceivers,
+        "switches": parts.switches if switched else np.nan,
+        "ports": parts.switch_ports if switched else parts.used_ports.astype(float),
+        "transceivers": parts.transceivers,
         "cost_usd": cost,
         "power_w": power,
     }
@@ -90,9 +90,9 @@ def photonic_savings(table: pd.DataFrame) -> pd.DataFrame:
     first. Adds cost_saved and power_saved (share of the row's; below 0 where photonic rails take more), cost_ratio and
     power_ratio (the row's over theirs).
     """
-    own = table[table["network"] == PHOTONIC]
+    photonic = table[table["network"] == PHOTONIC]
     for what, column in (("cost", "cost_usd"), ("power", "power_w")):
-        mine = np.resize(own[column].to_numpy(), len(table))
+        mine = np.resize(photonic[column].to_numpy(), len(table))
         table[f"{what}_saved"], table[f"{what}_ratio"] = share_saved(mine, table[column]), table[column] / mine
     return table
 
@@ -117,8 +117,8 @@ def photonic_ownership(table: pd.DataFrame, years: float, electricity_price: Pos
     usd_per_watt = [float(total_cost(0, 1, span, electricity_price, pue)["energy_usd"]) for span in (years, 1)]
     table = table.assign(energy_usd=table["power_w"] * usd_per_watt[0])
     table["total_usd"] = table["cost_usd"] + table["energy_usd"]
-    own = table[table["network"] == PHOTONIC]
-    cost, power, total = (np.resize(own[name], len(table)) for name in ("cost_usd", "power_w", "total_usd"))
+    photonic = table[table["network"] == PHOTONIC]
+    cost, power, total = (np.resize(photonic[name], len(table)) for name in ("cost_usd", "power_w", "total_usd"))
     dearer, saved = cost - table["cost_usd"], (table["power_w"] - power).clip(lower=0) * usd_per_watt[1]  # a year
     after = (dearer / saved).where(dearer > 0, 0.0).mask(dearer.isna())
     return table.assign(total_saved=share_saved(total, table["total_usd"]), payback_years=after)

@@ -84,9 +84,9 @@ def static_port_partition(groups: Mapping[str, int], ports: int, nic_Bps: float)
     needed = ring_ports(members)
     fits = np.cumsum(needed) <= ports
     turns = ports // max(int(needed[fits].sum()), 1)
-    given = np.where(fits, needed * turns, 0)
-    share = given / ports
-    columns = {"group": names, "members": members, "needed_ports": needed, "ports": given}
+    group_ports = np.where(fits, needed * turns, 0)
+    share = group_ports / ports
+    columns = {"group": names, "members": members, "needed_ports": needed, "ports": group_ports}
     return pd.DataFrame({**columns, "bandwidth_Bps": share * nic_Bps, "share": share})
 
 

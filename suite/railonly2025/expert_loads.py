@@ -68,8 +68,8 @@ def expert_load(experts: Listed, imbalance: float = 1.0, skew: str = "hot") -> F
 
         rank = np.arange(1.0, experts + 1)
         ends = np.array([0.0, 64.0])  # uniform, and all on one
-        found = elementwise.find_root(lambda z: experts / (rank ** -z[..., None]).sum(-1) - imbalance, tuple(ends))
-        return rank**-found.x / (rank**-found.x).sum()
+        root = elementwise.find_root(lambda z: experts / (rank ** -z[..., None]).sum(-1) - imbalance, tuple(ends))
+        return rank**-root.x / (rank**-root.x).sum()
     cool = (1 - imbalance / experts) / max(experts - 1, 1)
     return np.where(np.arange(experts) == 0, imbalance / experts, cool)
 
