@@ -62,7 +62,6 @@ DollarsArray = Annotated[Quantities, Range(0, example="10 GUSD")]
 FlopRate = Annotated[Quantity, Range(0, example="1 PFLOP/s")]
 FlopRateArray = Annotated[Quantities, Range(0, example="1 PFLOP/s")]
 FlopArray = Annotated[Quantities, Range(0, example="1e25 FLOP")]
-Signed = float
 T = TypeVar("T")
 _EMPTY = inspect.Parameter.empty
 _PLAIN = frozenset((float, int, np.float64, np.int64))  # held against a range without an array
@@ -283,7 +282,7 @@ def _is_a(value: Any, kind: Any) -> bool:
     if kind is bool:
         return np.ndim(value) == 0 and value in (True, False)
     if kind is int:
-        return isinstance(value, numbers.Integral) or (isinstance(value, numbers.Real) and float(value).is_integer())
+        return isinstance(value, numbers.Real | np.bool_) and float(value).is_integer()
     if kind is Any or not isinstance(kind, type) or getattr(kind, "_is_protocol", False):
         return True
     return isinstance(value, kind)

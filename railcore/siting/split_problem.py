@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -199,7 +199,7 @@ class SplitTerms:
 
     demand_w: Annotated[Quantity, Range(0, above_0=True, example="1.2 GW")]
     k: Annotated[int, Range(1, MOST_PLACES)]
-    objective: Literal["shortest", "spare"] = "shortest"
+    objective: str = "shortest"
     least_separation_m: Metres = 0.0
     place_cap_w: Annotated[Quantity, Range(0, above_0=True, infinite=True, example="1.2 GW")] = np.inf
     authority_caps: Mapping[str, float] = field(default_factory=dict)
@@ -207,6 +207,7 @@ class SplitTerms:
     resolution_m: Metres = 0.0
 
     def __post_init__(self) -> None:
+        checks.one_of("objective", self.objective, tuple(OBJECTIVES.values()))
         caps = {name: si(f"authority_caps[{name!r}]", cap, "2 GW") for name, cap in self.authority_caps.items()}
         for authority, cap in caps.items():
             if not checks.numbers(f"authority_caps[{authority!r}]", cap) >= 0:  # infinite for no cap

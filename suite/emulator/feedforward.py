@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from railcore.catalog import checks
-from railcore.catalog.arguments import checked
+from railcore.catalog.arguments import FlopRate, checked
 from railcore.catalog.checks import Floats
 from railcore.training.parallelism import Strategy
 from suite.emulator.ranks import EmulatedRanks, TransferLabel
@@ -213,7 +213,7 @@ class ShardedFeedForward:
         return _joined(outputs, last)
 
     @checked
-    def train(self, inputs: np.ndarray, targets: np.ndarray, learning_rate: float) -> TrainingStep:
+    def train(self, inputs: np.ndarray, targets: np.ndarray, learning_rate: FlopRate) -> TrainingStep:
         """One training step: forward and backward of all micro-batches, gradients summed, weights updated.
 
         inputs, targets [width, samples]; learning_rate: of plain stochastic gradient descent. The loss is read by

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.catalog import checks
-from railcore.catalog.arguments import checked
+from railcore.catalog.arguments import Bytes, Count, checked
 from railcore.catalog.checks import Ints
 from railcore.training.exchanges import TRAFFIC_KINDS
 from suite.emulator.collective_schedules import Schedule, collective_schedule, run_schedule
@@ -128,7 +128,7 @@ class EmulatedRanks:
     """
 
     @checked
-    def __init__(self, ranks: int, hb_domain_size: int, element_bytes: float = 4.0) -> None:
+    def __init__(self, ranks: Count, hb_domain_size: Count, element_bytes: Bytes = 4.0) -> None:
         self.ranks = int(checks.whole("ranks", ranks))
         self.nodes: Ints = np.arange(self.ranks) // int(checks.whole("hb_domain_size", hb_domain_size))
         self.element_bytes = float(checks.positive("element_bytes", element_bytes, "bytes"))

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.catalog import checks
-from railcore.catalog.arguments import checked
+from railcore.catalog.arguments import Seconds, checked
 from suite.emulator.ranks import SCALE_OUT, SCALE_UP, EmulatedRanks, LoggedCompute
 
 
@@ -68,9 +68,9 @@ class RankTimeline:
 @checked
 def rank_timeline(
     ranks: EmulatedRanks,
-    backward_time: float = 1.0,
-    scale_up_time: float = 0.0,
-    scale_out_time: float = 0.0,
+    backward_time: Seconds = 1.0,
+    scale_up_time: Seconds = 0.0,
+    scale_out_time: Seconds = 0.0,
 ) -> RankTimeline:
     """Times of all that ranks have computed and sent so far.
 

@@ -16,12 +16,20 @@ from itertools import product
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 from scipy import special
 
 from railcore import catalog
 from railcore.catalog import checks
-from railcore.catalog.arguments import Listed, checked
+from railcore.catalog.arguments import (
+    Bandwidth,
+    Listed,
+    NonNegative,
+    NonNegativeArray,
+    NonNegativeInt,
+    Seconds,
+    SecondsArray,
+    checked,
+)
 from railcore.catalog.units import day, hour, show, year
 from railcore.datacenter.layouts import Layer, Layout
 from railcore.datacenter.sizing import DatacenterSite
@@ -80,7 +88,7 @@ class ReplicaGrid:
         return self.rack_gpus - self.tensor * self.groups_per_rack
 
     @checked
-    def groups_per_block(self, block: int) -> float:
+    def groups_per_block(self, block: NonNegativeInt) -> float:
         """Mean number of groups that a block of neighbouring GPUs of a rack belongs to; spares come last."""
         owner = np.arange(self.rack_gpus - self.spares) // self.tensor
         return float(np.mean([len(np.unique(owner[i : i + block])) for i in range(0, len(owner), block)]))
@@ -178,7 +186,7 @@ def share_of_paired_groups(blast: pd.DataFrame, job: ReplicaGrid, same_rail: boo
 
 
 @checked
-def share_of_complete_pipelines(out: ArrayLike, layers: int) -> float:
+def share_of_complete_pipelines(out: NonNegativeArray, layers: Listed) -> float:
     """Share of n groups of each layer that find a partner in every layer: 1 - E[max over L layers of those out] / n.
 
     out: probabilities that 0, 1, ... n groups of a layer are out; E[max] = sum over k < n of 1 - P(out <= k)^L.
@@ -211,7 +219,9 @@ def share_of_groups_with_spares(blast: pd.DataFrame, job: ReplicaGrid) -> float:
 
 
 @checked
-def spares_needed(needed: Listed, out_of_service: float, probability: float, pools: int = 1) -> int:
+def spares_needed(
+    needed: Listed, out_of_service: NonNegative, probability: NonNegative, pools: NonNegativeInt = 1
+) -> int:
     """Fewest spares k so that of needed + k parts at most k are out, in all pools at once with a probability.
 
     P(Binomial(needed + k, u) <= k) >= probability^(1 / pools).
@@ -243,7 +253,7 @@ def spares_needed(needed: Listed, out_of_service: float, probability: float, poo
 
 
 @checked
-def binomial_probabilities(n: Listed, p: float) -> np.ndarray:
+def binomial_probabilities(n: Listed, p: NonNegative) -> np.ndarray:
     """Probabilities of 0 to n events in n trials of probability p each."""
     return np.diff(special.bdtr(np.arange(n + 1), n, p), prepend=0)
 
@@ -251,12 +261,12 @@ def binomial_probabilities(n: Listed, p: float) -> np.ndarray:
 @checked
 def restart_curves(
     job: ReplicaGrid,
-    mtbf: float,
-    iteration_s: float,
-    published_gpus: int,
+    mtbf: NonNegative,
+    iteration_s: Seconds,
+    published_gpus: NonNegativeInt,
     checkpoints: Mapping[str, float],
-    storage_Bps: float,
-    restarts_s: ArrayLike,
+    storage_Bps: Bandwidth,
+    restarts_s: SecondsArray,
 ) -> pd.DataFrame:
     """`reliability.goodput` over the restart time R of a job that restarts as a whole.
 
@@ -328,8 +338,8 @@ def recovery_goodput(
     laid: Layout,
     platform: str,
     checkpoints: Mapping[str, float],
-    iteration_s: float = 0.0,
-    reload_s: float = 0.0,
+    iteration_s: Seconds = 0.0,
+    reload_s: Seconds = 0.0,
     **network: int,
 ) -> pd.DataFrame:
     """Goodput by way of recovery, at the catalog's low, middle and high rates, repair, restart and regrouping times.

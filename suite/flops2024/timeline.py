@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.catalog import checks, units
-from railcore.catalog.arguments import Listed, checked
+from railcore.catalog.arguments import Listed, NonNegative, NonNegativeInt, checked
 from railcore.datacenter.exposed import LayerTimes
 from railcore.datacenter.sizing import DatacenterSite
 from suite.flops2024.training_case import TrainingCase
@@ -88,8 +88,8 @@ def timeline(
     times: LayerTimes,
     site: DatacenterSite,
     chunks: Listed = 16,
-    spread: float = 0.0,
-    due: int = 3,
+    spread: NonNegative = 0.0,
+    due: NonNegativeInt = 3,
     shared: bool = False,
 ) -> Timeline:
     """The pipelined exchange of one micro-batch's gradients as timed events, one device in steady state.

@@ -10,10 +10,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from railcore import catalog
-from railcore.catalog.arguments import Quantity, checked
+from railcore.catalog.arguments import (
+    Bytes,
+    BytesArray,
+    NonNegative,
+    NonNegativeArray,
+    NonNegativeInt,
+    checked,
+)
 from railcore.catalog.checks import Floats, Ints, at_least, positive, whole
 from railcore.training.formats import format_bytes
 from railcore.training.transformer import Transformer, as_model
@@ -30,7 +36,7 @@ def state_bytes_per_parameter(precision: str) -> dict[str, float]:
 
 
 @checked
-def kv_cache_bytes(model: Transformer | str, tokens: ArrayLike, number_format: str = "bf16") -> Floats:
+def kv_cache_bytes(model: Transformer | str, tokens: NonNegativeArray, number_format: str = "bf16") -> Floats:
     """Keys and values that inference keeps: 2 L k d tokens elements, of all sequences together [bytes].
 
     Latent attention keeps its vectors of kv_rank + rope_dim elements alone. Layers with a window count like all others.
@@ -43,7 +49,7 @@ def kv_cache_bytes(model: Transformer | str, tokens: ArrayLike, number_format: s
 
 
 @checked
-def gpus_to_hold(memory_bytes: ArrayLike, gpu: str, reserved_bytes: Quantity = 0.0) -> Ints:
+def gpus_to_hold(memory_bytes: BytesArray, gpu: str, reserved_bytes: Bytes = 0.0) -> Ints:
     """Fewest GPUs of the catalog whose memory holds so many bytes: ceil(M / (m - reserved)), at least 1.
 
     reserved_bytes: of each GPU, for what else runs there. Raises ValueError where nothing of a GPU is left.
@@ -60,10 +66,10 @@ def model_memory_table(
     models: Mapping[str, Model] | Sequence[str],
     precisions: Sequence[str],
     gpu: str,
-    gpus_per_server: int,
+    gpus_per_server: NonNegativeInt,
     uses: Sequence[str] = MEMORY_USES,
-    tokens: float = 0,
-    reserved_bytes: Quantity = 0.0,
+    tokens: NonNegative = 0,
+    reserved_bytes: Bytes = 0.0,
 ) -> pd.DataFrame:
     """Memory of models, and the fewest GPUs and servers that hold them.
 

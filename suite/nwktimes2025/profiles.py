@@ -18,7 +18,7 @@ from typing import Any
 import pandas as pd
 
 from railcore import catalog
-from railcore.catalog.arguments import Quantity, checked
+from railcore.catalog.arguments import Bandwidth, Count, Few, NonNegativeInt, Unbounded, checked
 from railcore.catalog.checks import at_least, one_of, positive, whole
 from railcore.catalog.units import Gbps, number, show
 from railcore.network.switches import SwitchModel, switch_model
@@ -94,11 +94,11 @@ class GpuIoTopology:
     interconnect: of INTERCONNECTS.
     """
 
-    hosts: int
-    gpus_per_host: int = 8
-    gpus_per_nic: int = 1
-    nic_ports: int = 1
-    port_Bps: Quantity = 400 * Gbps
+    hosts: Count
+    gpus_per_host: NonNegativeInt = 8
+    gpus_per_nic: NonNegativeInt = 1
+    nic_ports: Few = 1
+    port_Bps: Bandwidth = 400 * Gbps
     interconnect: str = "RoCEv2"
 
     def __post_init__(self) -> None:
@@ -135,8 +135,8 @@ class RailSwitchFabricProfile:
     """
 
     switch: SwitchModel
-    rails_per_switch: int = 0
-    homing: int = 0
+    rails_per_switch: NonNegativeInt = 0
+    homing: NonNegativeInt = 0
     multihoming: str = "none"
     queues: Mapping[str, int] = field(default_factory=lambda: {"RoCEv2": 3, "CNP": 6})
 
@@ -158,11 +158,11 @@ class SpineSwitchProfile:
     """
 
     switch: SwitchModel
-    spines: int
-    segments: int = 1
-    links: int = 1
-    uplink_Bps: Quantity = 0.0
-    oversubscription: float = 1.0
+    spines: NonNegativeInt
+    segments: NonNegativeInt = 1
+    links: NonNegativeInt = 1
+    uplink_Bps: Bandwidth = 0.0
+    oversubscription: Unbounded = 1.0
 
     def __post_init__(self) -> None:
         for name in ("spines", "segments", "links"):
@@ -180,11 +180,11 @@ class SuperSpineSwitchProfile:
     """
 
     switch: SwitchModel
-    super_spines: int
-    pods: int
-    links: int = 1
-    planes: int = 1
-    oversubscription: float = 1.0
+    super_spines: NonNegativeInt
+    pods: NonNegativeInt
+    links: NonNegativeInt = 1
+    planes: Few = 1
+    oversubscription: Unbounded = 1.0
 
     def __post_init__(self) -> None:
         for name in ("super_spines", "pods", "links", "planes"):
@@ -209,8 +209,8 @@ class GlobalAIFabricProfile:
     ecmp: str = "flow-based"
     congestion_control: Sequence[str] = ("ECN", "PFC")
     bfd: bool = True
-    mtu_bytes: int = field(default_factory=lambda: int(catalog.item("protocols", "Ethernet")["jumbo_mtu"]))
-    payload_bytes: int = field(default_factory=lambda: int(catalog.item("protocols", "RoCEv2")["payload"]))
+    mtu_bytes: NonNegativeInt = field(default_factory=lambda: int(catalog.item("protocols", "Ethernet")["jumbo_mtu"]))
+    payload_bytes: NonNegativeInt = field(default_factory=lambda: int(catalog.item("protocols", "RoCEv2")["payload"]))
 
     def __post_init__(self) -> None:
         one_of("control_plane", self.control_plane, CONTROL_PLANES)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import pandas as pd
 
-from railcore.catalog.arguments import checked
+from railcore.catalog.arguments import NonNegative, NonNegativeInt, checked
 from railcore.catalog.checks import one_of, share, whole
 from railcore.network.reliability import expected_failures, parts_at_risk
 from railcore.network.switches import SwitchModel
@@ -86,7 +86,7 @@ def _next_rail(nics: set[int], gone: set[int], size: int) -> dict[int, int]:
 
 
 @checked
-def slower_nic(workload: Workload, rank: int, left: float, rings: Sequence[str] = ()) -> Workload:
+def slower_nic(workload: Workload, rank: NonNegativeInt, left: NonNegative, rings: Sequence[str] = ()) -> Workload:
     """A workload of which a NIC has a part of its bandwidth: what passes it takes as long as 1 / left of its bytes.
 
     Parameters
@@ -133,7 +133,7 @@ class FailedPort(PhotonicCircuits):
     The NIC holds the rings of ports - 1 ports.
     """
 
-    rank: int = 0
+    rank: NonNegativeInt = 0
 
     def slots_of(self, lane: tuple) -> int:
         """Circuits of a side of a NIC at a time, one of other lanes."""

@@ -5,10 +5,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from railcore import catalog
-from railcore.catalog.arguments import Positive, checked
+from railcore.catalog.arguments import (
+    Count,
+    CountArray,
+    EnergyPrice,
+    Few,
+    Listed,
+    NonNegative,
+    NonNegativeArray,
+    checked,
+)
 from railcore.catalog.checks import whole
 from railcore.network.bill import bill_total
 from railcore.network.cost import part_totals, share_saved, total_cost, with_book_names, with_domain_warnings
@@ -27,12 +35,12 @@ ELECTRICAL_NETWORKS: Mapping[str, dict[str, Any]] = {  # options of `rail_parts`
 
 @checked
 def photonic_network_costs(
-    gpus: ArrayLike,
-    hb_domain_size: ArrayLike,
-    radix: ArrayLike,
+    gpus: CountArray,
+    hb_domain_size: CountArray,
+    radix: CountArray,
     prices: PriceBook,
     powers: PriceBook,
-    ocs_ports: ArrayLike | None = None,
+    ocs_ports: NonNegativeArray | None = None,
     **wiring,
 ) -> pd.DataFrame:
     """Photonic rails and electrical networks at the same link speed, a row for each network and element.
@@ -98,7 +106,9 @@ def photonic_savings(table: pd.DataFrame) -> pd.DataFrame:
 
 
 @checked
-def photonic_ownership(table: pd.DataFrame, years: float, electricity_price: Positive, pue: float) -> pd.DataFrame:
+def photonic_ownership(
+    table: pd.DataFrame, years: NonNegative, electricity_price: EnergyPrice, pue: NonNegative
+) -> pd.DataFrame:
     """Cost of owning the networks of a table over years at full load, and when photonic rails have paid for themselves.
 
     Parameters
@@ -127,12 +137,12 @@ def photonic_ownership(table: pd.DataFrame, years: float, electricity_price: Pos
 @checked
 def circuit_switch_plans(
     switches: Iterable[str],
-    gpus: int,
-    hb_domain_size: int,
-    radix: int,
+    gpus: Count,
+    hb_domain_size: Count,
+    radix: Listed,
     prices: PriceBook,
     powers: PriceBook,
-    nic_ports: int = 2,
+    nic_ports: Few = 2,
     **wiring,
 ) -> pd.DataFrame:
     """What each circuit switch would take for one cluster, beside electrical networks for the same GPUs.
