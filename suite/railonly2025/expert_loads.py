@@ -75,7 +75,11 @@ def expert_load(experts: Listed, imbalance: NonNegative = 1.0, skew: str = "hot"
 
 @checked
 def expert_demand(
-    bytes_per_gpu: NonNegative, ranks: Listed, imbalance: NonNegative = 1.0, skew: str = "hot", experts: Listed = 0
+    bytes_per_gpu: NonNegative,
+    ranks: Listed,
+    imbalance: NonNegative = 1.0,
+    skew: str = "hot",
+    experts: NonNegativeInt = 0,
 ) -> Floats:
     """Bytes that each GPU sends to the experts of each other one; on the way back it is the transpose.
 
