@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from railcore.catalog.arguments import Count, Listed, NonNegative, NonNegativeArray, checked
+from railcore.catalog.arguments import Count, Listed, NonNegative, NonNegativeArray, NonNegativeInt, checked
 from railcore.catalog.checks import Floats, one_of, whole
 from railcore.training.experts import ROUTINGS, BusiestLinks, checked_imbalance
 
