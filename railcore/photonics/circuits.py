@@ -175,8 +175,16 @@ def photonic_overhead(
 
     Parameters
     ----------
-    model, machine, strategy, global_batch, runtime
-        As for `training_step`.
+    model
+        Trained model: a `Transformer`, or its name in the catalog.
+    machine
+        GPU with its links: a `Machine`, or the name of a platform in the catalog.
+    strategy
+        How the model is split over GPUs: a `Strategy`, or a row of `search`'s tables.
+    global_batch
+        Sequences of an iteration.
+    runtime
+        Training software: a `Runtime`, or its name in the catalog; None for the newest for the GPU.
     reconfiguration_s
         Times of the switch with its control plane [s].
     options
@@ -199,6 +207,14 @@ def photonic_overhead(
     ------
     ValueError
         As `training_step`, `PhotonicCircuits` and `simulate`.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> strategy = rc.Strategy(tensor=8, pipeline=2, data=2)
+    >>> table = rc.photonic_overhead("Llama-3 8B", "DGX H100", strategy, ["0 ms", "10 ms"], global_batch=8)
+    >>> table[["reconfiguration_s", "reconfigurations"]].to_dict("list")
+    {'reconfiguration_s': [0.0, 0.01, 0.0, 0.01], 'reconfigurations': [5, 5, 5, 5]}
     """
     strategy = as_strategy(strategy)
     delays = np.atleast_1d(at_least("reconfiguration_s", reconfiguration_s))

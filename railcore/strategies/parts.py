@@ -297,8 +297,10 @@ def search(
 
     Parameters
     ----------
-    model, machine
-        What is trained; a GPU and its links. Names in the catalog do.
+    model
+        Trained model: a `Transformer`, or its name in the catalog.
+    machine
+        GPU with its links: a `Machine`, or the name of a platform in the catalog.
     gpus
         Of the cluster.
     global_batch
@@ -307,7 +309,8 @@ def search(
         The software, or several, each searched: which overlaps are on is a dimension too. None for the newest for the
         GPU.
     offload
-        As for `iteration_times`; a list of such choices searches each: ["none", ("optimizer", "activations")].
+        What stays in the host's memory, as a text or a tuple of "optimizer", "activations", "weights"; a list of such
+        choices searches each: ["none", ("optimizer", "activations")].
     top
         How many of the best to keep.
     at_most
@@ -343,6 +346,13 @@ def search(
     ValueError
         For an HB domain larger than the cluster or than the fabric's, a cluster larger than the fabric, and as
         `strategy_blocks`.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> answer = rc.search("Llama-3 8B", "DGX H100", gpus=64, global_batch=512, context=1, micro_batch=[1, 2])
+    >>> answer.evaluated, answer.strategy()["data"], answer.strategy()["sharding"]
+    (6578, 64, 'optimizer')
     """
     whole("workers", workers)
     shares = 1 if workers == 1 else 4

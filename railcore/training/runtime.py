@@ -74,6 +74,12 @@ class Runtime:
         overlap_slowdown; otherwise they lose the share of processors that the collective keeps.
 
     Raises ValueError naming the argument that is out of range.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> rc.Runtime(name="ours", overlap_data=False)
+    Runtime('ours', overlap_data=False)
     """
 
     name: str = "modern"

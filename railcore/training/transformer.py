@@ -75,6 +75,15 @@ class Transformer:
     clamped: whether experts bound the inputs of their activation.
 
     Raises ValueError naming the arguments that are out of range or do not go together.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> sizes = {"layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn_hidden": 14336, "ffn_matrices": 3}
+    >>> ends = {"vocabulary": 128256, "sequence_length": 8192, "tied_embeddings": False}
+    >>> model = rc.Transformer("ours", **sizes, **ends, biases=False)
+    >>> f"{model.total_parameters:,}"
+    '8,030,261,248'
     """
 
     name: str
@@ -394,7 +403,20 @@ class Transformer:
 
 @checked
 def catalog_model(name: str, **changes: Any) -> Transformer:
-    """A model of the catalog, such as catalog_model("GPT-3", sequence_length=4096). Raises UnknownName."""
+    """A model of the catalog.
+
+    name: of the model, such as "GPT-3" (`railcore list models`).
+    changes: other fields of `Transformer` in place of the catalog's, such as sequence_length=4096.
+
+    Raises UnknownName listing the nearest names.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> model = rc.catalog_model("Llama-3 70B", sequence_length=4096)
+    >>> model.layers, model.hidden, model.sequence_length
+    (80, 8192, 4096)
+    """
     item, kinds = catalog.item("models", name), get_type_hints(Transformer)
     needed = {each.name for each in fields(Transformer) if each.default is MISSING} - {"name", *changes}
     read: dict[str, Any] = {key: kind(item[key]) for key, kind in kinds.items() if key in item or key in needed}

@@ -198,6 +198,13 @@ class PhotonicRails(HBDomains):
     rails_per_switch: 1 by default, a switch for each rail and plane; None for as many as fit.
 
     Raises ValueError where a rail does not fit into its switch, with the largest cluster. Source: photonic2025, Fig. 1.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> rails = rc.PhotonicRails(gpus=512, hb_domain_size=8, ocs_ports=128, nic_Bps="400 Gbps")
+    >>> int(rails.parts.switches), int(rails.parts.transceivers)
+    (8, 1024)
     """
 
     ocs_ports: NonNegativeInt

@@ -238,8 +238,12 @@ def rail_only(gpus: int, hb_domain_size: int, radix: int, **options) -> RailFabr
 
     Parameters
     ----------
-    gpus, hb_domain_size, radix
-        GPUs of the cluster and of an HB domain; ports of a switch.
+    gpus
+        GPUs of the cluster.
+    hb_domain_size
+        GPUs of an HB domain (scale-up or NVLink domain).
+    radix
+        Ports of a switch.
     options
         Other fields of `RailFabric`, such as rails, planes, nic_Bps; `with_layer(4)` of the fabric has a 4:1 layer.
 
@@ -250,6 +254,13 @@ def rail_only(gpus: int, hb_domain_size: int, radix: int, **options) -> RailFabr
     References
     ----------
     railonly2023, section 3.1; railonly2025, Architecture Design.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> fabric = rc.rail_only(gpus=16384, hb_domain_size=8, radix=64, nic_Bps="400 Gbps")
+    >>> fabric.rails, fabric.tiers, int(fabric.parts.switches)
+    (8, 2, 768)
     """
     return RailFabric(gpus, hb_domain_size, radix, math.inf, **options)
 
@@ -259,8 +270,12 @@ def rail_optimized(gpus: int, hb_domain_size: int, radix: int, **options) -> Rai
 
     Parameters
     ----------
-    gpus, hb_domain_size, radix
-        GPUs of the cluster and of an HB domain; ports of a switch.
+    gpus
+        GPUs of the cluster.
+    hb_domain_size
+        GPUs of an HB domain (scale-up or NVLink domain).
+    radix
+        Ports of a switch.
     options
         Other fields of `RailFabric`.
 
@@ -271,6 +286,13 @@ def rail_optimized(gpus: int, hb_domain_size: int, radix: int, **options) -> Rai
     References
     ----------
     railonly2023, 2.1; railonly2025, Interplatform Connectivity.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> fabric = rc.rail_optimized(gpus=16384, hb_domain_size=8, radix=64)
+    >>> fabric.tiers, int(fabric.parts.switches)
+    (3, 1280)
     """
     return RailFabric(gpus, hb_domain_size, radix, 1.0, **options)
 
@@ -281,8 +303,10 @@ def fat_tree(endpoints: NonNegativeInt, radix: Listed, hb_domain_size: Count = 1
 
     Parameters
     ----------
-    endpoints, radix
-        GPUs or servers; ports of a switch.
+    endpoints
+        GPUs or servers.
+    radix
+        Ports of a switch.
     hb_domain_size
         GPUs of an HB domain; 1 for servers.
     options
@@ -291,6 +315,13 @@ def fat_tree(endpoints: NonNegativeInt, radix: Listed, hb_domain_size: Count = 1
     Returns
     -------
     The fabric.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> clos = rc.fat_tree(8192, radix=64, hb_domain_size=8, tier_oversubscription=(4,))
+    >>> clos.tiers, int(clos.parts.switches)
+    (3, 278)
     """
     whole("endpoints", endpoints)
     return RailFabric(endpoints, hb_domain_size, radix, math.inf, rails=1, **options)
