@@ -112,7 +112,6 @@ def best_split(options: SiteOptions, demand_w: float, k: int, objective: str = "
     )
 
 
-@checked
 def splits(options: SiteOptions, demand_w: Watts, ks: Iterable[int] = range(1, 7), **terms: Any) -> pd.DataFrame:
     """What `best_split` finds for each k, and why not where it finds none.
 

@@ -165,7 +165,7 @@ def obstacle_names(obstacles: np.ndarray) -> np.ndarray:
 def iteration_time(
     model: Transformer | str,
     machine: Machine | str,
-    strategy: Strategy | Mapping,
+    strategy: Strategy | Mapping[str, object],
     global_batch: NonNegativeInt,
     runtime: Runtime | str | None = None,
     offload: str | Sequence[str] = "none",
@@ -224,7 +224,7 @@ def _whole_batch(global_batch: int) -> int:
 def iteration_times(
     model: Transformer | str,
     machine: Machine | str,
-    strategies: Strategy | Mapping | Sequence,
+    strategies: Strategy | Mapping[str, object] | Sequence[Strategy | Mapping[str, object]],
     runtime: Runtime | str | None = None,
     offload: str | Sequence[str] = "none",
     global_batch: NonNegativeInt | None = None,
@@ -457,7 +457,7 @@ def _whole_groups(columns: Columns, size: int) -> int:
 def stage_memory(
     model: Transformer | str,
     machine: Machine | str,
-    strategy: Strategy | Mapping,
+    strategy: Strategy | Mapping[str, object],
     global_batch: NonNegativeInt,
     runtime: Runtime | str | None = None,
     offload: str | Sequence[str] = "none",
