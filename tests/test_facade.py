@@ -1,6 +1,6 @@
 """What `import railcore` offers: every name has an example that runs, and types that say what is meant.
 
-Checks stand at this edge alone: what the facade offers, what the guide's examples call, and the objects that these make.
+Checks stand at this edge alone: what the facade offers, what the guide calls, and the objects that these make.
 """
 
 import ast

@@ -202,7 +202,7 @@ class PriceBook:
     def with_exponent(self, exponent: Any) -> "PriceBook":
         """The book as another exponent gives it: what was scaled is scaled anew, and `at_rate` takes it."""
         old, rate = self._rate_exponent, self.rate_Bps
-        sources = dict.fromkeys(("port", "transceiver", "typical_port"), self.source_Bps)
+        sources: dict[str, float | None] = dict.fromkeys(("port", "transceiver", "typical_port"), self.source_Bps)
         sources["dac"] = self.copper_source_Bps or self.source_Bps
         factors = {
             part: (rate / source) ** (exponent - old)
