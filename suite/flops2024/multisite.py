@@ -29,7 +29,7 @@ def training_cases(
     models: Iterable[str | Transformer],
     machine: DatacenterSite,
     bytes_of: str = "bf16",
-    options: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] = {},
 ) -> dict[str, TrainingCase]:
     """Models on the same machine, by name.
 
@@ -47,16 +47,9 @@ def training_cases(
     Returns
     -------
     `TrainingCase` by name of the model.
-
-    Raises
-    ------
-    UnknownName
-        For a model or precision that the catalog lacks.
     """
     every = [model if isinstance(model, Transformer) else catalog_model(model) for model in models]
-    return {
-        model.name: TrainingCase(model, catalog_precision(bytes_of), machine, dict(options or {})) for model in every
-    }
+    return {model.name: TrainingCase(model, catalog_precision(bytes_of), machine, options) for model in every}
 
 
 def multisite_times(
@@ -206,11 +199,6 @@ def training_by_siting(
     delay_high_s (of the route factor's bounds), those of `multisite_times`, best (most spare power of the sitings that
     meet the demand and are within the tolerance of the least slowdown), pareto (no other is ahead in spare power or
     slowdown and not behind in the other). Columns of training are NaN where the demand is not met.
-
-    Raises
-    ------
-    ValueError
-        As in `sitings.siting_indices`.
     """
     power, rows, rack_shares = np.asarray(power_w, float), [], []
     for name, at in siting_indices(places, power, sitings).items():

@@ -28,7 +28,7 @@ PLATFORM = "GB200 NVL72"
 Cases = Mapping[str, TrainingCase]  # by name, such as "dense" and "moe"
 
 
-def book_of_document(document: str, price_book: str | None = None) -> tuple[str, str]:
+def book_of_document(document: str, price_book: str | None) -> tuple[str, str]:
     """Whose own rows of a platform count, and which price book.
 
     Without a price book the document's own, or `DEFAULT_BOOK` without a document. Another book than the document's puts

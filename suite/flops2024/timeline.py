@@ -16,8 +16,8 @@ from functools import cached_property, partial
 import numpy as np
 import pandas as pd
 
-from railcore.catalog import checks, units
-from railcore.catalog.arguments import Listed, checked
+from railcore.catalog import units
+from railcore.catalog.arguments import Listed, Share, checked
 from railcore.datacenter.exposed import LayerTimes
 from railcore.datacenter.sizing import DatacenterSite
 from suite.flops2024.training_case import TrainingCase
@@ -88,7 +88,7 @@ def timeline(
     times: LayerTimes,
     site: DatacenterSite,
     chunks: Listed = 16,
-    spread: float = 0.0,
+    spread: Share = 0.0,
     due: int = 3,
     shared: bool = False,
 ) -> Timeline:
@@ -100,7 +100,7 @@ def timeline(
     Parameters
     ----------
     times, site
-        Of a layer and its machine.
+        Of a layer and its machine; experts are in the tensor group.
     chunks
         Of the gradients, n.
     spread
@@ -119,13 +119,8 @@ def timeline(
     Raises
     ------
     ValueError
-        Naming the argument out of range; for tokens that travel to experts, which a timeline does not have.
+        Naming the argument out of range.
     """
-    chunks = int(checks.whole("chunks", chunks))
-    checks.share("spread", spread)
-    checks.one_of("due", due, (2, 3, 5))
-    if np.any(times.experts_s):
-        raise ValueError(f"times.experts_s is {times.experts_s!r}: give times of experts in the tensor group")
     work, delay_s = _busy_and_delay_s(times, site)
     passes = _passes(times, 0.0)
     backward_end = passes[-1][3]

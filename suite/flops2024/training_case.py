@@ -73,11 +73,11 @@ class TrainingCase:
     def changed(self, **fields: Any) -> "TrainingCase":
         """The case with other fields, such as changed(site={"nic_Bps": 5e10}, rule="whole period").
 
-        A dictionary changes some fields of a part and leaves its others. Raises ValueError for an unknown field.
+        A dictionary changes some fields of a part and leaves its others.
         """
         new: dict[str, Any] = {}
         for name, value in fields.items():
-            now = getattr(self, checks.one_of("field", name, self.__dataclass_fields__))
+            now = getattr(self, name)
             if name == "options":
                 new[name] = {**now, **value}
             else:
@@ -138,7 +138,6 @@ def iterations_by_micro_batches(cases: Mapping[str, TrainingCase], micro_batches
     return pd.concat(parts, ignore_index=True)
 
 
-@checked
 def share_by_speed(
     cases: Mapping[str, TrainingCase], speeds_Bps: Mapping[str, Sequence[float]], lost_rtts: float = 1
 ) -> pd.DataFrame:
@@ -159,7 +158,6 @@ def share_by_speed(
     return pd.concat(parts, ignore_index=True)
 
 
-@checked
 def share_by_datacenters(
     cases: Mapping[str, TrainingCase], datacenters: Sequence[int], lost_rtts: float = 1
 ) -> pd.DataFrame:

@@ -13,8 +13,6 @@ import pandas as pd
 
 from railcore import catalog
 from railcore.catalog import files
-from railcore.catalog.arguments import Quantity, checked
-from railcore.catalog.checks import one_of
 from railcore.catalog.tables import read_csv
 from railcore.catalog.units import Gbps, counted, number
 from railcore.network.switches import switch_model
@@ -58,10 +56,9 @@ def rail_design(figure: str, **changes: Any) -> SegmentFabric:
     """A design of the document, such as "fig13_8", with changes of SegmentFabric's fields.
 
     Spines and super-spines of the pods are as many as leave no oversubscription at CONNECTION_Bps each. Of Fig. 13-10
-    to 13-12, hosts are as many as the host ports of `most_host_ports` take with so many rails on a switch. Raises
-    ValueError for a figure without a design.
+    to 13-12, hosts are as many as the host ports of `most_host_ports` take with so many rails on a switch.
     """
-    options = {**DESIGNS[one_of("figure", figure, DESIGNS)], **changes}
+    options = {**DESIGNS[figure], **changes}
     if "servers" not in options:
         options["servers"] = most_host_ports(SWITCH, options["port_Bps"]) // options["rails_per_switch"]
     if options.get("segments", 1) > 1 and "spines" not in options:
@@ -109,9 +106,8 @@ def joined_pod() -> SegmentFabric:
     return replace(alone, servers=servers, rails_per_switch=rails)
 
 
-@checked
 def own_segment(
-    servers: int, nic_ports: int, rails_per_switch: int, rail_switch: str, port_Bps: Quantity, uplinks: int = 0
+    servers: int, nic_ports: int, rails_per_switch: int, rail_switch: str, port_Bps: float, uplinks: int = 0
 ) -> SegmentFabric:
     """A segment of one's own in the document's terms: servers of eight GPUs, NIC ports to as many switches.
 

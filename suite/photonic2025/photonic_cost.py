@@ -8,7 +8,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore import catalog
-from railcore.catalog.arguments import Positive, checked
+from railcore.catalog.arguments import checked
 from railcore.catalog.checks import whole
 from railcore.network.bill import bill_total
 from railcore.network.cost import part_totals, share_saved, total_cost, with_book_names, with_domain_warnings
@@ -97,8 +97,7 @@ def photonic_savings(table: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-@checked
-def photonic_ownership(table: pd.DataFrame, years: float, electricity_price: Positive, pue: float) -> pd.DataFrame:
+def photonic_ownership(table: pd.DataFrame, years: float, electricity_price: float, pue: float) -> pd.DataFrame:
     """Cost of owning the networks of a table over years at full load, and when photonic rails have paid for themselves.
 
     Parameters
@@ -124,7 +123,6 @@ def photonic_ownership(table: pd.DataFrame, years: float, electricity_price: Pos
     return table.assign(total_saved=share_saved(total, table["total_usd"]), payback_years=after)
 
 
-@checked
 def circuit_switch_plans(
     switches: Iterable[str],
     gpus: int,
