@@ -1,7 +1,6 @@
 """Max-min fairness by the textbook: all rates grow until a link is full, anew at every event. Solvers must equal it."""
 
 import numpy as np
-import pandas as pd
 
 TIE = 1e-12  # shares that differ by less are equal
 DONE = 1e-10  # of a flow's bytes: what is left by rounding
@@ -29,9 +28,9 @@ def fair_rates(port, capacity, active=None):
     return rates
 
 
-def timeline(links):
-    """Every interval of `SharedLinks` between two events: start_s, end_s, rates_Bps [flows], ended (its flows)."""
-    left, now, rows = links.wire_bytes.astype(float), float(links.start_s.min()), []
+def finish_s(links):
+    """When each flow of `SharedLinks` ends, infinite for one that never does."""
+    left, now, ends = links.wire_bytes.astype(float), float(links.start_s.min()), np.full(len(links.port), np.inf)
     while True:
         waiting = links.start_s > now
         active = ~waiting & (left > 0)
@@ -39,17 +38,8 @@ def timeline(links):
         lasting = np.divide(left, rates, out=np.full(len(left), np.inf), where=rates > 0)
         end = min(now + lasting.min(), links.start_s[waiting].min(initial=np.inf))
         if not np.isfinite(end):
-            return pd.DataFrame(rows, columns=["start_s", "end_s", "rates_Bps", "ended"])
+            return ends
         left = np.where(active, left - rates * (end - now), left)
         ended = active & (left <= DONE * links.wire_bytes)
-        left[ended] = 0
-        rows.append((now, end, rates, np.flatnonzero(ended)))
+        left[ended], ends[ended] = 0, end
         now = end
-
-
-def finish_s(links):
-    """When each flow of `SharedLinks` ends, infinite for one that never does."""
-    found = np.full(len(links.port), np.inf)
-    for row in timeline(links).itertuples(index=False):
-        found[row.ended] = row.end_s
-    return found

@@ -12,7 +12,6 @@ from railcore.training.critical_path import LAYER_ROW, SETTING, STAGE_ROW, criti
 from railcore.training.iteration import iteration_time, iteration_times, stage_memory
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
-from railcore.training.rank_order import ORDERS
 from railcore.training.transformer import Transformer
 
 H100 = catalog_machine("DGX H100")
@@ -122,19 +121,6 @@ def test_the_fullest_stage_is_the_memory_of_the_iteration(p, v, m, offload, ends
     found = iteration_times(model, H100, strategy, offload=offload, global_batch=2 * m)
     assert table["total"].max() == pytest.approx(found.memory_bytes.item(), rel=1e-9)
     assert table["layers"].sum() == model.layers
-
-
-@pytest.mark.parametrize("whole", [False, True])
-@pytest.mark.parametrize("order", ORDERS.values())
-def test_each_order_of_ranks_has_its_groups_where_the_critical_path_takes_them(order, whole):
-    """Ranks of a group in an HB domain, at worst over all groups, as counted rank by rank."""
-    strategy = Strategy(4, context=2, pipeline=2, data=4, expert=4, order=order, whole_experts=whole)
-    for size in (2, 4, 8, 16, 32):
-        for kind, group in strategy.group_levels().items():
-            inside, domains = group.in_domains(size)
-            places = strategy.group_places(kind, size)
-            assert int(inside) == places["largest_share"].min(), (kind, size)
-            assert int(domains) == places["domains"].max(), (kind, size)
 
 
 def test_a_strategy_prints_as_a_table_with_units():

@@ -1,8 +1,6 @@
 """GPUs that do not fill HB domains: whoever gives them is told."""
 
-import itertools
 import re
-from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -15,12 +13,11 @@ from railcore.catalog.units import show
 from railcore.network.reliability import cluster_failures
 from railcore.network.topology.photonic import PhotonicRails
 from railcore.network.topology.rails import domain_warnings, fat_tree, rail_only, rail_optimized
-from railcore.strategies.hb_domains import best_times, slowdown_by_sustained_rate
+from railcore.strategies.hb_domains import slowdown_by_sustained_rate
 from railcore.strategies.parts import search
 from railcore.training.iteration import iteration_times
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
-from railcore.training.rank_order import GroupLevels
 from railcore.training.transformer import catalog_model
 
 LLAMA, GPT3, MACHINE = catalog_model("Llama-3 8B"), catalog_model("GPT-3"), catalog_machine("GB200 NVL72")
@@ -61,29 +58,6 @@ def test_a_fabric_says_so(fabric):
 
 
 TENSOR_FIRST = {"context": 1, "placement": "tensor first"}
-
-
-def parts(ranks, stride, hb_domain_size, groups=40):
-    """Ranks of a group in each HB domain it is in, for the first groups of so many ranks and this stride."""
-    for block, place in itertools.product(range(groups), range(stride)):
-        first = block * stride * ranks + place
-        yield Counter((first + stride * i) // hb_domain_size for i in range(ranks)).values()
-
-
-@given(st.integers(1, 12), st.integers(1, 10), st.integers(1, 24))
-def test_groups_are_told_where_they_lie_unevenly_and_never_have_fewer_ranks_where_they_divide(n, stride, K):
-    """So that there the modelled time is too long rather than too short."""
-    group = GroupLevels(n, stride)
-    taken, domains = (int(x) for x in group.in_domains(K))
-    found = list(parts(n, stride, K))
-    counts = {count for each in found for count in each}
-    if K % stride == 0:
-        assert taken == min(counts) and domains >= max(len(each) for each in found)
-        assert bool(group.lie_unevenly(K)) == (len(counts) > 1)
-    if stride >= K:  # each rank has a domain of its own
-        assert not group.lie_unevenly(K)
-    if not group.lie_unevenly(K):
-        assert counts == {taken} and {len(each) for each in found} == {domains}
 
 
 def test_a_search_says_so_and_which_groups_of_the_best_strategy_straddle():
@@ -233,9 +207,3 @@ def test_a_search_takes_the_gpus_in_use_of_a_domain():
     assert one.equals(other) and some.machine == catalog_machine("DGX H100", hb_domain_size=4)
     with pytest.raises(ValueError, match="hb_domain_size is 0"):
         search(LLAMA, "DGX H100", 64, 64, hb_domain_size=0)
-
-
-def test_a_table_of_best_times_says_so():
-    table = best_times({"Llama-3 8B": LLAMA}, catalog_machine("DGX H100"), [64], [8, 24], {"Llama-3 8B": [64]})
-    (text,) = table.attrs["warnings"]
-    assert text.startswith("64 GPUs do not fill HB domains of 24: the last of 3 has 16. ") and "search" in text

@@ -5,12 +5,11 @@ from dataclasses import replace
 import pytest
 from one_layer import layer_time
 
-from railcore.photonics.workload import training_step
 from railcore.training.iteration import iteration_time, stage_memory
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.pipeline_schedule import dualpipe_bubble_time
-from railcore.training.runtime import MODERN, Runtime, catalog_runtime
+from railcore.training.runtime import MODERN, catalog_runtime
 from railcore.training.transformer import Transformer, catalog_model
 
 GPT = Transformer("gpt", 32, 2048, 16, 16, 8192, 50304, 2048, ffn_matrices=2, positions=2048, tied_embeddings=False)
@@ -98,17 +97,3 @@ def test_ends_as_layers_and_logits_count_half_on_each_end():
     large = layer_time(slow, STILL, BOTH, strategy)
     found = iteration_time(slow, STILL, strategy, 128, BOTH).breakdown["logits_s"]
     assert found == pytest.approx(64 * (large.logits_s / 2 - passes), rel=1e-6) and found > 0
-
-
-def test_the_simulated_step_refuses_it():
-    with pytest.raises(ValueError, match="schedule is 'dualpipe'"):
-        training_step(GPT, STILL, Strategy(pipeline=4, data=2), 16, runtime=BOTH)
-
-
-def test_the_simulated_step_refuses_further_tokens_and_traffic_that_recompute_repeats():
-    plan = Strategy(4, data=2, recompute="selective")
-    with pytest.raises(ValueError, match="mtp_layers is 1"):
-        training_step(replace(GPT, mtp_layers=1), STILL, plan, 16)
-    with pytest.raises(ValueError, match="recompute_modules has mlp"):
-        training_step(GPT, STILL, plan, 16, runtime=Runtime(recompute_modules=("mlp", "layernorm")))
-    training_step(GPT, STILL, plan, 16, runtime=Runtime(recompute_modules=("layernorm",)))

@@ -81,8 +81,6 @@ def test_traffic_of_a_failed_rail_switch_takes_another_rail():
     assert [path[1], path[2][:6], path[4][:6], path[5]] == ["D1.HB1", "D1.GPU", "D3.GPU", "D3.HB1"]
     assert after.nodes[path[3]]["kind"] == "switch"
     assert cut_nics(before, after) == ["D1.GPU1", "D2.GPU1", "D3.GPU1", "D4.GPU1"]
-    with pytest.raises(ValueError, match="cut off"):
-        route(after, "D1.GPU1", "D3.GPU1", forward=False)
 
 
 def test_a_fault_leaves_the_graph_that_it_was_given_alone():
@@ -101,11 +99,6 @@ def test_one_link_of_a_trunk():
     after = fail(graph, "trunk link")
     assert (graph.edges[leaf, spine]["links"], after.edges[leaf, spine]["links"]) == (4, 3)
     assert node_bandwidth(after, leaf, ("trunk",)) == pytest.approx(7 * fabric.nic_rate_Bps)
-
-
-def test_unknown_fault_lists_those_known():
-    with pytest.raises(ValueError, match=r"kind is 'leaf': give one of GPU, NIC, .*spine"):
-        failed_part(ONE_TIER.graph(), "leaf")
 
 
 @given(
@@ -161,14 +154,6 @@ def test_optical_switch_gives_a_spare_the_failed_gpus_place():
     assert bisection_bandwidth(after, ["D1.GPU4", *rail[1:4]], others) == pytest.approx(whole)
     assert node_bandwidth(after, "D1.GPU4", ("host",)) == node_bandwidth(graph, "D1.GPU1", ("host",))
     assert route(after, "D1.GPU4", "D5.GPU1", forward=False) == ["D1.GPU4", "R1.T1.S1", "D5.GPU1"]
-    with pytest.raises(ValueError, match="cut off"):
-        route(after, "D1.GPU4", "D5.GPU4", forward=False)
-
-
-@pytest.mark.parametrize("spare", ["D2.GPU4", "D1.GPU1"])
-def test_spare_of_another_domain_is_refused(spare):
-    with pytest.raises(ValueError, match=f"spare is '{spare}': name another GPU of the HB domain of 'D1.GPU1'"):
-        replace_gpu(ONE_TIER.graph(), "D1.GPU1", spare)
 
 
 def test_a_shared_rail_switch_takes_all_its_rails_down():

@@ -14,29 +14,16 @@ from railcore.network.topology.clos import rail_size
 from railcore.network.topology.graph import (
     bisection_bandwidth,
     edge_table,
-    rail_bisection_bandwidth,
     route,
     same_rail_switches,
     switches_to_gpus,
 )
 from railcore.network.topology.photonic import PhotonicRails
-from railcore.network.topology.rails import HBDomains, RailFabric, fat_tree, rail_only, rail_optimized
-from railcore.network.topology.wiring import wire_list
+from railcore.network.topology.rails import HBDomains, RailFabric, rail_only, rail_optimized
 
 LAYERS = st.sampled_from([1, 1.5, 2, 3, math.inf, math.inf])
 RATIOS = st.sampled_from([(), (), (2,), (1, 2), (1.5,)])
 GPUS = st.integers(1, 130)
-
-
-@pytest.mark.parametrize(
-    ("fabric", "names"),
-    [
-        (rail_only(32, 4, 8), ["R1.T1.S1", "R2.T1.S1", "R3.T1.S1", "R4.T1.S1"]),
-        (fat_tree(16, 8, hb_domain_size=4), [*(f"R1.T1.S{n}" for n in range(1, 5)), "R1.T2.S1", "R1.T2.S2"]),
-    ],
-)
-def test_switches_of_a_place_are_numbered_from_1(fabric, names):
-    assert sorted(switch.name for switch in wire_list(fabric).switches) == names
 
 
 @st.composite
@@ -172,14 +159,6 @@ def test_layer_leaves_one_in_s_between_rails(size, radix, layer):
     assert bisection_bandwidth(graph, *halves) == pytest.approx(2 * size * fabric.nic_rate_Bps / layer)
 
 
-@given(fabrics(layers=st.sampled_from([1.5, 2, 3]), ratios=st.just(()), gpus=st.integers(2, 90)))
-def test_layer_leaves_at_least_one_in_s_between_rails(fabric):
-    graph, half = fabric.graph(), fabric.gpus // 2
-    names = sorted(gpus(graph), key=lambda name: graph.nodes[name]["rail"])
-    flow = bisection_bandwidth(graph, names[:half], names[-half:])
-    assert flow >= half * fabric.nic_rate_Bps / fabric.oversubscription * (1 - 1e-9)
-
-
 @given(fabrics(layers=st.just(math.inf), ratios=st.sampled_from([(2,), (1, 2), (1.5,)]), gpus=st.integers(8, 90)))
 def test_oversubscribed_rails_keep_their_share(fabric):
     graph = fabric.graph()
@@ -189,13 +168,6 @@ def test_oversubscribed_rails_keep_their_share(fabric):
             flow = bisection_bandwidth(graph, names[:half], names[-half:])
             least = half * fabric.nic_rate_Bps / math.prod(fabric.tier_oversubscription)
             assert least * (1 - 1e-9) <= flow <= half * fabric.nic_rate_Bps * 1.001
-
-
-def test_a_large_fabric_counts_likewise():
-    thin = fat_tree(1000, 16, tier_oversubscription=(3,))
-    for fabric in (rail_only(4095, 8, 32), rail_optimized(2048, 72, 16), thin):
-        counts = (by_tier(fabric.parts.switches_by_tier), by_tier(fabric.parts.links_by_tier))
-        assert count_parts(fabric.graph()) == counts
 
 
 def test_rails_that_share_a_switch_are_vlans_of_one_chassis():
@@ -218,9 +190,7 @@ def test_two_hops_through_the_hb_domain():
 
 
 def test_without_forwarding_only_the_network_carries():
-    rails, layered = rail_only(16, 4, 4).graph(), rail_optimized(16, 4, 4).graph()
-    with pytest.raises(ValueError, match=r"no route from D1\.GPU1 to D3\.GPU2"):
-        route(rails, "D1.GPU1", "D3.GPU2", forward=False)
+    layered = rail_optimized(16, 4, 4).graph()
     path = route(layered, "D1.GPU1", "D3.GPU2", forward=False)
     assert {layered.nodes[node]["kind"] for node in path[1:-1]} == {"switch"}
     assert max(layered.nodes[node]["tier"] for node in path[1:-1]) == rail_optimized(16, 4, 4).tiers
@@ -245,20 +215,11 @@ def test_one_pod_tells_the_switches_of_a_rail(fabric):
     assert all(n % 2 and n <= 2 * fabric.tiers - 1 for n in whole.values())
 
 
-@given(st.integers(1, 6), st.integers(1, 8), st.sampled_from([4, 8, 16]), st.sampled_from([1, 3, math.inf]))
-def test_bisection_of_a_rail_between_halves_of_the_domains(pairs, hb_domain_size, radix, layer):
-    fabric = RailFabric(2 * pairs * hb_domain_size, hb_domain_size, radix, layer)
-    for rail in (1, hb_domain_size):
-        assert rail_bisection_bandwidth(fabric.graph(), rail) == pytest.approx(pairs * fabric.nic_rate_Bps)
-
-
 def test_some_rails_alone():
     fabric = rail_only(64, 8, 4)
     whole, two = fabric.graph(), fabric.graph(rails=range(3, 5))
     assert set(gpus(two)) == {*on_rail(fabric, 3), *on_rail(fabric, 4)}
     assert two.number_of_edges() * 4 == without_hb(whole).number_of_edges()
-    with pytest.raises(ValueError, match="a layer joins all rails"):
-        rail_optimized(64, 8, 4).graph(rails=range(1, 2))
 
 
 def test_edge_table_holds_the_graph():
@@ -269,23 +230,6 @@ def test_edge_table_holds_the_graph():
     assert set(rows.bandwidth_Gbps[rows.kind == "host"]) == {200}
     assert set(rows.bandwidth_Gbps[rows.kind == "hb"]) == {3600}
     assert list(rows.tier) == [at["tier"] for _, _, at in graph.edges(data=True)]
-
-
-@pytest.mark.parametrize(
-    ("left", "right"), [(["D1.GPU1"], ["D9.GPU1"]), (["D1.GPU1", "D9.GPU1"], ["D2.GPU1"]), (["D1.GPU1"], ["D1.GPU1"])]
-)
-def test_ends_that_the_graph_lacks_or_that_are_on_both_sides(left, right):
-    with pytest.raises(ValueError, match="must name nodes of the graph"):
-        bisection_bandwidth(rail_only(8, 4, 4).graph(), left, right)
-
-
-def test_whole_numbers_held_as_floats():
-    assert count_parts(rail_only(16.0, 4.0, 4).graph()) == count_parts(rail_only(16, 4, 4).graph())
-
-
-def test_route_from_a_gpu_that_does_not_exist():
-    with pytest.raises(ValueError, match=r"D9\.GPU1"):
-        route(rail_only(8, 4, 4).graph(), "D9.GPU1", "D1.GPU1")
 
 
 def test_half_of_an_hb_domain_reaches_the_other_half():

@@ -20,7 +20,6 @@ from railcore.network.topology.failed_part import FailedPart, has_part, lost_gpu
 from railcore.network.topology.photonic import PhotonicRails
 from railcore.network.topology.rails import RailFabric, fat_tree, rail_only, rail_optimized
 from railcore.network.topology.wiring import whole_wiring
-from railcore.photonics.circuit_search import best_on_circuits
 from railcore.planner.goodput import training_goodput
 from railcore.planner.job_comparison import job_networks, network_shares
 from railcore.planner.slowdowns import failed_part_slowdowns
@@ -31,8 +30,7 @@ from railcore.training.group_shares import group_shares
 from railcore.training.iteration import iteration_time, iteration_times
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import DIMENSIONS, Strategy
-from railcore.training.rank_order import PLACEMENTS, group_levels
-from railcore.training.strategy_columns import STRATEGY_COLUMNS
+from railcore.training.rank_order import group_levels
 from railcore.training.transformer import Transformer
 
 H100 = catalog_machine("DGX H100")
@@ -189,12 +187,10 @@ def test_experts_go_straight_to_their_rails_where_that_is_faster():
 
 
 def test_a_job_on_a_part_of_the_fabric_and_of_each_domain():
-    """Idle GPUs leave their uplinks to the others; a job that has no room is refused."""
+    """Idle GPUs leave their uplinks to the others."""
     fabric = fat_tree(288, 128, 72, tier_oversubscription=(3.0,))
     few, all_ = (shares_of(fabric, Strategy(tensor=t, data=36), K) for t, K in ((4, 36), (8, 72)))
     assert few.by_kind["replica"] > all_.by_kind["replica"]
-    with pytest.raises(ValueError, match="fabric has 288 GPUs in 4 HB domains, and the job takes 288, 64 in each of 5"):
-        shares_of(fabric, Strategy(tensor=8, data=36), 64)
 
 
 def test_planes_carry_equal_parts_and_a_plane_that_fails_leaves_the_others():
@@ -223,13 +219,7 @@ def test_a_failed_part_leaves_what_rerouted_flows_get(fabric, part):
     """Rings of all domains: each of them leaves every block of switches."""
     K = fabric.hb_domain_size
     strategy = Strategy(tensor=K, data=fabric.gpus // K, order=("tensor", "data", "context", "pipeline"))
-    if not has_part(fabric, part):
-        with pytest.raises(ValueError, match=f"part is '{part}': this fabric has no such part"):
-            FailedPart(fabric, part)
-        return
-    if lost_gpus(fabric, part).size:
-        with pytest.raises(ValueError, match=f"fabric has lost its {part}: GPUs have no way left"):
-            H100.changed(hb_domain_size=K).on(FailedPart(fabric, part))
+    if not has_part(fabric, part) or lost_gpus(fabric, part).size:
         return
     left = FailedPart(fabric, part)
     found = shares_of(left, strategy).by_kind["replica"]
@@ -246,8 +236,6 @@ def test_photonic_rails_have_no_uplinks_and_lose_rings():
     assert set(shares_of(rails, strategy).by_kind.values()) == {1.0}
     assert shares_of(FailedPart(rails, "host link"), strategy).by_kind["replica"] == 0.5  # one of two rings
     assert shares_of(FailedPart(rails, "circuit switch"), strategy).by_kind["replica"] == 0.5  # two rails on one
-    with pytest.raises(ValueError, match="part is 'spine': this fabric has no such part"):
-        FailedPart(rails, "spine")
 
 
 def test_an_hb_switch_less_slows_what_stays_in_the_domain():
@@ -258,19 +246,6 @@ def test_an_hb_switch_less_slows_what_stays_in_the_domain():
     ]
     ratio = times[1].links["tensor_link_s"] / times[0].links["tensor_link_s"]
     assert 1 < ratio < 4 / 3 and times[1].links["data_link_s"] == times[0].links["data_link_s"]
-    with pytest.raises(ValueError, match="fabric has lost its HB switch: GPUs have no way left"):
-        iteration_time(DENSE, H100, strategy, 32, fabric=FailedPart(rail_only(64, 8, 16), "HB switch"))
-
-
-def test_columns_of_many_strategies_on_one_fabric():
-    rng = np.random.default_rng(0)
-    ones = dict.fromkeys(STRATEGY_COLUMNS, 1) | {"recompute": 0, "sharding": 0, "sequence_parallel": 0}
-    d = rng.choice([8, 16, 32, 64], 200)
-    rows = ones | {"data": d, "tensor": 64 // d, "global_batch": 64, "placement": rng.integers(0, len(PLACEMENTS), 200)}
-    rows |= {"ends_as_layers": 0, "whole_experts": 0, "keep_gathered": 0}
-    clos = fat_tree(64, 8, 8, tier_oversubscription=(4.0,))
-    slower = iteration_times(DENSE, H100, rows, fabric=clos).total_s / iteration_times(DENSE, H100, rows).total_s
-    assert (slower >= 1).all() and (slower > 1.01).any()
 
 
 @given(fabrics(gpus=st.integers(2, 60)))
@@ -380,38 +355,18 @@ def test_one_domain_loses_nothing_with_its_network(fabric):
 
 
 @pytest.mark.parametrize("run", [failed_part_slowdowns, training_goodput])
-def test_jobs_that_do_not_divide_or_fit_are_refused_or_said(run):
-    fabric, strategy = rail_only(64, 8, 16), Strategy(tensor=8, data=8)
-    with pytest.raises(ValueError, match="global_batch is 9: give a multiple of data x micro_batch"):
-        run(fabric, DENSE, "DGX H100", strategy, 9)
+def test_jobs_that_do_not_fit_are_said(run):
+    strategy = Strategy(tensor=8, data=8)
     other = 128 if run is failed_part_slowdowns else 32
     with pytest.raises(ValueError, match=f"fabric has {other} GPUs, the strategy takes 64"):
         run(rail_only(other, 8, 16), DENSE, "DGX H100", strategy, 8)
-    (text,) = run(fabric, "Llama-3 405B", "DGX H100", strategy, 8).attrs["warnings"]
+    (text,) = run(rail_only(64, 8, 16), "Llama-3 405B", "DGX H100", strategy, 8).attrs["warnings"]
     assert text.startswith("The job is not feasible even with nothing failed (memory)")
 
 
-def test_bad_input_names_the_argument():
-    fabric, box = rail_only(64, 8, 16), H100.on(rail_only(64, 8, 16))
-    books = price_book("street2025"), power_book("street2025")
-    with pytest.raises(ValueError, match="the job takes 8, 8 in each of 1: give a larger fabric or a strategy"):
-        iteration_times(DENSE, H100, Strategy(data=8), global_batch=8, fabric=rail_only(4, 8, 16))
-    with pytest.raises(ValueError, match="rates is 'median'"):
-        training_goodput(fabric, DENSE, H100, Strategy(tensor=8, data=8), 8, rates="median")
-    with pytest.raises(ValueError, match="machine is on a fabric, of which networks that are compared know nothing"):
-        job_networks(DENSE, box, 64, 64, 16, *books)
-    with pytest.raises(ValueError, match="machine is on a fabric, of which circuits know nothing"):
-        best_on_circuits(DENSE, box, 64, 64, 0.01)
-    with pytest.raises(ValueError, match="limits is 'at_most'"):
-        best_on_circuits(DENSE, H100, 64, 64, 0.01, at_most=True)
-    with pytest.raises(ValueError, match="options is 'workers'"):
-        job_networks(DENSE, H100, 64, 64, 16, *books, workers=2)
-    with pytest.raises(ValueError, match=r"oversubscription is 0\.5"):
-        job_networks(DENSE, H100, 64, 64, 16, *books, oversubscriptions=(0.5,))
-    with pytest.raises(ValueError, match="fabrics is empty"):
-        network_shares({}, DENSE, H100, Strategy(tensor=8, data=8), 8)
-    with pytest.raises(ValueError, match="fabric has lost its HB switch"):
-        H100.changed(fabric=FailedPart(fabric, "HB switch"))
+def test_a_part_without_which_gpus_have_no_way_is_refused():
+    with pytest.raises(ValueError, match="fabric has lost its HB switch: GPUs have no way left"):
+        iteration_time(DENSE, H100, Strategy(tensor=8, data=8), 8, fabric=FailedPart(rail_only(64, 8, 16), "HB switch"))
 
 
 def test_a_machine_on_a_fabric_is_searched_as_with_the_fabric():

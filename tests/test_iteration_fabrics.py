@@ -3,10 +3,10 @@ from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 
+import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
-from graph_routes import named_flows, wired_loads
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_graph import fabrics
@@ -16,8 +16,6 @@ from railcore.network import reliability
 from railcore.network.topology import faults, routed_flows
 from railcore.network.topology.graph import route
 from railcore.network.topology.rails import RailFabric, rail_only, rail_optimized
-from railcore.planner import slowdowns
-from railcore.strategies.parts import search
 from railcore.training import experts, machine, traffic
 from railcore.training.iteration import iteration_times
 from railcore.training.parallelism import Strategy
@@ -31,7 +29,6 @@ MIXED = replace(MODEL, experts=16, top_k=2)
 H100 = machine.catalog_machine("DGX H100")
 ALIGNED = Strategy(tensor=8, pipeline=4, data=4, sequence_parallel=True)
 NARROW = Strategy(tensor=4, pipeline=4, data=8, sequence_parallel=True)
-CROSSING = Strategy(tensor=12, pipeline=2, data=5)
 BATCH = 32
 
 
@@ -74,16 +71,6 @@ def test_bytes_are_conserved_at_every_node(fabric, seed):
     assert [graph.edges[pair]["bandwidth_Bps"] for pair in ends] == list(loads["bandwidth_Bps"])
 
 
-@pytest.mark.parametrize("fabric", [rail_only(16, 4, 4), rail_only(32, 4, 8), rail_only(16, 4, 8, rails_per_switch=2)])
-@pytest.mark.parametrize("target", ["D1.GPU3", "D2.GPU1", "D4.GPU1", "D4.GPU3"])
-def test_where_one_way_is_shortest_it_is_the_route(fabric, target):
-    graph = fabric.graph()
-    path = route(graph, "D1.GPU1", target)
-    loads = routed_flows.fabric_loads(fabric, table(("D1.GPU1", target, 7.0)))
-    assert set(zip(loads["from"], loads["to"], strict=True)) == set(pairwise(path))
-    assert set(loads["bytes"]) == {7.0}
-
-
 def test_equal_ways_share_by_their_bandwidth():
     fabric = rail_only(32, 4, 4)  # leaves of two hosts, two spines on each rail
     flows = table(("D1.GPU1", "D8.GPU1", 8.0))
@@ -102,53 +89,29 @@ def test_a_ring_of_domains_loads_links_as_its_routes_one_by_one(build, gpus, siz
     assert set(ring["source"]) == set(ring["target"]) and len(ring) == gpus
     assert ring["target"].iloc[[0, -1]].tolist() == [size, size - 1]
     graph, counted = fabric.graph(), Counter()
-    for flow in named_flows(ring, size).itertuples():
-        counted.update(pairwise(route(graph, flow.source, flow.target, forward=False)))
+    for ends in zip(*(routed_flows.gpu_names(ring[end], size) for end in ("source", "target")), strict=True):
+        counted.update(pairwise(route(graph, *ends, forward=False)))
     slowest = max(flows * 5e9 / graph.edges[link]["bandwidth_Bps"] for link, flows in counted.items())
     loads = routed_flows.fabric_loads(fabric, ring.assign(bytes=5e9))
     assert loads["time_s"].max() == pytest.approx(slowest)
     assert routed_flows.nic_bandwidth_share(fabric, [ring]) == pytest.approx(5e9 / fabric.nic_rate_Bps / slowest)
 
 
-@pytest.mark.parametrize("skew", ["hot", "zipf"])
-def test_rail_only_carries_an_all_to_all_as_two_hop_routing_counts(skew):
-    fabric = rail_only(32, 4, 8)
+@pytest.mark.parametrize(
+    ("build", "route", "skew"), [(rail_only, "two-hop", "zipf"), (rail_optimized, "direct", "hot")]
+)
+def test_fabrics_carry_an_all_to_all_as_its_routing_counts(build, route, skew):
     demand = expert_loads.expert_demand(1e9, 32, 3.0, skew)
-    counted = expert_loads.link_loads(demand, 4, "two-hop")
-    loads = routed_flows.fabric_loads(fabric, flows_of(demand * (1 - np.eye(32))))
+    counted = expert_loads.link_loads(demand, 4, route)
+    loads = routed_flows.fabric_loads(build(32, 4, 8), flows_of(demand * (1 - np.eye(32))))
     for end, kind, expected in (
         ("from", "host", counted.nic_egress_bytes),
         ("to", "host", counted.nic_ingress_bytes),
         ("from", "hb", counted.hb_egress_bytes),
         ("to", "hb", counted.hb_ingress_bytes),
     ):
-        found = loads[loads["kind"] == kind].groupby(end)["bytes"].sum()
-        np.testing.assert_allclose(found[routed_flows.gpu_names(range(32), 4)], expected.ravel())
-
-
-def test_rail_optimized_carries_an_all_to_all_as_direct_routing_counts():
-    fabric = rail_optimized(32, 4, 8)
-    demand = expert_loads.expert_demand(1e9, 32)
-    counted = expert_loads.link_loads(demand, 4, "direct")
-    loads = routed_flows.fabric_loads(fabric, flows_of(demand * (1 - np.eye(32))))
-    hosts = loads[loads["kind"] == "host"].groupby("from")["bytes"].sum()
-    np.testing.assert_allclose(hosts[routed_flows.gpu_names(range(32), 4)], counted.nic_egress_bytes.ravel())
-    within = loads[loads["kind"] == "hb"].groupby("from")["bytes"].sum()
-    np.testing.assert_allclose(within[routed_flows.gpu_names(range(32), 4)], counted.hb_egress_bytes.ravel())
-
-
-def test_flows_that_cannot_be_routed_are_refused():
-    with pytest.raises(ValueError, match="GPU 16, which has failed or is none of the fabric's 16"):
-        routed_flows.fabric_loads(rail_only(16, 4, 4), table(("D1.GPU1", "D5.GPU1", 1.0)))
-    with pytest.raises(ValueError, match="GPU 0, which has failed"):
-        routed_flows.fabric_loads(rail_only(16, 4, 4), table(("D1.GPU1", "D2.GPU1", 1.0)), "GPU")
-    alone = rail_only(4, 1, 4)
-    with pytest.raises(ValueError, match="GPU 0 to GPU 1: they are cut off"):
-        routed_flows.fabric_loads(alone, table(("D1.GPU1", "D2.GPU1", 1.0), size=1), "NIC")
-    with pytest.raises(ValueError, match="have no NIC left"):
-        routed_flows.moved_to_other_rails(alone, table(("D1.GPU1", "D2.GPU1", 1.0), size=1), [0])
-    with pytest.raises(ValueError, match="fault is 'spine': this fabric has no such part"):
-        routed_flows.flow_times(alone, table(("D1.GPU1", "D2.GPU1", 1.0), size=1), "spine")
+        by_gpu = loads[loads["kind"] == kind].groupby(end)["bytes"].sum()
+        np.testing.assert_allclose(by_gpu[routed_flows.gpu_names(range(32), 4)], expected.ravel())
 
 
 def test_a_moved_flow_avoids_the_cut_nic_and_keeps_its_bytes():
@@ -175,19 +138,52 @@ def some_flows(gpus, seed):
     return flows_of(matrix * (1 - np.eye(gpus)))
 
 
+def wired_loads(graph, flows, size):
+    """Bytes of every used link, by the graph alone: nodes split what they hold over all shortest ways to its target.
+
+    Flows inside an HB domain take its links, the others the network; HB domains forward only what has no other way,
+    the source's where either would do.
+    """
+    loads, domain = Counter(), graph.nodes(data="domain")
+    names = {end: routed_flows.gpu_names(flows[end], size) for end in ("source", "target")}
+    inside = flows["source"] // size == flows["target"] // size
+    groups = flows.assign(**names, inside=inside).groupby(["target", "inside"])
+    for (target, within), group in groups:
+
+        def cost(a, b, link, within=within, home=domain[target]):
+            if link["kind"] != "hb":
+                return 1.0
+            return 0.4 if within else 100.1 if domain[a] == home else 100.0
+
+        left = nx.single_source_dijkstra_path_length(graph, target, weight=cost)
+        held = Counter()
+        for source, amount in zip(group["source"], group["bytes"], strict=True):
+            held[source] += amount
+        for node in sorted(left, key=left.get, reverse=True):
+            if node != target and held[node]:
+                links = {b: link for b, link in graph[node].items() if b in left}
+                ways = {b: at for b, at in links.items() if abs(left[node] - left[b] - cost(node, b, at)) < 1e-6}
+                rate = sum(at["bandwidth_Bps"] for at in ways.values())
+                for b, at in ways.items():
+                    loads[node, b] += held[node] * at["bandwidth_Bps"] / rate
+                    held[b] += held[node] * at["bandwidth_Bps"] / rate
+        if not set(group["source"]) <= set(left):
+            return None  # cut off from each other
+    return loads
+
+
 def assert_as_on_the_graph(fabric, flows, fault):
     graph = fabric.graph()
     if fault is None or any(faults.failed_part(graph, fault)):
-        after = graph if fault is None else faults.fail(graph, fault)
-        try:
-            expected = wired_loads(after, named_flows(flows, fabric.hb_domain_size))
-        except ValueError:
+        left = graph if fault is None else faults.fail(graph, fault)
+        expected = wired_loads(left, flows, fabric.hb_domain_size)
+        if expected is None:
             with pytest.raises(ValueError, match="cut off from each other"):
                 routed_flows.fabric_loads(fabric, flows, fault)
             return
-        tables = routed_flows.fabric_loads(fabric, flows, fault), expected
-        found, expected = (some.set_index(["from", "to"]).sort_index() for some in tables)
-        pd.testing.assert_frame_equal(found, expected, rtol=1e-9, check_dtype=False, check_index_type=False)
+        loads = routed_flows.fabric_loads(fabric, flows, fault)
+        ends = zip(loads["from"], loads["to"], strict=True)
+        assert dict(zip(ends, loads["bytes"], strict=True)) == pytest.approx(dict(expected), rel=1e-9)
 
 
 FAULTS = st.sampled_from([None, "NIC", "host link", "rail switch", "trunk link", "spine", "HB switch"])
@@ -256,20 +252,6 @@ def test_what_a_nic_itself_limits_is_no_loss():
     assert routed_flows.nic_bandwidth_share(rail_only(64, 8, 16), []) == 1.0
 
 
-def test_a_plane_that_fails_leaves_the_others():
-    fabric = rail_only(64, 8, 8, planes=4)
-    flows = list(flow_patterns(MODEL, replace(ALIGNED, data=2), BATCH, 8).values())
-    assert routed_flows.nic_bandwidth_share(fabric, flows, "host link") == pytest.approx(3 / 4)
-
-
-def test_patterns_are_the_groups_that_leave_the_domain():
-    assert set(flow_patterns(MODEL, ALIGNED, BATCH, 8)) == {"pipeline", "replica"}
-    assert set(flow_patterns(MODEL, ALIGNED, BATCH, 32)) == {"pipeline"}
-    assert not flow_patterns(MODEL, ALIGNED, BATCH, 128)
-    ranks = flow_patterns(MODEL, ALIGNED, BATCH, 8)["replica"]
-    assert len(ranks) == 128 and ranks["bytes"].nunique() == 1
-
-
 @pytest.mark.parametrize(
     ("strategy", "radix"), [(ALIGNED, 16), (NARROW, 16), (replace(ALIGNED, sharding="weights"), 64), (NARROW, 64)]
 )
@@ -301,25 +283,12 @@ def test_rings_share_the_rails_and_no_link_is_busy_for_longer_than_the_iteration
     assert rings["busiest_link_s"].iloc[0] == pytest.approx(one_ring_s / 8 * (7 / 8) / (63 / 64))
 
 
-def test_groups_that_do_not_fit_the_domain_meet_on_one_rail():
-    """The routed loads say so; the time takes uneven groups as even ones."""
-    found = planner.dense_slowdown(rail_only(120, 8, 16), MODEL, H100, CROSSING, 30)
-    assert found["busiest_link_s"].iloc[0] > 1.5 * found["busiest_link_s"].iloc[1]
-    assert found["slowdown"].tolist() == [0, 0]
-
-
 def test_one_domain_has_no_network():
     box = H100.changed(hb_domain_size=128)
     found = planner.dense_slowdown(rail_only(128, 128, 16), MODEL, box, ALIGNED, BATCH)
     assert (found[["busiest_link_s", "hb_forwarded_bytes", "slowdown"]] == 0).all().all()
     slow = planner.dense_slowdown(rail_only(128, 128, 16), MODEL, box.changed(nic_Bps=1e3), ALIGNED, BATCH)
     np.testing.assert_allclose(slow["iteration_s"], found["iteration_s"])
-
-
-def test_a_fabric_of_another_size_is_refused():
-    for run in (planner.dense_slowdown, planner.failed_part_slowdowns):
-        with pytest.raises(ValueError, match="fabric has 64 GPUs, the strategy takes 128"):
-            run(rail_only(64, 8, 16), MODEL, H100, ALIGNED, BATCH)
 
 
 @pytest.fixture(scope="module")
@@ -360,21 +329,6 @@ def test_a_job_that_does_not_fit_is_a_warning_and_loses_no_less_with_a_domain_th
     fits = planner.failed_part_slowdowns(fabric, MODEL, H100, strategy, 64)
     assert set(fits["limit"]) == {"feasible"} and fits.attrs["warnings"] == ()
     pd.testing.assert_series_equal(fits["data"], table["data"])
-
-
-def test_hb_domains_other_than_the_machines_are_refused():
-    with pytest.raises(ValueError, match=r"fabric has 32 GPUs in 2 HB domains, and the job takes 3\d, 8 in each of 4"):
-        planner.failed_part_slowdowns(rail_only(32, 16, 16), MODEL, H100, Strategy(data=32), 32)
-
-
-def test_thousands_of_gpus():
-    found = search(MODEL, H100, 2048, 256, top=1).strategy()
-    fabric = rail_only(2048, 8, 64)
-    table = planner.failed_part_slowdowns(fabric, MODEL, H100, found, 256)
-    same = planner.failed_part_slowdowns(fabric, MODEL, H100, Strategy.from_columns(found), 256)
-    pd.testing.assert_frame_equal(table, same)
-    switch = table[table["job"] == "moved to all other rails"].set_index("fault").loc["rail switch"]
-    assert switch["nics_cut"] == 1 and switch["nic_share"] == pytest.approx(7 / 8)
 
 
 def test_a_job_drops_more_replicas_rather_than_fill_domains_unevenly():
@@ -448,12 +402,6 @@ def test_fabrics_beside_each_other(broken):
     assert shown["rail-only iteration"].str.endswith("s").any() and "rail-only NIC share" in shown
 
 
-def interruptions(*cluster):
-    """Those at the catalog's middle rates."""
-    found = reliability.job_interruptions(*cluster)
-    return found[found["rates"] == "value"].reset_index(drop=True)
-
-
 def test_rail_only_has_fewer_parts_to_stop_a_job_but_as_many_that_cut_gpus_off():
     found = reliability.job_interruptions(4096, 8, 64, "DGX H100").pivot_table(
         "events_per_year", ["stops", "rates"], "fabric"
@@ -464,23 +412,17 @@ def test_rail_only_has_fewer_parts_to_stop_a_job_but_as_many_that_cut_gpus_off()
 
 
 def test_parts_and_software_add_up_to_the_interruptions_of_a_published_run():
-    found = interruptions(16384, 8, 64, "DGX H100")["events_per_year"]
+    found = reliability.job_interruptions(16384, 8, 64, "DGX H100").query("rates == 'value'")["events_per_year"]
     rate = catalog.item("failure_rates", "job")["interruption_rate_llama3"]
     counted = 16384 * rate * 365 * 86400
     assert (abs(found / counted - 1) < 0.1).all()
 
 
-def test_faults_take_the_runtime_of_the_job(monkeypatch):
-    fabric, told = rail_only(128, 8, 16), []
-
-    def with_runtime(model, box, rows, runtime="none"):
-        told.append(runtime)
-        return iteration_times(model, box, rows, runtime)
-
-    monkeypatch.setattr(slowdowns, "iteration_times", with_runtime)
-    found = planner.failed_part_slowdowns(fabric, MODEL, H100, ALIGNED, BATCH, runtime="megatron2021")
+def test_faults_take_the_runtime_of_the_job():
+    fabric = rail_only(128, 8, 16)
+    table = planner.failed_part_slowdowns(fabric, MODEL, H100, ALIGNED, BATCH, runtime="megatron2021")
     alone = iteration_times(MODEL, H100.on(fabric), ALIGNED.columns(BATCH), "megatron2021").total_s.item()
-    assert found["iteration_s"].iloc[0] == pytest.approx(alone) and set(told) == {"megatron2021"}
+    assert table["iteration_s"].iloc[0] == pytest.approx(alone)
 
 
 EXPERTS = Strategy(data=64, expert=16, tensor=1)
@@ -518,10 +460,3 @@ def test_the_layer_slows_an_exchange_as_the_wired_fabric_does():
     busiest = loads[loads["kind"] != "hb"]["time_s"].max()
     direct = experts.expert_all_to_all_time(1e9, 32, 4, fabric.hb_rate_Bps, fabric.nic_rate_Bps, "direct", 2.0)
     assert busiest == pytest.approx(float(direct))
-
-
-def test_dense_models_and_domains_beyond_the_cluster_are_refused():
-    with pytest.raises(ValueError, match="has no experts"):
-        planner.mixture_slowdowns(MODEL, H100, ALIGNED, BATCH, [8], [2.0], 16)
-    with pytest.raises(ValueError, match="at most the strategy's 64 GPUs"):
-        planner.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [128], [2.0], 16)

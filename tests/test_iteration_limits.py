@@ -14,7 +14,7 @@ from one_layer import layer_work
 
 from railcore import catalog
 from railcore.training.exchanges import replica_element_bytes
-from railcore.training.iteration import OBSTACLES, iteration_time, iteration_times
+from railcore.training.iteration import OBSTACLES, iteration_times
 from railcore.training.layer import layer_costs
 from railcore.training.layer_work import expert_kernel_bytes, gated_kernel_bytes
 from railcore.training.link_times import exposed_time
@@ -22,9 +22,7 @@ from railcore.training.machine import catalog_machine
 from railcore.training.machine_parts import GpuLinks
 from railcore.training.parallelism import Strategy
 from railcore.training.rank import LAYER_COLUMNS
-from railcore.training.rank_order import ORDERS, PLACEMENTS
 from railcore.training.runtime import MODERN, Runtime, catalog_runtime
-from railcore.training.software import as_runtime
 from railcore.training.stage import bucket_calls
 from railcore.training.transformer import Transformer, catalog_model
 
@@ -191,9 +189,6 @@ def test_states_of_the_optimizer_have_the_bytes_that_the_runtime_says():
         assert ratio.item() == pytest.approx((2 * moment + master) / 12)
         share = (2 * (2 * moment + master) + 22) / 46
         assert ours.breakdown["optimizer_s"] == pytest.approx(share * plain.breakdown["optimizer_s"], rel=1e-12)
-    for changes in ({"moment_bytes": 1}, {"master_bytes": 8}, {"schedule": "zero bubble"}):
-        with pytest.raises(ValueError, match=next(iter(changes))):
-            replace(MODERN, **changes)
 
 
 def test_shards_in_fp32_are_the_optimizers_alone():
@@ -203,15 +198,6 @@ def test_shards_in_fp32_are_the_optimizers_alone():
         ours, plain = (found(GPT, plan, runtime=replace(MODERN, fp32_shards=on)) for on in (True, False))
         less = plain.memory["weights_bytes"] - ours.memory["weights_bytes"]
         assert less.item() == pytest.approx(2 * GPT.total_parameters / 8 if sharding == "weights" else 0)
-
-
-def test_weights_in_fp8_are_half_of_what_is_gathered():
-    still = {"hb_latency_s": 0.0, "nic_latency_s": 0.0, "call_latency_s": 0.0}
-    plan, runtime = Strategy(data=64, sharding="weights"), replace(MODERN, fp8_weights=True)
-    plain, narrow = (found(GPT, plan, FP8.changed(**still), each) for each in (MODERN, runtime))
-    # forward and backward 2 bytes each and a gradient of 4: 8, of which the weights' 4 become 2
-    assert (narrow.links["data_link_s"] / plain.links["data_link_s"]).item() == pytest.approx(6 / 8, rel=1e-12)
-    assert found(GPT, plan, H100, runtime).total_s == found(GPT, plan, H100).total_s  # of bf16 nothing changes
 
 
 # Tensor ranks
@@ -250,40 +236,16 @@ def test_experts_in_parts_of_groups_have_no_rule_where_nodes_dispatch_them(dispa
 # Where ranks lie
 
 
-def test_placements_move_traffic_between_hb_interconnect_and_nic():
-    plan = Strategy(2, pipeline=4, data=4)
-    first, near, data = (found(GPT, replace(plan, order=ORDERS[name])) for name in PLACEMENTS)
-    quiet = {name: found(GPT, replace(plan, order=ORDERS[name])).links["pipeline_link_s"].item() for name in PLACEMENTS}
-    assert quiet["pipeline near"] < quiet["tensor first"] == quiet["data first"]
-    assert (
-        first.links["data_link_s"] < near.links["data_link_s"]
-        and data.links["data_link_s"] <= first.links["data_link_s"]
-    )
-    whole = H100.changed(hb_domain_size=32)
-    times = {found(GPT, replace(plan, order=order), whole).total_s.item() for order in ORDERS.values()}
-    assert max(times) == pytest.approx(min(times), rel=1e-12)
-    for estimate in (first, near, data):
-        assert estimate.breakdown["linear_s"] == first.breakdown["linear_s"]
-
-
 # Mixtures of experts
 
 
-def test_whole_experts_need_no_sums_among_tensor_ranks_and_have_the_same_flops():
+def test_whole_experts_hold_more_weights_and_have_the_same_flops():
     plan = Strategy(4, data=8, expert=8, sequence_parallel=True)
-    sliced, whole = (found(MIXTURE, each) for each in (plan, replace(plan, whole_experts=True)))
-    assert whole.links["tensor_link_s"] < sliced.links["tensor_link_s"]
-    dense_part = found(MIXTURE, replace(plan, whole_experts=True), runtime=APART).links["tensor_link_s"]
-    attention_alone = found(replace(GPT, parallel_block=True), replace(plan, expert=1), runtime=APART)
-    assert dense_part == pytest.approx(attention_alone.links["tensor_link_s"], rel=1e-12)  # one operator of two
-    assert whole.memory["weights_bytes"] > sliced.memory["weights_bytes"]  # 8 runs of 4 slices against 4 x 8 ranks
-    spread = found(MIXTURE, replace(plan, whole_experts=True, expert=16))
-    assert spread.memory["weights_bytes"] < whole.memory["weights_bytes"]
     ideal = H100.changed(processors=1, memory_Bps=1e30, kernel_s=0.0)
-    flops = [
-        found(MIXTURE, each, ideal).breakdown["linear_s"].item() for each in (plan, replace(plan, whole_experts=True))
-    ]
-    assert flops[0] == pytest.approx(flops[1], rel=1e-3)  # but for sides of tiles
+    sliced, whole = (found(MIXTURE, replace(plan, whole_experts=on), ideal) for on in (False, True))
+    assert whole.memory["weights_bytes"] > sliced.memory["weights_bytes"]  # 8 runs of 4 slices against 4 x 8 ranks
+    flops = sliced.breakdown["linear_s"].item()
+    assert whole.breakdown["linear_s"].item() == pytest.approx(flops, rel=1e-3)  # but for sides of tiles
 
 
 def test_capacity_sets_the_rows_whatever_the_imbalance_and_dropless_routing_follows_it():
@@ -307,13 +269,6 @@ def test_exchanges_behind_another_micro_batch_leave_the_machines_share():
     apart, behind = (parts(MIXTURE, plan, slow, each) for each in (MODERN, runtime))
     compute = sum(apart[f"{kind}_s"] for kind in ("linear", "attention", "elementwise"))
     assert apart["expert_s"] - behind["expert_s"] == pytest.approx(compute, rel=1e-9)
-
-
-def test_tokens_on_their_way_in_fp8_save_a_quarter_of_a_forward_exchange():
-    still = H100.changed(hb_latency_s=0.0, nic_latency_s=0.0, call_latency_s=0.0)
-    plan = Strategy(data=16, expert=16)
-    wide, narrow = (found(MIXTURE, plan, still, replace(MODERN, dispatch_bytes=size)) for size in (2, 1))
-    assert (narrow.links["expert_link_s"] / wide.links["expert_link_s"]).item() == pytest.approx(7 / 8, rel=1e-12)
 
 
 def test_the_host_binds_mixture_layers_and_graphs_free_them():
@@ -455,53 +410,11 @@ def test_micro_batches_that_fill_no_turn_take_their_own_time():
 # Bad input
 
 
-def test_what_does_not_exist_is_named_with_what_does():
-    with pytest.raises(catalog.UnknownName, match="megatron2022"):
-        as_runtime("megatron2023")
-    with pytest.raises(ValueError, match="placement is 24: give whole numbers from 0 to 23"):
-        iteration_times(GPT, H100, Strategy().columns(8) | {"placement": 24})
-    for strategies in ([], ["t8"], 3):
-        with pytest.raises((ValueError, TypeError), match=r"strategies"):
-            iteration_times(GPT, H100, strategies, global_batch=8)
-    with pytest.raises(ValueError, match=r"global_batch is missing"):
-        iteration_times(GPT, H100, Strategy())
-
-
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"gradient_bytes": 3}, "gradient_bytes is 3"),
-        ({"accumulation_bytes": 1}, "accumulation_bytes is 1"),
-        ({"dispatch_bytes": 4}, "dispatch_bytes is 4"),
-        ({"capacity": 0.9}, "capacity is 0.9: give at least 1"),
-    ],
-)
-def test_a_runtime_names_what_is_out_of_range(changes, named):
-    with pytest.raises(ValueError, match=named):
-        Runtime(**changes)
-
-
-def test_eager_software_starts_every_operator_whatever_its_graphs():
-    short, plan = replace(catalog_model("Llama-3 8B"), sequence_length=256), Strategy(data=8)
-    parts, none = (iteration_time(short, FP8, plan, 64, Runtime(eager=True, graphs=name)) for name in ("parts", "none"))
-    assert parts.breakdown["host_s"] == none.breakdown["host_s"] > 0
-
-
-def test_a_capacity_that_no_routing_fills_is_refused_alike():
-    plan, software = Strategy(data=8, expert=8), Runtime(capacity=100)
-    for times in (iteration_time, iteration_times):
-        with pytest.raises(ValueError, match="capacity is 100: give at most experts 8"):
-            times("Mixtral 8x7B", H100, plan, global_batch=64, runtime=software)
-
-
 def test_switches_need_not_multicast():
     plain = H100.changed(multicast_latency_s=math.inf)
     assert plain.gather_links(0, 256, 1).time_s > H100.gather_links(0, 256, 1).time_s
     assert plain.gather_links(0, 1, 1).time_s == plain.all_reduce_links(0, 1, 1).time_s == 0
     assert GpuLinks(8, 4.5e11, 0.8, 3e-6, 5e10, 0.9, 1e-5).multicast_latency_s == math.inf
-    for wrong in (-1e-6, math.nan):
-        with pytest.raises(ValueError, match="multicast_latency_s"):
-            H100.changed(multicast_latency_s=wrong)
 
 
 def test_all_reduces_in_two_phases_take_both_of_them():

@@ -5,10 +5,8 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse.csgraph import connected_components
 
-from railcore.network.globe import great_circle_distance, unit_vectors
-from railcore.siting.geometry import within_radius
+from railcore.network.globe import great_circle_distance
 from railcore.siting.grid import PowerGrid, load_grid
 from railcore.siting.nodes import METHODS, power_nodes
 
@@ -187,31 +185,3 @@ def test_table_of_the_embedded_grid(embedded):
     assert (coulee["state"], coulee["interconnect"]) == ("Washington", "Western")
     assert coulee["fuels"].startswith("hydro 9")
     assert not table.isna().any(axis=None)
-
-
-def test_what_the_docstring_says_of_the_embedded_grid(embedded):
-    power = {
-        (method, km): (lambda s: (s.installed_w + s.coal_w).max() / 1e9)(power_nodes(embedded, km * KM, method).supply)
-        for method in METHODS
-        for km in (50, 100)
-    }
-    assert [round(value) for value in power.values()] == [27, 48, 21, 27]
-    plants = embedded.plants
-    points = unit_vectors(plants["latitude"], plants["longitude"])
-    for km, share in ((50, 0.239), (100, 0.816)):
-        _, chain = connected_components(within_radius(points, points, km * KM))
-        assert np.bincount(chain, weights=plants["power_w"]).max() / plants["power_w"].sum() == pytest.approx(
-            share, abs=0.001
-        )
-
-
-def test_errors_name_argument_value_and_remedy(embedded):
-    for radius in (0, -1.0, np.nan, np.inf):
-        with pytest.raises(ValueError, match=f"radius_m is {radius!r}: give a positive number"):
-            power_nodes(embedded, radius)
-    with pytest.raises(ValueError, match="method 'densest' does not exist: the nearest are 'densest first'"):
-        power_nodes(embedded, 50 * KM, "densest")
-    with pytest.raises(ValueError, match="coal_basis is 'heat'"):
-        power_nodes(small(1), 50 * KM, coal_basis="heat")
-    with pytest.raises(ValueError, match="has no plants"):
-        power_nodes(embedded.with_plants(embedded.plants.head(0)), 50 * KM)

@@ -147,37 +147,6 @@ def test_what_does_not_divide_is_found_for_many_strategies_at_once():
     assert not some["layers"] and not some["batch"] and not some["interleave"] and not some["experts"].any()
 
 
-@pytest.mark.parametrize(
-    ("fields", "word"),
-    [
-        ({"tensor": 0}, "tensor"),
-        ({"recompute": "some"}, "recompute"),
-        ({"sharding": "zero"}, "sharding"),
-        ({"order": ("tensor", "data")}, "order"),
-        ({"sequence_parallel": True}, "sequence_parallel"),
-        ({"interleave": 2}, "interleave"),
-        ({"data": 4, "expert": 3}, "expert"),
-    ],
-)
-def test_a_strategy_that_cannot_be_is_refused(fields, word):
-    with pytest.raises(ValueError, match=word):
-        Strategy(**fields)
-
-
-def test_ranks_groups_and_domains_that_do_not_exist_are_refused():
-    strategy = Strategy(tensor=2, data=4)
-    for call in (
-        lambda: strategy.coordinates(8),
-        lambda: strategy.coordinates([0.5]),
-        lambda: strategy.rank_of(tensor=2),
-        lambda: strategy.groups("model"),
-        lambda: strategy.placement(16),
-        lambda: strategy.placement(4, rails=5),
-    ):
-        with pytest.raises(ValueError, match="give"):
-            call()
-
-
 def test_numpy_numbers_are_numbers():
     assert Strategy(tensor=np.int64(2), data=np.int32(2)) == Strategy(tensor=2, data=2)
 

@@ -95,11 +95,6 @@ def test_beyond_one_switch_the_refusal_says_how_far_and_what_would_do():
     assert PhotonicRails(4096, 8, 576, planes=2).parts.switches == 16
 
 
-def test_a_nic_has_a_port_for_each_plane():
-    with pytest.raises(ValueError, match="planes is 3, but a NIC has 2 ports"):
-        PhotonicRails(64, 8, 64, planes=3)
-
-
 @pytest.mark.parametrize("nic_ports", [1, 2, 3, 4])
 @pytest.mark.parametrize("length", [3, 4, 5])
 def test_a_ring_closes_where_its_links_can_change_switches(nic_ports, length):
@@ -117,7 +112,3 @@ def test_rings_on_one_switch_and_with_a_fibre_each_way():
     assert "in pairs" in PhotonicRails(32, 8, 64, nic_ports=1).warnings[0]
     for options in ({}, {"nic_ports": 1, "fibres_per_port": 2}, {"nic_ports": 4, "planes": 2}):
         assert PhotonicRails(32, 8, 64, **options).warnings == ()
-
-
-def test_cluster_smaller_than_a_domain():
-    assert PhotonicRails(8, 16, 64).rails == 8

@@ -18,7 +18,6 @@ from railcore.strategies.space import strategy_blocks
 from railcore.training.iteration import iteration_times
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
-from railcore.training.runtime import Runtime
 from railcore.training.strategy_columns import STRATEGY_COLUMNS
 from railcore.training.transformer import Transformer
 
@@ -214,47 +213,6 @@ def test_columns_and_delays_broadcast():
     assert found.overhead.shape == (3, 2)
     one = estimated("ZeRO-1", 1e-2, 4, pipeline=2, data=4)
     assert found.iteration_s[2, 0] == pytest.approx(float(one.iteration_s), rel=1e-12)
-
-
-def test_bad_input_is_refused():
-    columns = strategy_of("ZeRO-1", pipeline=4, data=4).columns(16)
-    with pytest.raises(ValueError, match="ports is 1"):
-        overhead_estimate(TINY, MACHINE, columns, 1.0, ports=1)
-    with pytest.raises(ValueError, match="software is 'ZeRO-9'"):
-        technology_overheads(["Llama-3 8B"], MACHINE, [64], 1e-3, 64, ["ZeRO-9"])
-
-
-@pytest.mark.parametrize(
-    ("what", "split", "asked"),
-    [
-        (
-            "accumulate_gradients is True with sharding 'gradients'",
-            {"sharding": "gradients"},
-            {"options": fsdp_options()},
-        ),
-        (
-            "reshard_after_forward is False with sharding 'weights'",
-            {"sharding": "weights"},
-            {"options": StepOptions(False)},
-        ),
-        ("tensor ranks leave their HB domain of 8", {"tensor": 16}, {}),
-        ("schedule is 'dualpipe'", {}, {"runtime": Runtime(schedule="dualpipe")}),
-        ("overlap_data is False", {}, {"runtime": Runtime(overlap_data=False)}),
-        ("context is more than 1 with expert ranks", {"context": 2, "expert": 8}, {}),
-        ("interleave is more than 1 with expert ranks", {"interleave": 2, "expert": 4}, {}),
-        ("whole_experts is True with expert ranks", {"whole_experts": True, "expert": 16}, {}),
-        ("overlap_expert is True with expert ranks", {"expert": 4}, {"runtime": Runtime(overlap_expert=True)}),
-        (
-            "recompute_modules has moe with expert ranks",
-            {"expert": 4, "recompute": "selective"},
-            {"runtime": Runtime(recompute_modules=("moe",))},
-        ),
-    ],
-)
-def test_what_is_not_modelled_is_refused_by_name(what, split, asked):
-    base = {"tensor": 8, "pipeline": 2, "data": 4, "sharding": "optimizer", "sequence_parallel": True}
-    with pytest.raises(ValueError, match=what):
-        overhead_estimate(MIXED, MACHINE, Strategy(**base | split), 1e-3, global_batch=16, **asked)
 
 
 def test_options_of_the_software_count():

@@ -200,8 +200,6 @@ def test_a_step_on_the_host_network_is_by_default_a_message_of_the_control_plane
     network = PhotonicCircuits(frontend_bytes="1 kB")
     op = next(op for op in learned_order(simulate(llama)) if llama.operation(op).message_bytes < 1000)
     assert network.transfer_s(llama, op) == llama.steps[op] * catalog_control_plane().message_s
-    with pytest.raises(ValueError, match="frontend_s is -1"):
-        PhotonicCircuits(frontend_s=-1)
 
 
 class TestOverhead:
@@ -252,45 +250,6 @@ class TestOverhead:
             replace(DENSE, layers=4), H100, Strategy(**parts), [1.0], 4, options=StepOptions(sync_groups=())
         )
         assert table["overhead"].to_numpy() == pytest.approx(0, abs=1e-9) and not table["reconfigurations"].any()
-
-    @pytest.mark.parametrize(
-        ("given", "message"),
-        [
-            ({"provisioning": ()}, "provisioning is empty: give True, False or both"),
-            ({"port": 4}, "argument of PhotonicCircuits 'port' does not exist"),
-            ({"options": "fsdp"}, "options is 'fsdp': give a StepOptions"),
-        ],
-    )
-    def test_what_it_does_not_know_is_refused(self, given, message):
-        with pytest.raises((ValueError, KeyError), match=message):
-            photonic_overhead(replace(DENSE, layers=4), H100, Strategy(tensor=4, data=2), 0.1, 4, **given)
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"ports": 1}, "ports is 1: give 2 or more, since a ring takes two ports of a NIC"),
-    ],
-)
-def test_bad_fields_are_refused(fields, message):
-    with pytest.raises(ValueError, match=message):
-        PhotonicCircuits(**fields)
-
-
-def test_orders_that_cannot_run_are_refused(llama):
-    order = learned_order(simulate(llama))
-    with pytest.raises(ValueError, match=r"order has \d+ operations, the workload \d+ over the rails: give each"):
-        simulate(llama, PhotonicCircuits(order=order[1:]))
-    for provisioning in (False, True):
-        with pytest.raises(ValueError, match=r"order lets \d+ operations wait for ever, such as .*: give an order"):
-            simulate(llama, PhotonicCircuits(order=order[::-1], provisioning=provisioning))
-
-
-def test_one_replica_is_refused_where_it_does_not_stand_for_all():
-    workload = training_step(DENSE, H100, Strategy(tensor=4, context=2, pipeline=2, data=2), 4, one_replica=True)
-    with pytest.raises(ValueError, match="ports is 4 with a workload of one replica"):
-        simulate(workload, PhotonicCircuits(ports=4))
-    check(simulate(workload, PhotonicCircuits(ports=6)))
 
 
 def test_an_overhead_says_what_is_odd():

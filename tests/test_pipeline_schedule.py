@@ -40,66 +40,24 @@ def arguments(kind, case):
     return kind, stages, 2 * rounds + more, *times, 1
 
 
-def plain_order(kind, p, m, v, i):
-    """(direction, chunk, micro-batch) of stage i, written as the loops that a training program runs."""
-    chunks = (
-        [(n % (p * v) // p, n // (p * v) * p + n % p) for n in range(m * v)] if v > 1 else [(0, n) for n in range(m)]
-    )
-    forward = [("F", c, j) for c, j in chunks]
-    backward = [("B", v - 1 - c, j) for c, j in chunks]
-    warm = len(forward) if kind == "gpipe" else p - 1 - i if v == 1 else (p - 1 - i) * 2 + (v - 1) * p
-    order, forward = forward[:warm], forward[warm:]
-    while forward:
-        order += [forward.pop(0), backward.pop(0)]
-    return order + backward
-
-
-def plain_times(kind, p, m, forward, backward, send, v, transfers):
-    """End of every compute, by stages that take turns for as long as one of them can go on."""
-    queues = [plain_order(kind, p, m, v, i) for i in range(p)]
-    busy, computed, wire, ends, sent_at = [0.0] * p, [0.0] * p, [0.0] * p, {}, {}
-    while any(queues):
-        for i, queue in enumerate(queues):
-            while queue:
-                way, chunk, j = queue[0]
-                place, step = (chunk * p + i, -1) if way == "F" else (chunk * p + i, 1)
-                source = (way, place + step, j)
-                if way == "B" and place == p * v - 1:
-                    source = ("F", place, j)
-                first = way == "F" and place == 0
-                if not first and source not in ends:
-                    break
-                moved = not first and source[1] % p != i
-                start = 0.0 if first else sent_at[source] if moved else ends[source]
-                if transfers == "overlapped":
-                    start = max(busy[i], start + send * moved)
-                elif transfers == "duplex":
-                    start = max(busy[i], max(computed[i], start) + send * moved)
-                else:
-                    start = max(busy[i], start) + send * moved
-                end = start + (forward if way == "F" else backward)[i] / v
-                sends = p > 1 and not (way == "F" and place == p * v - 1) and not (way == "B" and place == 0)
-                ends[way, place, j] = computed[i] = busy[i] = end
-                if sends:
-                    sent_at[way, place, j] = max(end, wire[i])
-                    wire[i] = sent_at[way, place, j] + send
-                    busy[i] += send * (transfers != "overlapped")
-                queue.pop(0)
-    return ends
-
-
 @ALL_KINDS
 @ALL_TRANSFERS
 @FEW
 @given(case=cases())
-def test_a_timetable_is_that_of_plain_loops(kind, transfers, case):
+def test_a_compute_waits_for_its_input(kind, transfers, case):
     case = arguments(kind, case)
     _, p, m, forward, backward, send, v = case
     table = schedule(*case, transfers)
-    ends = plain_times(kind, p, m, forward, backward, send, v, transfers)
-    for (way, place, j), end in ends.items():
-        assert table.end_s[place if way == "F" else 2 * p * v - 1 - place, j] == pytest.approx(end)
-    assert table.end_s.size == len(ends)
+    down = np.arange(p * v)
+    stage = np.concatenate([down, down[::-1]]) % p  # of the positions that a micro-batch passes
+    moved = (stage[1:] != stage[:-1])[:, None]
+    slack = 1e-9 * table.total_s
+    assert table.end_s.shape == (2 * p * v, m)
+    assert (table.start_s[1:] >= table.end_s[:-1] + send * moved - slack).all()
+    took = np.concatenate([np.take(forward, stage[: p * v]), np.take(backward, stage[p * v :])])[:, None] / v
+    assert table.end_s - table.start_s == pytest.approx(np.broadcast_to(took, table.end_s.shape))
+    for q in range(p * v):  # micro-batches of a chunk in their order, each way
+        assert (np.diff(table.start_s[[q, -1 - q]], axis=1) > 0).all()
 
 
 @ALL_KINDS
@@ -174,8 +132,6 @@ def test_closed_forms_bound_the_timetable_and_meet_it_where_they_say(kind, trans
     case = arguments(kind, case)
     _, p, m, forward, backward, send, v = case
     if kind == "interleaved" and transfers != "overlapped":
-        with pytest.raises(ValueError, match=f"transfers is '{transfers}'"):
-            critical_sends(p, m, v, kind, transfers)
         return
     exact = {"overlapped": min(forward, backward) / v, "duplex": np.inf, "blocking": min(forward, backward) / 2}[
         transfers
@@ -234,12 +190,6 @@ def test_the_path_of_even_stages_is_fill_last_stage_and_drain(kind):
     assert list(path[path.event == "send"].part) == ["fill"] * 3 + ["drain"] * 3
 
 
-def test_the_path_keeps_to_the_slowest_stage():
-    path = schedule("1f1b", 4, 32, [1, 3, 1, 1], [2, 6, 2, 2]).critical_path()
-    computes = path[path.event == "compute"]
-    assert (computes.stage == 1).sum() >= 2 * 30
-
-
 def test_closed_forms_take_arrays():
     m = np.array([8, 16, 64])
     bubble = pipeline_bubble_time(8, m, 1.0, 2.0, np.array([[1], [2]]), 0.1)
@@ -281,19 +231,3 @@ def test_tables_of_schedules_and_of_transfers_are_those_of_the_timetables():
         for transfers in TRANSFERS:
             assert added[name, transfers] == pytest.approx(critical_sends(4, 8, 1, kind, transfers))
     assert added["1F1B", "the document's sum"] == 2 * (4 - 1 + 8)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("1f1b", 4, 2.5, 1, 2), r"microbatches is 2\.5"),
-        (("1f1b", 4, 8, 1, [2, 2]), r"backward_s has shape \(2,\): .* each of the 4 stages"),
-        (("1f1b", 4, 8, 1, 2, 0, 2), "chunks is 2 with kind '1f1b'"),
-        (("interleaved", 4, 8, 1, 2), "chunks is 1 with kind 'interleaved'"),
-        (("gpipe", 4, 8, 1, 2, 0, 2), "chunks is 2: give 1, or a kind other than 'gpipe'"),
-        (("interleaved", 4, 6, 1, 2, 0, 2), "microbatches is 6 with stages 4: .* give a multiple of stages"),
-    ],
-)
-def test_bad_input_is_named(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        schedule(*arguments)

@@ -1,21 +1,13 @@
 """Books of prices and powers: the catalog's, one's own, at other link rates; and that one book serves a whole table."""
 
-import re
-import textwrap
 from dataclasses import replace
-from unittest.mock import MagicMock
 
-import matplotlib.pyplot as plt
-import pandas as pd
 import pytest
 
 from railcore import catalog
-from railcore.catalog import files
 from railcore.network import cost, price_books
 from railcore.network.bill import bill_total
 from railcore.network.topology.rails import rail_only
-from suite import outputs, plotting
-from suite.driver import run
 from suite.railonly2023 import rail_networks
 from suite.railonly2025 import table1
 
@@ -230,42 +222,3 @@ def test_a_scaled_book_says_so():
     slower = flops.at_rate(5e10)  # copper at the rate that it is listed at
     assert slower.cable == price_books.price_book("street2025").cable
     assert slower.label(copper=True) == "flops2024 (scaled from 800 Gbps to 400 Gbps), copper of street2025"
-
-
-def test_the_recipe_of_the_guide_has_one_book(tmp_path, monkeypatch, capsys):
-    """The cells of notebook 01 with a book of one's own, without its pictures and its explore cell."""
-    text = (files.ROOT / "docs/guide/start.md").read_text()
-    recipe = re.search(r"```\n(name,parameter.*?)```", text, re.DOTALL)[1]
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "prices.csv").write_text(textwrap.dedent(recipe))
-    assert 'RAILCORE_CATALOG=mine make figures NB=01 PARAMS="-p price_book ours"' in text
-    monkeypatch.setenv("RAILCORE_CATALOG", str(tmp_path / "mine"))
-    monkeypatch.setenv("RAILCORE_OUT", str(tmp_path / "out"))
-    tables = {}
-    monkeypatch.setattr(outputs, "save", lambda item, table, *_, **__: tables.update({item: table}))
-    monkeypatch.setattr(plotting, "house_style", lambda: None)
-    cells = [cell["source"] for cell in run.load_notebook("01_network_cost")["cells"] if cell["cell_type"] == "code"]
-    names: dict = {}
-    parameters, imports, *others = cells[:-1]
-    exec(parameters, names)
-    names |= {"price_book": "ours", "gpus": 8192, "hb_domain_size": 72, "radix": 128}
-    exec(imports, names)
-    names |= {charts: MagicMock() for charts in ("bars", "curves", "heatmaps")}
-    for cell in others:
-        exec(cell, names)
-    plt.close("all")
-    books = pd.concat(table.price_book for table in tables.values() if "price_book" in table)
-    assert set(books.str.replace(r" \(.*?\)", "", regex=True)) == {"ours", "ours, copper of street2025"}
-    assert all(set(table.power_book.str[:10]) == {"street2025"} for table in tables.values() if "power_book" in table)
-    cluster = tables["extra.01_cluster"].set_index("network")
-    owned = tables["extra.01_ownership"].query("host_links == 'optics'").set_index("network")
-    fig1 = tables["railonly2025.fig1"].query("gpus == 8192 and link == '400 Gbps, radix 128'").iloc[0]
-    swept = tables["extra.01_saving_map"].query("gpus == 8192 and hb_domain_size == 64 and radix == 128").iloc[0]
-    for what in ("cost_usd", "power_w"):
-        full, rails = cluster[what][["rail-optimized", "rail-only"]]
-        assert fig1[what] == full
-        assert list(owned["purchase_usd" if what == "cost_usd" else what]) == [full, rails]
-    assert swept.cost_usd_rail_only == swept.ports_rail_only * 600 + swept.transceivers_rail_only * 400
-    printed = capsys.readouterr().out
-    assert "Warning: 8,192 GPUs do not fill HB domains of 72" in printed
-    assert "port price of ours" in printed

@@ -18,7 +18,7 @@ from railcore.photonics.workload import differing_replicas, training_step
 from railcore.training.iteration import iteration_times
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import DIMENSIONS, Strategy
-from railcore.training.rank_order import ORDERS, GroupLevels, group_levels
+from railcore.training.rank_order import GroupLevels, group_levels
 from railcore.training.runtime import MODERN
 from railcore.training.traffic import iteration_traffic
 from railcore.training.transformer import SHARDING
@@ -180,9 +180,3 @@ def test_one_replica_has_the_ranks_of_its_pipeline():
     for op, ranks in enumerate(one.ranks):
         twin = every[one.program[op], ranks]
         assert one.seconds[op] == whole.seconds[twin] and one.sent_bytes[op] == whole.sent_bytes[twin]
-
-
-def test_tensor_ranks_that_leave_their_domain_are_refused():
-    strategy = Strategy(4, data=4, order=ORDERS["data first"])
-    with pytest.raises(ValueError, match=r"tensor is 4 with .* and order .* give an order with tensor first"):
-        training_step(DENSE, BOX, strategy, 8)

@@ -104,95 +104,59 @@ def refused(monkeypatch):
     monkeypatch.setattr("railcore.transport.levels.simulate_packets", begin)
 
 
-@pytest.mark.parametrize("name", ["RoCEv2", "RoCEv2 with DCQCN", "flowlets"])
-@pytest.mark.parametrize("case", range(len(CLOSE)))
-def test_transports_with_tails_are_packets(name, case, refused):
-    with pytest.raises(Packets):
-        completion_times(*CLOSE[case][1:3], transport(name), seed=1, within=1.0)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"flows": lambda flows: replace(flows, size_bytes=1e5)},
-        {"flows": lambda flows: Flows(flows.source[:2], flows.source[2:4], flows.size_bytes[:2])},
-        {"fabric": lambda fabric: fabric.degraded(0.1, rate=0.5)},
-        {"fabric": lambda fabric: fabric.degraded(0.1)},
-        {"transport": lambda transport: transport.changed(overflow="drop")},
-        {"loss": 1e-6},
-        {"converged": False},
-    ],
-    ids=["short", "two flows", "slow cables", "dead cables", "drops", "loss", "not converged"],
-)
-@pytest.mark.parametrize("case", [0, 3, 4])
-def test_what_was_not_measured_is_packets(case, change, refused):
-    given = {"transport": transport(CLOSE[case][0]), "fabric": CLOSE[case][1], "flows": CLOSE[case][2], "seed": 1}
-    new = {name: value(given[name]) if callable(value) else value for name, value in change.items()}
-    with pytest.raises(Packets):
-        completion_times(**given | new, within=1.0)
-
-
-@pytest.mark.parametrize(
-    ("changes", "options"),
-    [
-        ({"entropies": 8}, {}),
-        ({"balancing": "reps"}, {}),
-        ({"marking": False}, {}),
-        ({}, {"oversubscription": 2.0}),
-        ({}, {"link_latency_s": 1e-7}),
-    ],
-)
-def test_uneven_sprays_are_packets(changes, options, refused):
-    fabric = leaf_spine(64, 8, FAST, **options)
-    with pytest.raises(Packets):
-        completion_times(fabric, permutation(64, 96e6), transport("spraying", **changes), within=1.0)
-
-
-@pytest.mark.parametrize("case", range(len(CLOSE)))
-def test_several_planes_are_packets(case, refused):
-    name, fabric, flows, _ = CLOSE[case]
-    with pytest.raises(Packets):
-        completion_times(
-            replace(fabric, planes=2, rates=np.ones(2 * fabric.ports)),
-            replace(flows, size_bytes=2e8),
-            transport(name),
-            seed=1,
-            within=1.0,
-        )
-
-
-@pytest.mark.parametrize("changes", [{"credit_rate": 0.5}, {"queue_packets": 9}, {"start_packets": 1}])
-def test_numbers_of_your_own_are_packets(changes, refused):
-    _, fabric, flows, _ = CLOSE[4]
-    with pytest.raises(Packets):
-        completion_times(fabric, flows, transport("NDP", **changes), within=1.0)
-
-
 ONE_LEAF = leaf_spine(64, 64, LINK, **hop_latencies(LINK))
+SPRAY, FEW = (leaf_spine(64, 8, FAST), permutation(64, 96e6)), leaf_spine(64, 8, LINK)
 FAR = [  # error of the flow level, at which it once stated 0.15, in incasts 0.08
     # -0.59: more flows on a link than packets in a round trip, with the catalog's latencies
-    ("single path", {}, ONE_LEAF, all_to_all(np.arange(64).reshape(2, 32), 4e6), 9000),
+    (
+        "single path",
+        {},
+        ONE_LEAF,
+        all_to_all(np.arange(64).reshape(2, 32), 4e6),
+        {"framing": Framing(9000, acknowledged=True)},
+    ),
     # -0.20: so in an incast
-    ("spraying", {}, leaf_spine(64, 64, LINK, link_latency_s=1e-7), incast(60, 0, 4e6, 64), 4096),
+    ("spraying", {}, leaf_spine(64, 64, LINK, link_latency_s=1e-7), incast(60, 0, 4e6, 64), {}),
     # -0.36: an acknowledgement is a quarter of a packet
-    ("NDP", {}, leaf_spine(16, 16, FAST), permutation(16, 96e6), 256),
+    ("NDP", {}, leaf_spine(16, 16, FAST), permutation(16, 96e6), {"framing": Framing(256, acknowledged=True)}),
     # -0.33: in turn over hashed paths, some of which are one
-    ("UEC NSCC", {"balancing": "oblivious", "entropies": 64}, leaf_spine(64, 8, FAST), permutation(64, 96e6), 4096),
+    ("UEC NSCC", {"balancing": "oblivious", "entropies": 64}, *SPRAY, {}),
+]
+UNEVEN = [
+    ("spraying", changes, *SPRAY, {}) for changes in ({"entropies": 8}, {"balancing": "reps"}, {"marking": False})
+]
+UNEVEN += [
+    ("spraying", {}, leaf_spine(64, 8, FAST, **options), SPRAY[1], {})
+    for options in ({"oversubscription": 2.0}, {"link_latency_s": 1e-7})
+]
+TAILS = [(name, {}, *case[1:3], {}) for name in ("RoCEv2", "RoCEv2 with DCQCN", "flowlets") for case in CLOSE]
+PLANES = [
+    (name, {}, replace(fabric, planes=2, rates=np.ones(2 * fabric.ports)), replace(flows, size_bytes=2e8), {})
+    for name, fabric, flows, _ in CLOSE
+]
+OWN = [("NDP", {name: value}, *CLOSE[4][1:3], {}) for name, value in (("credit_rate", 0.5), ("queue_packets", 9))]
+FEW_FLOWS = [("single path", {}, FEW, flows, {}) for flows in (permutation(64, LARGE, 0.25), incast(2, 0, LARGE, 64))]
+CHANGED = [
+    change
+    for name, fabric, flows, _ in (CLOSE[0], CLOSE[3], CLOSE[4])
+    for change in (
+        (name, {}, fabric, replace(flows, size_bytes=1e5), {}),
+        (name, {}, fabric, Flows(flows.source[:2], flows.source[2:4], flows.size_bytes[:2]), {}),
+        (name, {}, fabric.degraded(0.1, rate=0.5), flows, {}),
+        (name, {}, fabric.degraded(0.1), flows, {}),
+        (name, {"overflow": "drop"}, fabric, flows, {}),
+        (name, {}, fabric, flows, {"loss": 1e-6}),
+        (name, {}, fabric, flows, {"converged": False}),
+    )
 ]
 
 
-@pytest.mark.parametrize(("name", "changes", "fabric", "flows", "mtu_bytes"), FAR)
-def test_where_the_flow_level_is_far_off_is_packets(name, changes, fabric, flows, mtu_bytes, refused):
-    framing = Framing(mtu_bytes, acknowledged=True)
+@pytest.mark.parametrize(
+    ("name", "changes", "fabric", "flows", "options"), FAR + UNEVEN + TAILS + PLANES + OWN + FEW_FLOWS + CHANGED
+)
+def test_what_was_not_measured_or_is_far_off_is_packets(name, changes, fabric, flows, options, refused):
     with pytest.raises(Packets):
-        completion_times(fabric, flows, transport(name, **changes), framing=framing, within=1.0)
-
-
-def test_few_flows_on_the_busiest_link_are_packets(refused):
-    fabric = leaf_spine(64, 8, LINK)
-    for flows in (permutation(64, LARGE, 0.25), incast(2, 0, LARGE, 64)):
-        with pytest.raises(Packets):
-            completion_times(fabric, flows, transport("single path"))
+        completion_times(fabric, flows, transport(name, **changes), seed=1, within=1.0, **options)
 
 
 @pytest.mark.parametrize("name", ["RoCEv2", "single path", "spraying"])
@@ -208,18 +172,8 @@ def test_a_level_that_is_asked_for_is_obeyed(name):
     assert np.all(asked.slowdown >= 1)
 
 
-def test_another_level_is_refused():
-    fabric, flows = leaf_spine(16, 4, LINK), permutation(16, 65_536)
-    with pytest.raises(ValueError, match="level is 'fluid': give one of auto, flows, packets"):
-        completion_times(fabric, flows, transport("NDP"), "fluid")
-    with pytest.raises(ValueError, match="loss is 1"):
-        completion_times(fabric, flows, transport("NDP"), "flows", loss=1.0)
-
-
 def test_what_is_not_near_enough_is_packets(refused):
     name, fabric, flows, kind = CLOSE[1]
     assert LIMITS[kind].error > 0.15
     with pytest.raises(Packets):
         completion_times(fabric, flows, transport(name), seed=1)
-    with pytest.raises(ValueError, match="within is -1"):
-        completion_times(fabric, flows, transport(name), within=-1)

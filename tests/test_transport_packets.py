@@ -1,6 +1,5 @@
 """Packets slot by slot: laws that every run obeys, limiting cases, and the same answer without compilation."""
 
-import math
 import tracemalloc
 from dataclasses import replace
 
@@ -14,7 +13,7 @@ from railcore.transport import packets
 from railcore.transport.fabric import leaf_spine, three_tier
 from railcore.transport.flows import Flows, all_to_all, incast, permutation
 from railcore.transport.hashing import ecmp_paths, live_paths
-from railcore.transport.kernel import congestion, layout, slots
+from railcore.transport.kernel import layout, slots
 from railcore.transport.optimum import Framing, optimum_s, single_flow_s
 from railcore.transport.packets import ACKNOWLEDGED, simulate_packets
 from railcore.transport.transports import LineRate, Rccc, transport, transport_names
@@ -110,22 +109,6 @@ def test_every_slot_of_a_run_obeys_the_laws(case):
     assert compiled.tallies == run.tallies and compiled.slots == run.slots
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if i % 2 else ()) for i, name in enumerate(sorted(MIXES))]
-)
-def test_plain_python_finds_the_same_under_load(name, monkeypatch):
-    """Leaves of 6:1, a slow spine, an incast, and losses: all ways to back off and to send again."""
-    fabric = leaf_spine(24, 12, LINK, 6).degraded(spines=1, rate=0.5)
-    senders = np.arange(1, 24)
-    flows = Flows(senders, np.where(senders < 9, 0, senders - 8), 60 * PACKET)
-    found = [simulate_packets(fabric, flows, MIXES[name], loss=0.01, seed=4)]
-    monkeypatch.setenv("RAILCORE_NO_JIT", "1")
-    found.append(simulate_packets(fabric, flows, MIXES[name], loss=0.01, seed=4))
-    np.testing.assert_array_equal(found[0].completion_s, found[1].completion_s)
-    np.testing.assert_array_equal(found[0].port_packets, found[1].port_packets)
-    assert found[0].tallies == found[1].tallies and found[0].slots == found[1].slots
-
-
 @pytest.mark.parametrize("name", sorted(MIXES))
 def test_a_flow_alone_takes_what_links_and_bytes_ask_for(name):
     unpaid = (
@@ -172,18 +155,6 @@ def test_spraying_is_no_worse_than_a_single_path_and_pauses_cost_most():
     assert mean["flowlets"][0] <= mean["single path"][0]
 
 
-def test_the_order_of_flows_changes_single_draws_and_no_distribution():
-    fabric, draws = leaf_spine(64, 8, LINK), ([], [])
-    for seed in range(20):
-        flows = permutation(64, 4e5, seed=seed)
-        mixed = np.random.default_rng(seed).permutation(64)
-        shuffled = Flows(flows.source[mixed], flows.destination[mixed], 4e5)
-        for found, each in zip(draws, (flows, shuffled), strict=True):
-            found.append(simulate_packets(fabric, each, MIXES["RoCEv2"], seed=seed).slowdown.mean())
-    spread = np.sqrt(np.var(draws[0]) / 20 + np.var(draws[1]) / 20)
-    assert draws[0] != draws[1] and abs(np.mean(draws[0]) - np.mean(draws[1])) < 3 * spread
-
-
 def test_single_path_transports_share_their_paths():
     fabric, flows = leaf_spine(64, 8, LINK), permutation(64, 4e5, seed=1)
     table = fabric.port_table(flows.source, flows.destination, ecmp_paths(fabric, flows, 9))
@@ -201,26 +172,6 @@ def test_every_transport_makes_good_random_loss(name):
     assert abs(run.tallies["lost"] - 0.01 * hops) < 5 * np.sqrt(0.01 * hops) or MIXES[name].queues.overflow == "drop"
     assert run.tallies["retransmitted"] >= run.tallies["lost"] * (MIXES[name].recovery == "selective")
     assert run.completion_s.max() > simulate_packets(fabric, flows, MIXES[name]).completion_s.max()
-
-
-def test_go_back_n_sends_a_window_again_where_selective_repeat_sends_a_packet():
-    fabric, flow = leaf_spine(8, 4, LINK), Flows([0], [7], 2000 * PACKET)
-    for recovery, again in (("selective", 1), ("go-back-n", None)):
-        runs = [
-            simulate_packets(fabric, flow, replace(WINDOWED, recovery=recovery), loss=2e-4, seed=s) for s in range(30)
-        ]
-        lost = sum(run.tallies["lost"] for run in runs)
-        window = (single_flow_s(fabric, Flows([0], [7], 1.0), ACKNOWLEDGED)[0]) / runs[0].slot_s
-        sent_again = sum(run.tallies["retransmitted"] for run in runs)
-        assert lost > 20
-        assert sent_again == lost if again else 0.6 * window * lost < sent_again < 1.6 * window * lost
-
-
-def test_pauses_reach_hosts_of_the_same_leaf():
-    fabric = leaf_spine(8, 4, LINK)
-    run = simulate_packets(fabric, Flows([0, 1, 5], [3, 3, 3], 1e6), MIXES["RoCEv2"])
-    assert run.tallies["pauses"] > 0 and run.tallies["deepest_queue"] < 3 * (15 + 2 * 1e-6 / run.slot_s + 4)
-    np.testing.assert_allclose(run.completion_s.max(), 3 * 245 * run.slot_s, rtol=0.06)
 
 
 def test_a_paused_link_holds_up_flows_to_other_hosts():
@@ -294,47 +245,6 @@ def test_a_dcqcn_sender_backs_off_and_comes_back():
     assert controlled.completion_s.max() < 2 * plain.completion_s.max()
 
 
-def test_half_of_a_notification_halves_the_rate_and_five_steps_restore_it():
-    """DCQCN's arithmetic: alpha 1 halves the rate; fast recovery closes half of the gap each step."""
-    rate = np.zeros(1, layout.RATE)
-    rate["rate"] = rate["alpha"] = 1.0
-    state = _only(rate=rate, tally=np.zeros(layout.COUNTS, np.int64))
-    options = _only(dcqcn=_only(smoothing=1 / 256, least=1e-4, step=0.01, fast_step=0.1))
-    congestion.cut_rate.plain(state, options, 0)
-    assert rate["rate"] == 0.5 and rate["goal"] == 1.0 and rate["alpha"] == 1.0
-    for step in range(1, 6):
-        rate["timer_steps"] = step
-        congestion.raise_rate.plain(options, rate[0])
-        assert rate["rate"] == 1 - 0.5 ** (step + 1) and rate["goal"] == 1.0
-
-
-def _only(**fields):
-    return type("Some", (), fields)()
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"queue_packets": 30, "mark_high_packets": 37}, "queue_packets is 30: give at least 37, or at most 30"),
-        ({"overflow": "pause"}, "mark_high_packets is 0"),
-        ({"overflow": "pause", "marking": False, "buffer_bytes": 0}, "buffer_bytes is 0"),
-        ({"balancing": "none of these"}, "balancing"),
-        ({"control": "RCCC"}, "control is 'RCCC': give numbers of a control, one of LineRate, Nscc"),
-        ({"queues": PLAIN.queues, "overflow": "none of these"}, "overflow"),
-        ({"mark_low_packets": 4, "mark_high_packets": 3}, r"mark_high_packets is 3: give at least"),
-        (
-            {"overflow": "pause", "resume_packets": 15},
-            r"pause_packets is 15: give at least 16, or at most 14 for res",
-        ),
-        ({"recovery": "go-back-n"}, r"balancing is 'oblivious': go-back-n needs"),
-        ({"recovery": "go-back-n", "balancing": "single path", "control": CREDITS}, r"control is Rccc: go-back-n"),
-    ],
-)
-def test_a_transport_that_cannot_be_is_refused(change, message):
-    with pytest.raises(ValueError, match=message):
-        PLAIN.changed(**change)
-
-
 @pytest.mark.parametrize("rtt_s", [60e-3, 8e-6])
 def test_wide_area_losses_cost_rounds_or_windows(rtt_s):
     """Selective repeat needs as many rounds as the wide-area model; go-back-n sends the window again for each loss."""
@@ -384,45 +294,6 @@ def test_a_run_in_parts_is_the_run_and_tells_how_far_it_is(name, monkeypatch):
     assert all(text.endswith(f"% of {whole.packets.sum():,} packets are delivered") for text in told)
 
 
-def options_of(fabric, name="UEC NSCC", **changes):
-    """What the loops are given for a permutation."""
-    flows = permutation(fabric.hosts, 1e5)
-    return packets._prepare(fabric, flows, transport(name, **changes), ACKNOWLEDGED, 0, 0.0, True, 1.0)[1]
-
-
-def test_numbers_of_a_transport_become_slots_and_packets():
-    fabric = leaf_spine(8, 4, LINK, link_latency_s=1e-6, switch_latency_s=0.5e-6)
-    slot_s, latency_s = ACKNOWLEDGED.packet_bytes / LINK, fabric.latency_s([0], [7])[0]
-    usual = options_of(fabric)
-    assert options_of(fabric, window_products=10).nscc.most == pytest.approx(20 * latency_s / slot_s)
-    slow = options_of(leaf_spine(8, 4, "1 Gbps"))
-    assert slow.nscc.most == slow.nscc.long_rtt == slow.port.room  # sending takes longer than the latency
-    short = options_of(fabric, queue_packets=30)
-    assert (short.port.room, short.port.mark_low, short.port.mark_high) == (30, 6, 24)
-    assert options_of(fabric, "RoCEv2").port.pause_delay == np.ceil(2.5e-6 / slot_s) + 1
-    assert options_of(fabric, quick_targets=2).nscc.quick_delay == pytest.approx(usual.nscc.quick_delay / 2)
-    assert options_of(fabric, reference_Bps=50 * Gbps).nscc.fair == pytest.approx(2 * usual.nscc.fair)
-    assert options_of(fabric, reference_rtt_s=6e-6).nscc.gain == pytest.approx(4 * usual.nscc.gain)
-    assert options_of(fabric, "RoCEv2 with DCQCN", dcqcn_least_share=0.01).dcqcn.least == 0.01
-    round_trip_s = 2 * latency_s + 4 * slot_s + 4 * ACKNOWLEDGED.header_bytes / LINK
-    assert usual.nscc.target == pytest.approx(0.75 * round_trip_s / slot_s)
-    assert [options_of(fabric, sack_bytes=each).sack for each in (0, 4160, 4161, 16384)] == [1, 1, 2, 4]
-
-
-def test_what_a_fabric_has_no_room_or_path_for_is_refused():
-    far, near, flows = leaf_spine(8, 4, LINK, link_latency_s=7.5e-3), leaf_spine(8, 4, LINK), permutation(8, 1e5)
-    with pytest.raises(
-        ValueError, match=r"buffer_bytes is 2,500,000: a link of this length sends on until 45,\d+ packets wait"
-    ):
-        simulate_packets(far, flows, transport("RoCEv2"))
-    with pytest.raises(ValueError, match="mark_high_packets is 500: the queue has room for 29"):
-        simulate_packets(near, flows, transport("UEC NSCC", mark_high_packets=500))
-    with pytest.raises(ValueError, match=r"8,192 entropies of all planes: at most 4,096"):
-        simulate_packets(near, flows, transport("spraying", entropies=8192))
-    with pytest.raises(ValueError, match="cannot be reached"):
-        simulate_packets(near.degraded(1.0), flows, transport("spraying"))
-
-
 def test_a_flowlet_is_on_one_plane_at_a_time():
     fabric, flows = leaf_spine(16, 4, LINK, planes=2), permutation(16, 1e6)
     kept = simulate_packets(fabric, flows, transport("flowlets", flowlet_gap_s=1.0)).port_packets[:32].reshape(2, 16)
@@ -462,34 +333,6 @@ def test_a_start_is_never_early():
     for start_s in (0.0, 0.49 * slot_s, 0.51 * slot_s, 7 * slot_s):
         run = simulate_packets(fabric, Flows([0], [7], 1e5, start_s), MIXES["NDP"])
         assert -1e-12 <= run.completion_s[0] - run.alone_s[0] < slot_s
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: permutation(8, 1e5, seed=-1), "seed is -1"),
-        (lambda: simulate_packets(*SMALLEST, seed=2**64), "seed is 18446744073709551616"),
-        (lambda: ecmp_paths(*SMALLEST[:2], 1.5), "seed is 1.5"),
-        (lambda: leaf_spine(8, 4, LINK).degraded(0.5, [1, 2]), r"seed .*\[1, 2\]|seed has shape"),
-        (lambda: simulate_packets(*SMALLEST, most_s=math.nan), "most_s is nan"),
-        (lambda: simulate_packets(*SMALLEST, most_s=math.inf), "most_s is inf"),
-        (lambda: simulate_packets(*SMALLEST, most_s=0), "most_s is 0"),
-        (lambda: leaf_spine(2**26, 64, LINK), "268,435,456 ports, and there is room for"),
-        (lambda: three_tier(64, 10**6, LINK), "ports, and there is room for"),
-        (lambda: Framing(0.5), "mtu_bytes is 0.5"),
-        (lambda: leaf_spine(64, 8, LINK).port_table([0] * 63, range(1, 64), [9] * 63), "path is 9 at place 0: give"),
-    ],
-)
-def test_bad_input_is_named_before_anything_runs(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
-def test_the_docstring_has_the_most_that_there_is_room_for():
-    most = (layout.FLOW_BITS, layout.SEQ_BITS, layout.PATH_BITS)
-    told = " ".join((simulate_packets.__doc__ or "").split())
-    assert "{:,} flows of {:,} packets each, {:,} paths".format(*(1 << bits for bits in most)) in told
-    assert f"{(1 << layout.NEXT_BITS) / 1e6:.0f} million packets on the way" in told
 
 
 def test_small_packets_and_large_switches_are_simulated():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from railcore.catalog.units import Gbps, us
 from railcore.network.topology.rails import RailFabric, fat_tree, rail_only, rail_optimized
 from railcore.transport import hashing, optimum
-from railcore.transport.fabric import SKIPPED, PathFabric, leaf_spine, rail_paths, three_tier
+from railcore.transport.fabric import SKIPPED, leaf_spine, rail_paths, three_tier
 from railcore.transport.flows import Flows, all_to_all, incast, permutation
 from railcore.transport.hashing import (
     ecmp_paths,
@@ -22,7 +22,6 @@ from railcore.transport.hashing import (
     subflows_needed,
 )
 from railcore.transport.optimum import Framing, optimum_bounds_s, optimum_s, single_flow_s
-from railcore.transport.sharing import fair_sharing
 
 LINK = 100 * Gbps
 
@@ -114,23 +113,17 @@ def test_degraded_cables_are_of_both_directions_and_the_draw_is_fixed():
     assert np.array_equal(whole.degraded(0.0).rates, whole.rates)
     slow = broken.degraded(0.5, 1, 0.25)
     assert set(np.unique(slow.rates)) == {0, 0.25, 1}
-    with pytest.raises(ValueError, match="one tier has no cables over its leaves"):
-        leaf_spine(8, 8, LINK).degraded(0.5)
 
 
 def test_a_rail_reaches_its_own_hosts_only_unless_a_layer_joins_them():
     apart = rail_paths(rail_only(256, 8, 64))
     assert (apart.hosts, apart.tiers, apart.leaves) == (256, 1, 8)
     assert apart.port_table([0], [8], [0])[0, 0] == 0
-    with pytest.raises(ValueError, match="destination 9 cannot be reached from host 0"):
-        apart.tables([0], [9])
     joined = rail_paths(rail_optimized(256, 8, 64))
     assert joined.tables([0], [9])[0].shape == (1, 4)
     tall = rail_paths(rail_only(1024, 8, 16))  # 128 hosts a rail: leaves of 8 under 8 spines
     assert (tall.tiers, tall.uplinks, tall.leaves) == (2, 8, 128)
     assert np.array_equal(np.unique(tall.group), np.arange(8))
-    with pytest.raises(ValueError, match="4 tiers of radix 16"):
-        rail_paths(rail_optimized(2048, 8, 16))
     planes = rail_paths(rail_only(256, 8, 64, planes=2, nic_Bps="800 Gbps"))
     assert planes.planes == 2 and float(planes.link_Bps) == pytest.approx(400 * Gbps)
     shared = rail_paths(rail_only(64, 8, 64, rails_per_switch=None))  # one switch, a VLAN for each rail
@@ -232,8 +225,6 @@ def test_routing_that_has_converged_avoids_dead_links():
     dead = fabric.rates == 0
     assert there[0][dead].sum() == 0 and there[1][dead].sum() > 0
     assert np.array_equal(ecmp_paths(fabric, flows, 4, False), ecmp_paths(leaf_spine(512, 16, LINK), flows, 4))
-    with pytest.raises(ValueError, match="every path has a dead link"):
-        ecmp_paths(leaf_spine(512, 16, LINK).degraded(1.0), flows)
 
 
 @given(fabrics(), st.integers(0, 99))
@@ -275,10 +266,6 @@ def test_one_flow_loads_every_link_with_one():
     assert table[table["load"] == 1]["chance"].item() == pytest.approx(1)
     three = three_tier(54, 6, LINK)
     assert most_loaded_chances(three, permutation(54, 1e6))["load"].iloc[0] <= 1
-    with pytest.raises(ValueError, match="rates are not all 1"):
-        most_loaded_chances(three.degraded(0.5, rate=0.5), permutation(54, 1e6))
-    with pytest.raises(ValueError, match="dead ports"):
-        most_loaded_links(three.degraded(0.1), permutation(54, 1e6))
 
 
 def test_subflows_that_bring_the_most_loaded_link_near_even_spraying():
@@ -351,11 +338,6 @@ def test_a_pair_has_the_same_rate_both_ways(fabric):
     assert np.unique(ways[0]).size > 1
 
 
-def test_a_pair_without_a_live_path_is_refused():
-    with pytest.raises(ValueError, match="destination 63 cannot be reached from host 0: every path has a dead link"):
-        optimum_s(leaf_spine(64, 8, LINK).degraded(1.0), Flows([0], [63], 1e6))
-
-
 def test_what_holds_the_last_flow_back():
     framing = Framing(4096, 64)
     wire = framing.wire_bytes(1e6)
@@ -391,27 +373,3 @@ def test_the_optimum_grows_with_flows_and_bytes_and_shifts_with_the_start(fabric
     assert optimum_s(fabric, Flows(flows.source, flows.destination, 2e6)) > all_of_it
     later = Flows(flows.source, flows.destination, 1e6, 1.0)
     assert optimum_s(fabric, later) == pytest.approx(1 + all_of_it)
-
-
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: leaf_spine(64, 6, LINK, 4), "oversubscription is 4"),
-        (lambda: three_tier(64, 7, LINK), "radix is 7"),
-        (lambda: three_tier(1000, 8, LINK), "at most 128"),
-        (lambda: PathFabric([0, 1], 1, LINK, rates=[1, 1]), "rates has 2"),
-        (lambda: leaf_spine(64, 8, LINK).tables([3], [3]), "to itself"),
-        (lambda: PathFabric([0, 1], 0, LINK).tables([0], [1]), "cannot be reached"),
-        (lambda: permutation(64, 1e6, 0.01), "load is 0.01"),
-        (lambda: incast(64, 0, 1e6, 64), "senders"),
-        (lambda: all_to_all([[1]], 1e6), "groups"),
-        (lambda: Flows([0, 1], [1], 1e6), "source has shape"),
-        (lambda: Flows([0, 1], [1, 0], [1e6]), "size_bytes has 1"),
-        (lambda: Framing(0), "mtu_bytes"),
-        (lambda: subflows_needed(leaf_spine(8, 4, LINK), permutation(8, 1e6), 0), "within"),
-        (lambda: fair_sharing(leaf_spine(8, 4, LINK), permutation(8, 1e6), [0]), "path has shape"),
-    ],
-)
-def test_what_cannot_be_is_refused_by_name(call, words):
-    with pytest.raises(ValueError, match=words):
-        call()

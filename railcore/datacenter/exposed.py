@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.catalog import checks
-from railcore.catalog.arguments import checked
+from railcore.catalog.arguments import NonNegative, checked
 from railcore.datacenter.layouts import RECOMPUTED_PASSES, Layer, Layout
 from railcore.datacenter.sizing import DatacenterSite
 from railcore.training import collectives
@@ -97,7 +97,11 @@ OVERLAP_RULES: dict[str, Callable[..., Any]] = {
 
 @checked
 def layer_times(
-    layer: Layer, laid: Layout, site: DatacenterSite, reduce: str = "all_reduce", recomputed: float = RECOMPUTED_PASSES
+    layer: Layer,
+    laid: Layout,
+    site: DatacenterSite,
+    reduce: str = "all_reduce",
+    recomputed: NonNegative = RECOMPUTED_PASSES,
 ) -> LayerTimes:
     """Times of a layer laid out on a site, in steady state.
 

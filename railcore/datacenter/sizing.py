@@ -4,15 +4,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import compress
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from railcore import catalog
 from railcore.catalog import checks, variant_row
-from railcore.catalog.arguments import checked
+from railcore.catalog.arguments import (
+    BandwidthArray,
+    BytesArray,
+    CountArray,
+    DollarsArray,
+    FlopRateArray,
+    Quantities,
+    Range,
+    SecondsArray,
+    WattsArray,
+    checked,
+)
 from railcore.catalog.tables import readable
 from railcore.catalog.units import show
 from railcore.datacenter.rack_network import NetworkOfRacks, most_that_fit, rack_network
@@ -52,19 +62,19 @@ class Sizing:
     needs.
     """
 
-    budget_usd: Any
-    rack_usd: Any
-    rack_w: Any
+    budget_usd: DollarsArray | None
+    rack_usd: DollarsArray
+    rack_w: WattsArray
     rack_gpus: Any
-    gpu_dense_flops: Any
-    gpu_memory_bytes: Any
-    gpu_sparse_flops: Any = np.nan
+    gpu_dense_flops: FlopRateArray
+    gpu_memory_bytes: BytesArray
+    gpu_sparse_flops: Annotated[Any, Range(0, example="1 PFLOP/s")] = np.nan  # a NaN is read, too
     compute_share: Any = 1.0
     network_share: Any = 0.0
     other_power_share: Any = 0.0
     pue: Any = 1.0
     network: NetworkOfRacks | None = field(default=None, repr=False)
-    power_w: Any = None
+    power_w: WattsArray | None = None
     most_gpus: Any = None
     most_racks: Any = None
     price_book: str = ""
@@ -238,14 +248,14 @@ def narrowest_format(gpu: str) -> str:
 
 @checked
 def datacenter_size(
-    budget_usd: ArrayLike | None = None,
+    budget_usd: DollarsArray | None = None,
     platform: str = _DEFAULT_PLATFORM,
     price_book: str = DEFAULT_BOOK,
     variant: str = "",
     rate_format: str = "",
-    power_w: ArrayLike | None = None,
-    gpus: ArrayLike | None = None,
-    racks: ArrayLike | None = None,
+    power_w: WattsArray | None = None,
+    gpus: CountArray | None = None,
+    racks: CountArray | None = None,
     network: NetworkOfRacks | str = "parts",
     **changes: Any,
 ) -> Sizing:
@@ -342,14 +352,14 @@ class DatacenterSite:
 
     racks: Any
     rack_gpus: Any
-    gpu_rate: Any
-    memory_bytes: Any
-    hb_Bps: Any
-    nic_Bps: Any
-    host_Bps: Any
-    wan_Bps: Any = np.inf
+    gpu_rate: FlopRateArray
+    memory_bytes: BytesArray
+    hb_Bps: BandwidthArray
+    nic_Bps: BandwidthArray
+    host_Bps: BandwidthArray
+    wan_Bps: Annotated[Quantities, Range(0, infinite=True, example="400 Gbps")] = np.inf
     datacenters: Any = 1
-    one_way_delay_s: Any = 0.0
+    one_way_delay_s: SecondsArray = 0.0
     tail_loss_rtts: Any = 0.0
     made_by = "datacenter_site(racks, platform, rate)"
 
@@ -371,7 +381,7 @@ class DatacenterSite:
 
 @checked
 def datacenter_site(
-    racks: ArrayLike, platform: str, rate: str, catalog_site: str = "", variant: str = "", **changes: Any
+    racks: CountArray, platform: str, rate: str, catalog_site: str = "", variant: str = "", **changes: Any
 ) -> DatacenterSite:
     """A machine of catalog racks, such as datacenter_site(1000, "GB200 NVL72", "fp8_dense_rate", nic_Bps=1e11).
 

@@ -12,7 +12,16 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.catalog import units
-from railcore.catalog.arguments import PositiveArray, checked
+from railcore.catalog.arguments import (
+    Count,
+    CountArray,
+    EnergyPrice,
+    Listed,
+    NonNegative,
+    PositiveArray,
+    Unbounded,
+    checked,
+)
 from railcore.catalog.checks import at_least, share
 from railcore.network.bill import bill_table, bill_total, bill_totals, include_text
 from railcore.network.price_books import PriceBook, check_books
@@ -75,9 +84,9 @@ def share_saved(less: ArrayLike, more: ArrayLike) -> np.ndarray:
 
 @checked
 def compare_rail_networks(
-    gpus: ArrayLike,
-    hb_domain_size: ArrayLike,
-    radix: ArrayLike,
+    gpus: CountArray,
+    hb_domain_size: CountArray,
+    radix: CountArray,
     prices: PriceBook,
     powers: PriceBook,
     share_switches: bool = True,
@@ -122,7 +131,6 @@ def compare_rail_networks(
     return with_book_names(compared, prices, powers)
 
 
-@checked
 def with_domain_warnings(table: pd.DataFrame, gpus: PositiveArray, hb_domain_size: PositiveArray) -> pd.DataFrame:
     """A table with `domain_warnings` as attrs["warnings"]; of many rows the first that needs one, and how many do."""
     n, k = np.broadcast_arrays(*map(np.atleast_1d, (gpus, hb_domain_size)))
@@ -134,7 +142,6 @@ def with_domain_warnings(table: pd.DataFrame, gpus: PositiveArray, hb_domain_siz
     return table
 
 
-@checked
 def cluster_fabrics(
     gpus: int, hb_domain_size: int, radix: int, oversubscriptions: Sequence[float] = (), planes: int = 1, **links: Any
 ) -> dict[str, RailFabric]:
@@ -217,7 +224,7 @@ def _with_short_notes(table: pd.DataFrame) -> pd.DataFrame:
 
 @checked
 def cluster_networks(
-    gpus: int, hb_domain_size: int, radix: int, oversubscription: float, prices: PriceBook, powers: PriceBook
+    gpus: Count, hb_domain_size: Count, radix: Listed, oversubscription: Unbounded, prices: PriceBook, powers: PriceBook
 ) -> pd.DataFrame:
     """The networks that one cluster can have: what each costs, and what bandwidth it gives.
 
@@ -269,7 +276,7 @@ def cluster_networks(
 
 @checked
 def cluster_breakdown(
-    gpus: int, hb_domain_size: int, radix: int, oversubscription: float, prices: PriceBook, powers: PriceBook
+    gpus: Count, hb_domain_size: Count, radix: Listed, oversubscription: Unbounded, prices: PriceBook, powers: PriceBook
 ) -> pd.DataFrame:
     """Cost and power by part and tier of the networks of `cluster_networks`.
 
@@ -291,7 +298,6 @@ def cluster_breakdown(
     return with_book_names(pd.concat(tables, ignore_index=True), prices, powers)
 
 
-@checked
 def energy(power_w: ArrayLike, years: float, pue: float = 1.0, load: float = 1.0) -> np.ndarray:
     """Energy drawn over years [J]: power x load x PUE x time.
 
@@ -319,7 +325,6 @@ def energy(power_w: ArrayLike, years: float, pue: float = 1.0, load: float = 1.0
     return power * share("load", load) * at_least("pue", pue, 1) * time
 
 
-@checked
 def total_cost(
     purchase_usd: ArrayLike, power_w: ArrayLike, years: float, electricity_price: float, pue: float, load: float = 1.0
 ) -> dict[str, np.ndarray]:
@@ -350,14 +355,14 @@ def total_cost(
 
 @checked
 def ownership_costs(
-    gpus: int,
-    hb_domain_size: int,
-    radix: int,
+    gpus: Count,
+    hb_domain_size: Count,
+    radix: Listed,
     prices: PriceBook,
     powers: PriceBook,
-    years: float,
-    electricity_price: float,
-    pue: float,
+    years: NonNegative,
+    electricity_price: EnergyPrice,
+    pue: NonNegative,
 ) -> pd.DataFrame:
     """Cost over years of rail-optimized and rail-only networks at full load, all optics and with copper to the hosts.
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from railcore import catalog
 from railcore.catalog import units
-from railcore.catalog.arguments import Count, Quantity, checked, si
+from railcore.catalog.arguments import Bandwidth, Count, Quantity, checked, si
 from railcore.catalog.checks import at_least, one_of, positive
 from railcore.network.topology.bill_line import BillLine
 
@@ -52,7 +52,7 @@ class PriceBook:
     name: str = field(default="given", kw_only=True)
     copper_name: str = field(default="", kw_only=True)
     circuit_name: str = field(default="", kw_only=True)
-    rate_Bps: Quantity | None = field(default=None, kw_only=True)
+    rate_Bps: Bandwidth | None = field(default=None, kw_only=True)
     source_Bps: Any = field(default=None, kw_only=True)
     copper_source_Bps: Any = field(default=None, kw_only=True)
     unit: str = field(default="", kw_only=True)
@@ -149,7 +149,7 @@ class PriceBook:
         return (f"{what} of {self.name} are of {links}",)
 
     @checked
-    def at_rate(self, rate_Bps: Quantity) -> "PriceBook":
+    def at_rate(self, rate_Bps: Bandwidth) -> "PriceBook":
         """The book for links of another rate, all times (rate / its own) ** rate_exponent; `label`, `warnings` say so.
 
         Light passes a circuit switch at any rate: its port stays what it is. Raises ValueError for a book without a
@@ -292,8 +292,7 @@ _FAMILIES = {  # of the catalog
 }
 
 
-@checked
-def switch_book(family: str, switch: str, optic: str, rate_Bps: Quantity) -> PriceBook:
+def switch_book(family: str, switch: str, optic: str, rate_Bps: float) -> PriceBook:
     """Prices or powers of a switch and a transceiver of the catalog, as a book for links of a rate.
 
     A port has its share of the switch, rate / capacity; an end of a link its share of the module, rate / bandwidth.
@@ -332,7 +331,7 @@ def switch_book(family: str, switch: str, optic: str, rate_Bps: Quantity) -> Pri
     )
 
 
-def book_of_links(family: str, book: PriceBook, rate_Bps: Quantity | None = None) -> PriceBook:
+def book_of_links(family: str, book: PriceBook, rate_Bps: float | None = None) -> PriceBook:
     """A book of prices or of powers for links of a rate, scaled by the catalog's rule where it is of another one.
 
     family: "prices" or "powers", as which it is given. rate_Bps: of the links, one direction [bytes/s]; None where it
@@ -396,7 +395,7 @@ def power_book(name: str) -> PriceBook:
 
 @checked
 def matching_books(
-    prices: str, powers: str | None = None, rate_Bps: float | None = None
+    prices: str, powers: str | None = None, rate_Bps: Bandwidth | None = None
 ) -> tuple[PriceBook, PriceBook]:
     """Prices [USD] and peak powers [W] for the links of one network, as of `book_of_links`.
 

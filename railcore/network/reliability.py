@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 
 from railcore import catalog
 from railcore.catalog import Value
-from railcore.catalog.arguments import checked
 from railcore.catalog.checks import at_least, one_of, positive
 from railcore.catalog.units import hour, year
 from railcore.network.topology.photonic import PhotonicRails, rings_of_ports
@@ -112,7 +111,6 @@ def rate_and_repair(kind: str) -> tuple[Value, Value]:
     return item.row("failure_rate"), item.row("repair_time")
 
 
-@checked
 def failure_rows(
     kinds: Iterable[str], checkpoint_time: float | None = None, restart_time: float | None = None
 ) -> list[Value]:

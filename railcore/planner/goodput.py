@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore import catalog
-from railcore.catalog.arguments import Quantity, checked
+from railcore.catalog.arguments import NonNegativeInt, Seconds, checked
 from railcore.catalog.checks import one_of
 from railcore.catalog.units import year
 from railcore.network import reliability
@@ -37,11 +37,11 @@ def training_goodput(
     model: Transformer | str,
     machine: Machine | str,
     strategy: Strategy | Mapping[str, Any],
-    global_batch: int,
+    global_batch: NonNegativeInt,
     platform: str = "",
     rates: str = "value",
-    checkpoint_time: Quantity | None = None,
-    restart_time: Quantity | None = None,
+    checkpoint_time: Seconds | None = None,
+    restart_time: Seconds | None = None,
     runtime: Runtime | str | None = None,
     offload: str | Sequence[str] = "none",
 ) -> pd.DataFrame:
@@ -129,7 +129,6 @@ def training_goodput(
     return table
 
 
-@checked
 def lost_shares(parts: pd.DataFrame, checkpoint_time: ArrayLike, restart_time: ArrayLike) -> np.ndarray:
     """Shares of the time that failures take, by part: the equation of `training_goodput`.
 

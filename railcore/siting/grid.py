@@ -161,7 +161,6 @@ def state_outlines() -> dict[str, list[np.ndarray]]:
     return found
 
 
-@checked
 def state_of(latitude: ArrayLike, longitude: ArrayLike) -> np.ndarray:
     """State that each place lies in, "" outside the country. A place inside an odd number of rings is inside."""
     places = np.column_stack([np.atleast_1d(longitude).astype(float), np.atleast_1d(latitude).astype(float)])

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from railcore.catalog.arguments import Listed, checked
+from railcore.catalog.arguments import Count, Listed, NonNegativeInt, checked
 from railcore.catalog.checks import whole
 from railcore.strategies.answers import KEPT_DESIGNS
 from railcore.strategies.bounds import by_least_time
@@ -187,7 +187,6 @@ def _leaders(space: Space, kept: Kept) -> Columns:
     return _columns(space, kept.of_stage[order[first]], kept.of_stage_at[order[first]])
 
 
-@checked
 def search_parts(
     model: Transformer | str,
     machine: Machine | str,
@@ -276,15 +275,15 @@ def faster_parts(parts: Sequence[SearchPart], found: SearchResult, whole_domains
 def search(
     model: Transformer | str,
     machine: Machine | str,
-    gpus: int,
+    gpus: Count,
     global_batch: int | Sequence[int],
     runtime: Runtime | str | Sequence | None = None,
     offload: str | Sequence = "none",
     top: Listed = 10,
     at_most: bool = False,
-    workers: int = 1,
+    workers: NonNegativeInt = 1,
     progress: bool | None = None,
-    hb_domain_size: int | None = None,
+    hb_domain_size: Count | None = None,
     only_best: bool = False,
     fabric: Fabric | None = None,
     **limits: int | str | Sequence,

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from railcore.catalog.arguments import checked
+from railcore.catalog.arguments import NonNegativeInt, checked
 from railcore.catalog.checks import whole
 from railcore.catalog.units import show
 from railcore.training.critical_path import LAYER_ROW, MEMORY, NETWORK, SETTING, CriticalPath, critical_path
@@ -154,7 +154,6 @@ class IterationEstimate:
         return "".join([self.table().to_html(index=False), *(f"<p>{text}</p>" for text in self.warnings)])
 
 
-@checked
 def obstacle_names(obstacles: np.ndarray) -> np.ndarray:
     """Texts of OBSTACLES given as bits, "feasible" for 0."""
     found, place = np.unique(obstacles, return_inverse=True)
@@ -167,7 +166,7 @@ def iteration_time(
     model: Transformer | str,
     machine: Machine | str,
     strategy: Strategy | Mapping,
-    global_batch: int,
+    global_batch: NonNegativeInt,
     runtime: Runtime | str | None = None,
     offload: str | Sequence[str] = "none",
     fabric: Fabric | None = None,
@@ -217,7 +216,7 @@ def iteration_times(
     strategies: Strategy | Mapping | Sequence,
     runtime: Runtime | str | None = None,
     offload: str | Sequence[str] = "none",
-    global_batch: int | None = None,
+    global_batch: NonNegativeInt | None = None,
     fabric: Fabric | None = None,
 ) -> IterationEstimate:
     """Iteration time of every strategy, its breakdown, how busy its links are, and memory.
@@ -437,7 +436,7 @@ def stage_memory(
     model: Transformer | str,
     machine: Machine | str,
     strategy: Strategy | Mapping,
-    global_batch: int,
+    global_batch: NonNegativeInt,
     runtime: Runtime | str | None = None,
     offload: str | Sequence[str] = "none",
 ) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from railcore.catalog import near_names
-from railcore.catalog.arguments import checked
+from railcore.catalog.arguments import Count, NonNegativeInt, checked
 from railcore.catalog.checks import whole
 from railcore.training.parallelism import Strategy
 from railcore.training.transformer import SHARDING, Transformer
@@ -59,7 +59,9 @@ class MegatronRun:
 
 
 @checked
-def megatron_run(args: str | Sequence[str], gpus: int | None = None, vocabulary: int | None = None) -> MegatronRun:
+def megatron_run(
+    args: str | Sequence[str], gpus: Count | None = None, vocabulary: NonNegativeInt | None = None
+) -> MegatronRun:
     """Strategy, model and batch of a Megatron-LM launch line, checked against each other.
 
     args: the line (torchrun's words included) or its words; gpus: N where the line does not say it; vocabulary: V
@@ -75,7 +77,6 @@ def megatron_run(args: str | Sequence[str], gpus: int | None = None, vocabulary:
     return MegatronRun(strategy, model, batch, strategy.warnings + odd)
 
 
-@checked
 def read_launch_line(
     args: str | Sequence[str], gpus: int | None = None, vocabulary: int | None = None
 ) -> tuple[dict[str, Any], Transformer | None, int]:

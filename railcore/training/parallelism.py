@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from railcore.catalog.arguments import checked
+from railcore.catalog.arguments import Count, NonNegativeArray, NonNegativeInt, checked
 from railcore.catalog.checks import one_of, whole
 from railcore.training.rank_order import DIMENSIONS, ORDERS, PLACEMENTS, GroupLevels, group_levels
 from railcore.training.transformer import LEVELS, Transformer
@@ -98,13 +98,13 @@ class Strategy:
     Raises ValueError naming the argument that is out of range or contradicts another.
     """
 
-    tensor: int = 1
-    context: int = 1
-    pipeline: int = 1
-    data: int = 1
-    expert: int = 1
-    interleave: int = 1
-    micro_batch: int = 1
+    tensor: Count = 1
+    context: Count = 1
+    pipeline: Count = 1
+    data: Count = 1
+    expert: Count = 1
+    interleave: NonNegativeInt = 1
+    micro_batch: Count = 1
     recompute: str = "none"
     sequence_parallel: bool = False
     sharding: str = "none"
@@ -145,7 +145,7 @@ class Strategy:
         return self.tensor * self.context * self.pipeline * self.data
 
     @checked
-    def microbatches(self, global_batch: int) -> int:
+    def microbatches(self, global_batch: NonNegativeInt) -> int:
         """Micro-batches that a pipeline runs in one step: m = B / (d b). Raises ValueError unless whole.
 
         global_batch: B [sequences].
@@ -159,7 +159,7 @@ class Strategy:
         return global_batch // each
 
     @checked
-    def columns(self, global_batch: int) -> dict[str, int]:
+    def columns(self, global_batch: NonNegativeInt) -> dict[str, int]:
         """The strategy and its batch as arrays take them: recompute, sharding and order by their place."""
         places = {name: levels.index(getattr(self, name)) for name, levels in LEVELS.items()}
         counts = {name: getattr(self, name) for name in _COUNTS} | {
@@ -235,7 +235,7 @@ class Strategy:
         return tuple(getattr(self, name) for name in reversed(self.order))
 
     @checked
-    def coordinates(self, rank: ArrayLike) -> dict[str, NDArray[np.int64]]:
+    def coordinates(self, rank: NonNegativeArray) -> dict[str, NDArray[np.int64]]:
         """Place of ranks in every dimension, and among the expert ranks: {"tensor": ..., ..., "expert": ...}.
 
         rank: of any shape, each array of the answer has it. Raises ValueError for a rank that does not exist.

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from railcore.catalog.arguments import checked
+from railcore.catalog.arguments import NonNegativeInt, checked
 from railcore.catalog.checks import Floats, one_of, whole
 from railcore.catalog.units import show
 from railcore.training.exchanges import TRAFFIC_KINDS
@@ -205,10 +205,10 @@ _Pattern = tuple[NDArray[np.int64], Floats]
 def iteration_traffic(
     model: Transformer | str,
     strategy: Strategy | Mapping,
-    global_batch: int,
+    global_batch: NonNegativeInt,
     runtime: Runtime | str | None = None,
     algorithms: Mapping[str, str] | None = None,
-    hb_domain_size: int = 0,
+    hb_domain_size: NonNegativeInt = 0,
     precision: str = "bf16",
     embeddings: bool = True,
 ) -> Traffic:

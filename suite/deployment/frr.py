@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from railcore import catalog
-from railcore.catalog.arguments import Count, Range, checked
+from railcore.catalog.arguments import Count, NonNegativeInt, Range, checked
 
 if TYPE_CHECKING:
     import jinja2
@@ -82,7 +82,7 @@ class SwitchConfig:
 
     hostname: str
     loopback: str
-    as_number: int
+    as_number: NonNegativeInt
     mtu: Annotated[int, Range(LEAST_MTU, 65535)]
     links: tuple[RoutedLink, ...]
     gateways: tuple[VlanGateway, ...]
@@ -92,7 +92,7 @@ class SwitchConfig:
     summary_only: bool
     above_only: tuple[str, ...]
     not_below: tuple[str, ...]
-    maximum_paths: int
+    maximum_paths: NonNegativeInt
     evpn_peers: tuple[EvpnPeer, ...]
 
     def __post_init__(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from railcore.catalog.arguments import checked
+from railcore.catalog.arguments import NonNegativeInt, checked
 from railcore.catalog.derived_fields import derive, given
 from railcore.catalog.units import counted
 from suite.deployment.subnets import AddressPlan
@@ -39,7 +39,7 @@ class BgpDesign:
 
     plan: AddressPlan
     control_plane: Literal["eBGP", "BGP EVPN"] = "eBGP"
-    first_asn: int = 0
+    first_asn: NonNegativeInt = 0
     summarised: bool = False
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any
 
-from railcore.catalog.arguments import Count, Quantity, Range, checked
+from railcore.catalog.arguments import Bandwidth, Count, Few, NonNegativeInt, Range, checked
 from railcore.catalog.checks import whole
 from railcore.catalog.units import Gbps, number
 from railcore.network.switches import SwitchModel
@@ -38,19 +38,19 @@ class SegmentDemand:
 
     gpus: Count
     rail_switch: SwitchModel
-    gpus_per_server: int = 8
-    nic_ports: int = 1
-    homing: int = 0
-    port_Bps: Quantity = 400 * Gbps
-    rails_per_switch: int = 0
+    gpus_per_server: NonNegativeInt = 8
+    nic_ports: Few = 1
+    homing: NonNegativeInt = 0
+    port_Bps: Bandwidth = 400 * Gbps
+    rails_per_switch: NonNegativeInt = 0
     spine: SwitchModel | None = None
     super_spine: SwitchModel | None = None
-    uplink_Bps: Quantity = 0.0
+    uplink_Bps: Bandwidth = 0.0
     oversubscription: Annotated[float, Range(1)] = 1.0
     spine_oversubscription: Annotated[float, Range(1)] = 1.0
     rails_apart: bool = True
     breakout: bool = True
-    spare_interfaces: int = 0
+    spare_interfaces: NonNegativeInt = 0
 
     def __post_init__(self) -> None:
         whole("spare_interfaces", self.spare_interfaces, 0, self.rail_switch.ports - 1)

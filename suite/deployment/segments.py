@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railcore.catalog.arguments import Count, Listed, Positive, Quantity, checked
+from railcore.catalog.arguments import Bandwidth, Count, Listed, NonNegativeInt, checked
 from railcore.catalog.checks import Ints
 from railcore.catalog.derived_fields import derive, given
 from railcore.catalog.units import Gbps, either
@@ -62,21 +62,21 @@ class SegmentFabric:
     segments: Count = 1
     pods: Count = 1
     nic_ports: Count = 1
-    homing: int = 0
-    port_Bps: Positive = 400 * Gbps
-    rails_per_switch: int = 0
-    spines: int = 0
+    homing: NonNegativeInt = 0
+    port_Bps: Bandwidth = 400 * Gbps
+    rails_per_switch: NonNegativeInt = 0
+    spines: NonNegativeInt = 0
     spine: SwitchModel | None = None
     spine_links: Count = 1
-    super_spines: int = 0
+    super_spines: NonNegativeInt = 0
     super_spine: SwitchModel | None = None
     super_spine_links: Count = 1
     super_spine_planes: Count = 1
-    uplink_Bps: Quantity = 0.0
+    uplink_Bps: Bandwidth = 0.0
     breakout: bool = True
     routed: bool | None = None
-    hb_Bps: Positive = field(default_factory=lambda: default_bandwidth("hb"))
-    hb_switches: int = 1
+    hb_Bps: Bandwidth = field(default_factory=lambda: default_bandwidth("hb"))
+    hb_switches: NonNegativeInt = 1
 
     def __post_init__(self) -> None:
         derive(self, "homing", given(self, "homing") or self.nic_ports)

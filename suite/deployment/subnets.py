@@ -13,7 +13,7 @@ from ipaddress import IPv4Address
 import numpy as np
 import pandas as pd
 
-from railcore.catalog.arguments import checked
+from railcore.catalog.arguments import NonNegativeInt, checked
 from railcore.catalog.checks import Ints, whole
 from railcore.catalog.derived_fields import derive, given
 from railcore.catalog.units import counted, number
@@ -61,17 +61,17 @@ class AddressPlan:
     fabric: SegmentFabric
     rule: InterfaceRule = field(default="by server", compare=False)
     bundling: str = ""
-    vlan_base: int = 101
-    peer_links: int = PEER_LINKS
+    vlan_base: NonNegativeInt = 101
+    peer_links: NonNegativeInt = PEER_LINKS
     trunk_bundles: bool = True
     pool: str = "10.0.0.0/8"
     link_pool: str = "172.16.0.0/12"
     loopback_pool: str = "192.168.0.0/16"
     reserved: Sequence[str] = ()
-    gateways: int = 0
-    prefix_length: int = 0
+    gateways: NonNegativeInt = 0
+    prefix_length: NonNegativeInt = 0
     own_subnets: Sequence[str] = ()
-    servers: int = 0
+    servers: NonNegativeInt = 0
 
     def __post_init__(self) -> None:
         room = self.fabric.domains

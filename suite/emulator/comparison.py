@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 import pandas as pd
 
-from railcore.catalog.arguments import Count, Range, checked
+from railcore.catalog.arguments import Count, NonNegativeInt, Range, checked
 from railcore.catalog.checks import Floats
 from railcore.training.parallelism import Strategy
 from suite.emulator.feedforward import (
@@ -59,7 +59,7 @@ def emulated_run(
     samples: Count,
     hb_domain_size: Count,
     learning_rate: float | None = 0.1,
-    seed: int = 0,
+    seed: NonNegativeInt = 0,
     decimals: Annotated[int, Range(0, 300)] | None = None,
 ) -> EmulatedRun:
     """Run a network on random weights and samples: a training step, or a forward pass where learning_rate is None.

@@ -63,7 +63,7 @@ def printed_marks(cases: Cases) -> pd.DataFrame:
     site, ours, rows = document_site(1), shares_at_points(cases), []
     for key, (model, speeds, faster) in PRINTED_POINTS.items():
         entry = claims.claim(key)
-        at = speeds or {"hb_Bps": site.hb_Bps, "nic_Bps": site.nic_Bps}
+        at = speeds or {"hb_Bps": float(site.hb_Bps), "nic_Bps": float(site.nic_Bps)}
         if not faster and key in ours:
             told = (model, entry.paper_value, entry.relation, claims.differs(key, ours[key]))
             rows += [(NETWORK_NAMES[net], speed, *told) for net, speed in at.items()]
@@ -184,7 +184,7 @@ def exposed_readings(ours: Mapping[str, float], cases: Cases, lost_rtts: float, 
     overheads = {"three times, as the forward time counts them": 3 * ours[RECOMPUTE_OVERHEAD]}
     if "moe" in cases:
         one = cases["moe"].layer
-        overheads["the mixture's scores over its products with weights"] = one.score_flops / one.linear_flops / 3
+        overheads["the mixture's scores over its products with weights"] = float(one.score_flops / one.linear_flops / 3)
     state = dense.layer.state_bytes
     with_optimizer = (state["gradients"] + state["optimizer"]) / float(dense.layout.gpus_here)
     return verdict_readings(

@@ -16,11 +16,10 @@ from itertools import product
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 from scipy import special
 
 from railcore import catalog
-from railcore.catalog.arguments import Count, checked
+from railcore.catalog.arguments import Bandwidth, Count, NonNegative, Seconds, SecondsArray, checked
 from railcore.catalog.units import day, hour, show, year
 from railcore.datacenter.layouts import Layer, Layout
 from railcore.datacenter.sizing import DatacenterSite
@@ -224,12 +223,12 @@ def binomial_probabilities(n: int, p: float) -> np.ndarray:
 @checked
 def restart_curves(
     job: ReplicaGrid,
-    mtbf: float,
-    iteration_s: float,
+    mtbf: NonNegative,
+    iteration_s: Seconds,
     published_gpus: Count,
     checkpoints: Mapping[str, float],
-    storage_Bps: float,
-    restarts_s: ArrayLike,
+    storage_Bps: Bandwidth,
+    restarts_s: SecondsArray,
 ) -> pd.DataFrame:
     """`reliability.goodput` over the restart time R of a job that restarts as a whole.
 

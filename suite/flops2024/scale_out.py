@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from railcore import catalog
-from railcore.catalog.arguments import Listed, checked
+from railcore.catalog.arguments import Count, Listed, checked
 from railcore.catalog.checks import one_of, whole
 from railcore.catalog.units import Gbps, number, significant
 from railcore.network.bill import BETWEEN_SWITCHES, bill_counts, bill_total, include_text, merged_bill
@@ -412,7 +412,7 @@ def oversubscribed_leaf_costs(gpus: int, rails: int, planes: int, ratio: float, 
 
 
 @checked
-def network_combinations(gpus: int, rails: Listed, planes: Sequence[int], equipment: Equipment) -> pd.DataFrame:
+def network_combinations(gpus: Count, rails: Listed, planes: Sequence[int], equipment: Equipment) -> pd.DataFrame:
     """`rail_plane_networks` of 1 to `rails` rails with each number of planes that the chip has a mode for, whole parts.
 
     Parameters

@@ -76,7 +76,7 @@ def _rule_shape(key: str) -> dict[str, float]:
 
 def layout_values(cases: Cases) -> dict[str, float]:
     """Values of the claims on memory and layout. cases: the dense model and the mixture, in this order."""
-    dense, mixture = (specification.model_quantities(case, case.site.memory_bytes) for case in cases.values())
+    dense, mixture = (specification.model_quantities(case, float(case.site.memory_bytes)) for case in cases.values())
     return specification.values_by_id({"model": dense, "memory": dense, "layout": dense, "moe": mixture})
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.catalog import units
-from railcore.catalog.arguments import Listed, Share, checked
+from railcore.catalog.arguments import Listed, NonNegativeInt, Share, checked
 from railcore.datacenter.exposed import LayerTimes
 from railcore.datacenter.sizing import DatacenterSite
 from suite.flops2024.training_case import TrainingCase
@@ -89,7 +89,7 @@ def timeline(
     site: DatacenterSite,
     chunks: Listed = 16,
     spread: Share = 0.0,
-    due: int = 3,
+    due: NonNegativeInt = 3,
     shared: bool = False,
 ) -> Timeline:
     """The pipelined exchange of one micro-batch's gradients as timed events, one device in steady state.

@@ -14,7 +14,7 @@ import pandas as pd
 
 from railcore import catalog
 from railcore.catalog import checks
-from railcore.catalog.arguments import checked
+from railcore.catalog.arguments import Count, checked
 from railcore.datacenter.exposed import OVERLAP_RULES, LayerTimes, layer_times, least_wan_Bps
 from railcore.datacenter.layouts import Layer, Layout, model_layer, rack_layout
 from railcore.datacenter.sizing import DatacenterSite
@@ -43,7 +43,7 @@ class TrainingCase:
     site: DatacenterSite
     options: Mapping[str, Any] = field(default_factory=dict)
     rule: str = "each network"
-    micro_batch: int = 1
+    micro_batch: Count = 1
 
     def __post_init__(self) -> None:
         checks.one_of("rule", self.rule, OVERLAP_RULES)

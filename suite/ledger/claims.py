@@ -11,7 +11,7 @@ from statistics import median, quantiles
 from typing import Annotated
 
 from railcore.catalog import UnknownName, checks, files
-from railcore.catalog.arguments import Range, Signed, checked
+from railcore.catalog.arguments import NonNegative, Range, checked
 from railcore.catalog.tables import MarkdownText, csv_text, markdown_table, read_csv
 from railcore.catalog.units import counted, number, show, significant
 from railcore.catalog.units import unit as unit_of
@@ -91,7 +91,7 @@ def table_values(prefix: str, table) -> dict[str, float]:
 
 
 @checked
-def deviation(value: Endless, paper: Signed) -> float:
+def deviation(value: Endless, paper: float) -> float:
     """(value - paper) / |paper|, or value - paper where the paper's value is 0."""
     return (value - paper) / abs(paper) if paper else value - paper
 
@@ -104,7 +104,11 @@ def drawn_range(draws: Sequence[float]) -> tuple[float, float]:
 
 @checked
 def verdict(
-    value: Endless | None, paper: Signed, relation: str, tolerance: float, drawn: tuple[float, float] | None = None
+    value: Endless | None,
+    paper: float,
+    relation: str,
+    tolerance: NonNegative,
+    drawn: tuple[float, float] | None = None,
 ) -> str:
     """Reproduced, close or differs; unavailable for no value.
 
@@ -145,7 +149,7 @@ def differs(claim_id: str, value: Endless, draws: Sequence[float] = ()) -> bool:
 
 
 @checked
-def within_printed_digit(value: Signed, entry: Claim) -> bool:
+def within_printed_digit(value: float, entry: Claim) -> bool:
     """Whether a value is not the document's, but rounds to it: 0.0349 where 0.03 is printed."""
     half = 0.5 * 10.0 ** int(Decimal(f"{entry.paper_value:.12g}").as_tuple().exponent)
     off = abs(value - entry.paper_value)
@@ -301,7 +305,7 @@ def comparison_row(row: Mapping[str, str]) -> dict[str, str]:
 
 
 @checked
-def claim_amount(value: Signed, unit: str) -> str:
+def claim_amount(value: float, unit: str) -> str:
     """A number in a claim's unit for a person, such as claim_amount(3.6e12, "bit/s") = "3.6 Tbps"."""
     symbol = {"bit/s": "bps"}.get(unit, unit)
     if symbol in ("bps", "B/s", "B", "s", "W", "USD", "FLOP/s"):

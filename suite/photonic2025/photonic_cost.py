@@ -5,10 +5,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from railcore import catalog
-from railcore.catalog.arguments import checked
+from railcore.catalog.arguments import CountArray, NonNegativeArray, checked
 from railcore.catalog.checks import whole
 from railcore.network.bill import bill_total
 from railcore.network.cost import part_totals, share_saved, total_cost, with_book_names, with_domain_warnings
@@ -27,12 +26,12 @@ ELECTRICAL_NETWORKS: Mapping[str, dict[str, Any]] = {  # options of `rail_parts`
 
 @checked
 def photonic_network_costs(
-    gpus: ArrayLike,
-    hb_domain_size: ArrayLike,
-    radix: ArrayLike,
+    gpus: CountArray,
+    hb_domain_size: CountArray,
+    radix: CountArray,
     prices: PriceBook,
     powers: PriceBook,
-    ocs_ports: ArrayLike | None = None,
+    ocs_ports: NonNegativeArray | None = None,
     **wiring,
 ) -> pd.DataFrame:
     """Photonic rails and electrical networks at the same link speed, a row for each network and element.

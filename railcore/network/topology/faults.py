@@ -139,7 +139,6 @@ def fault_effects(fabric: RailFabric) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-@checked
 def nics_cut_by_rail_switch(fabric: RailFabric) -> int:
     """NICs that one failed tier-1 switch cuts off at most: the hosts of a leaf, all rails on it together.
 
@@ -192,7 +191,6 @@ def replace_gpu(graph: nx.Graph, failed: str, spare: str) -> nx.Graph:
     return after
 
 
-@checked
 def rail_bisection_with_spare(fabric: RailFabric) -> pd.DataFrame:
     """Bandwidth between the halves of rail 1 (`rail_bisection_bandwidth`) as a GPU of it fails and a spare takes over.
 
