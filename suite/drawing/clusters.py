@@ -53,15 +53,7 @@ def cluster_figure(
     Returns
     -------
     The figure. Of many nodes, or GPUs of a node, the first ones are drawn, and the title says of how many.
-
-    Raises
-    ------
-    ValueError
-        For a network that the table lacks.
     """
-    names = list(table["network"])
-    if lit and lit not in names:
-        raise ValueError(f"lit is {lit!r}: give one of {', '.join(names)}, or '' for all")
     return _ClusterPage(graph, table.set_index("network"), lit, first, title).page.figure
 
 

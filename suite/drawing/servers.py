@@ -267,15 +267,8 @@ def ultra_ethernet_diagram(
     Returns
     -------
     The figure.
-
-    Raises
-    ------
-    ValueError
-        For another number of nodes.
     """
     nodes = nodes_of_kind(graph, "node")
-    if len(nodes) != 2:
-        raise ValueError(f"the system has {len(nodes)} nodes: give one of two")
     row, gap, node_width = 1.5, 0.55, 0.45 + _GPU_WIDTH + _NIC_WIDTH
     low = 0.16 + _LINE * len(_TERMS)
     page = Diagram(_WIDTH, row * len(planes) + gap + 0.4 + low, title)

@@ -105,19 +105,11 @@ def draw_fabric(
     Returns
     -------
     The axes.
-
-    Raises
-    ------
-    ValueError
-        For a graph without GPUs, and for a route over an edge that no graph has.
     """
     import networkx as nx
 
     after = graph if after is None else after
     whole = graph if after is graph else nx.compose(graph, after)
-    for a, b in chain(*map(pairwise, routes)):
-        if not whole.has_edge(a, b):
-            raise ValueError(f"routes go from {a!r} to {b!r}, which no edge joins: find them with graph.route")
     layout, changes = layers.fabric_layout(whole, tiers, endpoint, group), _changes(graph, after)
     scale = _frame(layout, ax)
     _boxes(layout, ax, scale)
