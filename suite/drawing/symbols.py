@@ -37,7 +37,7 @@ _SHARED_SWITCH: dict[str, Any] = {"facecolor": "#EFEFEF", "edgecolor": _TOP, "li
 
 @dataclass(frozen=True)
 class _Changes:
-    """From one graph to another: nodes gone, edges gone or thinner between live nodes, edges new."""
+    """Changes from one graph to another: lost nodes, lost or thinner edges between live nodes, new edges."""
 
     dead: frozenset
     lost: frozenset
@@ -162,7 +162,7 @@ def rail_colour(rail: int) -> str:
 
 
 def _colours(graph: "nx.Graph") -> dict[str, str]:
-    """Of the rail; in a network of one rail, of the plane; grey above the rails and where there is one of both."""
+    """Colour of each node: its rail's, or its plane's where there is one rail; else grey."""
     nodes = dict(graph.nodes(data=True))
     several = [key for key in ("rail", "plane") if len({at[key] for at in nodes.values()} - {None}) > 1]
     top, colours = max(at["tier"] for at in nodes.values()), {}

@@ -176,7 +176,7 @@ def domain_rail_bytes(schedule: Schedule, message_bytes: float, hb_ranks: int) -
 
 
 def _place(node: Node, hb_ranks: int) -> tuple[int | None, int | None]:
-    """HB domain and rail of a rank; of a switch the one that it serves."""
+    """HB domain and rail of a rank, or of the ranks that a switch serves."""
     if isinstance(node, int):
         return node // hb_ranks, node % hb_ranks
     kind, number = node
@@ -202,7 +202,7 @@ def collective_schedule(operation: str, algorithm: str, ranks: int) -> Schedule:
 
 
 def _steps(operation: str, algorithm: str, n: int) -> _Steps:
-    """Steps among two or more ranks. What has no steps of its own is made of others, forward or reversed."""
+    """Steps among two or more ranks. Some operations are built from others, forward or reversed."""
     if algorithm in _STEPS[operation]:
         return _STEPS[operation][algorithm](n)
     if operation == "reduce_scatter":
@@ -213,7 +213,7 @@ def _steps(operation: str, algorithm: str, n: int) -> _Steps:
 
 
 def _reversed(steps: _Steps) -> _Steps:
-    """Backwards in time every copy that spread a block becomes a sum that collects it."""
+    """The schedule backwards in time: what copied a block now sums it."""
     return [[Send(send.target, send.source, send.blocks, True) for send in step] for step in reversed(steps)]
 
 

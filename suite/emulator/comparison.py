@@ -1,4 +1,4 @@
-"""Whole runs of a feedforward network on emulated ranks, and tables of what strategies send, hold and wait for."""
+"""Runs of a feedforward network on emulated ranks; tables of bytes, memory and waiting by strategy."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

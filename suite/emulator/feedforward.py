@@ -148,7 +148,7 @@ def one_rank_step(
 
 
 class ShardedFeedForward:
-    """A network whose weights lie on emulated ranks, split by a strategy; `ranks` logs what it sends and holds.
+    """A network split over emulated ranks by a strategy; `ranks` logs what it sends and holds.
 
     Ranks hold arrays named "weights 1", "activation 0 of 2" (of layer and micro-batch, both as counted in the log),
     "delta ...", "gradient ..." and "partial output ...".
@@ -240,7 +240,7 @@ class ShardedFeedForward:
         return [np.split(part, number, axis=1) for part in np.split(samples, self.strategy.data, axis=1)]
 
     def _forward(self, replica: int, m: int, inputs: Floats, keep: bool) -> dict[int, Floats]:
-        """Outputs of a micro-batch by layer; they stay where the backward pass needs them if they are to be kept."""
+        """Outputs of a micro-batch by layer. keep: ranks keep those that the backward pass needs."""
         states = {}
         for rank in self._groups[replica][0]:
             self.ranks.hold(rank, f"activation 0 of {m}", inputs)
@@ -283,7 +283,7 @@ class ShardedFeedForward:
         return gradients
 
     def _layer_gradient(self, rank: int, place: int, layer: int, m: int) -> Floats:
-        """Add to a rank's gradient; what its rows add to W^T delta, held as the delta of the layer before."""
+        """Add to a rank's gradient. Returns its rows' part of W^T delta, held as the delta of the layer before."""
         self.ranks.compute(rank, "backward", layer, m)
         weights, name = self.ranks.held(rank, f"weights {layer}"), f"gradient {layer}"
         rows = slice(place * len(weights), (place + 1) * len(weights))
@@ -316,7 +316,7 @@ class ShardedFeedForward:
         return sums[::-1]
 
     def _replace(self, rank: int, old: str, new: str, array: Floats) -> None:
-        """Hold an array made of another, which is freed then."""
+        """Hold a new array in place of another, which is freed."""
         self.ranks.hold(rank, new, array)
         self.ranks.free(rank, old)
 
@@ -336,7 +336,7 @@ def _joined(arrays: Mapping[tuple[int, int], Mapping[int, Floats]], layer: int) 
 
 
 def emulated_sizes(network: FeedForward, strategy: Strategy, samples: int = 0) -> dict[str, int]:
-    """What the emulator holds, computes and sends in a training step, by the names of MOST_SIZES, from shapes alone.
+    """Sizes of a training step in the emulator, by the names of MOST_SIZES, from shapes alone.
 
     elements: weights and gradients of all replicas, and inputs and outputs of all layers on every tensor rank.
     multiplications: 3 for each weight and sample. sends: of rings, those of one rank to another.
@@ -352,7 +352,7 @@ def emulated_sizes(network: FeedForward, strategy: Strategy, samples: int = 0) -
 
 
 def refuse_too_large(network: FeedForward, strategy: Strategy, samples: int = 0) -> None:
-    """Raise ValueError, before anything is held, for a step of more than MOST_SIZES, and say what would fit."""
+    """Raise ValueError for a step of more than MOST_SIZES, and say what would fit. Nothing is held before."""
     for name, size in emulated_sizes(network, strategy, samples).items():
         if size > (most := MOST_SIZES[name]):
             t, p, d = strategy.tensor, strategy.pipeline, strategy.data

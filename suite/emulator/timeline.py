@@ -1,4 +1,4 @@
-"""When emulated ranks compute and send: the logged events of a run, each started as early as it can be.
+"""Times at which emulated ranks compute and send: the logged events of a run, each as early as possible.
 
 A computation takes a unit of time unless told otherwise, a step of a transfer what its slowest link takes. Rules:
 
@@ -69,7 +69,7 @@ def rank_timeline(
     scale_up_time: float = 0.0,
     scale_out_time: float = 0.0,
 ) -> RankTimeline:
-    """Times of all that ranks have computed and sent so far.
+    """Times of all computations and sends so far.
 
     Parameters
     ----------

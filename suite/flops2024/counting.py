@@ -36,7 +36,7 @@ def most_disjoint(plants: csr_array) -> tuple[int, bool]:
 
 
 def _undominated(plants: csr_array) -> np.ndarray:
-    """Rows left when each one is dropped that another replaces: one it meets, which meets none but those it meets.
+    """Rows left after dropping each row that another dominates: they meet, and the other meets no further row.
 
     Rows meet where they share a plant. Some largest choice of rows that do not meet is among those left.
     """
@@ -53,7 +53,7 @@ def _undominated(plants: csr_array) -> np.ndarray:
 
 
 def _taken_in_turn(plants: csr_array) -> int:
-    """Rows taken by rising number of plants, each that shares no plant with one taken before."""
+    """A greedy choice: rows by rising number of plants, each sharing no plant with an earlier one."""
     order, holders = np.argsort(np.diff(plants.indptr), kind="stable"), plants.T.tocsr()
     position = np.argsort(order)[holders.indices]  # of each plant's rows in that order
     free, count = np.ones(len(order), bool), 0
@@ -74,7 +74,7 @@ def siting_sensitivity(
     most_coal: float = 0.5,
     reserve: str = "unit",
 ) -> pd.DataFrame:
-    """What passes for every combination of assumptions.
+    """How many places pass under every combination of assumptions.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a siting adds to training: delay and capacity between its places, and the time of an iteration.
+"""What a siting costs in training: delay and capacity between its places, and the iteration time.
 
 Fibre joins every two places, each link as long as that between the two farthest. Racks are shared as evenly as the
 powers of the places allow, for the model of `datacenter` sums gradients over datacenters at one pace. Symbols as in
@@ -108,7 +108,7 @@ def _with_racks(case: TrainingCase, y: np.ndarray) -> tuple[Layout, exposed.Laye
 
 
 def _times(case: TrainingCase, racks: tuple[np.ndarray, ...]) -> dict[str, Any]:
-    """Columns of `multisite_times` that are computed."""
+    """Computed columns of `multisite_times`."""
     least, most, every = racks
     (laid, t), (_, largest) = _with_racks(case, least), _with_racks(case, most)
     x = t.steps_s

@@ -1,4 +1,4 @@
-"""What failures do to a job laid out over racks, and its goodput by way of recovery, checkpoints and restarts.
+"""Failures of a job laid out over racks, and its goodput by way of recovery, checkpoints and restarts.
 
 First the GPUs that each part stops, and how often; then the shares of replicas and groups that work while parts are
 out of service; then goodput. Tensor groups stay inside a rack; L groups, one of each layer, are a replica, and all
@@ -70,13 +70,13 @@ class ReplicaGrid:
         return self.rack_gpus - self.tensor * self.groups_per_rack
 
     def groups_per_block(self, block: int) -> float:
-        """Mean number of groups that a block of neighbouring GPUs of a rack belongs to; spares come last."""
+        """Mean number of groups that share a block of neighbouring GPUs of a rack; spares come last."""
         owner = np.arange(self.rack_gpus - self.spares) // self.tensor
         return float(np.mean([len(np.unique(owner[i : i + block])) for i in range(0, len(owner), block)]))
 
 
 def replica_grid(laid: Layout, tensor: int = 0) -> ReplicaGrid:
-    """Groups of one layout, of a model that fits. tensor: groups of another size, as many as a rack has room for."""
+    """Groups of a layout that fits. tensor: another group size, with as many groups as a rack holds."""
     t, rack = tensor or int(laid.tensor), int(laid.rack_gpus)
     return ReplicaGrid(int(laid.layers), t, rack // t, rack, int(laid.racks_per_layer_here), int(laid.datacenters))
 
@@ -84,7 +84,7 @@ def replica_grid(laid: Layout, tensor: int = 0) -> ReplicaGrid:
 def blast_radius(
     job: ReplicaGrid, platform: str, radix: int = 64, planes: int = 1, rates: str = "value"
 ) -> pd.DataFrame:
-    """What one failed part of each kind stops, and how often; spare GPUs are not counted.
+    """GPUs that one failed part of each kind stops, and failures a year; spare GPUs are not counted.
 
     The parts of `reliability.parts_at_risk` of a rail-optimized network that stop GPUs. A GPU stops its group, a group
     its replica. A host stops the groups of its GPUs, an HB switch its rack, which is taken to stand still until repair,
@@ -369,7 +369,7 @@ def _interval(mtbf: float, checkpoint: float, iteration_s: float) -> float:
 
 
 def _spare_gpus(job: ReplicaGrid, blast: pd.DataFrame) -> list[tuple[str, float, float]]:
-    """Way, share of GPUs in use and share of them that works, where groups leave GPUs of a rack unused."""
+    """Way, share of GPUs in use and working share of them, where groups leave spare GPUs in a rack."""
     if not job.spares:
         return []
     works, used = share_of_groups_with_spares(blast, job), 1 - job.spares / job.rack_gpus

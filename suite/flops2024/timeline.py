@@ -72,7 +72,7 @@ class Timeline:
 
     @property
     def exchange_s(self) -> float:
-        """Time of the exchange that nothing hides [s]: until it is due, and what the next forward pass leaves."""
+        """Exposed time of the exchange [s]: until it is due, and what the next forward pass does not hide."""
         waits = max(0.0, self.due_s - self.backward_end_s)
         return waits + max(0.0, self.end_s - self.backward_end_s - waits - self.next_s)
 
@@ -172,12 +172,12 @@ def _passes(times: LayerTimes, start: float) -> list[tuple[str, str, float, floa
 
 
 def _stops(passes: list, shared: bool) -> list[list[tuple[float, float]]]:
-    """Stretches in which each network belongs to the passes."""
+    """Times in which each network carries the passes' own traffic."""
     return [[(a, b) for lane, _, a, b in passes if shared and lane == network] for network in _NETWORK_LANES]
 
 
 def _served(ready, work, delay_s: float, stops: list) -> list[tuple[int, int, float, float]]:
-    """Chunk, step, start and end of every step, on links that serve one at a time and finish what they began.
+    """Chunk, step, start and end of every step; a link serves one at a time, without preemption.
 
     A free link takes reductions before gathers.
     """
@@ -204,7 +204,7 @@ def _served(ready, work, delay_s: float, stops: list) -> list[tuple[int, int, fl
 
 
 def _end(now: float, work: float, stops: list[tuple[float, float]]) -> float:
-    """When a link has done its work that starts now, around the stretches in which it is stopped."""
+    """When a link finishes work that starts now, pauses included."""
     end = now + work
     for start, stop in stops:
         if stop > now and start < end:

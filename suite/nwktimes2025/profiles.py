@@ -145,7 +145,7 @@ class SuperSpineSwitchProfile:
 
 @dataclass(frozen=True)
 class GlobalAIFabricProfile:
-    """What holds on all layers.
+    """Settings of all layers.
 
     control_plane: eBGP, iBGP, BGP EVPN or subnet manager.
     data_plane: Ethernet, VXLAN or InfiniBand.
@@ -223,7 +223,7 @@ _TITLES = {
 
 
 def profile_breaks(profiles: FabricProfiles) -> pd.DataFrame:
-    """All fields in which profiles contradict each other: columns field, wanted, found (texts), why.
+    """Fields in which profiles contradict each other: columns field, wanted, found (texts), why.
 
     No rows where all is well.
     """
@@ -352,7 +352,7 @@ def profile_table(profiles: FabricProfiles) -> pd.DataFrame:
 
 
 def _shown_value(profiles: FabricProfiles, profile: str, name: str, value: Any) -> str:
-    """A field's value as text; what stands for a default is written out."""
+    """A field's value as text; a default is written out."""
     if profile == "rail" and name in ("rails_per_switch", "homing"):
         value = getattr(profiles, name)
     if name == "uplink_Bps" and not value:

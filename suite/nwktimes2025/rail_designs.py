@@ -142,7 +142,7 @@ def own_plan(fabric: SegmentFabric) -> AddressPlan:
 
 
 def own_plan_warnings(plan: AddressPlan) -> list[str]:
-    """What is to be known of how `own_plan` joins the ports of a NIC."""
+    """Warnings about how `own_plan` joins the ports of a NIC."""
     if plan.bundling != "evpn" or plan.fabric.homing != 2:
         return []
     name = plan.fabric.rail_switch.name
@@ -274,7 +274,7 @@ def advertised_check(figure: str) -> SummaryCheck:
 
 
 def switch_contents(figure: str) -> dict[str, pd.DataFrame]:
-    """What is inside the switch of Fig. 13-10, 13-11 or 13-12: its tables "vlans", "macs" and "routes".
+    """Tables of the switch of Fig. 13-10, 13-11 or 13-12: "vlans", "macs" and "routes".
 
     vlans: vlan, rail, interfaces, subnet, gateway. macs: vlan, interface, mac. routes: table, variant, prefix, via,
     text, valid; the document's summary, and beside it one that is valid. NEXT_HOP is the switch's address on each link.
@@ -290,7 +290,7 @@ def switch_contents(figure: str) -> dict[str, pd.DataFrame]:
 
 
 def mac_tables(ports: pd.DataFrame) -> pd.DataFrame:
-    """What the VLANs of a switch have learned once every NIC has sent: columns vlan, interface, mac.
+    """MAC tables of a switch's VLANs once every NIC has sent: columns vlan, interface, mac.
 
     ports: of `AddressPlan.ports`. MAC addresses are locally administered: 06, server (3 bytes), GPU, NIC port. Ports of
     a bundle send with that of its first port.

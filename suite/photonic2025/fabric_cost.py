@@ -126,7 +126,7 @@ def figure7(table: pd.DataFrame, bought: pd.DataFrame, ocs_ports: int) -> pd.Dat
 
 
 def _drawn_once(lines: pd.DataFrame) -> pd.DataFrame:
-    """Lines of which those with the same costs and powers everywhere are one, with the names of all networks."""
+    """Lines, those with equal costs and powers everywhere drawn as one, with the names of all networks."""
     seen: dict[tuple, str] = {}
     same: dict[str, str] = {}
     for link, rows in lines.groupby("link", sort=False):

@@ -38,7 +38,7 @@ class ReroutedWorkload(Workload):
 
 
 def moved_rings(workload: Workload, lost: Sequence[int], rings: Sequence[str] = ()) -> ReroutedWorkload:
-    """The rings through lost NICs, each moved as a whole to the next rail whose NICs there are.
+    """Rings through lost NICs, each moved as a whole to the next rail whose NICs are left.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def moved_rings(workload: Workload, lost: Sequence[int], rings: Sequence[str] = 
 
 
 def _next_rail(nics: set[int], gone: set[int], size: int) -> dict[int, int]:
-    """NICs in the same HB domains, none of which is gone."""
+    """By NIC, that of the next rail in the same HB domain on which none of them is lost."""
     for further in range(1, size):
         moved = {nic: nic - nic % size + (nic + further) % size for nic in nics}
         if not gone & set(moved.values()):
@@ -82,7 +82,7 @@ def _next_rail(nics: set[int], gone: set[int], size: int) -> dict[int, int]:
 
 
 def slower_nic(workload: Workload, rank: int, left: float, rings: Sequence[str] = ()) -> Workload:
-    """A workload of which a NIC has a part of its bandwidth: what passes it takes as long as 1 / left of its bytes.
+    """The workload with one NIC at a share `left` of its bandwidth: bytes through it count 1 / left times.
 
     Parameters
     ----------
@@ -120,13 +120,13 @@ class FailedPort(PhotonicCircuits):
     rank: int = 0
 
     def slots_of(self, lane: tuple) -> int:
-        """Circuits of a side of a NIC at a time, one of other lanes."""
+        """Circuits that one side of a NIC can hold at a time."""
         failed = lane in (("out", self.rank), ("in", self.rank))
         return rings_of_ports(self.ports - 1) if failed else super().slots_of(lane)
 
 
 def failure_slowdowns(workload: Workload, network: PhotonicCircuits, ports: Sequence[int] = (2, 4)) -> pd.DataFrame:
-    """Iteration time when a port of a NIC or the switch of a rail has failed: packets, circuits, circuits set once.
+    """Iteration time after a failed NIC port or rail switch: packet switches, circuits, and circuits that are set once.
 
     What fails is the first rank's port, or its rail's switch.
 
@@ -199,7 +199,7 @@ def _year_of_failures(workload: Workload, network: RailNetwork, ports: int) -> d
 
 
 def _with_failed_port(workload: Workload, network: RailNetwork, ports: int) -> tuple[str, float]:
-    """What a failed port of rank 0 leaves, and the iteration time with it."""
+    """Rings that a failed port of rank 0 leaves, in words, and the iteration time with it."""
     if isinstance(network, PhotonicCircuits):
         rings, held = rings_of_ports(ports), rings_of_ports(ports - 1)
         left = f"{held} of {rings} rings"

@@ -1,4 +1,4 @@
-"""What few NIC ports leave of the networks between GPUs: rings alone, so many of them, each with a part of the NIC.
+"""Few NIC ports allow only rings between GPUs: how many, and what share of the NIC each gets.
 
 A circuit joins one port of a NIC to one port of another. A ring takes two circuits of each member, to the member before
 and to the one after; two members need one. Groups that never use the NIC at the same time may take turns; here each

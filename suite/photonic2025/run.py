@@ -219,7 +219,7 @@ def unordered_pairs(workload: Workload, stage: int) -> int:
 
 
 def _reached(followers: list[list[int]], sources: Iterable[int]) -> set[int]:
-    """Operations that wait for one of the sources, however indirectly."""
+    """Operations that wait for one of the sources, directly or through others."""
     reached: set[int] = set()
     queue = deque(sources)
     while queue:

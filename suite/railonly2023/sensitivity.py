@@ -1,4 +1,4 @@
-"""How far one result moves when one input at a time does: the table behind a tornado plot."""
+"""One result with one input changed at a time: the table behind a tornado plot."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
