@@ -18,9 +18,20 @@ from suite.emulator.collective_schedules import (
     count_bytes,
     domain_rail_bytes,
     hierarchical_schedule,
-    pipelined_schedule,
     run_schedule,
 )
+
+
+def pipelined_schedule(plan, chunks):
+    """The same schedule with every block cut into chunks, each of which starts a step after the one before."""
+    steps = [[] for _ in range(len(plan) + chunks - 1 if len(plan) else 0)]
+    for chunk in range(chunks):
+        for number, step in enumerate(plan):
+            steps[number + chunk] += [
+                send._replace(blocks=tuple(block * chunks + chunk for block in send.blocks)) for send in step
+            ]
+    return Schedule(plan.operation, plan.ranks, plan.parts * chunks, tuple(steps))
+
 
 FORMS = [(operation, name) for operation in OPERATIONS for name in algorithm_names(operation)]
 GROUPS = (1, 2, 3, 4, 5, 6, 7, 8, 13, 16)
