@@ -105,13 +105,6 @@ def test_running_is_what_each_place_feeds_at_its_own_carbon_and_price(embedded):
     assert carbon_and_cost(places, {"two": at}, power, 2 * power[at].sum()).drop(columns="siting").isna().all(axis=None)
 
 
-def test_wyoming_has_no_price(embedded):
-    places = candidates(embedded, 100e3, 1.0)
-    at = np.flatnonzero((places.state == "Wyoming") & (places.supply.idle_fuelled_w > 1e6))[:1]
-    row = carbon_and_cost(places, {"one": at.tolist()}, places.supply.idle_fuelled_w, 1e6).iloc[0]
-    assert np.isnan(row["cost_usd"]) and row["carbon_kg"] > 0
-
-
 def test_a_kilowatt_hour_costs_cents():
     prices = electricity_prices()
     known = [price for price in prices.values() if not math.isnan(price)]

@@ -1,13 +1,11 @@
 """The files of data/grid, and the script that rebuilds them from the packages they come from."""
 
 import csv
-import gzip
 import hashlib
 import importlib
 import json
 import os
 import re
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -133,17 +131,6 @@ def test_units_merge_by_substation_and_fuel(reduction):
     ]
 
 
-def test_sums_add_in_the_order_of_the_rows(reduction):
-    rows = pd.DataFrame({"key": 1, "x": [1e16, 1.0, -1e16]})
-    assert reduction.merged(rows, ["key"], x=("x", "sum"))["x"].item() == 0  # 1 is lost beside 1e16
-    assert reduction.merged(rows.iloc[[0, 2, 1]], ["key"], x=("x", "sum"))["x"].item() == 1
-
-
-def test_rounding_is_of_the_value_as_stored(reduction):
-    frame = pd.DataFrame({"x": [54.55, 0.25, 0.35]})  # 54.55 is stored a little below, 0.35 too, 0.25 exactly
-    assert reduction.rounded(frame, {"x": 1})["x"].tolist() == [54.5, 0.2, 0.3]
-
-
 def test_circuits_merge_and_unrated_ones_are_counted(reduction):
     bus = pd.DataFrame({"sub_id": [1, 2, 1, 2, 3, 1], "baseKV": [230, 230, 345, 345, 115, 230]}, index=range(1, 7))
     branch = pd.DataFrame(
@@ -159,20 +146,6 @@ def test_circuits_merge_and_unrated_ones_are_counted(reduction):
         [1, 2, 345, 1, 1, 0, 111.19, "AC"],
         [2, 1, 0, 1, 0, 500, 111.19, "DC"],
     ]
-
-
-def test_substations_are_the_ends_of_lines(reduction):
-    bus = pd.DataFrame({"sub_id": [1, 1, 2, 3], "baseKV": [115, 230, 230, 115], "Pd": [1.0, 2, 3, 4], "state": "Iowa"})
-    places = pd.DataFrame({"sub_id": [1, 2, 3], "lat": 40.0, "lon": -90.0})
-    made = reduction.line_ends(pd.DataFrame({"from_sub": [1], "to_sub": [2]}), bus, places)
-    assert made[["sub_id", "max_kv", "load_mw"]].to_numpy().tolist() == [[1, 230, 3], [2, 230, 3]]
-
-
-def test_loads_of_a_cell_stand_at_their_centre(reduction):
-    bus = pd.DataFrame({"sub_id": [1, 2, 3, 4], "Pd": [10.0, 30.0, 7.0, 0.4]})
-    places = pd.DataFrame({"sub_id": [1, 2, 3, 4], "lat": [40.01, 40.09, 39.99, 45], "lon": [-90.01, -90.05, -90, -90]})
-    made = reduction.loads(bus, places)
-    assert made[["lat", "lon", "load_mw"]].to_numpy().tolist() == [[39.99, -90, 7], [40.07, -90.04, 40]]
 
 
 @given(st.lists(st.tuples(st.floats(25, 49), st.floats(-125, -67), st.floats(0.5, 900)), min_size=1, max_size=30))
@@ -205,26 +178,6 @@ def test_albers_keeps_areas_and_has_its_origin_where_the_standard_puts_it(reduct
 
 
 SQUARE = np.array([[0, 0], [4, 0], [4, 4], [0, 4], [0, 0]], float)
-
-
-def test_a_point_in_a_hole_is_outside(reduction):
-    x, y = np.array([0.5, 2.0, 5.0, -1.0]), np.array([0.5, 2.0, 2.0, 4.0])
-    assert reduction.inside(x, y, [SQUARE, SQUARE / 4 + 1.5]).tolist() == [True, False, False, False]
-
-
-def test_a_point_outside_all_regions_takes_the_nearest_corner(reduction):
-    regions = {"west": [SQUARE], "east": [SQUARE + [4, 0]]}
-    x, y = np.array([1.0, 7.0, -3.0, 9.0, 4.1]), np.array([1.0, 1.0, 1.0, 1.0, 5.0])
-    assert reduction.regions(x, y, regions).tolist() == ["west", "east", "west", "east", "west"]  # last: both share it
-
-
-def test_simplified_line_stays_near_and_keeps_its_ends(reduction):
-    line = np.array([[0, 0], [1, 0.01], [2, -0.01], [3, 1], [4, 0]])
-    assert reduction.simplified(line, 0.02).tolist() == [[0, 0], [2, -0.01], [3, 1], [4, 0]]
-    bump = np.array([[0, 0], [1, 0.025], [2, 0]])
-    assert [len(reduction.simplified(bump, tolerance)) for tolerance in (0.024, 0.026)] == [3, 2]
-    assert reduction.simplified(line, 2).tolist() == [[0, 0], [4, 0]]
-    assert reduction.simplified(SQUARE, 0.02).tolist() == SQUARE.tolist()
 
 
 @given(st.lists(st.tuples(st.floats(-9, 9), st.floats(-9, 9)), min_size=2, max_size=40), st.floats(0.01, 3))
@@ -342,11 +295,6 @@ def replaced(pattern, new, count=1):
 )
 def test_comparison_accepts_no_more_than_it_says(rebuild, name, change, accepted):
     assert verdict(rebuild, name, change)["accepted"] == accepted
-
-
-def test_zipping_notes_no_time_and_gives_the_content_back(rebuild):
-    assert rebuild.zipped(b"abc")[4:8] == bytes(4)
-    assert gzip.GzipFile(fileobj=BytesIO(rebuild.zipped(b"abc"))).read() == b"abc"
 
 
 @pytest.mark.skipif(not os.environ.get(ARCHIVES), reason=f"{ARCHIVES} names no folder with the four archives")

@@ -237,22 +237,6 @@ def test_checkpoints_move_the_whole_state():
     assert moved == pytest.approx(3 * [sum(LAYER.state_bytes.values())])
 
 
-@pytest.mark.parametrize(
-    ("call", "name"),
-    [
-        (lambda: recovery.ReplicaGrid(134, 18, 5, 72, 87), "groups_per_rack is 5"),
-        (lambda: recovery.spares_needed(10, 1.0, 0.9), "out_of_service is 1.0"),
-        (
-            lambda: recovery.replica_grid(dc.rack_layout(LAYER, replace(SITE, memory_bytes=1e9), strict=False)),
-            "tensor degree",
-        ),
-    ],
-)
-def test_bad_input_of_failures(call, name):
-    with pytest.raises(ValueError, match=name):
-        call()
-
-
 def test_cases_and_stores_of_restarts_say_what_they_assume():
     saves, _ = recovery.checkpoint_and_load_times(LAYER, LAID, SITE, 1e8)
     curves = recovery.restart_curves(JOB, 104.0, 110.0, JOB.gpus // 2, saves, 1e8 * float(SITE.gpus), [5.0])

@@ -1,19 +1,16 @@
 """The spec of a plan: what is read, what is refused and in which words, its template and schema, and no dead key."""
 
-import ast
 import copy
 import json
 import re
 import tomllib
 from functools import cache
-from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
 from test_plan import spec
 
 from railcore import catalog
-from railcore import planner as package
 from railcore.planner.candidates import network_candidates
 from railcore.planner.case import case_of
 from railcore.planner.choice import missed_limits
@@ -181,46 +178,23 @@ def test_a_typo_in_any_key_names_the_key_that_is_near(place, section):
 @pytest.mark.parametrize(
     ("key", "value", "text"),
     [
-        ("cluster.power", "40 MB", "'40 MB': give a text with its unit, such as '40 MW'"),
         ("cluster.power", 4e7, "40000000.0: give a text with its unit"),
         ("cluster.power", "40", "'40': give a text with its unit"),
         ("cluster.power", "0 MW", "'0 MW': give more than 0, such as '40 MW'"),
-        ("cluster.budget", "-1 GUSD", "'-1 GUSD': give more than 0, such as '600 USD'"),
-        ("cluster.budget", "1 GW", "'1 GW': give a text with its unit, such as '600 USD'"),
-        ("cluster.nic", "400 GBps", "'400 GBps': give a text with its unit, such as '400 Gbps'"),
         ("cluster.gpus", 0, "0: give .*greater than 0"),
         ("cluster.gpus", 1.5, "1.5: give .*(integer|whole number)"),
-        ("cluster.gpus", "64", "'64': give .*(integer|whole number)"),
         ("cluster.gpus", True, "True: give .*(integer|whole number)"),
         ("cluster.include", ["storag"], "'storag': give 'storage'"),
-        ("cluster.use", "most", "'most': give 'at most'"),
         ("job.tokens", float("inf"), "inf: give a finite number"),
-        ("job.batch", -5, "-5: give "),
         ("job.runtime", "megatron2", ".*'megatron20"),
-        ("job.offload", "optimiser", "'optimiser': give .*'optimizer'"),
         ("network.candidate", 5, "5: give a .*list"),
         ("network.candidate", [{"name": "a", "layout": ["Clos"]}], "layout is \\['Clos'\\]: give|\\['Clos'\\]: give"),
-        ("network.switch", "SN560", "'SN560': .*'SN5600'"),
         ("network.circuit_switch", "Piezo", ".*'Piezo .Polatis.'"),
-        ("network.nic_ports", 1, "1: give .*greater than or equal to 2"),
         ("network.oversubscriptions", [1.0], "1.0: give .*greater than 1"),
-        ("network.reconfiguration", "25 W", "'25 W': give a text with its unit, such as '25 ms'"),
         ("books.prices", "street2052", "'street2052': give .*'street2025'"),
-        ("books.powers", "street2052", "'street2052': give .*'street2025'"),
         ("books.powers", {"port": "20 W", "transceiver": "10 W"}, "missing: give it"),
-        ("books.server", "300000", "'300000': give a text with its unit"),
         ("operation.electricity", "0.08 USD", "'0.08 USD': give a text with its unit, such as '0.08 USD/kWh'"),
-        ("operation.carbon", "400 g", "'400 g': give a text with its unit, such as '0.4 kg/kWh'"),
-        ("operation.load", 0, "0: give .*greater than 0"),
-        ("operation.contingency", -0.1, "-0.1: give .*greater than or equal to 0"),
-        ("site.within", 300, "300: give a text with its unit, such as '300 km'"),
-        ("site.rule", "headroom", "'headroom': give .*'headroom after load'"),
-        ("limits.power", "0 W", "'0 W': give more than 0, such as '40 MW'"),
-        ("limits.carbon", "5 kW", "'5 kW': give a text with its unit, such as '1000 t'"),
         ("limits.goodput", 95, "95: give .*less than or equal to 1"),
-        ("limits.goodput", 0, "0: give .*greater than 0"),
-        ("wishes.rank", "price", "'price': give "),
-        ("uncertainty.draws", 5, "5: give .*greater than or equal to 20"),
     ],
 )
 def test_a_wrong_value_is_told_with_its_key_and_what_to_write(key, value, text):
@@ -529,21 +503,6 @@ def test_no_key_is_dead(key):
         assert list(missed_limits(base(), getattr(read_spec(given), around[0]))) == [last]
     else:
         assert says(place, given) != before(place)
-
-
-def test_every_key_is_read_in_the_package():
-    """Each key is read as an attribute, or stands in a list of names that is gone through."""
-    read, named = set(), set()
-    for path in Path(package.__path__[0]).glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Attribute):
-                read.add(node.attr)
-            elif isinstance(node, ast.Constant) and path.name in ("goals.py", "case.py"):
-                named.add(node.value)
-    for place, section in sections_of(Spec):
-        for key in section.model_fields:
-            listed = place[0] in ("limits", "wishes", "books") and key in named
-            assert key in read or listed, f"{'.'.join(place)}.{key} is read nowhere"
 
 
 @pytest.mark.parametrize(("sequences", "near"), [(500, 504), (3, 24), (24, 24)])

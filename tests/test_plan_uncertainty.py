@@ -358,17 +358,3 @@ def test_support_of_a_platform_and_a_model():
     assert "mixtures" in mixture.loc["iteration time", "evidence"]
     assert mixture.loc["tokens of DeepSeek-V3", "evidence"] == "1.48e+13"
     assert set(mixture["grade"]) <= {*GRADES, "none"}
-
-
-@pytest.mark.parametrize(
-    ("asked", "near"),
-    [
-        (("DGX H10", "Llama-3 8B"), "'DGX H100'"),
-        (("DGX H100", "Lama-3 8B"), "'Llama-3 8B'"),
-    ],
-)
-def test_support_refuses_unknown_names(asked, near):
-    with pytest.raises(catalog.UnknownName, match=near):
-        support(*asked)
-    with pytest.raises(ValueError, match="precision is 'int4'"):
-        support("DGX H100", "Llama-3 8B", "int4")

@@ -177,12 +177,6 @@ def test_most_disjoint_against_all_subsets(sets):
     assert 1 <= bound <= best and not exact
 
 
-def test_no_candidates_no_places_and_empty_ones_share_nothing():
-    assert most_disjoint(csr_array(np.zeros((0, 4)))) == (0, True)
-    assert most_disjoint(csr_array(np.zeros((3, 4)))) == (3, True)
-    assert most_disjoint(csr_array(np.zeros((200, 4)))) == (200, False)
-
-
 def test_coal_has_no_say_in_what_a_candidate_belongs_to():
     made = tiny([(1, 40.0, -80.0, "gas", 1e9, 1e9), (2, 40.0, -80.0, "coal", 3e9, 1e9)])
     made = made.with_plants(made.plants.assign(authority=["PJM", "MISO"]))
@@ -307,13 +301,7 @@ def test_own_grid_from_a_folder(tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (lambda: candidates(EMBEDDED, 200e3), "5 to 150 km"),
-        (lambda: unit_vectors(90.1, 0), "latitude is .*: give degrees from"),
-        (lambda: unit_vectors(0, -180.1), "longitude is .*: give degrees from"),
         (lambda: tiny([(1, 40, -80, "gaz", 1e9, 1e9)]), "gas"),
-        (lambda: feeds_demand(offer(), 1.0, "instaled"), "did you mean|nearest|installed"),
-        (lambda: eligible(offer(), most_coal=0.0), "most_coal"),
-        (lambda: around(tiny([(1, 40, -80, "gas", 1e9, 1e9)]), coal_basis="money"), "coal_basis"),
         (lambda: replace(EMBEDDED, plants=EMBEDDED.plants.drop(columns="fuel")), "lack column 'fuel'"),
         (lambda: replace(EMBEDDED, loads=EMBEDDED.loads.assign(load_w=-1.0)), "load_w below 0"),
         (lambda: replace(EMBEDDED, substations=EMBEDDED.substations.iloc[1:]), "substations lack"),

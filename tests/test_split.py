@@ -189,16 +189,6 @@ def test_what_dominates():
     assert undominated_sites(replace(options, power_w=np.full(5, 5.0)), 20 * km, {"b": 1.0}).tolist() == [1, 3, 4]
 
 
-def test_circles_too_far_apart_to_share_a_plant_dominate_without_a_subset():
-    plants = csr_array(np.array([[1, 1, 0], [1, 0, 0], [0, 1, 1.0], [0, 0, 1.0]]))
-    circles = SiteOptions(np.full(4, 40.0), np.array([-100, -100.1, -100.1, -104]), [5, 5, 6, 5], plants, list("aaaa"))
-    circles = replace(circles, radius_m=50 * km)
-    assert undominated_sites(circles, 20 * km, separation_m=100 * km).tolist() == [1, 2, 3]  # may still share a plant
-    assert undominated_sites(circles, 20 * km, separation_m=101 * km).tolist() == [2, 3]
-    assert undominated_sites(replace(circles, radius_m=np.inf), 20 * km, separation_m=1e9).tolist() == [1, 2, 3]
-    assert best_split(circles, 8e0, 2, least_separation_m=300 * km).terms.resolution_m == 50 * km
-
-
 @settings(max_examples=5)
 @given(seed=st.integers(0, 10**6))
 def test_both_ways_to_the_spare_power_of_the_shortest(seed):
@@ -273,38 +263,6 @@ def test_rows_of_every_k():
     assert (solved["strong_enough"] >= solved["undominated"]).all()
     most = best_split(options, 1.5e9, int(solved["k"].iloc[-1]), least_separation_m=50 * km)
     assert most.table(options).shape[1] == 6
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"k": 2.5}, "k is 2.5"),
-        ({"k": 10}, "as there are candidates, 9"),
-        ({"least_share": 1.2}, "least_share"),
-        ({"authority_caps": {"PJM": 1e9}}, "authority_caps has .'PJM'.*'A'"),
-        ({"authority_caps": {"A": -1}}, "authority_caps"),
-        ({"demand_w": 1e12}, "2 places 0 km apart have 1e.03 GW: no|2 places.*the best have"),
-    ],
-)
-def test_bad_terms_are_named(change, message):
-    terms = {"demand_w": 1e9, "k": 2} | change
-    with pytest.raises(ValueError, match=message):
-        best_split(make(1), **terms)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"power_w": np.ones(4)}, "power_w has shape"),
-        ({"power_w": np.full(9, -1.0)}, "power_w is .*give 0 or more"),
-        ({"latitude": np.full(9, 95.0)}, "latitude"),
-        ({"longitude": np.full(9, np.nan)}, "longitude"),
-        ({"authority": np.array(["A"])}, "authority"),
-    ],
-)
-def test_bad_options_are_named(change, message):
-    with pytest.raises(ValueError, match=message):
-        replace(make(1), **change)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -133,40 +133,30 @@ def test_what_points_share_is_computed_once(monkeypatch):
     assert calls == {name: 2 * count for name, count in one.items()}
 
 
-def test_places_are_found_once_for_a_demand(monkeypatch):
-    from railcore.planner import power_places
-
-    calls = []
-    real = power_places.power_places_of
-
-    def counted(asked, demand_w):
-        calls.append(demand_w)
-        return real(asked, demand_w)
-
-    monkeypatch.setattr(power_places, "power_places_of", counted)
-    base = BASE | {"site": {"near": "Houston"}, "cluster": {"platform": "DGX H100", "gpus": 64}}
-    found = sweep(base, {"books.prices.transceiver": ["200 USD", "201 USD", "202 USD"]})
-    assert len(calls) == 1 and (found["site"] != "").all() and found["carbon_kg"].notna().all()
-
-
-def test_points_come_in_many_forms(tmp_path, whole):
+def test_points_come_in_many_forms(tmp_path):
     (tmp_path / "grid.toml").write_text(TEXT + GRID)
-    same(sweep(tmp_path / "grid.toml"), whole)
+    wanted = sweep_points(BASE, OVER).rows
+    assert sweep_points(tmp_path / "grid.toml").rows == wanted
     rows = [{"cluster.gpus": g, "books.prices.transceiver": t} for g in (64, 256) for t in ("200 USD", "900 USD")]
-    same(sweep(BASE, rows), whole)
-    same(sweep(BASE, pd.DataFrame(rows)), whole)
-    same(sweep(BASE, [{"cluster": {"gpus": row["cluster.gpus"]}, **dict([[*row.items()][1]])} for row in rows]), whole)
+    assert sweep_points(BASE, rows).rows == wanted
+    assert sweep_points(BASE, pd.DataFrame(rows)).rows == wanted
+    assert (
+        sweep_points(
+            BASE, [{"cluster": {"gpus": row["cluster.gpus"]}, **dict([[*row.items()][1]])} for row in rows]
+        ).rows
+        == wanted
+    )
     pd.DataFrame(rows).to_csv(tmp_path / "points.csv", index=False)
-    same(sweep(BASE, tmp_path / "points.csv"), whole)
+    assert sweep_points(BASE, tmp_path / "points.csv").rows == wanted
     (tmp_path / "table.toml").write_text('over = "points.csv"\n' + TEXT)  # beside the spec, wherever one stands
-    same(sweep(tmp_path / "table.toml"), whole)
+    assert sweep_points(tmp_path / "table.toml").rows == wanted
     tables = "".join(
         "[[over]]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in row.items()) for row in rows
     )
     (tmp_path / "rows.toml").write_text(TEXT + tables)
-    same(sweep(tmp_path / "rows.toml"), whole)
+    assert sweep_points(tmp_path / "rows.toml").rows == wanted
     ends = {"from": "200 USD", "to": "900 USD", "steps": 2}
-    same(sweep(BASE, {"cluster.gpus": np.array([64, 256]), "books.prices.transceiver": ends}), whole)
+    assert sweep_points(BASE, {"cluster.gpus": np.array([64, 256]), "books.prices.transceiver": ends}).rows == wanted
 
 
 def test_a_table_may_leave_cells_blank():

@@ -84,7 +84,7 @@ def test_numbers_as_a_person_writes_them():
     assert units.show(5e10, "bps") == "400 Gbps"
     assert units.show(0.99999999, "s") == "1 s"  # rounded before the prefix is chosen
     assert units.show(3e8, "USD") == "300 M USD"
-    assert units.show(0.375) == "0.375"
+    assert units.show(0.375) == "0.375" and units.show(math.inf, "bps") == "inf bps"
 
 
 @pytest.mark.parametrize("tie", [6487.5, 0.125, 2.5, 1.0005, 99.95, 999.5, 1e15])
@@ -103,7 +103,8 @@ def test_significant_keeps_twelve_digits():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "400", "Gbps", "O4 Gbps", "1e999 B", "nan s", "inf W", "1 2 GB", "--5 m", None, 5]
+    "text",
+    ["", "400", "Gbps", "O4 Gbps", "1e999 B", "1e308 EB", "1,000 Gbps", "nan s", "inf W", "1 2 GB", "--5 m", None, 5],
 )
 def test_what_is_no_quantity_is_named(text):
     with pytest.raises(ValueError, match="quantity") as error:
@@ -127,20 +128,6 @@ def test_dimensions():
     known = {"400 Gbps": "B/s", "5 GB": "B", "2 years": "s", "3 USD/kWh": "USD/J", "4 %": "1", "7 racks": "1"}
     assert {text: units.dimension_of(text) for text in known} == known
     assert [units.dimension_of(text) for text in ("railonly2025", "5 furlongs", "5", "", None, 5)] == [None] * 6
-
-
-def test_quantity_beyond_the_floats_is_refused():
-    with pytest.raises(ValueError, match="quantity"):
-        units.parse("1e308 EB")
-
-
-def test_infinity_has_no_prefix():
-    assert units.show(math.inf, "bps") == "inf bps"
-
-
-def test_thousands_separator_is_refused_by_its_text():
-    with pytest.raises(ValueError, match="quantity '1,000 Gbps'"):
-        units.parse("1,000 Gbps")
 
 
 def test_a_noun_follows_its_count():
