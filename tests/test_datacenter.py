@@ -244,13 +244,6 @@ def test_a_sweep_equals_its_points():
 # Sites
 
 
-def test_a_documents_own_rows_replace_the_catalogs():
-    ours, theirs = (document_site(1, document=document, rate="fp4_dense_rate") for document in ("", "flops2024"))
-    assert theirs.hb_Bps == 2 * ours.hb_Bps and theirs.nic_Bps == 2 * ours.nic_Bps
-    assert theirs.memory_bytes > ours.memory_bytes and theirs.gpu_rate == ours.gpu_rate
-    assert document_site(1, rate="fp4_dense_rate", gpu_rate=5.0).gpu_rate == 5.0
-
-
 def test_a_site_is_one_datacenter_until_more_are_given_with_their_wide_area():
     one = dc.datacenter_site(10, "DGX H100", "fp8_dense_rate")
     assert one.datacenters == 1 and one.one_way_delay_s == 0

@@ -11,13 +11,7 @@ from hypothesis import strategies as st
 
 from railcore import catalog
 from railcore.network.topology.clos import rail_size
-from railcore.network.topology.graph import (
-    bisection_bandwidth,
-    edge_table,
-    route,
-    same_rail_switches,
-    switches_to_gpus,
-)
+from railcore.network.topology.graph import bisection_bandwidth, route, same_rail_switches, switches_to_gpus
 from railcore.network.topology.photonic import PhotonicRails
 from railcore.network.topology.rails import HBDomains, RailFabric, rail_only, rail_optimized
 
@@ -220,16 +214,6 @@ def test_some_rails_alone():
     whole, two = fabric.graph(), fabric.graph(rails=range(3, 5))
     assert set(gpus(two)) == {*on_rail(fabric, 3), *on_rail(fabric, 4)}
     assert two.number_of_edges() * 4 == without_hb(whole).number_of_edges()
-
-
-def test_edge_table_holds_the_graph():
-    fabric = rail_optimized(24, 4, 8, planes=2)
-    rows, graph = edge_table(fabric.graph()), fabric.graph()
-    assert list(zip(rows["from"], rows["to"], strict=True)) == list(graph.edges)
-    assert rows.links[rows.kind != "hb"].sum() == fabric.parts.links
-    assert set(rows.bandwidth_Gbps[rows.kind == "host"]) == {200}
-    assert set(rows.bandwidth_Gbps[rows.kind == "hb"]) == {3600}
-    assert list(rows.tier) == [at["tier"] for _, _, at in graph.edges(data=True)]
 
 
 def test_half_of_an_hb_domain_reaches_the_other_half():

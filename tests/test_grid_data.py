@@ -11,8 +11,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from railcore.catalog import files
 
@@ -108,57 +106,6 @@ def test_authorities_demand_less_when_cleaned_but_for_three():
 # the reduction
 
 
-def test_units_merge_by_substation_and_fuel(reduction):
-    bus = pd.DataFrame({"sub_id": [7, 7, 8], "zone_id": 1}, index=[70, 71, 80])
-    for name in ("state", "zone", "interconnect", "reeds_rto", "neem"):
-        bus[name] = name
-    plant = pd.DataFrame(
-        {
-            "bus_id": [80, 71, 70, 70, 70],
-            "type": ["ng", "ng", "ng", "dfo", "coal"],
-            "Pmax": [5.0, 10.0, 20.0, 3.0, 0.0],
-            "Pg": [9.0, 12.0, 4.0, 1.0, 0.0],
-            "status": [1, 1, 0, 1, 1],
-        }
-    )
-    places = pd.DataFrame({"sub_id": [7, 8], "name": ["A", "B"], "lat": [40.00004, 41.0], "lon": [-90.0, -91.0]})
-    made = reduction.plants(reduction.generators(plant, bus), places)
-    columns = ["sub_id", "fuel", "units", "mw", "largest_unit_mw", "online_mw", "dispatch_mw", "lat"]
-    assert made[columns].to_numpy().tolist() == [
-        [7, "gas", 2, 30, 20, 10, 10, 40.0],
-        [7, "oil", 1, 3, 3, 3, 1, 40.0],
-        [8, "gas", 1, 5, 5, 5, 5, 41.0],
-    ]
-
-
-def test_circuits_merge_and_unrated_ones_are_counted(reduction):
-    bus = pd.DataFrame({"sub_id": [1, 2, 1, 2, 3, 1], "baseKV": [230, 230, 345, 345, 115, 230]}, index=range(1, 7))
-    branch = pd.DataFrame(
-        [(1, 2, 100.0), (2, 1, 50.5), (2, 6, 0.0), (3, 4, 0.0), (1, 6, 9.0), (5, 5, 7.0)],
-        columns=["from_bus_id", "to_bus_id", "rateA"],
-    )
-    dcline = pd.DataFrame({"from_bus_id": [4], "to_bus_id": [1], "Pmax": [500.0]})
-    places = pd.DataFrame({"sub_id": [1, 2, 3], "lat": [40.0, 41.0, 42.0], "lon": [-90.0, -90.0, -90.0]})
-    made = reduction.lines(branch, dcline, bus, places)
-    columns = ["from_sub", "to_sub", "kv", "circuits", "unrated", "mw", "km", "type"]
-    assert made[columns].to_numpy().tolist() == [
-        [1, 2, 230, 3, 1, 150.5, 111.19, "AC"],  # a degree of a meridian: 6371 pi / 180 km
-        [1, 2, 345, 1, 1, 0, 111.19, "AC"],
-        [2, 1, 0, 1, 0, 500, 111.19, "DC"],
-    ]
-
-
-@given(st.lists(st.tuples(st.floats(25, 49), st.floats(-125, -67), st.floats(0.5, 900)), min_size=1, max_size=30))
-def test_cells_keep_the_load(reduction, places):
-    lat, lon, load = np.array(places).T
-    numbers = range(len(lat))
-    made = reduction.loads(
-        pd.DataFrame({"sub_id": numbers, "Pd": load}), pd.DataFrame({"sub_id": numbers, "lat": lat, "lon": lon})
-    )
-    assert abs(made["load_mw"].sum() - load.sum()) <= 0.5 * len(made) + 1e-6
-    assert made["lat"].between(lat.min() - 0.005, lat.max() + 0.005).all()
-
-
 # outlines
 
 
@@ -175,60 +122,6 @@ def test_albers_keeps_areas_and_has_its_origin_where_the_standard_puts_it(reduct
         assert abs(ax * by - ay * bx) == pytest.approx(north * east, rel=1e-4)
         if lat == 37.25:  # between the two parallels that keep their length
             assert np.hypot(bx, by) / east == pytest.approx(1, abs=0.002)
-
-
-SQUARE = np.array([[0, 0], [4, 0], [4, 4], [0, 4], [0, 0]], float)
-
-
-@given(st.lists(st.tuples(st.floats(-9, 9), st.floats(-9, 9)), min_size=2, max_size=40), st.floats(0.01, 3))
-def test_simplification_is_a_subsequence_with_both_ends(reduction, points, tolerance):
-    line = np.array(points)
-    kept = reduction.simplified(line, tolerance)
-    left = iter(line.tolist())
-    assert all(point in left for point in kept.tolist())
-    assert kept[0].tolist() == line[0].tolist() and kept[-1].tolist() == line[-1].tolist()
-
-
-def topology(*states):
-    steps = [[[0, 0], [10, 0], [0, 10]], [[10, 10], [-10, 0], [0, -10]], [[50, 50], [1, 0], [0, 1], [-1, -1]]]
-    return {
-        "transform": {"scale": [0.1, 0.2], "translate": [-100, 40]},
-        "arcs": steps,
-        "objects": {"states": {"geometries": list(states)}},
-    }
-
-
-def test_arcs_add_up_and_stitch(reduction):
-    lines = reduction.arcs(topology())
-    assert lines[0].tolist() == [[-100, 40], [-99, 40], [-99, 42]]
-    there = reduction.stitched(lines, [0, 1])
-    assert there.tolist() == [[-100, 40], [-99, 40], [-99, 42], [-100, 42], [-100, 40]]
-    assert reduction.stitched(lines, [~1, ~0]).tolist() == there[::-1].tolist()
-
-
-def test_outlines_leave_out_overseas_and_small_islands(reduction):
-    state = {"id": "19", "properties": {"name": "Iowa"}, "type": "MultiPolygon", "arcs": [[[0, 1]], [[2]]]}
-    hawaii = {"id": "15", "properties": {"name": "Hawaii"}, "type": "Polygon", "arcs": [[0, 1]]}
-    (made,) = reduction.outlines(topology(hawaii, state), tolerance=1.0)
-    assert made["geometry"]["coordinates"] == []  # at 1 degree even the square is a line
-    (made,) = reduction.outlines(topology(hawaii, state), tolerance=0.3)
-    (polygon,) = made["geometry"]["coordinates"]
-    assert made["properties"] == {"name": "Iowa"} and len(polygon[0]) == 5 and polygon[0][0] == [-100, 40]
-
-
-def test_cities_fall_by_population_and_then_by_name(reduction):
-    place = {"countrycode": "US", "admin1code": "TX", "latitude": 30.12345, "longitude": -97.0}
-    given_places = [
-        place | {"name": "Small", "population": 49_999},
-        place | {"name": "Beta", "population": 60_000},
-        place | {"name": "Alpha", "population": 60_000},
-        place | {"name": "Edge", "population": 50_000},
-        place | {"name": "Hilo", "population": 70_000, "admin1code": "HI"},
-        place | {"name": "Paris", "population": 2_000_000, "countrycode": "FR"},
-    ]
-    made = reduction.cities(given_places)
-    assert made["city"].tolist() == ["Alpha", "Beta", "Edge"]
-    assert made["lat"].unique().tolist() == [30.1234]
 
 
 # archives, comparison, command
@@ -248,17 +141,6 @@ def test_a_bad_archive_ends_the_command(rebuild, tmp_path, capsys):
     assert rebuild.main(["--archives", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
     assert "powersimdata-0.5.5-py3-none-any.whl" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(("pip", "first"), [(object(), "-m"), (None, "run")])
-def test_packages_come_by_pip_or_npm(rebuild, tmp_path, monkeypatch, pip, first):
-    called = []
-    monkeypatch.setattr(rebuild.importlib.util, "find_spec", lambda name: pip)
-    monkeypatch.setattr(rebuild.subprocess, "run", lambda command, **_: called.append(command))
-    rebuild.download(tmp_path, "powersimdata==0.5.5")
-    rebuild.download(tmp_path, "us-atlas@3.0.1")
-    assert called[0][1] == first and "--no-deps" in called[0] and called[0][-1] == "powersimdata==0.5.5"
-    assert called[1][:2] == ["npm", "pack"] and called[1][-1] == "us-atlas@3.0.1"
 
 
 def test_a_missing_client_is_said(rebuild, tmp_path, monkeypatch):

@@ -147,10 +147,6 @@ def test_what_does_not_divide_is_found_for_many_strategies_at_once():
     assert not some["layers"] and not some["batch"] and not some["interleave"] and not some["experts"].any()
 
 
-def test_numpy_numbers_are_numbers():
-    assert Strategy(tensor=np.int64(2), data=np.int32(2)) == Strategy(tensor=2, data=2)
-
-
 def test_a_launch_line_gives_strategy_model_and_batch():
     run = megatron_run(
         "torchrun pretrain_gpt.py " + GPT_1T + SPLIT + BATCH + "--sequence-parallel --lr 1e-4 -x \\\n --bf16"
@@ -200,11 +196,8 @@ def test_what_a_line_leaves_open_is_said():
         ("--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 3 --num-layers 8", "divide"),
         ("--num-layers-per-virtual-pipeline-stage 3 --num-virtual-stages-per-pipeline-rank 2", "both"),
         ("--tensor-model-parallel-size 2 --tensor-model-parallel-size 4", "twice"),
-        ("--tensor-model-parallel-size $TP", "variable"),
         ("--recompute-granularity some", "recompute-granularity.*'some'.*selective.*full"),
-        ("--use-torch-fsdp2 --use-distributed-optimizer", "drop"),
         ("--use-torch-fsdp2 --pipeline-model-parallel-size 2", "fsdp2"),
-        ("--data-parallel-sharding-strategy optim", "megatron-fsdp"),
         ("--expert-tensor-parallel-size 1 --tensor-model-parallel-size 2", "expert-tensor"),
         ("--expert-model-parallel-size 2 --world-size 8 --num-layers 4", "num-experts"),
         (GPT_1T + "--num-query-groups 8", "group-query"),
@@ -292,17 +285,7 @@ def test_layers_with_experts_as_a_list(pattern, dense, interval):
     assert model.mixture_layers == (12 - dense) / interval
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        "[1]*11",
-        "[0]*12",
-        "[1]*3+[0]*9",
-        "__import__('os')",
-        "[1]*10**9",
-        "[]",
-    ],
-)
+@pytest.mark.parametrize("pattern", ["[0]*12", "[1]*3+[0]*9", "__import__('os')", "[1]*10**9"])
 def test_other_lists_of_layers_are_refused(pattern):
     with pytest.raises(ValueError, match=r"moe-layer-freq.*(give 12, after|give a whole number, or a list)"):
         megatron_run((MIXED + "--moe-layer-freq").split() + [pattern], gpus=1)
@@ -314,19 +297,12 @@ def test_other_lists_of_layers_are_refused(pattern):
         ("--window-size 15,0", 16, 0),
         ("--window-size (15,0) --window-attn-skip-freq 2", 16, 2),
         ("--window-size 15,0 --window-attn-skip-freq [1,1,1,0]*3", 16, 4),
-        ("--window-size 15,0 --window-attn-skip-freq [1]*12", 16, 0),
         ("--window-attn-skip-freq 2", 0, 0),
     ],
 )
 def test_windows_of_a_line(words, window, interval):
     model = megatron_run(SHORT.split() + words.split(), gpus=1).model
     assert (model.window, model.full_attention_interval) == (window, interval)
-
-
-def test_experts_of_a_line_may_be_of_another_width():
-    model = megatron_run(MIXED + "--moe-layer-freq 2 --moe-ffn-hidden-size 96", gpus=1).model
-    assert (model.ffn_hidden, model.expert_hidden, model.mixture_layers) == (256, 96, 6)
-    assert megatron_run(MIXED, gpus=1).model.expert_hidden == 256
 
 
 def test_latent_attention_has_megatrons_sizes_unless_given():
@@ -341,7 +317,6 @@ def test_latent_attention_has_megatrons_sizes_unless_given():
         ("--kv-lora-rank 8", "--kv-lora-rank needs --multi-latent-attention"),
         ("--multi-latent-attention --group-query-attention", "drop one"),
         ("--window-size 15", "window-size is 15: give tokens before and after"),
-        ("--window-size 15,3", "window-size"),
         ("--window-size 15,0 --window-attn-skip-freq [1,0,0]*4", "no pattern"),
         ("--num-experts 4 --moe-router-num-groups 3 --moe-router-group-topk 2", "expert_groups is 3: give a divisor"),
     ],

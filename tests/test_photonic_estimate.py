@@ -98,14 +98,6 @@ def test_kept_weights_change_four_times_a_stage(p, m):
     )
 
 
-@pytest.mark.parametrize("p", [2, 4, 8])
-def test_each_micro_batch_adds_changes_where_weights_are_freed(p):
-    """An inner stage changes before and after the AllGathers of each pass, the two ends of a pipeline half as often."""
-    d = 100.0
-    few, many = (estimated("FSDP, resharded", d, m, pipeline=p, data=4).changes_s / d for m in (8, 16))
-    assert many - few == pytest.approx(8 * (2 if p == 2 else 4), rel=1e-2)
-
-
 @pytest.mark.parametrize("software", STEP_SOFTWARE)
 @pytest.mark.parametrize("split", [{"pipeline": 4}, {"data": 8}, {"pipeline": 1, "data": 1}])
 def test_one_kind_of_traffic_on_the_rails_never_changes(software, split):
@@ -201,18 +193,6 @@ def test_rings_with_equal_domains_have_the_same_circuits(t, c, d, e, size):
         for other in found:
             assert (found[one] == found[other]) == (joined[one] == joined[other]).all(), (one, other)
     assert Rings.of(groups, size).kinds == len(set(found.values()))
-
-
-def test_columns_and_delays_broadcast():
-    columns = {
-        name: np.array([value, value]) for name, value in strategy_of("ZeRO-1", pipeline=4, data=4).columns(16).items()
-    }
-    columns["pipeline"] = np.array([2, 4])
-    delays = np.array([[0.0], [1e-3], [1e-2]])
-    found = overhead_estimate(TINY, MACHINE, columns, delays)
-    assert found.overhead.shape == (3, 2)
-    one = estimated("ZeRO-1", 1e-2, 4, pipeline=2, data=4)
-    assert found.iteration_s[2, 0] == pytest.approx(float(one.iteration_s), rel=1e-12)
 
 
 def test_options_of_the_software_count():

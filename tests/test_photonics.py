@@ -73,12 +73,7 @@ def test_without_delay_circuits_are_electrical_rails(job, options, ports, provis
 
 
 @settings(max_examples=18)
-@given(
-    jobs(),
-    st.sampled_from(SOFTWARE),
-    st.sampled_from((2, 4)),
-    st.sampled_from(DELAYS),
-)
+@given(jobs(), st.sampled_from(SOFTWARE), st.sampled_from((2, 4)), st.sampled_from(DELAYS))
 def test_with_a_fixed_order_delays_never_help_and_provisioning_never_hurts(job, options, ports, learned):
     if (workload := rail_job(job, options)) is None:
         return

@@ -269,10 +269,7 @@ def test_names_of_networks():
         ({"job": {"search": {"context": "x"}}}, r"job\.search: context is 'x': give whole numbers"),
         ({"job": {"mapping": {"tensr": 8}}}, r"job\.mapping: .*'tensr' does not exist: the nearest are .*'tensor'"),
         ({"job": {"mapping": {"tensor": 0}}}, r"job\.mapping: tensor is 0: give"),
-        (
-            {"job": {"mapping": {"data": 3}}},
-            r"job\.mapping: global_batch is 512: give a multiple of data",
-        ),
+        ({"job": {"mapping": {"data": 3}}}, r"job\.mapping: global_batch is 512: give a multiple of data"),
         ({"job": {"launch": "--tensor-model-parallel-size 3"}}, r"job\.launch: world size is 64: give a multiple of"),
         ({"network": {"radix": 1}}, "network.*radix is 1: give"),
         ({"cluster": {"platform": "GH200"}}, "catalog has no price of GH200: give books.server$"),
@@ -287,16 +284,7 @@ def test_what_models_refuse_is_told_with_its_key(sections, text):
 
 
 @pytest.mark.parametrize(
-    ("batch", "first"),
-    [
-        (2048, 2048),
-        ("16M tokens", 1953),
-        ("16 M tokens", 1953),
-        ("16777216 tokens", 2048),
-        ("16e6 tokens", 1953),
-        ("2048k tokens", 250),
-        ("0.5G tokens", 61035),
-    ],
+    ("batch", "first"), [(2048, 2048), ("16M tokens", 1953), ("2048k tokens", 250), ("0.5G tokens", 61035)]
 )
 def test_batches(batch, first):
     found = case_of(read_spec(spec(job={"batch": batch}))).batches(64)  # Llama-3 8B: sequences of 8,192 tokens

@@ -159,12 +159,6 @@ def test_all_candidates_see_the_same_draws(platform):
     assert np.unique(found.samples["rail-only"]["days"]).size > 100
 
 
-def test_more_goodput_is_better():
-    found = usual("DGX H100").uncertainty
-    other, best = (found.samples[name]["goodput"] for name in ("rail-optimized", usual("DGX H100").best.name))
-    assert found.better("rail-optimized", "goodput") == pytest.approx(np.mean(other > best))
-
-
 def test_draws_and_seed_are_those_of_the_spec():
     found = usual("DGX H100").uncertainty
     same, other = (
@@ -204,14 +198,6 @@ def test_what_the_spec_gives_is_not_drawn_and_has_no_source(section, key, value,
     assert parameter not in map(key_of, given.situation.cost_rows())
     if value != "low":
         assert not [name for name in numbers if parameter in map(key_of, behind(given, name))]
-
-
-def test_what_ones_own_prices_leave_out_is_the_catalogs_and_drawn():
-    own = {name: PRICES[name] for name in ("port", "transceiver", "rate")}
-    found = plan(asked("DGX H100", ["rail-only", "photonic rails"], books={"prices": own}))
-    drawn = set(map(key_of, found.situation.cost_rows()))
-    assert ("prices", "street2025", "circuit_port_price") in drawn
-    assert ("prices", "street2025", "port_price") not in drawn
 
 
 def test_a_number_that_is_given_whole_does_not_move():

@@ -79,12 +79,6 @@ def test_powers_of_another_link_rate_are_scaled_and_say_so(own_catalog):
     }
 
 
-def test_powers_of_the_same_name_count(own_catalog):
-    own_catalog("powers", our_powers(400))
-    assert price_books.matching_books("street2025", "ours")[1].port == 600
-    assert price_books.matching_books("street2025")[1] == price_books.power_book("street2025")
-
-
 def test_powers_without_a_link_rate_are_at_that_of_the_prices(own_catalog):
     head, rate, *rows = our_powers(800).splitlines()
     own_catalog("powers", "\n".join([head, *rows]))

@@ -139,10 +139,7 @@ def test_a_refusal_names_argument_value_and_remedy(us, asked, words):
             {"near": "Newark, NJ", "near_m": 20e3, "most_people": 1e5},
             "0 with at most 100,000 people within 50 km; the fewest are [1-9]",
         ),
-        (
-            {"states": "OR", "demand_w": 50 * GW},
-            r"no place has 50 GW: the best has .*: \d+ candidates in Oregon",
-        ),
+        ({"states": "OR", "demand_w": 50 * GW}, r"no place has 50 GW: the best has .*: \d+ candidates in Oregon"),
     ],
 )
 def test_a_combination_without_places_says_which_condition_left_how_many(us, asked, words):

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small_grids import small_grid
 
 from railcore import catalog
 from railcore.catalog import UnknownName
@@ -37,22 +38,12 @@ WIDE = Survey(step_deg=2.0)
 
 
 def small() -> PowerGrid:
-    table = pd.DataFrame(PLANTS, columns=["latitude", "longitude", "power_w", "state", "authority"])
-    table = table.assign(
-        power_w=table["power_w"] * GW,
-        sub_id=table.index,
-        name=list("abcde"),
-        interconnect=["Eastern", "Eastern", "Western", "Western", "Texas"],
-        fuel="gas",
-        units=10,
-        largest_unit_w=0.1 * GW,
-    )
-    ends = list(combinations(table.index, 2))
-    lines = pd.DataFrame(ends, columns=["from_sub", "to_sub"]).assign(
-        kv=500, circuits=1, power_w=1 * GW, length_m=1e6, type="AC"
-    )
-    loads = pd.DataFrame({"latitude": [40.0], "longitude": [-100.0], "load_w": [1 * GW]})
-    return PowerGrid("small", table, lines, table[["sub_id", "name", "state", "latitude", "longitude"]], loads)
+    at, at_longitude, power, states, authorities = zip(*PLANTS, strict=True)
+    plants = [(i, at[i], at_longitude[i], "gas", power[i] * GW, 0.1 * GW) for i in range(5)]
+    lines = [(a, b, 1 * GW) for a, b in combinations(range(5), 2)]
+    owners = {"state": states, "authority": authorities, "name": list("abcde"), "units": 10}
+    owners["interconnect"] = ["Eastern", "Eastern", "Western", "Western", "Texas"]
+    return small_grid(plants, lines, [(40.0, -100.0, 1 * GW)], **owners)
 
 
 SMALL = small()

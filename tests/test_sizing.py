@@ -111,16 +111,6 @@ def test_bare_machine_is_the_limit_of_no_other_costs():
     assert np.array_equal(exact.racks, racks)  # exact money buys the last rack
 
 
-def test_arrays_equal_the_scalar_loop_and_broadcast():
-    budgets = np.geomspace(1e9, 1e12, 9)
-    many = size(budgets)
-    for part in PARTS:
-        assert np.array_equal(getattr(many, part), [float(getattr(size(b), part)) for b in budgets])
-    both = document_size(budgets[:, None], document="flops2024")
-    assert both.total_w.shape == (9, 2)
-    assert np.allclose(both.total_w[:, 1] / both.total_w[:, 0], 1.3 / 1.15)
-
-
 @pytest.mark.parametrize("platform", PRICED)
 def test_every_platform_with_a_price_and_power_can_be_sized(platform):
     box, found = catalog.item("platforms", platform), size(1e10, platform)

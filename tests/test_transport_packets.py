@@ -20,7 +20,6 @@ from railcore.transport.transports import LineRate, Rccc, transport, transport_n
 
 LINK = 100 * Gbps
 PACKET = float(ACKNOWLEDGED.mtu_bytes)
-SMALLEST = leaf_spine(8, 4, LINK), permutation(8, 1e5), transport("NDP")
 PRESETS = {name: transport(name) for name in transport_names()}
 NAMES = sorted(PRESETS)
 SPRAYED = [name for name in NAMES if PRESETS[name].balancing not in ("single path", "flowlets")]
@@ -310,14 +309,6 @@ def test_a_slow_spine_takes_what_it_can_and_no_more(name):
     fabric, flows = leaf_spine(64, 8, LINK).degraded(spines=1, rate=0.25), permutation(64, 4e6, seed=1)
     run = simulate_packets(fabric, flows, transport(name))
     assert 1 <= run.completion_s.max() / optimum_s(fabric, flows, ACKNOWLEDGED) < 1.25
-
-
-@pytest.mark.parametrize("planes", [1, 2])
-@pytest.mark.parametrize("packets_sent", [2, 20, 40, 60, 80, 200])
-def test_a_lone_flow_with_credits_never_idles(packets_sent, planes):
-    fabric, flow = leaf_spine(8, 4, LINK, planes=planes), Flows([0], [7], packets_sent * PACKET)
-    run = simulate_packets(fabric, flow, MIXES["UEC RCCC"])
-    assert run.slowdown[0] <= 1 + 1.0 / 99 + run.slot_s / run.alone_s[0]
 
 
 def test_ndp_sends_again_on_a_pull_alone():

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from railcore.training import machine, prediction_error, runs, runtime, transformer
-from railcore.training.iteration import TIME_PARTS, iteration_times
+from railcore.training.iteration import iteration_times
 from railcore.training.parallelism import Strategy
 from railcore.training.products import product_time
 from suite import run_errors, run_tables
@@ -33,37 +33,6 @@ def test_model_is_as_near_to_the_measured_runs_as_it_claims():
     nemo = check[(check["software"] == "NeMo") & (check["experts"] == 0)]
     by_precision = nemo.groupby("precision")["error"].agg(lambda error: error.abs().mean())
     assert by_precision["bf16"] < 0.04 and by_precision["fp8"] < 0.1
-
-
-@pytest.mark.slow
-def test_breakdown_adds_up_and_every_term_takes_time():
-    assert predicted("fit")[list(TIME_PARTS)].sum(axis=1).to_numpy() == pytest.approx(
-        predicted("fit")["modelled_s"].to_numpy()
-    )
-    worth = run_errors.mechanism_effects(RUNS).drop(columns="family").set_index("mechanism")
-    assert worth.loc["nothing", "time_share"] == 0 and worth.loc["nothing", "gained"] == 0
-    share, gained = worth["time_share"], worth["gained"]
-    hidden = share.index.str.startswith("hiding")
-    assert (share[~hidden] >= 0).all() and (share[hidden] <= 0).all()
-    none = {
-        "sides that no 64 divides",
-        "slower casts of MXFP8 and NVFP4",
-        "FP8 scaled by each tensor's largest element",
-        "experts that wait for the host",
-        "CUDA graphs",
-        "contention for the memory",
-        "tiles and masks of windows",
-    }
-    none |= {
-        "recompute of modules",
-        "attention by library and by heads",
-        "hiding of expert traffic",
-        "hiding of gradients and weights",
-        "nothing",
-    }
-    assert set(share.index[share == 0]) == none  # dense models in bf16 on aligned sides, which hide no exchange once
-    assert (gained[share > 0.05] >= 0).all()  # smaller ones hardly show in the errors
-    assert (gained >= -0.02).all()
 
 
 def test_a_mechanism_is_switched_off_by_fields_of_the_machine_of_the_software_or_by_its_part():

@@ -323,23 +323,6 @@ def test_tied_embeddings_are_summed_over_both_ends(sharding, parts):
     assert training_step(TIED, H100, Strategy(data=8), 8).table["group"].str.startswith("ends").sum() == 0
 
 
-def test_rings_join_neighbours_on_a_rail_and_hops_are_forwarded():
-    workload = training_step(DENSE, H100.changed(hb_domain_size=8), Strategy(tensor=2, data=8, pipeline=2), 16)
-    op = next(op for op in range(len(workload.program)) if workload.operation(op).kind == "data")
-    assert workload.ranks[op] == tuple(range(0, 16, 2))
-    assert sorted(workload.transfers(op)) == sorted((a + i, b + i) for a, b in ((0, 8), (8, 0)) for i in (0, 2, 4, 6))
-    assert workload.ring_bytes[op] == pytest.approx(workload.operation(op).message_bytes * 2 * 7 / 8 / 4)
-    shifted = training_step(DENSE, H100.changed(hb_domain_size=8), Strategy(tensor=4, pipeline=4), 4)
-    hop = next(op for op in range(len(shifted.program)) if shifted.ranks[op] == (5, 9))
-    assert shifted.transfers(hop) == [(5, 9)] and shifted.transfers(hop, forwarded=True) == [(1, 9)]
-
-
-@pytest.mark.parametrize(("strategy", "link"), [(Strategy(pipeline=4), "hb"), (Strategy(tensor=2, pipeline=3), "rail")])
-def test_the_ends_of_a_pipeline_use_the_rails_where_they_are_in_two_domains(strategy, link):
-    table = training_step(replace(TIED, layers=12), H100, strategy, 4, NO_SYNC).table
-    assert set(table.loc[table["group"].str.startswith("ends"), "link"]) == {link}
-
-
 def test_odd_steps_are_told():
     assert (
         "9 layers do not fill 4 chunks: the step has 12, 33.3% more."
