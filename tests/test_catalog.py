@@ -305,13 +305,6 @@ def test_a_template_neither_waits_on_what_is_no_file_nor_replaces_it(tmp_path, k
     assert sorted(tmp_path.iterdir()) == entries
 
 
-def test_a_template_goes_where_a_link_leads(tmp_path):
-    (tmp_path / "kept.csv").write_text(",".join(catalog.COLUMNS) + "\n")
-    (tmp_path / "gpus.csv").symlink_to("kept.csv")
-    template.write_template({"gpus": template.template("gpus", "B300")["gpus"]}, tmp_path)
-    assert (tmp_path / "gpus.csv").is_symlink() and "B300" in (tmp_path / "kept.csv").read_text()
-
-
 def test_a_closed_folder_and_a_long_name_are_refused_with_the_remedy(monkeypatch, tmp_path):
     monkeypatch.setenv("RAILCORE_CATALOG", "a" * 300)
     with pytest.raises(ValueError, match=r"RAILCORE_CATALOG .*File name too long: give a shorter name"):

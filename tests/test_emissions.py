@@ -26,26 +26,6 @@ def group_of(mask: np.ndarray) -> csr_array:
     return csr_array(np.atleast_2d(mask).astype(float))
 
 
-def test_one_fuel_has_its_own_intensity(embedded):
-    for fuel in catalog.names("fuels"):
-        mine = group_of(embedded.plants["fuel"] == fuel)
-        row = catalog.item("fuels", fuel)
-        idle = marginal_intensity(embedded, mine)
-        if fuel == "coal" or row["firm"] * row["fuelled"] == 0:
-            assert np.isnan(idle).all()
-        else:
-            assert idle == pytest.approx(row["carbon_intensity"])
-
-
-def test_oil_can_be_left_out(embedded):
-    oil = group_of(embedded.plants["fuel"] == "oil")
-    assert np.isnan(marginal_intensity(embedded, oil, oil=False)).all()
-    both = group_of(embedded.plants["fuel"].isin(["oil", "gas"]))
-    gas = catalog.item("fuels", "gas")["carbon_intensity"]
-    assert marginal_intensity(embedded, both, oil=False) == pytest.approx(gas)
-    assert marginal_intensity(embedded, both) > gas
-
-
 def test_a_loop_over_the_plants_of_nodes(embedded):
     found = power_nodes(embedded, 100e3)
     marginal = marginal_intensity(embedded, found.plants)
@@ -76,14 +56,6 @@ def test_country_in_a_year_is_near_what_eia_counts(embedded):
     sold_w = embedded.power_w * embedded.fuel("capacity_factor")
     mean = units.convert(sold_w @ embedded.fuel("carbon_intensity") / sold_w.sum(), "kg/kWh")
     assert 1532 / 4183 < mean < 1.3 * 1532 / 4183
-
-
-def test_fuels_add_up_to_the_printed_total():
-    total = {"coal": 675.115, "gas": 1806.063, "oil": 16.233}
-    mt = sum(
-        twh * units.convert(catalog.item("fuels", fuel)["carbon_intensity"], "kg/kWh") for fuel, twh in total.items()
-    )
-    assert mt == pytest.approx(709 + 790 + 18, abs=1)
 
 
 def test_running_is_what_each_place_feeds_at_its_own_carbon_and_price(embedded):

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from one_layer import layer_work
 
-from railcore import catalog
 from railcore.training.iteration import iteration_times
 from railcore.training.layer import layer_costs
 from railcore.training.link_times import exposed_time
@@ -49,24 +48,6 @@ def changed(before, after):
 
 
 # Eager PyTorch
-
-
-def test_on_a_machine_where_nothing_is_slower_an_eager_runtime_differs_by_its_kernels_alone():
-    eager = catalog_runtime("fsdp-eager")
-    plain = replace(eager, eager=False, persistent_kernels=False, gradient_bytes=4, attention="best")
-    still = H100.changed(overlap_slowdown=1.0, collective_processors=0, launch_s=0.0)
-    assert parts(GPT, SHARDED, still, plain) == parts(GPT, SHARDED, still, replace(MODERN, overlap_tensor=False))
-    kernels = replace(plain, eager=True, persistent_kernels=True)
-    ways = [parts(GPT, SHARDED, still, runtime) for runtime in (plain, kernels)]
-    assert changed(*ways) == {"linear_s", "logits_s", "elementwise_s", "optimizer_s", "data_s", "straggler_s"}
-
-
-def test_slower_products_beside_collectives_and_slower_launches_are_of_eager_runtimes_alone():
-    slower = H100.changed(overlap_slowdown=9.0, launch_s=1.0)
-    for name in catalog.names("runtimes"):
-        runtime = catalog_runtime(name)
-        same = parts(GPT, SHARDED, slower, runtime) == parts(GPT, SHARDED, H100, runtime)
-        assert same == (not runtime.eager and not runtime.persistent_kernels)
 
 
 def test_attention_reaches_the_share_of_its_kernel_and_ramps_with_the_sequence():

@@ -14,7 +14,6 @@ from railcore.catalog import files, lists, tables, template, units
 from railcore.deploy import cabling, server
 from railcore.network import price_books, reliability
 from railcore.photonics import control_plane
-from railcore.planner.planning import plan
 from railcore.strategies.parts import search
 from railcore.training import machine, transformer
 from railcore.training.prediction_error import expected_error
@@ -295,14 +294,6 @@ def test_a_clone_equals_its_original_but_for_its_name_and_what_is_known_of_it(pl
     job = ("Llama-3 8B", 144, 144, newest_runtime("X box"))
     tables = [search(job[0], name, *job[1:], top=5).best for name in ("X box", platform)]
     pd.testing.assert_frame_equal(*tables)
-
-
-def test_a_clone_has_the_plan_of_its_original(own):
-    _clone(own, "DGX B200")
-    spec = {"job": {"model": "Llama-3 8B", "tokens": 1e12, "batch": 128}}
-    plans = [plan({**spec, "cluster": {"platform": name, "gpus": 64}}) for name in ("X box", "DGX B200")]
-    pd.testing.assert_frame_equal(plans[0].candidates, plans[1].candidates)
-    assert ["published runs of other GPUs differ by" in str(each) for each in plans] == [True, False]
 
 
 def test_the_template_has_every_row_that_a_gpu_of_ours_has():

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jobs import DENSE, H100, MIXTURE, SOFTWARE, jobs, llama_8b
+from jobs import DENSE, H100, SOFTWARE, jobs, llama_8b
 from timelines import check
 
 from railcore.photonics.circuits import PhotonicCircuits, learned_order, photonic_overhead
@@ -142,19 +142,6 @@ def test_one_port_has_its_part_of_the_bandwidth(llama, ports):
     assert times[1] == pytest.approx(ports * times[0])
 
 
-def test_provisioned_circuits_come_up_in_the_windows(llama):
-    """As soon as the traffic before has ended: a delay shorter than all windows costs the iteration nothing."""
-    electrical = simulate(llama)
-    table = electrical.table
-    table = table[(table["link"] == "rail") & (table["iteration"] == 1)].sort_values("start_s")
-    gaps = table["start_s"].to_numpy()[1:] - np.maximum.accumulate(table["end_s"].to_numpy())[:-1]
-    windows = gaps[table["kind"].to_numpy()[1:] != table["kind"].to_numpy()[:-1]]
-    short = simulate(llama, PhotonicCircuits(1e-6, provisioning=True)).iteration_s
-    demand = simulate(llama, PhotonicCircuits(1e-6)).iteration_s
-    hidden = np.count_nonzero(windows > 1e-6)
-    assert hidden > 0 and demand - short >= (hidden - 1) * 1e-6 * (1 - 1e-6)
-
-
 def test_tiny_collectives_on_the_host_network_spare_circuits(llama):
     network = PhotonicCircuits(0.1, frontend_bytes=1000, frontend_s=1e-3)
     timeline = check(simulate(llama, network))
@@ -180,15 +167,6 @@ def test_an_order_is_kept_on_every_lane(crossing, provisioning):
             if not need.circuit:
                 lanes.setdefault(need.lane, []).append(timeline.start_s[op])
     assert all((np.diff(starts) > 0).all() for starts in lanes.values())
-
-
-def test_mixture_models_need_circuits_of_their_experts():
-    box = H100.changed(hb_domain_size=1)
-    workload = training_step(MIXTURE, box, Strategy(data=4, expert=2, pipeline=2), 8, iterations=2)
-    two, eight = (check(simulate(workload, PhotonicCircuits(1e-3, ports=ports))) for ports in (2, 8))
-    assert len(eight.reconfiguration_log) < len(two.reconfiguration_log) and eight.total_s < two.total_s
-    again = eight.reconfigurations["start_s"] > eight.total_s - eight.iteration_s
-    assert not again.any()
 
 
 def test_a_step_on_the_host_network_is_by_default_a_message_of_the_control_plane(llama):
@@ -257,14 +235,3 @@ def test_an_overhead_says_what_is_odd():
     assert "one is left idle" in told(pipeline, ports=3)
     uneven = told(Strategy(tensor=2, data=3, pipeline=2), batch=6)
     assert "All 12 GPUs are simulated" in uneven and "data 2 or 4 would" in uneven
-
-
-def test_an_overhead_tells_its_progress():
-    told = []
-    photonic_overhead("Llama-3 8B", A100, llama_8b(), ["1 ms", "2 ms"], 4, options=fsdp_options(), progress=told.append)
-    assert told == [
-        "1 of 4: 1 ms on demand",
-        "2 of 4: 2 ms on demand",
-        "3 of 4: 1 ms provisioned",
-        "4 of 4: 2 ms provisioned",
-    ]

@@ -200,15 +200,6 @@ def test_what_the_spec_gives_is_not_drawn_and_has_no_source(section, key, value,
         assert not [name for name in numbers if parameter in map(key_of, behind(given, name))]
 
 
-def test_a_number_that_is_given_whole_does_not_move():
-    operation = {"electricity": "0.1 USD/kWh", "pue": 1.2, "load": 0.8, "years": 4, "failures": "value"}
-    books = {"server": "300 kUSD", "server_power": "10 kW", "prices": PRICES, "powers": POWERS}
-    found = plan(asked("DGX H100", ["rail-only"], operation=operation, books=books)).uncertainty.samples["rail-only"]
-    for name in ("network_usd", "purchase_usd", "power_w"):
-        assert np.ptp(found[name]) == 0
-    assert np.ptp(found["days"]) > 0
-
-
 def test_a_kept_strategy_that_fits_in_no_draw_is_told():
     situation = usual("DGX H100").situation
     row = next(row for row in situation.machine_rows() if row.parameter == "fragmentation_memory")

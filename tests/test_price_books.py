@@ -103,14 +103,6 @@ def test_copper_and_circuits_of_another_book_are_inputs_only_where_they_are_used
     assert not rows & set(made) and rows <= set(used)
 
 
-def test_draws_and_exponents_reach_copper_of_another_book():
-    book = price_books.price_book("flops2024")
-    dearer = book.times({"dac": 2}).at_rate(1.6e12 / 8)
-    assert dearer.cable == pytest.approx(2 * book.at_rate(1.6e12 / 8).cable)
-    half = [each.with_exponent(0.5).cable for each in (book, book.times({"dac": 1}))]  # read before, and after
-    assert half == pytest.approx([2**0.5 * price_books.price_book(price_books.DEFAULT_BOOK).dac] * 2)
-
-
 def test_copper_is_scaled_as_the_rest_and_says_so(own_catalog):
     head, ours = our_powers(800).split("\n", 1)
     own_catalog("powers", f"{head}\nscaling,rate_exponent,0.7,,,1,measured,ours,2026,\n{ours}")

@@ -151,19 +151,6 @@ def test_all_failures_of_a_cluster_are_the_stops_of_its_job(cluster, planes):
         assert here["what cuts GPUs off"] == pytest.approx(cut)
 
 
-def test_what_cuts_gpus_off_with_planes_is_no_part_of_the_network():
-    one, four = (
-        job_interruptions(16_384, 8, 64, H100, planes).query("rates == 'value' and fabric == 'rail-only'")
-        for planes in (1, 4)
-    )
-    cut = [each.set_index("stops")["events_per_year"]["what cuts GPUs off"] for each in (one, four)]
-    assert cut[1] < cut[0] and not one["planes_down"].any() and (four["planes_down"] > 0).all()
-    yearly = cluster_failures(16_384, 8, 64, H100, 4).query("fabric == 'rail-only'").set_index("part")
-    network = ["switch", "transceiver", "link"]
-    assert not yearly.loc[network, "lost_gpu_hours"].any() and (yearly.loc[network, "slowed_hours"] > 0).all()
-    assert cut[1] == pytest.approx(yearly["events"]["all"] - yearly["events"]["network"])
-
-
 @pytest.mark.parametrize("radix", [32, 64])
 def test_network_parts_of_segments_are_those_of_their_design(radix):
     from suite.deployment.part_counts import parts_that_fail

@@ -256,25 +256,6 @@ def test_plain_python_finds_the_same(case, monkeypatch):
     same_results(found_in(case, micro_batch=1), compiled)
 
 
-def test_twins_that_differ_in_placement_alone_are_counted_once():
-    """What is left out has the time and the memory of one that is not, bit for bit."""
-    gpu = small(8)
-    kept = enumerated(8)
-    places = []
-    for place in range(len(PLACEMENTS)):
-        rows = np.array(list(loops(*CASES[8][:4], CASES[8][4] | {"placement": place})))
-        places.append(dict(zip(STRATEGY_COLUMNS, rows.T, strict=True)))
-    every = {name: np.concatenate([each[name] for each in places]) for name in STRATEGY_COLUMNS}
-    assert kept["tensor"].size < every["tensor"].size
-    pairs = []
-    for columns in (kept, every):
-        found = iteration_times(MIXTURE, gpu, columns)
-        alike = np.column_stack([columns[name] for name in STRATEGY_COLUMNS if name != "placement"])
-        numbers = zip(found.total_s.tolist(), found.memory_bytes.tolist(), strict=True)
-        pairs.append({(*row, *pair) for row, pair in zip(alike.tolist(), numbers, strict=True)})
-    assert pairs[0] == pairs[1]
-
-
 def test_several_runtimes_and_offloads_are_each_of_them():
     runtimes = [MODERN, replace(MODERN, name="no overlap", overlap_data=False)]
     offloads = ["none", "optimizer", ("optimizer", "activations")]

@@ -85,16 +85,6 @@ def test_steps_of_a_collective(algorithm, steps):
     assert (reduced["end_s"] - reduced["start_s"]).to_numpy() == pytest.approx(2 * steps * box.links.nic_latency_s)
 
 
-def test_tokens_of_experts_travel_around_a_ring_or_straight():
-    box = H100.changed(hb_domain_size=1, nic_latency_s=0.0)
-    workload = training_step(MIXTURE, box, Strategy(data=4, expert=4), 4)
-    for algorithm, share in (("ring", 3 / 2), ("fewest steps", 3 / 4)):
-        table = check(simulate(workload, ElectricalRails(algorithm=algorithm))).table
-        rows = table[table["operation"] == "all_to_all"]
-        wanted = rows["message_bytes"] * share / box.collective_nic_Bps
-        assert (rows["end_s"] - rows["start_s"]).to_numpy() == pytest.approx(wanted.to_numpy())
-
-
 def test_measured_rates_take_the_place_of_the_machines():
     workload = training_step(DENSE, H100, llama_8b(), 4)
     rate = 1e9

@@ -1,4 +1,3 @@
-from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -11,7 +10,7 @@ from scipy.sparse import csr_array
 from railcore.network.globe import great_circle_distance
 from railcore.siting.search import strongest_places
 from railcore.siting.split import best_split, splits
-from railcore.siting.split_problem import SiteOptions, SplitConstraints, undominated_sites
+from railcore.siting.split_problem import SiteOptions, SplitConstraints
 
 km = 1e3
 
@@ -148,19 +147,6 @@ def test_the_dominated_cost_at_most_the_resolution(seed, within, caps):
     kept = longest(separation, within)
     assert longest(separation, 0) <= kept * (1 + 1e-9)
     assert kept <= (longest(separation + 2 * within, 0) + 2 * within) * (1 + 1e-9)
-
-
-def test_what_dominates():
-    plants = csr_array(np.array([[1, 1, 0], [1, 0, 0], [1, 0, 0], [1, 0, 1], [1, 0, 0.0]]))
-    options = SiteOptions(
-        np.full(5, 40.0), np.array([-100, -100.1, -100.1, -100, -104.0]), [5, 5, 5, 9, 7], plants, list("aaaba")
-    )
-    # fewer plants; the first of equals; too weak; too far
-    assert undominated_sites(options, 20 * km).tolist() == [1, 3, 4]
-    assert undominated_sites(options, 0.0).tolist() == [0, 1, 3, 4]
-    assert undominated_sites(options, 500 * km).tolist() == [3, 4]  # same power or more of fewer plants
-    assert undominated_sites(replace(options, power_w=np.full(5, 5.0)), 20 * km).tolist() == [1, 4]
-    assert undominated_sites(replace(options, power_w=np.full(5, 5.0)), 20 * km, {"b": 1.0}).tolist() == [1, 3, 4]
 
 
 @settings(max_examples=5)

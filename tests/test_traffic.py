@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from test_link_bytes import jobs
 
 from railcore.catalog.units import show
 from railcore.training import collectives, traffic, transfers
@@ -23,30 +24,15 @@ from suite.railonly2025 import dense_traffic
 
 SMALL = Transformer("small", 8, 64, 8, 4, 96, 1000, 48, ffn_matrices=3, tied_embeddings=False)
 TIED = dataclasses.replace(SMALL, tied_embeddings=True, positions=48, ffn_matrices=2)
-MIXED = dataclasses.replace(SMALL, experts=8, top_k=2, expert_layer_interval=2)
 PLAIN = Runtime(gradient_bytes=2, scatter_gather=False)
 PAPER = TwoStage(96, 12288, 12 * 12288**2 * 2, 6, 8, 2, 1, 1, 1)
 
 
 @st.composite
 def runs(draw):
-    model = draw(st.sampled_from([SMALL, TIED, MIXED]))
-    t, c, p, d = (draw(st.sampled_from(sizes)) for sizes in ([1, 2, 4], [1, 2, 3], [1, 2, 4], [1, 2, 4]))
-    strategy = Strategy(
-        tensor=t,
-        context=c,
-        pipeline=p,
-        data=d,
-        expert=draw(st.sampled_from([e for e in (1, 2, 4, 8) if c * d % e == 0 and (model.experts or e == 1)])),
-        interleave=draw(st.sampled_from([1, 2])) if p > 1 else 1,
-        micro_batch=draw(st.sampled_from([1, 2])),
-        recompute=draw(st.sampled_from(["none", "selective", "full"])),
-        sequence_parallel=t > 1 and draw(st.booleans()),
-        sharding=draw(st.sampled_from(["none", "optimizer", "gradients", "weights"])),
-        keep_gathered=draw(st.booleans()),
-    )
-    runtime = Runtime(gradient_bytes=draw(st.sampled_from([2, 4])), scatter_gather=draw(st.booleans()))
-    return model, strategy, 4 * d * strategy.micro_batch * draw(st.sampled_from([1, 2])), runtime
+    """Steps of test_link_bytes.py whose tokens go to their experts straight."""
+    model, strategy, batch, runtime, _ = draw(jobs().filter(lambda job: job[1].gpus > 1))
+    return model, strategy, batch, dataclasses.replace(runtime, dispatcher="copies")
 
 
 def dense(matrix):
@@ -61,8 +47,6 @@ def dense(matrix):
 @given(runs(), st.sampled_from(["ring", "bidirectional_ring", "direct"]))
 def test_rows_sum_to_the_bytes_sent(run, algorithm):
     strategy = run[1]
-    if strategy.gpus == 1:
-        return
     kinds = ("tensor", "sequence", "context", "data", "pipeline")
     found = traffic.iteration_traffic(*run, dict.fromkeys(kinds, algorithm))
     stage = strategy.coordinates(np.arange(strategy.gpus))["pipeline"]
@@ -86,8 +70,6 @@ def traffic_share(row):
 @given(runs(), st.data())
 def test_the_summary_is_the_dense_matrix_counted(run, data):
     gpus = run[1].gpus
-    if gpus == 1:
-        return
     found = traffic.iteration_traffic(*run, {"data": data.draw(st.sampled_from(["ring", "direct"]))})
     size = data.draw(st.integers(1, gpus))
     rails = data.draw(st.integers(1, size))

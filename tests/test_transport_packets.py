@@ -332,12 +332,3 @@ def test_small_packets_and_large_switches_are_simulated():
     wide = three_tier(96, 128, LINK)
     assert wide.paths == 4096
     assert simulate_packets(wide, permutation(96, 1e5), MIXES["NDP"]).slowdown.min() >= 1
-
-
-@pytest.mark.parametrize("name", SPRAYED)
-def test_both_planes_of_a_receiver_carry_an_incast(name):
-    fabric, flows = leaf_spine(64, 8, LINK, planes=2), incast(16, 0, 2e6, 64)
-    run = simulate_packets(fabric, flows, MIXES[name], seed=1)
-    last_ports = run.port_packets[fabric.stage_start[3] :].reshape(2, 64)
-    assert 0.9 < last_ports[0, 0] / last_ports[1, 0] < 1.1
-    assert run.completion_s.max() < 1.15 * optimum_s(fabric, flows, ACKNOWLEDGED)

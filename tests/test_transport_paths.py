@@ -19,7 +19,6 @@ from railcore.transport.hashing import (
     flows_per_link,
     most_loaded_chances,
     most_loaded_links,
-    subflows_needed,
 )
 from railcore.transport.optimum import Framing, optimum_bounds_s, optimum_s, single_flow_s
 
@@ -102,21 +101,6 @@ def test_degraded_cables_are_of_both_directions_and_the_draw_is_fixed():
     assert np.array_equal(whole.degraded(0.0).rates, whole.rates)
     slow = broken.degraded(0.5, 1, 0.25)
     assert set(np.unique(slow.rates)) == {0, 0.25, 1}
-
-
-def test_a_rail_reaches_its_own_hosts_only_unless_a_layer_joins_them():
-    apart = rail_paths(rail_only(256, 8, 64))
-    assert (apart.hosts, apart.tiers, apart.leaves) == (256, 1, 8)
-    assert apart.port_table([0], [8], [0])[0, 0] == 0
-    joined = rail_paths(rail_optimized(256, 8, 64))
-    assert joined.tables([0], [9])[0].shape == (1, 4)
-    tall = rail_paths(rail_only(1024, 8, 16))  # 128 hosts a rail: leaves of 8 under 8 spines
-    assert (tall.tiers, tall.uplinks, tall.leaves) == (2, 8, 128)
-    assert np.array_equal(np.unique(tall.group), np.arange(8))
-    planes = rail_paths(rail_only(256, 8, 64, planes=2, nic_Bps="800 Gbps"))
-    assert planes.planes == 2 and float(planes.link_Bps) == pytest.approx(400 * Gbps)
-    shared = rail_paths(rail_only(64, 8, 64, rails_per_switch=None))  # one switch, a VLAN for each rail
-    assert len(np.unique(shared.group)) == 8
 
 
 @pytest.mark.parametrize("planes", [1, 2])
@@ -242,19 +226,6 @@ def test_chances_of_the_most_loaded_link_are_those_of_many_draws():
     below = np.array([np.mean(drawn <= load) for load in table["load"]])
     assert np.abs(table["chance"] - below).max() < 0.04
     assert table["chance"].is_monotonic_increasing and table["chance"].iloc[-1] > 1 - 1e-5
-
-
-def test_subflows_that_bring_the_most_loaded_link_near_even_spraying():
-    fabric, flows = leaf_spine(256, 16, LINK), permutation(256, 1e6)
-    needed = [subflows_needed(fabric, flows, within) for within in (0.5, 0.2, 0.1)]
-    assert 1 < needed[0] < needed[1] < needed[2]
-    for within, entropies in zip((0.5, 0.2), needed, strict=False):
-        drawn = most_loaded_links(fabric, flows, 60, entropies=entropies)["slowdown"]
-        groups = np.bincount(fabric.leaf[flows.source][fabric.leaf[flows.source] != fabric.leaf[flows.destination]])
-        most_even = max(groups.max(), 16) / 16
-        assert np.median(drawn) == pytest.approx(most_even * (1 + within), rel=0.06)
-    assert subflows_needed(leaf_spine(8, 8, LINK), permutation(8, 1e6)) == 1
-    assert subflows_needed(fabric, flows, 0.2, 0.9) > needed[1]
 
 
 # --- the least time

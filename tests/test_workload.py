@@ -162,18 +162,6 @@ def test_weights_are_gathered_in_every_pass_or_once(sharding, reshard, v):
     assert len(last) == len(reduces)
 
 
-def test_weights_come_at_most_one_layer_ahead():
-    workload = training_step(DENSE, H100, llama_8b(), 4)
-    table = workload.table
-    gathers = table[
-        (table["operation"] == "all_gather") & (table["phase"] == "forward") & (table["group"] == "replica 0")
-    ]
-    for op, layer in zip(gathers["op"], gathers["layer"], strict=True):
-        before = [workload.operation(each) for each in workload.after[op]]
-        computed = [each.layer for each in before if each.kind == "compute" and each.phase == "forward"]
-        assert layer < 2 or layer - 2 in computed
-
-
 @given(jobs(), st.sampled_from(SOFTWARE))
 def test_the_graph_is_whole(job, options):
     """No cycle; every group has all its ranks; what a rank computes is one after another; iterations follow."""
@@ -301,15 +289,6 @@ def test_the_optimizer_waits_for_gradients_and_for_sums_of_norms_in_their_order(
             own = (stage,) if table.loc[op, "kind"] == "data" else (0, 1)
             needed = [ops(table, kind="data", stage=each, phase="backward")[-1] for each in own]
             assert op not in mine or before[op].issuperset(needed)
-
-
-def test_tied_embeddings_are_summed_after_both_ends_and_before_norms():
-    strategy = Strategy(tensor=4, pipeline=2, data=2)
-    workload = training_step(TIED, H100, strategy, 8, one_replica=True)
-    table, before = workload.table, ancestors(workload)
-    (tied,) = table.loc[table["group"].str.startswith("ends"), "op"]
-    assert all(ops(table, kind="data", stage=stage, phase="backward")[-1] in before[tied] for stage in (0, 1))
-    assert all(tied in before[op] for op in ops(table, phase="after") if op != tied)
 
 
 @pytest.mark.parametrize(("sharding", "parts"), [("none", 1), ("optimizer", 1), ("gradients", 2), ("weights", 2)])
