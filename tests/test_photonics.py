@@ -67,7 +67,7 @@ def test_without_delay_circuits_are_electrical_rails(job, options, ports, provis
         return
     electrical = simulate(workload)
     near = 1e-9 * electrical.total_s
-    equal = check(simulate(workload, PhotonicCircuits(ports=ports, provisioning=provisioning)))
+    equal = simulate(workload, PhotonicCircuits(ports=ports, provisioning=provisioning))
     assert np.abs(equal.end_s - electrical.end_s).max() <= near
     assert simulate(workload, PhotonicCircuits(ports=ports, bandwidth="per port")).total_s >= electrical.total_s - near
 
@@ -79,12 +79,12 @@ def test_with_a_fixed_order_delays_never_help_and_provisioning_never_hurts(job, 
         return
     least = simulate(workload).total_s
     first = PhotonicCircuits(least * learned, ports)
-    fixed = replace(first, order=learned_order(check(simulate(workload, first))))
+    fixed = replace(first, order=learned_order(simulate(workload, first)))
     before = dict.fromkeys(("asked", "early"), 0.0)
     for delay in DELAYS:
         network = replace(fixed, reconfiguration_s=least * delay)
-        asked = check(simulate(workload, network)).total_s
-        early = check(simulate(workload, replace(network, provisioning=True))).total_s
+        asked = simulate(workload, network).total_s
+        early = simulate(workload, replace(network, provisioning=True)).total_s
         near = 1e-9 * asked
         assert before["asked"] <= asked + near and before["early"] <= early + near
         assert least <= early + near <= asked + 2 * near
@@ -105,7 +105,7 @@ def crossing():
 def test_first_come_first_served_a_longer_delay_can_make_a_shorter_iteration(crossing):
     """What comes later lets the hop go first, and the next stage with it. With either order fixed it does not."""
     workload, *delays = crossing
-    short, long = (check(simulate(workload, PhotonicCircuits(delay))) for delay in delays)
+    short, long = (simulate(workload, PhotonicCircuits(delay)) for delay in delays)
     assert long.total_s < 0.95 * short.total_s
     for order in (learned_order(short), learned_order(long)):
         times = [simulate(workload, PhotonicCircuits(delay, order=order)).total_s for delay in delays]
@@ -117,17 +117,17 @@ def test_the_llama_run_changes_circuits_eight_times_an_iteration(llama, delay):
     """Between data and pipeline traffic, each on demand: T = T0 + 8 d."""
     electrical = simulate(llama).iteration_s
     network = PhotonicCircuits(delay)
-    timeline = check(simulate(llama, network))
+    timeline = simulate(llama, network)
     second = timeline.reconfigurations[timeline.reconfigurations["start_s"] >= timeline.total_s - timeline.iteration_s]
     assert timeline.iteration_s == pytest.approx(electrical + 8 * delay, rel=1e-9)
     assert len(second) >= 8
-    early = check(simulate(llama, replace(network, provisioning=True)))
+    early = simulate(llama, replace(network, provisioning=True))
     assert electrical <= early.iteration_s < timeline.iteration_s
 
 
 def test_a_port_for_every_ring_needs_no_change(llama):
     """With two rings and four ports all circuits of the first iteration stay."""
-    timeline = check(simulate(llama, PhotonicCircuits(0.1, ports=4)))
+    timeline = simulate(llama, PhotonicCircuits(0.1, ports=4))
     assert timeline.iteration_s == pytest.approx(simulate(llama).iteration_s)
     assert timeline.circuits["down_s"].min() == np.inf
     assert timeline.reconfigurations["start_s"].max() < timeline.total_s - timeline.iteration_s
@@ -144,7 +144,7 @@ def test_one_port_has_its_part_of_the_bandwidth(llama, ports):
 
 def test_tiny_collectives_on_the_host_network_spare_circuits(llama):
     network = PhotonicCircuits(0.1, frontend_bytes=1000, frontend_s=1e-3)
-    timeline = check(simulate(llama, network))
+    timeline = simulate(llama, network)
     table = timeline.table
     tiny = table[(table["link"] == "rail") & (table["message_bytes"] < 1000)]
     assert len(tiny) == 2 * (2 + 1) and set(tiny["operation"]) == {"all_reduce"}
@@ -160,7 +160,7 @@ def test_an_order_is_kept_on_every_lane(crossing, provisioning):
     workload, short, long = crossing
     order = learned_order(simulate(workload, PhotonicCircuits(short)))
     assert learned_order(simulate(workload, PhotonicCircuits(long))) != order
-    timeline = check(simulate(workload, PhotonicCircuits(long, order=order, provisioning=provisioning)))
+    timeline = simulate(workload, PhotonicCircuits(long, order=order, provisioning=provisioning))
     lanes = {}
     for op in order:
         for need in timeline.network.needs(workload, op):
@@ -195,7 +195,7 @@ class TestOverhead:
         model = replace(DENSE, layers=4)
         table = photonic_overhead(model, H100, strategy, [1e-3], 4, True, ports=4)
         workload = training_step(model, H100, strategy, 4, iterations=2)
-        run = check(simulate(workload, PhotonicCircuits(1e-3, provisioning=True, ports=4)))
+        run = simulate(workload, PhotonicCircuits(1e-3, provisioning=True, ports=4))
         assert table["iteration_s"].item() == run.iteration_s
         assert table["electrical_s"].item() == simulate(workload, ElectricalRails()).iteration_s
 

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jobs import DENSE, FREE_LINKS, H100, MIXTURE, SOFTWARE, TIED, jobs, llama_8b
-from timelines import check
 
 from railcore import catalog
 from railcore.photonics.simulation import simulate
@@ -111,7 +110,7 @@ def test_detail_takes_as_long_where_nothing_leaves_the_domain(job, runtime):
         simulate(training_step(model, machine, strategy, batch, StepOptions(detail=detail), catalog_runtime(runtime)))
         for detail in (False, True)
     )
-    assert check(detailed).total_s == pytest.approx(check(plain).total_s, rel=1e-9)
+    assert detailed.total_s == pytest.approx(plain.total_s, rel=1e-9)
     kinds = set(detailed.table["kind"])
     assert ("tensor" in kinds) == (strategy.tensor > 1) and ("context" in kinds) == (strategy.context > 1)
     assert ("expert" in kinds) == (strategy.expert > 1)
@@ -124,7 +123,7 @@ def test_time_with_free_links_is_that_of_the_schedule(monkeypatch, p, v, m):
     monkeypatch.setattr(StageProgram, "_read_times", lambda self: (read(self), setattr(self, "logits_s", 0.0)))
     model, machine = replace(DENSE, layers=16), H100.changed(**FREE_LINKS)
     strategy = Strategy(pipeline=p, interleave=v)
-    timeline = check(simulate(training_step(model, machine, strategy, m, NO_SYNC, MODERN)))
+    timeline = simulate(training_step(model, machine, strategy, m, NO_SYNC, MODERN))
     columns = {name: np.asarray(value) for name, value in strategy.columns(m).items()}
     layer = layer_costs(model, machine, MODERN, columns)
     forward_s, backward_s = (16 / p * float(time) for time in (layer.forward_s, layer.backward_s))
