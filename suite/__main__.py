@@ -36,8 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
 def _figures(options) -> int:
     from suite import driver
 
-    given = [*(options.given or []), *_parameters_of(options.params or "")]
-    return driver.make_figures(options.notebook, given, options.publish, options.name)
+    parameters = [*(options.given or []), *_parameters_of(options.params or "")]
+    return driver.make_figures(options.notebook, parameters, options.publish, options.name)
 
 
 def _parameters_of(text: str) -> list[list[str]]:

@@ -90,13 +90,16 @@ def _control(name: str, control: tuple, widgets):
     match control:
         case (value, [_, *_] as choices):
             listed = choices if value in choices else [value, *choices]
-            known, own = [choice for choice in listed if choice is not None], [_OWN] * (None in listed)
+            listed_values, blank = [choice for choice in listed if choice is not None], [_OWN] * (None in listed)
             chosen = _OWN if value is None else value
-            if all(isinstance(choice, str) for choice in known):
+            if all(isinstance(choice, str) for choice in listed_values):
                 del look["continuous_update"]
-                return widgets.Dropdown(value=chosen, options=[*own, *known], **look)
-            if all(isinstance(choice, int | float) for choice in known):
-                options = [*((text, text) for text in own), *((number(choice), choice) for choice in sorted(known))]
+                return widgets.Dropdown(value=chosen, options=[*blank, *listed_values], **look)
+            if all(isinstance(choice, int | float) for choice in listed_values):
+                options = [
+                    *((text, text) for text in blank),
+                    *((number(choice), choice) for choice in sorted(listed_values)),
+                ]
                 return widgets.SelectionSlider(value=chosen, options=options, **look)
         case (value, low, high, step) if low <= value <= high:
             kind = widgets.IntSlider if all(isinstance(x, int) for x in control) else widgets.FloatSlider

@@ -30,10 +30,12 @@ def faults(figure: "Figure") -> list[str]:
     small = sorted({text.get_text() for text in texts if float(text.get_fontsize()) < MIN_TEXT_PT - 1e-6})
     odd = sorted({text.get_text() for text in texts if _WORDS.search(_FORMULA.sub("", text.get_text()))})
     titles = [figure.get_suptitle(), *(ax.get_title(place) for ax in figure.axes for place in ("left", "center"))]
-    found = [f"it is {width:g} inches wide, at most {MAX_WIDTH_IN:g} fit a page"] if width > MAX_WIDTH_IN + 1e-6 else []
-    found += [f"texts below {MIN_TEXT_PT:g} points: {_some(small)}"] if small else []
-    found += [f"words of the code or of the text around it: {_some(odd)}"] if odd else []
-    return found if any(titles) else [*found, "it has no title"]
+    faults = (
+        [f"it is {width:g} inches wide, at most {MAX_WIDTH_IN:g} fit a page"] if width > MAX_WIDTH_IN + 1e-6 else []
+    )
+    faults += [f"texts below {MIN_TEXT_PT:g} points: {_some(small)}"] if small else []
+    faults += [f"words of the code or of the text around it: {_some(odd)}"] if odd else []
+    return faults if any(titles) else [*faults, "it has no title"]
 
 
 def _some(texts: list[str]) -> str:

@@ -192,12 +192,12 @@ def answers() -> MarkdownText:
         stored = workspace.FIGURES / "extra" / f"{notebook.stem[:2]}_answer.md"
         if stored.is_file():
             text, _, link = stored.read_text(encoding="utf-8").strip().rpartition("\n\n")
-            found = re.search(r"\]\(\.\./([^)]*\.png)\)", link)
+            match = re.search(r"\]\(\.\./([^)]*\.png)\)", link)
             cell = f"**[{units.words(notebook.stem)}]({notebook.name})**<br>{' '.join(text.split())}"
             image = ""
-            if found and (workspace.FIGURES / found[1]).is_file():
-                shown = _alternative(found[1].removesuffix(".png").replace("/", "."))
-                image = f'<img src="../figures/{found[1]}" width="{_THUMBNAIL_PX}" alt="{shown}">'
+            if match and (workspace.FIGURES / match[1]).is_file():
+                shown = _alternative(match[1].removesuffix(".png").replace("/", "."))
+                image = f'<img src="../figures/{match[1]}" width="{_THUMBNAIL_PX}" alt="{shown}">'
                 image = f'<a href="{notebook.name}">{image}</a>'
             rows.append({"picture": Markdown(image), "answer": Markdown(cell)})
     return MarkdownText(markdown_table(rows))
@@ -247,9 +247,9 @@ def _row(item: dict[str, str]) -> dict[str, str]:
 def _item_links(item: dict[str, str]) -> Markdown:
     """Notebook and files of an item, as far as they are in figures/."""
     place, notebook = f"{item['document']}/{item['item']}", item["notebook"]
-    found = [end for end in item["files"].split() if (workspace.FIGURES / f"{place}.{end}").is_file()]
-    links = [f"[{notebook[:2]}]({notebook}.ipynb)", *(f"[{end}](../figures/{place}.{end})" for end in found)]
-    return Markdown("\u00a0".join(links) if found else "not\u00a0yet")
+    endings = [end for end in item["files"].split() if (workspace.FIGURES / f"{place}.{end}").is_file()]
+    links = [f"[{notebook[:2]}]({notebook}.ipynb)", *(f"[{end}](../figures/{place}.{end})" for end in endings)]
+    return Markdown("\u00a0".join(links) if endings else "not\u00a0yet")
 
 
 def _item_name(item: dict[str, str]) -> str:
@@ -334,10 +334,10 @@ def _numbered(svg: str) -> str:
 
     Those of images, hashes of their pixels to which nothing refers, are left out.
     """
-    known: dict[str, str] = {}
+    numbers: dict[str, str] = {}
 
-    def counted(found: re.Match) -> str:
-        return found[1] + known.setdefault(found[0][len(found[1]) :], f"{found[2]}{len(known) + 1}")
+    def counted(text: re.Match) -> str:
+        return text[1] + numbers.setdefault(text[0][len(text[1]) :], f"{text[2]}{len(numbers) + 1}")
 
     without = re.sub(r' id="image[0-9a-f]{10}"', "", svg)
     return re.sub(r'(id="|#)([A-Za-z]\w*?)[0-9a-f]{10}(?=["\)])', counted, without)

@@ -49,12 +49,12 @@ _MEGASCALE_SPLIT = {"tensor": 8, "context": 1, "pipeline": 8}
 
 @cache
 def _planned(name: str, split: bool) -> Plan:
-    spec, own = {
+    spec, plans = {
         "llama": (_LLAMA, _LLAMA_SPLIT),
         "deepseek": (_DEEPSEEK, _DEEPSEEK_SPLIT),
         "megascale": (_MEGASCALE, _MEGASCALE_SPLIT),
     }[name]
-    return plan(spec | {"job": spec["job"] | ({"search": own} if split else {})})
+    return plan(spec | {"job": spec["job"] | ({"search": plans} if split else {})})
 
 
 def _number(name: str, number: str, split: bool = True, times: float = 1.0) -> float:

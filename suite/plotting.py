@@ -186,8 +186,8 @@ def legend_below(figure: plt.Figure, ax: plt.Axes | Iterable[plt.Axes], columns:
     Nothing.
     """
     named: dict = {}
-    for each in np.ravel(np.array(ax, dtype=object)):
-        named |= {label: handle for handle, label in zip(*each.get_legend_handles_labels(), strict=True)}
+    for axes in np.ravel(np.array(ax, dtype=object)):
+        named |= {label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     figure.legend([*named.values()], [*named], loc="outside lower center", ncols=columns or len(named), **options)
 
 
@@ -225,9 +225,9 @@ def colours_of(names: Iterable[str]) -> dict[str, str]:
 
     "NDP, queues of 32" is a variant of NDP and has its colour, "rail-optimized and fat tree" that of the first.
     """
-    own = {name: _THINGS.get(name) or _THINGS.get(name.partition(", ")[0].partition(" and ")[0]) for name in names}
-    free = cycle([colour for colour in COLOURS if colour not in own.values()] or COLOURS)
-    return {name: colour or next(free) for name, colour in own.items()}
+    colours = {name: _THINGS.get(name) or _THINGS.get(name.partition(", ")[0].partition(" and ")[0]) for name in names}
+    free = cycle([colour for colour in COLOURS if colour not in colours.values()] or COLOURS)
+    return {name: colour or next(free) for name, colour in colours.items()}
 
 
 def paler(colour: str, share: float) -> str:

@@ -131,9 +131,9 @@ def mechanism_effects(table: pd.DataFrame, mechanisms: Mapping[str, Off] = MECHA
     table = with_families(table)
     whole = predictions(table)
     errors = whole["error"].abs().groupby(whole["family"], sort=False).mean()
-    found = [_without(whole, "nothing", whole["modelled_s"])]
-    found += [_without(whole, name, _switched_off(table, whole, off)) for name, off in mechanisms.items()]
-    effects = pd.concat(found, ignore_index=True)
+    rows = [_without(whole, "nothing", whole["modelled_s"])]
+    rows += [_without(whole, name, _switched_off(table, whole, off)) for name, off in mechanisms.items()]
+    effects = pd.concat(rows, ignore_index=True)
     return effects.assign(gained=effects["mean_absolute_error"] - effects["family"].map(errors))
 
 
@@ -168,7 +168,7 @@ def effects_by_family(effects: pd.DataFrame) -> pd.DataFrame:
     """
     shown = 100 * effects["gained"].mask(effects["mechanism"] == "nothing", effects["mean_absolute_error"])
     effects = effects.assign(
-        shown=shown.map(lambda each: f"{each:.1f}" if abs(each) >= 0.05 else "0"),
+        shown=shown.map(lambda value: f"{value:.1f}" if abs(value) >= 0.05 else "0"),
         family=effects["family"] + " (" + effects["runs"].astype(str) + " runs)",
     )
     wide = effects.pivot(index="mechanism", columns="family", values="shown")

@@ -26,8 +26,8 @@ def breakdown_table(model: str, platform: str, precision: str, strategy: Strateg
     One row, named after the GPUs, with the columns of `iteration_times`' breakdown [s].
     """
     gpu = catalog_machine(platform, precision)
-    found = iteration_times(catalog_model(model), gpu, strategy.columns(global_batch))
-    times = {name: time.item() for name, time in found.breakdown.items()}
+    durations = iteration_times(catalog_model(model), gpu, strategy.columns(global_batch))
+    times = {name: time.item() for name, time in durations.breakdown.items()}
     return pd.DataFrame(times, index=[f"{strategy.gpus:,} GPUs"])
 
 
@@ -37,8 +37,8 @@ def schedules_measured_twice(table: pd.DataFrame) -> pd.DataFrame:
     Ratios are of times a micro-batch, the data-parallel exchange included.
     """
     keys = ["layers", "hidden", "tp", "pp", "interleave", "microbatch", "recompute"]
-    each = table.assign(m=table["global_batch"] / (table["dp"] * table["microbatch"]))
-    pair = each[each["dp"] > 1].merge(each[each["dp"] == 1], on=keys, suffixes=("", "_other"))
+    rows = table.assign(m=table["global_batch"] / (table["dp"] * table["microbatch"]))
+    pair = rows[rows["dp"] > 1].merge(rows[rows["dp"] == 1], on=keys, suffixes=("", "_other"))
     for name, key in {"measured_ratio": "measured_iteration_s", "modelled_ratio": "modelled_s"}.items():
         pair[name] = pair[key] / pair["m"] / (pair[f"{key}_other"] / pair["m_other"])
     both = [f"{name}{end}" for end in ("", "_other") for name in ("software", "gpus", "error")]

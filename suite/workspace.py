@@ -40,7 +40,7 @@ def _holds_own_parameters(names: Mapping[str, object]) -> bool:
     published: dict[str, dict[str, str]] = defaultdict(dict)
     for row in read_csv(FIGURES / "parameters.csv"):
         published[row["notebook"]][row["parameter"]] = row["value"]
-    here = max((each for each in published.values() if each.keys() <= names.keys()), key=len, default={})
+    here = max((value for value in published.values() if value.keys() <= names.keys()), key=len, default={})
     return any(not _is_value(names[name], text) for name, text in here.items())
 
 

@@ -21,7 +21,6 @@ from railcore.siting.grid import PowerGrid
 from railcore.siting.split import Survey
 from railcore.strategies.hb_domains import best_times
 from railcore.training.formats import catalog_precision
-from suite.photonic2025.photonic_cost import photonic_network_costs
 
 MODEL, BOX = rc.catalog_model("Llama-3 8B"), rc.catalog_machine("DGX H100")
 STRATEGY = rc.Strategy(tensor=2, pipeline=2, data=2)
@@ -73,7 +72,6 @@ CALLS = [
     call(rc.cluster_networks, 4096, 16, 32, 4.0, PRICES, POWERS),
     call(cluster_breakdown, 64, 8, 16, 4.0, PRICES, POWERS),
     call(rc.compare_rail_networks, [64, 128], 8, [[16], [64]], PRICES, POWERS),
-    call(photonic_network_costs, [64, 128], 8, 16, PRICES, POWERS, ocs_ports=64, nic_ports=2, planes=2),
     call(rc.ownership_costs, 64, 8, 16, PRICES, POWERS, 4, 2e-8, 1.2),
     call(rc.parts_at_risk, FABRIC, ""),
     call(rc.expected_failures, rc.parts_at_risk(FABRIC, ""), "value"),

@@ -2,7 +2,6 @@
 
 from collections import Counter
 
-import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -11,7 +10,7 @@ from test_segments import LARGE
 from railcore.catalog.units import Gbps
 from railcore.network.switches import SwitchModel, switch_model
 from suite.deployment.cables import cabling_table
-from suite.deployment.port_map import fabric_switches, host_port_map, nic_bundling, rail_switch_ports, trunk_port_map
+from suite.deployment.port_map import fabric_switches, nic_bundling
 from suite.deployment.segments import SegmentFabric
 from suite.deployment.subnets import AddressPlan
 
@@ -146,33 +145,32 @@ def test_members_of_a_bundle_have_the_same_numbers_on_every_switch(plan):
 
 
 def test_groups_of_consecutive_ports_one_a_server_or_one_a_rail():
-    table = host_port_map(SegmentFabric(3, SMALL, port_Bps="200 Gbps"))
+    table = AddressPlan(SegmentFabric(3, SMALL, port_Bps="200 Gbps")).ports
     assert list(table["interface"]) == list(range(1, 25)) and list(table["vlan"]) == list(range(101, 109)) * 3
     assert set(table["host"]) == {"Pod1.Seg1.Host1", "Pod1.Seg1.Host2", "Pod1.Seg1.Host3"}
-    table = host_port_map(SegmentFabric(4, SMALL), rule="by rail")
+    table = AddressPlan(SegmentFabric(4, SMALL), rule="by rail").ports
     of_rail = table.groupby("rail")["interface"].agg(["min", "max"])
     assert of_rail.loc[1].tolist() == [1, 4] and of_rail.loc[2].tolist() == [5, 8] and of_rail["max"].max() == 32
 
 
-def test_a_rule_of_ones_own_as_function_and_as_array():
+def test_a_rule_of_ones_own():
     fabric = SegmentFabric(4, SMALL, nic_ports=2, port_Bps="200 Gbps", spines=4, spine_links=2)
 
     def every_third(rail, server, port):
         return 12 * ((rail - 1) % 4) + 1 + (rail > 4) + 3 * (server - 1)
 
-    table, array = host_port_map(fabric, every_third), rail_switch_ports(fabric, every_third)
+    plan = AddressPlan(fabric, every_third)
+    table, trunks = plan.ports, plan.trunks
     assert table.query("rail == 6 and nic_port == 2")["interface"].tolist() == [14, 17, 20, 23]
-    assert array.shape == (8, 4, 1) and host_port_map(fabric, array).equals(table)
-    trunks = trunk_port_map(fabric, every_third)
     uplinks = trunks.query("switch == 'Pod1.Seg1.Leaf1' and kind == 'trunk'")["interface"].tolist()
     assert uplinks == [3, 6, 9, 12, 15, 18, 21, 24]  # what the rule leaves free, lowest first
     assert not set(trunks["interface"]) & set(table["interface"])
 
 
 def test_slower_ports_take_the_lanes_of_an_interface():
-    table = host_port_map(SegmentFabric(2, SN5600, port_Bps="400 Gbps"))
+    table = AddressPlan(SegmentFabric(2, SN5600, port_Bps="400 Gbps")).ports
     assert table["interface"].tolist() == [n // 2 + 1 for n in range(16)] and set(table["lane"]) == {1, 2}
-    whole = host_port_map(SegmentFabric(2, SN5600, port_Bps="400 Gbps", breakout=False))
+    whole = AddressPlan(SegmentFabric(2, SN5600, port_Bps="400 Gbps", breakout=False)).ports
     assert set(whole["lane"]) == {0} and whole["interface"].tolist() == list(range(1, 17))
 
 
@@ -212,21 +210,14 @@ def test_bundling_is_what_the_homing_allows(nic_ports, homing, default, refused)
 def test_what_does_not_fit_is_refused_with_what_would():
     fabric = SegmentFabric(4, SMALL, nic_ports=2, spines=4, spine_links=4)
     with pytest.raises(ValueError, match=r"uplinks take 16 and peer links 2, but 16 are left: give bundling 'evpn'"):
-        trunk_port_map(fabric)
-    assert not trunk_port_map(fabric, bundling="evpn").empty
+        AddressPlan(fabric)
+    assert not AddressPlan(fabric, bundling="evpn").trunks.empty
     with pytest.raises(ValueError, match="peer_links 1, or bundling 'evpn'"):
-        trunk_port_map(SegmentFabric(4, SMALL, nic_ports=2, spines=15), peer_links=2)
-    for rule, message in (
-        (np.arange(1, 31), "rule gives 30 ports, but a rail switch has 32 NIC ports"),
-        (np.arange(20, 52), "rule gives port 51, but small has 48: give 1 to 48"),
-        (np.append(np.arange(1, 32), 4), "rule gives port 4 to rail 1 of server 4 and rail 8 of server 4"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            host_port_map(fabric, rule)
+        AddressPlan(SegmentFabric(4, SMALL, nic_ports=2, spines=15), peer_links=2)
 
 
 def test_a_rule_that_spreads_over_lanes_leaves_fewer_interfaces():
     fabric = SegmentFabric(4, SN5600, port_Bps="400 Gbps", spines=40)
     with pytest.raises(ValueError, match=r"NIC ports take 32: uplinks take 40, but 32 are left: give a rule"):
-        trunk_port_map(fabric, 2 * np.arange(1, 33) - 1)
-    assert len(trunk_port_map(fabric)) == 40
+        AddressPlan(fabric, lambda rail, server, port: 16 * server + 2 * rail - 17)
+    assert len(AddressPlan(fabric).trunks) == 40

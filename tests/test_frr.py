@@ -342,17 +342,17 @@ def test_switches_without_spines_have_no_bgp():
     assert not re.search("router bgp|prefix-list|bfd", text) and not config.gateways
 
 
-@pytest.mark.parametrize("each", [1, 3])
-def test_an_excerpt_leaves_out_what_repeats_and_says_how_much(each):
+@pytest.mark.parametrize("entries", [1, 3])
+def test_an_excerpt_leaves_out_what_repeats_and_says_how_much(entries):
     config = switch_config(design(segments=3), "Pod1.Spine1")
-    text, short = frr_text(config), frr_text(config, each)
-    assert f"! left out: {3 * 4 - each} interfaces like this" in short
-    assert short.count("remote-as") == min(each, 2) + each
+    text, short = frr_text(config), frr_text(config, entries)
+    assert f"! left out: {3 * 4 - entries} interfaces like this" in short
+    assert short.count("remote-as") == min(entries, 2) + entries
     kept = [line for line in short.splitlines() if not line.strip().startswith("! left out")]
     lines = iter(text.splitlines())
     assert all(any(line == other for other in lines) for line in kept), "lines in their order"
     assert frr_text(config, 99) == text
-    with pytest.raises(ValueError, match="each is 0"):
+    with pytest.raises(ValueError, match="entries is 0"):
         frr_text(config, 0)
 
 

@@ -153,12 +153,12 @@ def test_all_failures_of_a_cluster_are_the_stops_of_its_job(cluster, planes):
 
 @pytest.mark.parametrize("radix", [32, 64])
 def test_network_parts_of_segments_are_those_of_their_design(radix):
-    from suite.deployment.part_counts import parts_that_fail
+    from suite.deployment.part_counts import design_parts, parts_that_fail
 
     switch = SwitchModel("any", radix, 400 * Gbps)
     for options in ({"nic_ports": 1}, {"nic_ports": 2, "homing": 2}, {"nic_ports": 2, "homing": 1}):
         fabric = SegmentFabric(2, switch, 4, segments=2, spines=2, port_Bps=200 * Gbps, **options)
-        ours, theirs = at_risk(fabric), parts_that_fail(fabric)
+        ours, theirs = at_risk(fabric), parts_that_fail(fabric, design_parts(fabric))
         for part, named in (("tier-1 switch", "rail switch"), ("host link", "host link"), ("trunk link", "spine link")):
             row = theirs.set_index("part").loc[named]
             assert (ours["count"][part], ours["gpus_stopped"][part]) == (row["count"], pytest.approx(row["nic_lost"]))

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_addressing import LARGE, SN5600, plans
 
-from suite.deployment.routing import CONTROL_PLANES, EVPN, PRIVATE_ASNS, BgpDesign
+from suite.deployment.routing import EVPN, PRIVATE_ASNS, BgpDesign
 from suite.deployment.segments import SegmentFabric
 from suite.deployment.subnets import AddressPlan
 
-designs = st.builds(BgpDesign, plans(), st.sampled_from(CONTROL_PLANES))
+designs = st.builds(BgpDesign, plans(), st.sampled_from(["eBGP", "BGP EVPN"]))
 
 
 @given(designs)

@@ -122,7 +122,7 @@ def bad_values(parameter: inspect.Parameter) -> dict[str, Any]:
         found |= {"empty": "", "unknown name": "no such name"}
     if plain & {dict, Mapping}:
         found["empty"] = {}
-    reader = arguments._Reader(parameter.name, parameter.annotation, parameter.default)
+    reader = arguments._Reader(parameter.name, parameter.annotation)
     if found.keys() & REAL.keys():
         found.pop("negative" if reader.allowed.least < 0 else "", None)
         found.pop("infinite" if reader.allowed.infinite else "", None)

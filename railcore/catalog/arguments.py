@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import numbers
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache, wraps
@@ -18,55 +19,50 @@ from railcore.catalog.lookup import UnknownName
 class Range(NamedTuple):
     """Numbers that an argument may be, each of an array.
 
-    infinite: infinity too, which means no limit. above_0: 0 is none of them.
+    infinite: infinity too, which means no limit. above_0: 0 is none of them. example: a text of its dimension, such as
+    "400 Gbps", which may stand for the number.
     """
 
-    least: float = 0
+    least: float = -math.inf
     most: float = math.inf
     infinite: bool = False
     above_0: bool = False
+    example: str = ""
 
 
-Quantity = float | Any  # an SI number; as an argument of what is `checked` also a text with its unit
-Signed = Annotated[float, Range(-math.inf)]  # a number that may be below 0, too
-SignedArray = Annotated[ArrayLike, Range(-math.inf)]
-Unbounded = Annotated[float, Range(infinite=True)]  # a number, or infinity for no limit
-UnboundedArray = Annotated[ArrayLike, Range(infinite=True)]
-Flags = bool | NDArray[np.bool_]
-Positive = Annotated[float, Range(above_0=True)]
-PositiveArray = Annotated[ArrayLike, Range(above_0=True)]
+Quantity = float | Any  # a number in SI units, or a text with its unit, which `checked` reads
+Quantities = checks.Floats | Any  # the same of each of an array
+NonNegative = Annotated[float, Range(0)]
+NonNegativeArray = Annotated[ArrayLike, Range(0)]
+Unbounded = Annotated[float, Range(0, infinite=True)]  # infinity: no limit
+UnboundedArray = Annotated[ArrayLike, Range(0, infinite=True)]
+Positive = Annotated[float, Range(0, above_0=True)]
+PositiveArray = Annotated[ArrayLike, Range(0, above_0=True)]
 Share = Annotated[float, Range(0, 1)]
 ShareArray = Annotated[ArrayLike, Range(0, 1)]
-Count = Annotated[int, Range(1)]
+Flags = bool | NDArray[np.bool_]
+NonNegativeInt = Annotated[int, Range(0)]
+NonNegativeInts = Annotated[checks.Ints, Range(0)]
+Count = Annotated[int, Range(1, 2**36)]
+CountArray = Annotated[ArrayLike, Range(0, 2**36)]  # shares of one, too
 Listed = Annotated[int, Range(1, 2**22)]  # a count of what is made one by one, in memory
+Few = Annotated[int, Range(1, 2**10)]  # planes, and ports of a NIC
+Bandwidth = Annotated[Quantity, Range(0, example="400 Gbps")]
+BandwidthArray = Annotated[Quantities, Range(0, example="400 Gbps")]
+Bytes = Annotated[Quantity, Range(0, example="141 GB")]
+BytesArray = Annotated[Quantities, Range(0, example="141 GB")]
+Seconds = Annotated[Quantity, Range(0, example="5 ms")]
+SecondsArray = Annotated[Quantities, Range(0, example="5 ms")]
+Metres = Annotated[Quantity, Range(0, example="75 km")]
+MetresArray = Annotated[Quantities, Range(0, example="75 km")]
+Watts = Annotated[Quantity, Range(0, example="1.2 GW")]
+WattsArray = Annotated[Quantities, Range(0, example="1.2 GW")]
+EnergyPrice = Annotated[Quantity, Range(0, example="0.1 USD/kWh")]
+DollarsArray = Annotated[Quantities, Range(0, example="10 GUSD")]
+FlopRate = Annotated[Quantity, Range(0, example="1 PFLOP/s")]
+FlopRateArray = Annotated[Quantities, Range(0, example="1 PFLOP/s")]
+FlopArray = Annotated[Quantities, Range(0, example="1e25 FLOP")]
 T = TypeVar("T")
-_COUNTS = {  # whole numbers of at least 1 wherever they are asked for, and the most that any network or model has
-    **dict.fromkeys(
-        "gpus hb_domain_size tensor context expert pipeline data ranks micro_batch racks hosts servers hidden".split(),
-        2**36,
-    ),
-    **dict.fromkeys("radix layers heads stages chunks microbatches iterations".split(), 2**24),
-    **dict.fromkeys("planes nic_ports fibres_per_port".split(), 2**10),
-}
-_RANGES = {  # of names that mean the same everywhere; all others are 0 or more
-    **{name: Range(1, most) for name, most in _COUNTS.items()},
-    "oversubscription": Range(infinite=True),
-    **dict.fromkeys(("latitude", "latitude_a", "latitude_b"), Range(-90, 90)),
-    **dict.fromkeys(("longitude", "longitude_a", "longitude_b"), Range(-180, 180)),
-}
-_EXAMPLES = {  # last word of an argument's name: a quantity of its dimension
-    "Bps": "400 Gbps",
-    "bytes": "141 GB",
-    "w": "1.2 GW",
-    "usd": "10 GUSD",
-    "m": "75 km",
-    "s": "5 ms",
-    "time": "90 days",
-    "rate": "1 PFLOP/s",
-    "flops": "1 PFLOP/s",
-    "compute": "1e25 FLOP",
-    "electricity_price": "0.1 USD/kWh",  # the whole name
-}
 _EMPTY = inspect.Parameter.empty
 _PLAIN = frozenset((float, int, np.float64, np.int64))  # held against a range without an array
 _MOST_SHOWN = 60  # letters of a value that is refused
@@ -83,24 +79,29 @@ _REMEDIES = {
 def checked(target: T) -> T:
     """A function, or a dataclass at its construction, whose arguments are held against their annotations.
 
-    Numbers and arrays may be texts with a unit, such as nic_Bps="400 Gbps", where the last word of the name tells the
-    dimension; what else is of another kind than annotated is refused, and so is an unknown name. Numbers are finite and
-    0 or more, those of int whole, and counts such as gpus 1 or more, unless a `Range` in the annotation says otherwise;
-    a text is one of its Literal. help() shows the annotations in few letters.
+    It stands at the public edge alone: what users call and make. Numbers are finite, those of int whole, and within the
+    `Range` of their annotation; where that has an example, a text with its unit may stand for the number, such as
+    nic_Bps="400 Gbps". A text is one of its Literal. What else is of another kind than annotated is refused, and so is
+    an unknown name. help() shows the annotations in few letters.
     """
     function: Any = target.__init__ if isinstance(target, type) else target  # type: ignore[misc]
     signature = inspect.signature(function)
-    parameters = signature.parameters
-    readers = {name: _Reader(name, each.annotation, each.default) for name, each in parameters.items()}
-    any_name = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    parameters = signature.parameters.values()
+    readers = {parameter.name: _Reader(parameter.name, parameter.annotation) for parameter in parameters}
+    further = next((parameter for parameter in parameters if parameter.kind is parameter.VAR_KEYWORD), None)
     in_order, names = list(readers.values()), {*readers} - {"self"}
 
     @wraps(function)
     def reading(*args: Any, **named: Any) -> Any:
-        if not any_name and (stray := [name for name in named if name not in readers]):
-            raise UnknownName(f"argument of {target.__name__}", stray[0], names)  # type: ignore
+        options = {}
+        for name, value in named.items():
+            if name in readers:
+                options[name] = readers[name].read(value)
+            elif further:
+                options[name] = _reader(name, further.annotation).read(value)
+            else:
+                raise UnknownName(f"argument of {target.__name__}", name, names)  # type: ignore[attr-defined]
         placed = [reader.read(value) for reader, value in zip(in_order, args, strict=False)]
-        options = {name: (readers.get(name) or _any_reader(name)).read(value) for name, value in named.items()}
         return function(*placed, *args[len(placed) :], **options)
 
     setattr(reading, "__signature__", _in_few_letters(signature))  # noqa: B010
@@ -130,10 +131,10 @@ def si(name: str, value: Any, example: str) -> Any:
     if not any(isinstance(text, str) for text in texts):
         return value
     try:
-        found = np.asarray([quantity(text, example) if isinstance(text, str) else text for text in texts], float)
+        values = np.asarray([quantity(text, example) if isinstance(text, str) else text for text in texts], float)
     except (TypeError, ValueError):
         raise ValueError(f"{name} is {value!r}: give {_in_unit(example)}") from None
-    return float(found[0]) if isinstance(value, str) else found
+    return float(values[0]) if isinstance(value, str) else values
 
 
 class _AsWritten(str):
@@ -144,27 +145,27 @@ class _AsWritten(str):
 
 def _in_few_letters(signature: inspect.Signature) -> inspect.Signature:
     """A signature whose annotations name no modules, and ArrayLike in place of its some ten members."""
-    empty = inspect.Parameter.empty
-    given = [*(each.annotation for each in signature.parameters.values()), signature.return_annotation]
-    *texts, result = (each if each is empty else _AsWritten(_written(each)) for each in given)
-    parameters = [
-        each.replace(annotation=text) for each, text in zip(signature.parameters.values(), texts, strict=True)
-    ]
-    return signature.replace(parameters=parameters, return_annotation=result)
+
+    def short(annotation: Any) -> Any:
+        return annotation if annotation is _EMPTY else _AsWritten(_written(annotation))
+
+    parameters = [part.replace(annotation=short(part.annotation)) for part in signature.parameters.values()]
+    return signature.replace(parameters=parameters, return_annotation=short(signature.return_annotation))
 
 
 def _written(annotation: Any) -> str:
-    if annotation == Quantity:
-        return "Quantity"
+    if annotation in (Quantity, Quantities):
+        return "Quantity" if annotation == Quantity else "Quantities"
     if get_origin(annotation) is Annotated:
         return _written(get_args(annotation)[0])
     if get_origin(annotation) is Literal:
         return " | ".join(map(repr, get_args(annotation)))
     members = _members(annotation)
-    numbers = {*members} >= _NUMBERS
-    texts = ["ArrayLike"] if numbers else []
-    texts += [inspect.formatannotation(each) for each in members if not (numbers and each in _NUMBERS)]
-    return re.sub(r"\b(?:\w+\.)+(?=\w)", "", " | ".join(texts)).replace("NoneType", "None")
+    arrays = {*members} >= _NUMBERS
+    if len(members) == 1 and not arrays:
+        return re.sub(r"\b(?:\w+\.)+(?=\w)", "", inspect.formatannotation(annotation)).replace("NoneType", "None")
+    texts = [_written(member) for member in members if not (arrays and member in {*_NUMBERS, Any})]
+    return " | ".join(["ArrayLike"] * arrays + texts)
 
 
 def _members(annotation: Any) -> tuple:
@@ -196,25 +197,18 @@ def _kinds(annotation: Any) -> frozenset:
 class _Reader:
     """How one argument is read: its kinds, its range or its words, and a quantity of its dimension."""
 
-    def __init__(self, name: str, annotation: Any = _EMPTY, default: Any = _EMPTY) -> None:
+    def __init__(self, name: str, annotation: Any) -> None:
         self.name, self.kinds = name, _kinds(annotation)
         self._real = bool(self.kinds & {float, np.ndarray}) and bool not in self.kinds
-        self._whole, self._typed = self.kinds - {NoneType} == {int}, {*_plain_members(annotation)} >= _NUMBERS
-        ranges = [each for part in _members(annotation) for each in getattr(part, "__metadata__", ())]
-        usual = _RANGES.get(name, Range())
-        usual = usual._replace(least=0) if self._real and name in _COUNTS else usual  # shares of one, too
-        self.allowed = next((each for each in ranges if type(each) is Range), usual)
-        if isinstance(default, int | float):  # what stands for "not given" may be given
-            least = min(self.allowed.least, default)
-            self.allowed = self.allowed._replace(least=least, infinite=self.allowed.infinite or default == math.inf)
-        least, most, _, above_0 = self.allowed
-        self._low = max(least, checks.ABOVE_0 if above_0 else -checks.LARGEST)
-        self._high = min(most, checks.LARGEST)
-        self._words = tuple(
-            word for part in _members(annotation) if get_origin(part) is Literal for word in get_args(part)
-        )
-        quantity = self._real or self.kinds & {Sequence, Any}
-        self._example = (_EXAMPLES.get(name) or _EXAMPLES.get(name.rpartition("_")[2], "")) if quantity else ""
+        self._whole = self.kinds - {NoneType} == {int}
+        notes = [note for member in _members(annotation) for note in getattr(member, "__metadata__", ())]
+        self._typed = bool(notes) or {*_plain_members(annotation)} >= _NUMBERS
+        self.allowed = next((note for note in notes if type(note) is Range), Range())
+        self._low = max(self.allowed.least, checks.ABOVE_0 if self.allowed.above_0 else -checks.LARGEST)
+        self._high = min(self.allowed.most, checks.LARGEST)
+        literals = [member for member in _members(annotation) if get_origin(member) is Literal]
+        self._words = tuple(word for literal in literals for word in get_args(literal))
+        self._example = self.allowed.example
 
     def read(self, value: Any) -> Any:
         """The value that is meant. Raises ValueError where it is of none of the kinds, or out of range."""
@@ -245,11 +239,11 @@ class _Reader:
             raise ValueError(f"{self.name} is {value!r}: give {wanted}")
         if checks.within(array, self._low, self._high):
             return value
-        least, most, infinite, above_0 = self.allowed
+        least, most, infinite, above_0, _ = self.allowed
+        finite = array[array != math.inf] if infinite and np.any(array == math.inf) else value
         if above_0:
-            checks.positive(self.name, value)
-        endless = infinite and np.any(array == math.inf)
-        checks.at_least(self.name, array[array != math.inf] if endless else value, least, most)
+            checks.positive(self.name, finite)
+        checks.at_least(self.name, finite, least, most)
         return value
 
     def _whole_number(self, value: Any) -> Any:
@@ -258,14 +252,14 @@ class _Reader:
             return value
         if np.ndim(checks.numbers(self.name, value, "a whole number")):
             raise ValueError(f"{self.name} is {value!r}: give a whole number")
-        found = int(checks.whole(self.name, value, least, most if np.any(np.asarray(value) > most) else None))
-        return value if isinstance(value, int) else found
+        number = int(checks.whole(self.name, value, least, most if np.any(np.asarray(value) > most) else None))
+        return value if isinstance(value, int) else number
 
 
 @lru_cache(maxsize=256)
-def _any_reader(name: str) -> _Reader:
-    """How an argument is read of which only the name is known."""
-    return _Reader(name)
+def _reader(name: str, annotation: Any) -> _Reader:
+    """How an argument is read that ** gathers."""
+    return _Reader(name, annotation)
 
 
 def _shown(value: Any) -> str:
@@ -287,6 +281,8 @@ def _is_a(value: Any, kind: Any) -> bool:
         return isinstance(value, Iterable) and not isinstance(value, str | Mapping)
     if kind is bool:
         return np.ndim(value) == 0 and value in (True, False)
+    if kind is int:
+        return isinstance(value, numbers.Real | np.bool_) and float(value).is_integer()
     if kind is Any or not isinstance(kind, type) or getattr(kind, "_is_protocol", False):
         return True
     return isinstance(value, kind)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from railcore import catalog
 from railcore.catalog import checks
-from railcore.catalog.arguments import Listed, checked
+from railcore.catalog.arguments import Listed
 
 
 def quantile(row: catalog.Value, q: ArrayLike) -> np.ndarray:
@@ -40,7 +40,6 @@ def quantile(row: catalog.Value, q: ArrayLike) -> np.ndarray:
     return np.asarray(np.clip(np.rint(found) if shape == "whole" else found, row.low, row.high))
 
 
-@checked
 def draws(rows: Iterable[catalog.Value], n: Listed, seed: int = 1) -> dict[tuple[str, str, str], np.ndarray]:
     """n random values of each row that has a range, by (family, name, parameter), in SI units.
 

@@ -142,10 +142,20 @@ def _numeric(cell: object) -> bool:
 
 
 def readable(table: "pd.DataFrame", digits: int = 6) -> "pd.DataFrame":
-    """Every cell as text with so many significant digits at most, counts whole; a unit of the column in each cell.
+    """Every cell of a table as text: counts whole, quantities with a unit.
 
     "cost_usd" becomes "cost" with cells such as "305.2 M USD", "hb_domain_size" becomes "HB domain size". To be printed
     with `print(readable(table).to_string())`, or `.T.to_string()` for columns as rows.
+
+    table: in SI units, with columns named as this package names them. digits: significant ones at most.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import railcore as rc
+    >>> table = pd.DataFrame({"network": ["rail-only", "Clos"], "cost_usd": [1.25e6, 2e6]})
+    >>> rc.readable(table, 3).to_dict("list")
+    {'network': ['rail-only', 'Clos'], 'cost': ['1.25 M USD', '2 M USD']}
     """
     checks.whole("digits", digits)
     columns = {}

@@ -113,9 +113,19 @@ def convert(value, to: str):
 
 
 def show(value: float, symbol: str = "", digits: int = 6) -> str:
-    """An SI value for a person: show(5e10, "bps") = "400 Gbps", show(0.375) = "0.375".
+    """An SI value for a person.
 
-    The prefix is the largest that leaves at least 1 before the unit; `digits` significant digits at most.
+    The prefix is the largest that leaves at least 1 before the unit.
+
+    value: in the SI unit of the symbol.
+    symbol: of the unit, such as "bps", "W" or "USD".
+    digits: significant ones at most.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> rc.show(5e10, "bps"), rc.show(1.234e9, "W", 3), rc.show(0.375)
+    ('400 Gbps', '1.23 GW', '0.375')
     """
     if not symbol:
         return number(value, digits)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.catalog import checks
-from railcore.catalog.arguments import checked
+from railcore.catalog.arguments import NonNegative, checked
 from railcore.datacenter.layouts import RECOMPUTED_PASSES, Layer, Layout
 from railcore.datacenter.sizing import DatacenterSite
 from railcore.training import collectives
@@ -97,7 +97,11 @@ OVERLAP_RULES: dict[str, Callable[..., Any]] = {
 
 @checked
 def layer_times(
-    layer: Layer, laid: Layout, site: DatacenterSite, reduce: str = "all_reduce", recomputed: float = RECOMPUTED_PASSES
+    layer: Layer,
+    laid: Layout,
+    site: DatacenterSite,
+    reduce: str = "all_reduce",
+    recomputed: NonNegative = RECOMPUTED_PASSES,
 ) -> LayerTimes:
     """Times of a layer laid out on a site, in steady state.
 
@@ -108,8 +112,12 @@ def layer_times(
 
     Parameters
     ----------
-    layer, laid, site
-        The layer, its layout, and the machine.
+    layer
+        What a layer needs (`model_layer`).
+    laid
+        Its layout on racks (`rack_layout`).
+    site
+        The racks (`datacenter_site`).
     reduce
         Of x1 and x2: "all_reduce", or "reduce_scatter", which suffices before a gather.
     recomputed
@@ -122,6 +130,14 @@ def layer_times(
     References
     ----------
     flops2024, sections 4 and 4.1, has AllReduce in x1 and x2.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> layer, site = rc.model_layer("Llama-3 405B", "fp8"), rc.datacenter_site(1000, "GB200 NVL72", "fp8")
+    >>> times = rc.layer_times(layer, rc.rack_layout(layer, site), site)
+    >>> round(float(times.share()), 2)
+    0.22
     """
     checks.one_of("reduce", reduce, ("all_reduce", "reduce_scatter"))
     fits, degrees = np.asarray(laid.tensor) > 0, (laid.tensor, laid.layers_per_rack, laid.racks_per_layer_here)

@@ -13,10 +13,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from railcore.catalog import checks
-from railcore.catalog.arguments import checked
+from railcore.catalog.arguments import (
+    BytesArray,
+    CountArray,
+    FlopRateArray,
+    Listed,
+    NonNegative,
+    NonNegativeInt,
+    checked,
+)
 from railcore.catalog.units import counted, show
 from railcore.datacenter.sizing import DatacenterSite
 from railcore.training.formats import ELEMENT_BYTES, Precision, catalog_precision
@@ -49,13 +56,13 @@ class Layer:
     layers: Any
     hidden: Any
     parameters: Any
-    linear_flops: Any
-    score_flops: Any
-    tensor_bytes: Any
-    activation_bytes: Any
-    gradient_bytes: Any
-    all_reduces_per_pass: int
-    heads: int
+    linear_flops: FlopRateArray
+    score_flops: FlopRateArray
+    tensor_bytes: BytesArray
+    activation_bytes: BytesArray
+    gradient_bytes: BytesArray
+    all_reduces_per_pass: NonNegativeInt
+    heads: Listed
     precision: Precision
     name: str = ""
     made_by = "model_layer(model, bytes_of)"
@@ -76,7 +83,7 @@ class Layer:
         return self.parameters * (self.precision.state / self.layers)
 
     @checked
-    def flops(self, recomputed: float = RECOMPUTED_PASSES) -> Any:
+    def flops(self, recomputed: NonNegative = RECOMPUTED_PASSES) -> Any:
         """A third of the FLOPs of forward and backward pass with selective recomputation: the forward's equivalent.
 
         (3 (linear + scores) + recomputed x scores) / 3. recomputed: passes over the scores done again; one suffices.
@@ -89,9 +96,9 @@ class Layer:
 def model_layer(
     model: Transformer | str,
     bytes_of: Precision | str,
-    micro_batch: ArrayLike = 1,
-    layers: ArrayLike | None = None,
-    hidden: ArrayLike | None = None,
+    micro_batch: CountArray = 1,
+    layers: CountArray | None = None,
+    hidden: CountArray | None = None,
 ) -> Layer:
     """One layer of a model; or, with arrays of layers L and hidden h, of models with the same proportions.
 
@@ -106,8 +113,10 @@ def model_layer(
         Bytes that training keeps of a parameter and of an activation, or their name in the catalog's precisions.
     micro_batch
         Sequences of a micro-batch, b.
-    layers, hidden
-        L and h of models of another size; by default the model's own.
+    layers
+        Layers L of a model of another size; by default the model's own.
+    hidden
+        Hidden width h of a model of another size; by default the model's own.
 
     Returns
     -------
@@ -117,6 +126,13 @@ def model_layer(
     ------
     ValueError
         Naming an argument that is not positive.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> layer = rc.model_layer("Llama-3 405B", "fp8")
+    >>> int(layer.layers), int(layer.hidden)
+    (126, 16384)
     """
     model, bytes_of = as_model(model), catalog_precision(bytes_of) if isinstance(bytes_of, str) else bytes_of
     depth = checks.positive("layers", model.layers if layers is None else layers)
@@ -196,13 +212,15 @@ class Layout:
 
 
 @checked
-def rack_layout(layer: Layer, site: DatacenterSite, tensor: int = 0, strict: bool = True) -> Layout:
+def rack_layout(layer: Layer, site: DatacenterSite, tensor: NonNegativeInt = 0, strict: bool = True) -> Layout:
     """Layout with the smallest tensor-parallel degree that divides a rack and whose share fits a GPU's memory.
 
     Parameters
     ----------
-    layer, site
-        What a layer needs, and the racks. Arrays in their fields make a sweep.
+    layer
+        What a layer needs (`model_layer`); arrays in its fields make a sweep.
+    site
+        The racks (`datacenter_site`).
     tensor
         A degree of your own, a divisor of the rack's GPUs; 0 for the smallest that fits.
     strict
@@ -216,6 +234,13 @@ def rack_layout(layer: Layer, site: DatacenterSite, tensor: int = 0, strict: boo
     ------
     ValueError
         Where no degree fits (it says how many bytes are missing), or the racks hold no replica.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> layer, site = rc.model_layer("Llama-3 405B", "fp8"), rc.datacenter_site(1000, "GB200 NVL72", "fp8")
+    >>> int(rc.rack_layout(layer, site).tensor)
+    1
     """
     size = int(np.max(site.rack_gpus))
     if np.any(np.asarray(site.rack_gpus) != size):
@@ -271,7 +296,8 @@ def _warnings(t: Any, least: Any, layer: Layer, racks: Any, here: Any, site: Dat
         if value % t
     ]
     if least <= 0.5:
-        used, whole = show(least * site.memory_bytes, "B", 3), show(site.memory_bytes, "B", 3)
+        memory = float(site.memory_bytes)
+        used, whole = show(least * memory, "B", 3), show(memory, "B", 3)
         found.append(f"a layer needs {used} of a GPU's {whole}: {int(1 / least):,} layers could share one")
     left = site.racks - here * layer.layers * site.datacenters
     if left:

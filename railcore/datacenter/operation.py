@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from railcore import catalog
 from railcore.catalog import checks, units
-from railcore.catalog.arguments import checked
+from railcore.catalog.arguments import NonNegativeArray, checked
 from railcore.catalog.units import day, show
 from railcore.datacenter.exposed import layer_times
 from railcore.datacenter.layouts import Layer, model_layer, rack_layout
@@ -196,7 +196,7 @@ class TrainingRun:
         return self.total_usd / self.tokens
 
     @checked
-    def carbon_kg(self, intensity: ArrayLike) -> Any:
+    def carbon_kg(self, intensity: NonNegativeArray) -> Any:
         """Carbon dioxide of the energy [kg]: energy x carbon intensity of the power [kg/J]."""
         return self.energy_J * checks.at_least("intensity", intensity)
 
@@ -213,7 +213,6 @@ def operating_prices(bound: str = "value", wear: str = "value") -> OperatingPric
     )
 
 
-@checked
 def training_run(
     parameters: ArrayLike,
     tokens: ArrayLike,
@@ -256,7 +255,6 @@ def training_run(
     return run_of_time(d, flops, flops / (machine.dense_flops * u * (1 - x) * g), machine, costs)
 
 
-@checked
 def run_of_time(
     tokens: ArrayLike, flops: ArrayLike, time_s: ArrayLike, machine: Sizing, costs: OperatingPrices
 ) -> TrainingRun:
@@ -311,7 +309,6 @@ def training_time(
     return (iterations * np.asarray(iteration_s, float) * extra / held)[()]
 
 
-@checked
 def utilization_cases(gpu: str, exposed: float, goodput: float) -> pd.DataFrame:
     """Arguments of `training_run` from the ideal to what has been measured.
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.catalog.arguments import checked
 from railcore.network.bill import bill_total
 from railcore.network.price_books import PriceBook, matching_books
 from railcore.network.switches import switch_model, usual_networks
@@ -95,7 +94,6 @@ class RackNetwork(NetworkOfRacks):
         return bill_total(rail_parts(gpus, self.rack_gpus, self.radix, self.oversubscription).bill(), book)[()]
 
 
-@checked
 def rack_network(rack_gpus: ArrayLike, nic_Bps: float, price_book: str) -> RackNetwork:
     """Rail-optimized, of the usual scale-out switch, at catalog prices and powers.
 

@@ -4,15 +4,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import compress
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from railcore import catalog
 from railcore.catalog import checks, variant_row
-from railcore.catalog.arguments import checked
+from railcore.catalog.arguments import (
+    BandwidthArray,
+    BytesArray,
+    CountArray,
+    DollarsArray,
+    FlopRateArray,
+    Quantities,
+    Range,
+    SecondsArray,
+    WattsArray,
+    checked,
+)
 from railcore.catalog.tables import readable
 from railcore.catalog.units import show
 from railcore.datacenter.rack_network import NetworkOfRacks, most_that_fit, rack_network
@@ -52,19 +62,19 @@ class Sizing:
     needs.
     """
 
-    budget_usd: Any
-    rack_usd: Any
-    rack_w: Any
+    budget_usd: DollarsArray | None
+    rack_usd: DollarsArray
+    rack_w: WattsArray
     rack_gpus: Any
-    gpu_dense_flops: Any
-    gpu_memory_bytes: Any
-    gpu_sparse_flops: Any = np.nan
+    gpu_dense_flops: FlopRateArray
+    gpu_memory_bytes: BytesArray
+    gpu_sparse_flops: Annotated[Any, Range(0, example="1 PFLOP/s")] = np.nan  # a NaN is read, too
     compute_share: Any = 1.0
     network_share: Any = 0.0
     other_power_share: Any = 0.0
     pue: Any = 1.0
     network: NetworkOfRacks | None = field(default=None, repr=False)
-    power_w: Any = None
+    power_w: WattsArray | None = None
     most_gpus: Any = None
     most_racks: Any = None
     price_book: str = ""
@@ -238,14 +248,14 @@ def narrowest_format(gpu: str) -> str:
 
 @checked
 def datacenter_size(
-    budget_usd: ArrayLike | None = None,
+    budget_usd: DollarsArray | None = None,
     platform: str = _DEFAULT_PLATFORM,
     price_book: str = DEFAULT_BOOK,
     variant: str = "",
     rate_format: str = "",
-    power_w: ArrayLike | None = None,
-    gpus: ArrayLike | None = None,
-    racks: ArrayLike | None = None,
+    power_w: WattsArray | None = None,
+    gpus: CountArray | None = None,
+    racks: CountArray | None = None,
     network: NetworkOfRacks | str = "parts",
     **changes: Any,
 ) -> Sizing:
@@ -268,8 +278,10 @@ def datacenter_size(
         "fp4", "fp8" or "bf16", by default the GPU's narrowest.
     power_w
         That the facility may draw, cooling and all (PUE x IT) [W].
-    gpus, racks
-        At most so many; GPUs that do not fill a rack are left out.
+    gpus
+        At most so many GPUs; those that do not fill a rack are left out.
+    racks
+        At most so many racks.
     network
         "parts" counts a rail-optimized network of the usual scale-out switch (`rack_network`), "shares" takes the
         book's shares of budget and power, a rule of thumb; or a `NetworkOfRacks`.
@@ -286,6 +298,13 @@ def datacenter_size(
         For names or rows that the catalog lacks.
     ValueError
         As `Sizing`: no limit, or too little of one for a rack.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> size = rc.datacenter_size("10 GUSD", "GB200 NVL72", power_w="500 MW", rate_format="fp8")
+    >>> size.binding, int(size.racks), int(size.gpus), rc.show(size.dense_flops, "FLOP/s", 3)
+    ('budget', 2048, 147456, '737 EFLOP/s')
     """
     for name, count in (("gpus", gpus), ("racks", racks)):
         if count is not None:
@@ -342,14 +361,14 @@ class DatacenterSite:
 
     racks: Any
     rack_gpus: Any
-    gpu_rate: Any
-    memory_bytes: Any
-    hb_Bps: Any
-    nic_Bps: Any
-    host_Bps: Any
-    wan_Bps: Any = np.inf
+    gpu_rate: FlopRateArray
+    memory_bytes: BytesArray
+    hb_Bps: BandwidthArray
+    nic_Bps: BandwidthArray
+    host_Bps: BandwidthArray
+    wan_Bps: Annotated[Quantities, Range(0, infinite=True, example="400 Gbps")] = np.inf
     datacenters: Any = 1
-    one_way_delay_s: Any = 0.0
+    one_way_delay_s: SecondsArray = 0.0
     tail_loss_rtts: Any = 0.0
     made_by = "datacenter_site(racks, platform, rate)"
 
@@ -371,7 +390,7 @@ class DatacenterSite:
 
 @checked
 def datacenter_site(
-    racks: ArrayLike, platform: str, rate: str, catalog_site: str = "", variant: str = "", **changes: Any
+    racks: CountArray, platform: str, rate: str, catalog_site: str = "", variant: str = "", **changes: Any
 ) -> DatacenterSite:
     """A machine of catalog racks, such as datacenter_site(1000, "GB200 NVL72", "fp8_dense_rate", nic_Bps=1e11).
 
@@ -398,6 +417,13 @@ def datacenter_site(
     ------
     UnknownName
         For names that the catalog lacks.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> site = rc.datacenter_site(1000, "GB200 NVL72", "fp8", nic_Bps="800 Gbps")
+    >>> site.rack_gpus, rc.show(site.gpu_rate, "FLOP/s")
+    (72, '5 PFLOP/s')
     """
     rack = catalog.item("platforms", platform)
     gpu = catalog.item("gpus", rack["gpu"])

@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from railcore import catalog
-from railcore.catalog.arguments import Listed, checked
+from railcore.catalog.arguments import Listed
 from railcore.catalog.checks import at_least, positive, whole
 from railcore.catalog.units import Gbps, number
 
@@ -22,7 +22,6 @@ BlockSizes = Mapping[str, tuple[int, Sequence[int]]]
 COPPER = ("DAC", "ACC", "AEC")
 
 
-@checked
 @dataclass(frozen=True)
 class Floor:
     """A hall of racks; lengths in metres.
@@ -52,7 +51,6 @@ class Floor:
             check = at_least if field.name == "slack" else positive
             check(field.name, getattr(self, field.name))
 
-    @checked
     def rack_positions(self, racks: Listed) -> NDArray[np.float64]:
         """Positions of racks in the order of their numbers [racks, 2], metres along and across the rows."""
         racks = int(whole("racks", racks))
@@ -77,7 +75,6 @@ def catalog_floor(name: str) -> Floor:
     return Floor(**{field: item[parameter] for field, parameter in FLOOR_PARAMETERS.items()})
 
 
-@checked
 def rail_link_lengths(
     floor: Floor, racks: Listed, rack_endpoints: Listed, blocks: Sequence[int]
 ) -> list[NDArray[np.float64]]:
@@ -150,7 +147,6 @@ def is_copper_item(item: str) -> bool:
     return catalog.item("transceivers", item).name.split()[-1] in COPPER
 
 
-@checked
 def link_media(nic_Bps: float, optic_price: float | None = None) -> pd.DataFrame:
     """Media of the catalog for links of the NIC's speed, shortest reach first.
 
@@ -181,7 +177,6 @@ def _of_speed(nic_Bps: float) -> dict[str, int]:
     return {name: n for name, n in fitting.items() if n == min(fitting.values())}
 
 
-@checked
 def cheapest_link_costs(
     floor: Floor, racks: Listed, block_sizes: BlockSizes, cables: int, media: pd.DataFrame
 ) -> pd.Series:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from railcore import catalog
-from railcore.catalog.arguments import Quantity, checked
+from railcore.catalog.arguments import Bandwidth, NonNegativeInt, Unbounded, checked
 from railcore.catalog.checks import one_of, positive, whole
 from railcore.catalog.units import show
 from railcore.deploy.server import pcie_bandwidth
@@ -33,7 +33,6 @@ NETWORKS = ("scale-out", "scale-up", "frontend", "management", "storage")
 _SERVERS = {"frontend": "Gateway", "management": "Management server", "storage": "Storage server"}
 
 
-@checked
 @dataclass(frozen=True)
 class ClusterNetwork:
     """One of the networks of a cluster.
@@ -51,14 +50,14 @@ class ClusterNetwork:
     name: str
     nodes: int
     gpus_per_node: int
-    port_Bps: Quantity
+    port_Bps: float
     switch: SwitchModel | None = None
     servers: int = 0
     rails: int = 1
     rails_per_switch: int = 1
     oversubscription: float = math.inf
     hb_switches: int = 1
-    pcie_Bps: Quantity = math.inf
+    pcie_Bps: float = math.inf
 
     def __post_init__(self) -> None:
         one_of("name", self.name, NETWORKS)
@@ -254,21 +253,21 @@ class Cluster:
     Raises ValueError naming the argument that is out of range; UnknownName for a network that there is not.
     """
 
-    nodes: int
-    gpus_per_node: int
-    rails: int = 0
-    rails_per_switch: int = 1
-    oversubscription: float = math.inf
-    nic_Bps: Quantity = field(default_factory=lambda: _typical_Bps("scale-out"))
-    hb_Bps: Quantity = field(default_factory=lambda: default_bandwidth("hb"))
-    hb_switches: int = 1
-    pcie_generation: int = 5
-    frontend_Bps: Quantity = field(default_factory=lambda: _typical_Bps("frontend"))
-    management_Bps: Quantity = field(default_factory=lambda: _typical_Bps("management"))
-    storage_Bps: Quantity = field(default_factory=lambda: _typical_Bps("storage"))
-    gateways: int = 1
-    management_servers: int = 1
-    storage_servers: int = 1
+    nodes: NonNegativeInt
+    gpus_per_node: NonNegativeInt
+    rails: NonNegativeInt = 0
+    rails_per_switch: NonNegativeInt = 1
+    oversubscription: Unbounded = math.inf
+    nic_Bps: Bandwidth = field(default_factory=lambda: _typical_Bps("scale-out"))
+    hb_Bps: Bandwidth = field(default_factory=lambda: default_bandwidth("hb"))
+    hb_switches: NonNegativeInt = 1
+    pcie_generation: NonNegativeInt = 5
+    frontend_Bps: Bandwidth = field(default_factory=lambda: _typical_Bps("frontend"))
+    management_Bps: Bandwidth = field(default_factory=lambda: _typical_Bps("management"))
+    storage_Bps: Bandwidth = field(default_factory=lambda: _typical_Bps("storage"))
+    gateways: NonNegativeInt = 1
+    management_servers: NonNegativeInt = 1
+    storage_servers: NonNegativeInt = 1
     switches: Mapping[str, SwitchModel] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -6,13 +6,11 @@ from collections.abc import Collection, Mapping
 import pandas as pd
 
 from railcore.catalog import units
-from railcore.catalog.arguments import checked
 from railcore.deploy.cluster import Cluster
 from railcore.network.bill import NETWORK, bill_counts, bill_totals, include_text
 from railcore.network.price_books import FARTHEST_RATE, PriceBook, book_of_links
 
 
-@checked
 def cluster_network_parts(
     cluster: Cluster,
     prices: PriceBook,

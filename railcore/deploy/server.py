@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from railcore import catalog
-from railcore.catalog.arguments import Quantity, checked
+from railcore.catalog.arguments import Bandwidth, Count, NonNegativeInt, checked
 from railcore.catalog.checks import one_of, positive, whole
 from railcore.catalog.units import counted, significant
 
@@ -57,19 +57,19 @@ class Server:
     Raises ValueError naming the argument that is out of range.
     """
 
-    gpus: int
-    hb_link_Bps: Quantity
-    nics: int
-    nic_Bps: Quantity
-    pcie_generation: int
+    gpus: Count
+    hb_link_Bps: Bandwidth
+    nics: NonNegativeInt
+    nic_Bps: Bandwidth
+    pcie_generation: NonNegativeInt
     chip_links: Sequence[int] = ()
-    baseboards: int = 1
+    baseboards: NonNegativeInt = 1
     pair_links: Sequence[int] = ()
-    mesh_links: int = 0
-    pcie_lanes: int = 16
-    pcie_switches: int = 1
-    switch_lanes: int = 0
-    host_lanes: int = 0
+    mesh_links: NonNegativeInt = 0
+    pcie_lanes: NonNegativeInt = 16
+    pcie_switches: NonNegativeInt = 1
+    switch_lanes: NonNegativeInt = 0
+    host_lanes: NonNegativeInt = 0
     name: str = "server"
 
     def __post_init__(self) -> None:

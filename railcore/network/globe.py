@@ -4,7 +4,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore import catalog
-from railcore.catalog.arguments import checked
 
 
 def earth_radius_m() -> float:
@@ -66,13 +65,11 @@ def degrees_of(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.degrees(np.arctan2(z, np.hypot(x, y))), np.degrees(np.arctan2(y, x))
 
 
-@checked
 def chord_length(distance_m: float) -> float:
     """Straight line through the unit sphere between points a great-circle distance apart: 2 sin(D / 2R)."""
     return float(2 * np.sin(min(distance_m / (2 * earth_radius_m()), np.pi / 2)))
 
 
-@checked
 def chord_distance(chord: ArrayLike) -> np.ndarray:
     """Great circle between points of the unit sphere so far apart in a straight line [m]: 2 R arcsin(chord / 2)."""
     return 2 * np.arcsin(np.asarray(chord) / 2) * earth_radius_m()

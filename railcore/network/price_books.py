@@ -8,7 +8,7 @@ import numpy as np
 
 from railcore import catalog
 from railcore.catalog import units
-from railcore.catalog.arguments import Count, Quantity, checked, si
+from railcore.catalog.arguments import Bandwidth, Count, Quantity, checked, si
 from railcore.catalog.checks import at_least, one_of, positive
 from railcore.network.topology.bill_line import BillLine
 
@@ -41,6 +41,13 @@ class PriceBook:
     rate_exponent: how the numbers rise with the link rate; None for the catalog's, row rate_exponent of `scaling`.
 
     Raises ValueError for what is below 0.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> book = rc.PriceBook(port="600 USD", transceiver="400 USD", rate_Bps="400 Gbps", name="quote")
+    >>> book.port, book.unit, book.at_rate("800 Gbps").port
+    (600.0, 'USD', 1200.0)
     """
 
     port: Quantity
@@ -52,7 +59,7 @@ class PriceBook:
     name: str = field(default="given", kw_only=True)
     copper_name: str = field(default="", kw_only=True)
     circuit_name: str = field(default="", kw_only=True)
-    rate_Bps: Quantity | None = field(default=None, kw_only=True)
+    rate_Bps: Bandwidth | None = field(default=None, kw_only=True)
     source_Bps: Any = field(default=None, kw_only=True)
     copper_source_Bps: Any = field(default=None, kw_only=True)
     unit: str = field(default="", kw_only=True)
@@ -149,7 +156,7 @@ class PriceBook:
         return (f"{what} of {self.name} are of {links}",)
 
     @checked
-    def at_rate(self, rate_Bps: Quantity) -> "PriceBook":
+    def at_rate(self, rate_Bps: Bandwidth) -> "PriceBook":
         """The book for links of another rate, all times (rate / its own) ** rate_exponent; `label`, `warnings` say so.
 
         Light passes a circuit switch at any rate: its port stays what it is. Raises ValueError for a book without a
@@ -292,8 +299,7 @@ _FAMILIES = {  # of the catalog
 }
 
 
-@checked
-def switch_book(family: str, switch: str, optic: str, rate_Bps: Quantity) -> PriceBook:
+def switch_book(family: str, switch: str, optic: str, rate_Bps: float) -> PriceBook:
     """Prices or powers of a switch and a transceiver of the catalog, as a book for links of a rate.
 
     A port has its share of the switch, rate / capacity; an end of a link its share of the module, rate / bandwidth.
@@ -332,7 +338,7 @@ def switch_book(family: str, switch: str, optic: str, rate_Bps: Quantity) -> Pri
     )
 
 
-def book_of_links(family: str, book: PriceBook, rate_Bps: Quantity | None = None) -> PriceBook:
+def book_of_links(family: str, book: PriceBook, rate_Bps: float | None = None) -> PriceBook:
     """A book of prices or of powers for links of a rate, scaled by the catalog's rule where it is of another one.
 
     family: "prices" or "powers", as which it is given. rate_Bps: of the links, one direction [bytes/s]; None where it
@@ -381,28 +387,69 @@ def _rate_text(rate_Bps: Any) -> str:
 
 @checked
 def price_book(name: str) -> PriceBook:
-    """Prices of a book of the catalog [USD]; copper and circuit ports are `DEFAULT_BOOK`'s where the book has none.
+    """Prices of a book of the catalog [USD].
 
+    name: of the book. Copper and circuit ports are `DEFAULT_BOOK`'s where the book has none.
     Raises UnknownName listing the nearest books, and ValueError listing all rows that the book lacks.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> book = rc.price_book("street2025")
+    >>> book.unit, rc.show(book.rate_Bps, "bps")
+    ('USD', '400 Gbps')
     """
     return _book("prices", name)
 
 
 @checked
 def power_book(name: str) -> PriceBook:
-    """Peak powers of a book of the catalog [W]; copper, circuit ports and errors as of `price_book`."""
+    """Peak powers of a book of the catalog [W].
+
+    name: of the book. Copper and circuit ports are `DEFAULT_BOOK`'s where the book has none.
+    Raises UnknownName listing the nearest books, and ValueError listing all rows that the book lacks.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> rc.power_book("street2025").unit
+    'W'
+    """
     return _book("powers", name)
 
 
 @checked
 def matching_books(
-    prices: str, powers: str | None = None, rate_Bps: float | None = None
+    prices: str, powers: str | None = None, rate_Bps: Bandwidth | None = None
 ) -> tuple[PriceBook, PriceBook]:
-    """Prices [USD] and peak powers [W] for the links of one network, as of `book_of_links`.
+    """Prices and peak powers for the links of one network.
 
-    prices, powers: books of the catalog. Without `powers` they are those of the same name, or `DEFAULT_BOOK`'s where
-    the catalog has none of that name. Powers without a link rate are at that of the prices. rate_Bps: of the links, one
-    direction [bytes/s], by default that of the prices. Raises as `price_book`.
+    Parameters
+    ----------
+    prices
+        Name of a book of prices in the catalog.
+    powers
+        Name of a book of powers. By default that of the same name, or `DEFAULT_BOOK`'s where the catalog has none
+        of it. Powers without a link rate are at that of the prices.
+    rate_Bps
+        Link rate, one direction [bytes/s]; by default that of the prices. A book of another rate is scaled, and
+        says so.
+
+    Returns
+    -------
+    Books of prices [USD] and of powers [W].
+
+    Raises
+    ------
+    UnknownName
+        For names that the catalog lacks; ValueError listing all rows that a book lacks.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> prices, powers = rc.matching_books("street2025", rate_Bps="400 Gbps")
+    >>> prices.unit, powers.unit, rc.show(prices.rate_Bps, "bps")
+    ('USD', 'W', '400 Gbps')
     """
     listed = price_book(prices)
     bought = book_of_links("prices", listed, rate_Bps)

@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 
 from railcore import catalog
 from railcore.catalog import Value
-from railcore.catalog.arguments import checked
 from railcore.catalog.checks import at_least, one_of, positive
 from railcore.catalog.units import hour, year
 from railcore.network.topology.photonic import PhotonicRails, rings_of_ports
@@ -54,6 +53,13 @@ def parts_at_risk(fabric: Any, platform: str = "") -> pd.DataFrame:
     Columns part; kind (of the catalog's failure rates); count; of one failure, mean over all parts: gpus_stopped (GPUs
     whose job stops), gpus_slowed (GPUs that have less until it is repaired) and share_lost (of what they have: of a
     GPU or NIC that does nothing all, else of HB, NIC or network bandwidth).
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> parts = rc.parts_at_risk(rc.rail_only(1024, 8, 64), "DGX H100")
+    >>> parts.set_index("part")["count"].astype(int)[["GPU", "host"]].to_dict()
+    {'GPU': 1024, 'host': 128}
     """
     n, k = fabric.gpus, fabric.hb_domain_size
     each = int(catalog.item("platforms", platform)["hb_switch_parts"]) if platform else fabric.hb_switches
@@ -112,7 +118,6 @@ def rate_and_repair(kind: str) -> tuple[Value, Value]:
     return item.row("failure_rate"), item.row("repair_time")
 
 
-@checked
 def failure_rows(
     kinds: Iterable[str], checkpoint_time: float | None = None, restart_time: float | None = None
 ) -> list[Value]:
@@ -151,6 +156,16 @@ def expected_failures(parts: pd.DataFrame, rates: str = "value") -> pd.DataFrame
     ------
     ValueError
         For a negative count; UnknownName for a kind without a rate.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> parts = rc.parts_at_risk(rc.rail_only(1024, 8, 64), "DGX H100")
+    >>> print(rc.readable(rc.expected_failures(parts), 3)[["part", "events per year"]].head(3).to_string(index=False))
+        part events per year
+         GPU             113
+         NIC            2.96
+    software            26.6
     """
     one_of("rates", rates, RATES)
     for part, count in zip(parts["part"], parts["count"], strict=True):

@@ -6,13 +6,12 @@ from functools import cache
 
 from railcore import catalog
 from railcore.catalog import files
-from railcore.catalog.arguments import Positive, Quantity, checked
+from railcore.catalog.arguments import Positive
 from railcore.catalog.checks import positive, whole
 from railcore.catalog.tables import read_csv
 from railcore.catalog.units import Gbps, either, number
 
 
-@checked
 @dataclass(frozen=True)
 class SwitchModel:
     """A switch of the catalog.
@@ -25,7 +24,7 @@ class SwitchModel:
 
     name: str
     ports: int
-    port_Bps: Quantity
+    port_Bps: float
     slower: tuple[tuple[float, int], ...] = ()
     made_by = "SwitchModel(name, ports, port_Bps) or switch_model(name)"
 
@@ -33,7 +32,6 @@ class SwitchModel:
         whole("ports", self.ports)
         positive("port_Bps", self.port_Bps, "bytes/s")
 
-    @checked
     def ports_of_interface(self, speed_Bps: Positive) -> int:
         """Ports of a speed that one interface gives; with no speeds in `slower`, one of any speed.
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from numpy.typing import ArrayLike
 
 from railcore import catalog
-from railcore.catalog.arguments import checked
 from railcore.catalog.checks import Floats, at_least, positive
 from railcore.network.globe import great_circle_distance
 
@@ -19,7 +18,6 @@ def one_way_delay(distance: ArrayLike, route_factor: ArrayLike, fibre_delay: Arr
     return at_least("distance", distance) * f * positive("fibre_delay", fibre_delay)
 
 
-@checked
 @dataclass(frozen=True)
 class Route:
     """Fibre between two sites.

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from railcore.catalog.arguments import checked
 from railcore.training.rank_order import GroupLevels
 
 RINGS = ("context", "replica", "expert", "expert_replica")  # kinds of groups that a stage's rings join
@@ -71,7 +70,6 @@ class Rings(NamedTuple):
         )
 
 
-@checked
 def rail_ring(group: GroupLevels, hb_domain_size: int) -> np.ndarray:
     """HB domains that a group's rings on the rails visit, as two runs [4, ...]: domains, and how far each is apart.
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from railcore.catalog.arguments import checked
+from railcore.catalog.arguments import Count, NonNegativeInt, SecondsArray, checked
 from railcore.catalog.checks import Floats, at_least, one_of
 from railcore.photonics.estimate import STEP_SOFTWARE, circuit_terms
 from railcore.photonics.stage_program import DEFAULT_STEP, StepOptions
@@ -35,11 +35,11 @@ TIMES = ("iteration_s", "electrical_s", "changes_s", "detour_s")
 def best_on_circuits(
     model: Transformer | str,
     machine: Machine | str,
-    gpus: int,
-    global_batch: int,
-    reconfiguration_s: ArrayLike,
+    gpus: Count,
+    global_batch: NonNegativeInt,
+    reconfiguration_s: SecondsArray,
     provisioning: bool = True,
-    ports: int = 2,
+    ports: NonNegativeInt = 2,
     options: StepOptions = DEFAULT_STEP,
     runtime: Runtime | str | None = None,
     offload: str | Sequence[str] = "none",
@@ -172,7 +172,6 @@ def _best_table(
     return table.assign(**{name: pd.Series(values).where(found) for name, values in named.items()})
 
 
-@checked
 def technology_overheads(
     models: Sequence[str],
     machine: Machine | str,

@@ -20,10 +20,17 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from railcore.catalog import units
-from railcore.catalog.arguments import Listed, Quantity, checked
+from railcore.catalog.arguments import (
+    Bandwidth,
+    Bytes,
+    Listed,
+    NonNegativeInt,
+    Seconds,
+    SecondsArray,
+    checked,
+)
 from railcore.catalog.checks import at_least, one_of, positive, whole
 from railcore.photonics.control_plane import catalog_control_plane
 from railcore.photonics.simulation import RAIL, ElectricalRails, LanePolicy, Need, RailNetwork, StepTimeline, simulate
@@ -56,15 +63,15 @@ class PhotonicCircuits(RailNetwork):
     frontend_Bps: a GPU's part of the host network, for these kinds [bytes/s].
     """
 
-    reconfiguration_s: Quantity = 0.0
-    ports: int = 2
+    reconfiguration_s: Seconds = 0.0
+    ports: NonNegativeInt = 2
     provisioning: bool = False
     order: tuple[int, ...] | None = None
     bandwidth: str = "equal"
-    frontend_bytes: Quantity = 0.0
-    frontend_s: Quantity | None = None
+    frontend_bytes: Bytes = 0.0
+    frontend_s: Seconds | None = None
     frontend_kinds: tuple[str, ...] = ()
-    frontend_Bps: Quantity | None = None
+    frontend_Bps: Bandwidth | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -153,7 +160,7 @@ def photonic_overhead(
     model: Transformer | str,
     machine: Machine | str,
     strategy: Strategy | Mapping,
-    reconfiguration_s: ArrayLike,
+    reconfiguration_s: SecondsArray,
     global_batch: Listed,
     provisioning: bool | Sequence[bool] = (False, True),
     options: StepOptions = DEFAULT_STEP,
@@ -168,8 +175,16 @@ def photonic_overhead(
 
     Parameters
     ----------
-    model, machine, strategy, global_batch, runtime
-        As for `training_step`.
+    model
+        Trained model: a `Transformer`, or its name in the catalog.
+    machine
+        GPU with its links: a `Machine`, or the name of a platform in the catalog.
+    strategy
+        How the model is split over GPUs: a `Strategy`, or a row of `search`'s tables.
+    global_batch
+        Sequences of an iteration.
+    runtime
+        Training software: a `Runtime`, or its name in the catalog; None for the newest for the GPU.
     reconfiguration_s
         Times of the switch with its control plane [s].
     options
@@ -192,6 +207,14 @@ def photonic_overhead(
     ------
     ValueError
         As `training_step`, `PhotonicCircuits` and `simulate`.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> strategy = rc.Strategy(tensor=8, pipeline=2, data=2)
+    >>> table = rc.photonic_overhead("Llama-3 8B", "DGX H100", strategy, ["0 ms", "10 ms"], global_batch=8)
+    >>> table[["reconfiguration_s", "reconfigurations"]].to_dict("list")
+    {'reconfiguration_s': [0.0, 0.01, 0.0, 0.01], 'reconfigurations': [5, 5, 5, 5]}
     """
     strategy = as_strategy(strategy)
     delays = np.atleast_1d(at_least("reconfiguration_s", reconfiguration_s))

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from railcore import catalog
-from railcore.catalog.arguments import Positive, checked
+from railcore.catalog.arguments import Bytes, NonNegativeInt, Positive, Seconds, checked
 from railcore.catalog.checks import at_least, one_of, positive, whole
 
 CIRCUIT_STATES = ("first time", "cached", "up")  # what the controller knows of a group's circuits
@@ -37,28 +37,28 @@ class ControlPlane:
     Raises ValueError for a negative latency.
     """
 
-    interception_s: float
-    selection_s: float
-    local_s: float
-    message_s: float
-    service_s: float
-    configuration_s: float
-    lookup_s: float
-    command_s: float
-    frontend_bytes: float
+    interception_s: Seconds
+    selection_s: Seconds
+    local_s: Seconds
+    message_s: Seconds
+    service_s: Seconds
+    configuration_s: Seconds
+    lookup_s: Seconds
+    command_s: Seconds
+    frontend_bytes: Bytes
 
     def __post_init__(self) -> None:
         for field in fields(self):
             at_least(field.name, getattr(self, field.name))
 
     @checked
-    def network(self, message_bytes: float, within_domain: bool = False) -> str:
+    def network(self, message_bytes: Bytes, within_domain: bool = False) -> str:
         """One of NETWORKS for a collective: by its message [bytes], and by whether its ranks share an HB domain."""
         at_least("message_bytes", message_bytes)
         return NETWORKS[0] if within_domain else NETWORKS[1 if message_bytes < self.frontend_bytes else 2]
 
     @checked
-    def steps(self, requests: int, state: str = "cached") -> dict[str, float]:
+    def steps(self, requests: NonNegativeInt, state: str = "cached") -> dict[str, float]:
         """Steps between the last rank's call and usable circuits, with their times [s]; without the switch itself.
 
         requests: that the controller serves before it acts, all there at once: one for each rank of the group, or one
@@ -78,7 +78,7 @@ class ControlPlane:
         }
 
     @checked
-    def overhead_s(self, requests: int, state: str = "cached") -> float:
+    def overhead_s(self, requests: NonNegativeInt, state: str = "cached") -> float:
         """Time between the last rank's call and usable circuits besides the switch's reconfiguration [s]."""
         return sum(self.steps(requests, state).values())
 
@@ -160,7 +160,6 @@ def reconfiguration_sequence(
     return table.sort_values(["start_s", "number", "rank"], kind="stable", ignore_index=True)
 
 
-@checked
 def saturating_gpus(
     plane: ControlPlane,
     hb_domain_size: int,

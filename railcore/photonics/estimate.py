@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from railcore.catalog.arguments import checked
 from railcore.catalog.checks import Floats, at_least, whole
 from railcore.photonics.circuit_changes import Rings, Step
 from railcore.photonics.stage_program import DEFAULT_STEP, StepOptions
@@ -66,7 +65,6 @@ class OverheadEstimate:
         return (self.changes_s + self.detour_s) / self.electrical_s
 
 
-@checked
 def overhead_estimate(
     model: Transformer | str,
     machine: Machine | str,
@@ -327,7 +325,6 @@ def _no_closed_form(
     return {f"no closed form on circuits where {text}": where for text, where in found.items()}
 
 
-@checked
 def estimates_of_runs(runs: pd.DataFrame) -> pd.DataFrame:
     """Simulated runs with their estimates, both with the software that the runs are simulated with.
 

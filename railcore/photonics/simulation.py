@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from railcore.catalog.arguments import checked
+from railcore.catalog.arguments import NonNegative, NonNegativeInt, checked
 from railcore.catalog.checks import one_of, positive, whole
 from railcore.photonics.workload import LINKS, Workload
 
@@ -249,7 +249,7 @@ class StaticPartition(RailNetwork):
     ports: of a NIC, each with 1 / ports of its bandwidth. A ring takes two, or an equal part of all ports.
     """
 
-    ports: int = field(default=4, kw_only=True)
+    ports: NonNegativeInt = field(default=4, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -341,8 +341,8 @@ def uniform_deviation(name: str, value: float) -> float:
 def simulate(
     workload: Workload,
     network: RailNetwork | None = None,
-    jitter: float = 0.0,
-    seed: int = 0,
+    jitter: NonNegative = 0.0,
+    seed: NonNegativeInt = 0,
     progress: Callable[[str], object] | None = None,
 ) -> StepTimeline:
     """Run a workload on a network.

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from railcore.catalog.arguments import Listed, checked
+from railcore.catalog.arguments import Listed
 from railcore.catalog.checks import Floats, Ints, at_least, positive
 from railcore.training.pipeline_schedule import checked_sizes
 
@@ -88,7 +88,6 @@ class Timetable:
         forward = self.order < self.end_s.size // 2
         return np.cumsum(np.where(forward, 1, -1), axis=1).max(axis=1) / self.chunks
 
-    @checked
     def peer_to_peer_bytes(self, message_bytes: float) -> Floats:
         """Bytes of one iteration [from stage, to stage] where each message has message_bytes [bytes]."""
         matrix, stage = np.zeros((self.stages, self.stages)), self._positions.stage
@@ -169,7 +168,6 @@ class Timetable:
         return pd.DataFrame(columns)
 
 
-@checked
 def schedule(
     kind: str,
     stages: int,

@@ -6,7 +6,6 @@ import pandas as pd
 
 from railcore import catalog
 from railcore.catalog import files
-from railcore.catalog.arguments import checked
 from railcore.catalog.tables import read_csv
 from railcore.network.price_books import PriceBook, rows_of_book
 from railcore.network.reliability import failure_rows
@@ -86,7 +85,6 @@ def grade_of(number: str, rows: Sequence[catalog.Value]) -> str:
     return max(kinds, key=GRADES.index) if kinds else "derived" if number in _COUNTS else "given"
 
 
-@checked
 def source_text(rows: Sequence[catalog.Value], most: int = 4) -> str:
     """Sources of rows in a line, those of the weakest kinds first."""
     ranked = sorted(rows, key=lambda row: -GRADES.index(row.kind))

@@ -11,7 +11,6 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from railcore.catalog.arguments import checked
 from railcore.planner.answer import Answer
 from railcore.planner.case import Case
 from railcore.planner.choice import missed_limits, missed_text
@@ -63,7 +62,6 @@ def racks_found(case: Case, ask: Asked, size: Asked, find: FindSpec, limits: Goa
     return _fewest(case, ask, meets, least, min(_WIDE * least, most), limits)
 
 
-@checked
 def useful_racks(case: Case, low: int, high: int) -> pd.DataFrame:
     """Racks from `low` to `high` that a number of GPUs which divides the job just fills: columns racks, sequence_s."""
     steps, asked = {high}, float(low)

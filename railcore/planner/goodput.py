@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore import catalog
-from railcore.catalog.arguments import Quantity, checked
+from railcore.catalog.arguments import NonNegativeInt, Seconds, checked
 from railcore.catalog.checks import one_of
 from railcore.catalog.units import year
 from railcore.network import reliability
@@ -37,11 +37,11 @@ def training_goodput(
     model: Transformer | str,
     machine: Machine | str,
     strategy: Strategy | Mapping[str, Any],
-    global_batch: int,
+    global_batch: NonNegativeInt,
     platform: str = "",
     rates: str = "value",
-    checkpoint_time: Quantity | None = None,
-    restart_time: Quantity | None = None,
+    checkpoint_time: Seconds | None = None,
+    restart_time: Seconds | None = None,
     runtime: Runtime | str | None = None,
     offload: str | Sequence[str] = "none",
 ) -> pd.DataFrame:
@@ -57,18 +57,28 @@ def training_goodput(
     Parameters
     ----------
     fabric
-        As for `failed_part_slowdowns`, but it may have more GPUs than the strategy takes: failures of the others stop
+        Rails, a Clos, or photonic rails. It may have more GPUs than the strategy takes: failures of the others stop
         nothing.
-    model, machine, strategy, global_batch, runtime
-        As for `failed_part_slowdowns`.
+    model
+        Trained model: a `Transformer`, or its name in the catalog.
+    machine
+        GPU with its links: a `Machine`, or the name of a platform in the catalog.
+    strategy
+        How the model is split over GPUs: a `Strategy`, or a row of `search`'s tables.
+    global_batch
+        Sequences of an iteration.
+    runtime
+        Training software: a `Runtime`, or its name in the catalog; None for the newest for the GPU.
     platform
         Of the catalog, for its hosts and HB switches, as for `reliability.parts_at_risk`.
     rates
         "value", "low" or "high" of the catalog's failure rates, repair times, checkpoint and restart.
-    checkpoint_time, restart_time
-        [s]; by default the catalog's.
+    checkpoint_time
+        Time to write a checkpoint [s]; by default the catalog's.
+    restart_time
+        Time from a stop to the next step [s]; by default the catalog's.
     offload
-        As for `iteration_times`.
+        What stays in the host's memory: "none", or one or several of "optimizer", "activations", "weights".
 
     Returns
     -------
@@ -81,6 +91,14 @@ def training_goodput(
     ------
     ValueError
         As `failed_part_slowdowns` and `reliability.goodput`, and for other rates.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> fabric, strategy = rc.rail_only(64, 8, 16), rc.Strategy(tensor=8, data=8)
+    >>> table = rc.training_goodput(fabric, "Llama-3 8B", "DGX H100", strategy, global_batch=64, platform="DGX H100")
+    >>> table["part"].iloc[-1], bool(table["tokens_share"].iloc[-1] > 0.99)
+    ('all', True)
     """
     model, machine, strategy = as_model(model), as_machine(machine), as_strategy(strategy)
     odd = checked_job(fabric, model, strategy, global_batch, whole=False)
@@ -129,7 +147,6 @@ def training_goodput(
     return table
 
 
-@checked
 def lost_shares(parts: pd.DataFrame, checkpoint_time: ArrayLike, restart_time: ArrayLike) -> np.ndarray:
     """Shares of the time that failures take, by part: the equation of `training_goodput`.
 

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from railcore import catalog
-from railcore.catalog.arguments import Listed, Quantity, checked
+from railcore.catalog.arguments import Count, Few, Listed, NonNegative, NonNegativeInt, Seconds, checked
 from railcore.catalog.checks import one_of, positive, whole
 from railcore.catalog.units import day
 from railcore.datacenter.operation import training_time
@@ -36,17 +36,17 @@ def job_networks(
     model: Transformer | str,
     machine: Machine | str,
     gpus: Listed,
-    global_batch: int,
-    radix: int,
+    global_batch: NonNegativeInt,
+    radix: Listed,
     prices: PriceBook,
     powers: PriceBook,
-    tokens: float | None = None,
-    hb_domain_size: int | None = None,
+    tokens: NonNegative | None = None,
+    hb_domain_size: Count | None = None,
     oversubscriptions: Sequence[float] = (2, 4),
-    planes: int = 2,
+    planes: Few = 2,
     circuit_switch: str = "Piezo (Polatis)",
-    nic_ports: int = 2,
-    reconfiguration_s: Quantity | None = None,
+    nic_ports: Few = 2,
+    reconfiguration_s: Seconds | None = None,
     **options: Any,
 ) -> pd.DataFrame:
     """What each network of a cluster costs to buy, and how long a job takes on it with its own best strategy.
@@ -155,7 +155,6 @@ def is_full(fabric: RailFabric) -> bool:
     return all(each.full for each in rail_blocks(fabric))
 
 
-@checked
 def network_shares(
     fabrics: Mapping[str, Fabric],
     model: Transformer | str,

@@ -85,6 +85,15 @@ def plan(
     ------
     ValueError
         For a spec with faults: all of them, by dotted key.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> spec = {"cluster": {"platform": "DGX H100", "gpus": 64}}
+    >>> spec["job"] = {"model": "Llama-3 8B", "tokens": "1T tokens", "batch": 512}
+    >>> spec["network"] = {"candidates": ["rail-only", "rail-optimized"]}
+    >>> rc.plan(spec).candidates["candidate"].tolist()
+    ['rail-optimized']
     """
     read = read_spec(spec)
     case = case_of(read)

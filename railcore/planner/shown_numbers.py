@@ -4,7 +4,6 @@ import math
 from typing import NamedTuple
 
 from railcore.catalog import checks
-from railcore.catalog.arguments import checked
 from railcore.catalog.units import kWh, number, show
 
 
@@ -51,7 +50,6 @@ FIRST = ("days", "cost_usd", "purchase_usd", "network_usd", "power_w", "goodput"
 _DIGITS = 4
 
 
-@checked
 def shown(name: str, value: float, digits: int = _DIGITS) -> str:
     """A number of NUMBERS with its unit."""
     unit = NUMBERS[checks.one_of("name", name, NUMBERS)].unit

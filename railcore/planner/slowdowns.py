@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from railcore import catalog
 from railcore.catalog import checks
-from railcore.catalog.arguments import Count, checked
+from railcore.catalog.arguments import Count, NonNegativeInt, checked
 from railcore.network.topology.failed_part import MOVES, SLOWING_PARTS, STOPPING_PARTS, FailedPart, has_part, lost_gpus
 from railcore.network.topology.graph import fabric_name
 from railcore.network.topology.photonic import PhotonicRails
@@ -32,7 +32,6 @@ from railcore.training.software import as_runtime
 from railcore.training.transformer import Transformer, as_model
 
 
-@checked
 def platform_fabric(platform: str, gpus: int, radix: int, machine: Machine | None = None) -> RailFabric:
     """The rail-only network of a cluster of a catalog platform, its HB domains and bandwidths from there.
 
@@ -61,7 +60,6 @@ def rail_only_and_optimized(fabric: RailFabric) -> dict[str, RailFabric]:
     return {"rail-only": fabric.with_layer(math.inf), "rail-optimized": fabric.with_layer(1.0)}
 
 
-@checked
 def dense_slowdown(
     fabric: RailFabric,
     model: Transformer,
@@ -124,7 +122,6 @@ def _flows_between_domains(job: tuple, options: Mapping[str, Any]) -> pd.DataFra
     return whole[whole["source"] // size != whole["target"] // size]
 
 
-@checked
 def dense_slowdowns(
     fabric: RailFabric,
     models: Mapping[str, Transformer],
@@ -167,7 +164,6 @@ def dense_slowdowns(
     return table[["model", "strategy", "times_best", *table.columns[:-3]]]
 
 
-@checked
 def checked_job(
     fabric: RailFabric | PhotonicRails, model: Transformer, strategy: Strategy, global_batch: int, whole: bool = True
 ) -> tuple[str, ...]:
@@ -199,7 +195,6 @@ def checked_job(
     return (*fabric.warnings, *odd)
 
 
-@checked
 def mixture_slowdowns(
     model: Transformer,
     machine: Machine,
@@ -273,7 +268,7 @@ def failed_part_slowdowns(
     model: Transformer | str,
     machine: Machine | str,
     strategy: Strategy | Mapping[str, Any],
-    global_batch: int,
+    global_batch: NonNegativeInt,
     runtime: Runtime | str | None = None,
 ) -> pd.DataFrame:
     """Iteration time of a job with one failed part, a row for each kind of part and way to go on.
@@ -293,8 +288,12 @@ def failed_part_slowdowns(
     ----------
     fabric
         Of strategy.gpus GPUs: rails, a Clos, or photonic rails, whose circuits are up when they are asked for.
-    model, machine, strategy
-        The job, and a GPU with its links, or their names in the catalog. A strategy may be what `search` found.
+    model
+        Trained model: a `Transformer`, or its name in the catalog.
+    machine
+        GPU with its links: a `Machine`, or the name of a platform in the catalog.
+    strategy
+        How the model is split over GPUs: a `Strategy`, or a row of `search`'s tables.
     global_batch
         B [sequences].
     runtime
@@ -316,6 +315,14 @@ def failed_part_slowdowns(
     References
     ----------
     railonly2025, Fault Tolerance Properties.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> fabric, strategy = rc.rail_only(64, 8, 16), rc.Strategy(tensor=8, data=8)
+    >>> table = rc.failed_part_slowdowns(fabric, "Llama-3 8B", "DGX H100", strategy, global_batch=64)
+    >>> table[["fault", "job"]].drop_duplicates().head(3).to_dict("list")
+    {'fault': ['none', 'GPU', 'GPU'], 'job': ['whole', 'spare GPUs take over', 'replicas dropped, whole batch']}
     """
     model, machine, strategy = as_model(model), as_machine(machine), as_strategy(strategy)
     odd = checked_job(fabric, model, strategy, global_batch)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.catalog import UnknownName, checks
-from railcore.catalog.arguments import Quantity, checked
+from railcore.catalog.arguments import Metres, NonNegative, checked
 from railcore.catalog.units import counted, km, number
 from railcore.network.globe import great_circle_distance, unit_vectors
 from railcore.siting import eia
@@ -61,7 +61,6 @@ def _known_names(what: str, given: str | Iterable[str], known: dict[str, str], s
     return tuple(dict.fromkeys(known[str(name).strip().casefold()] for name in asked))
 
 
-@checked
 def people_within(latitude: ArrayLike, longitude: ArrayLike, distance_m: float) -> np.ndarray:
     """People in `cities` within a distance of each point.
 
@@ -88,13 +87,20 @@ class Area:
     are not. Slope, zoning and price of land are not in the data.
 
     Raises ValueError for near without near_m or the reverse and for numbers out of range, UnknownName for a name.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> area = rc.Area(near="Chicago", near_m="300 km", states=["IL", "WI"])
+    >>> area.states
+    ('Illinois', 'Wisconsin')
     """
 
     near: str | Point | None = None
-    near_m: Quantity | None = None
+    near_m: Metres | None = None
     states: str | Sequence[str] = ()
-    most_people: float | None = None
-    people_m: Quantity = 50e3
+    most_people: NonNegative | None = None
+    people_m: Metres = 50e3
     authorities: str | Sequence[str] = ()
 
     def __post_init__(self) -> None:

@@ -8,7 +8,6 @@ from numpy.typing import ArrayLike
 from scipy.spatial import cKDTree
 
 from railcore.catalog import files, units
-from railcore.catalog.arguments import checked
 from railcore.network.globe import chord_distance, unit_vectors
 
 
@@ -18,7 +17,6 @@ def cities() -> pd.DataFrame:
     return pd.read_csv(files.data("grid/cities.csv.gz")).rename(columns={"lat": "latitude", "lon": "longitude"})
 
 
-@checked
 def nearest_city(latitude: ArrayLike, longitude: ArrayLike) -> np.ndarray:
     """Nearest of `cities` to each place: "Baltimore, MD", or from 10 km on "68 km N of Vancouver, WA"."""
     table, at = cities(), unit_vectors(latitude, longitude)

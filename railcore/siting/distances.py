@@ -8,7 +8,6 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore import catalog
-from railcore.catalog.arguments import checked
 from railcore.network.globe import great_circle_distance
 from railcore.network.wide_area import one_way_delay
 
@@ -25,7 +24,6 @@ class Located(Protocol):
         """Of the centres [degrees], shape (sites,)."""
 
 
-@checked
 def pair_distances_m(sites: Located, pairs: np.ndarray) -> np.ndarray:
     """Great circles between the two sites of each pair of indices [m], shape (pairs,)."""
     one, other = np.asarray(pairs, int).reshape(-1, 2).T
@@ -33,13 +31,11 @@ def pair_distances_m(sites: Located, pairs: np.ndarray) -> np.ndarray:
     return np.asarray(great_circle_distance(lat[one], lon[one], lat[other], lon[other]))
 
 
-@checked
 def index_pairs(chosen: Sequence[int] | np.ndarray) -> np.ndarray:
     """Every two of some indices, shape (pairs, 2)."""
     return np.asarray(chosen, int)[np.stack(np.triu_indices(len(chosen), 1), axis=1)]
 
 
-@checked
 def diameter_m(sites: Located, chosen: Sequence[int] | np.ndarray) -> float:
     """Longest distance between two of the chosen sites [m], 0 for one."""
     return float(pair_distances_m(sites, index_pairs(chosen)).max(initial=0.0))

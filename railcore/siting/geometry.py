@@ -1,8 +1,6 @@
 """Which points of the Earth lie within a radius of others, and which inside an outline."""
 
-import math
 from collections.abc import Iterable, Sequence
-from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,13 +8,11 @@ from scipy.sparse import coo_array, csr_array
 from scipy.spatial import cKDTree
 
 from railcore.catalog import checks
-from railcore.catalog.arguments import Range, checked
 from railcore.network.globe import chord_length
 
-Vectors = Annotated[NDArray[np.float64], Range(-math.inf)]  # unit vectors
+Vectors = NDArray[np.float64]  # unit vectors
 
 
-@checked
 def within_radius(a: Vectors, b: Vectors, radius_m: float) -> csr_array:
     """Sparse matrix (a, b) with 1.0 where point b lies within radius_m of point a; both as `unit_vectors`.
 

@@ -7,7 +7,6 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.catalog import checks
-from railcore.catalog.arguments import checked
 from railcore.siting.candidates import Candidates
 from railcore.siting.cities import nearest_city
 from railcore.siting.distances import Located
@@ -20,7 +19,6 @@ Sitings = Mapping[str, Sequence[int]]  # indices of places by name of the siting
 RENEWABLE = ("geothermal", "hydro", "solar", "wind", "wind_offshore")
 
 
-@checked
 def even_shares(power_w: Sequence[float] | np.ndarray, demand_w: float) -> np.ndarray:
     """Share of a demand that each place feeds, as even as their powers allow; they sum to 1.
 
@@ -38,7 +36,6 @@ def even_shares(power_w: Sequence[float] | np.ndarray, demand_w: float) -> np.nd
     return np.minimum(p, levels[np.argmax(enough)]) / demand_w
 
 
-@checked
 def shares_or_nan(power_w: np.ndarray, demand_w: float) -> np.ndarray:
     """`even_shares`, all NaN where the powers do not suffice."""
     return even_shares(power_w, demand_w) if np.sum(power_w) >= demand_w else np.full(len(power_w), np.nan)

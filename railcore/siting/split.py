@@ -23,7 +23,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore.catalog import UnknownName, units
-from railcore.catalog.arguments import Quantity, checked
+from railcore.catalog.arguments import Metres, NonNegative, NonNegativeInt, Watts, checked
 from railcore.catalog.units import GW, km
 from railcore.siting.areas import Area
 from railcore.siting.candidates import Candidates
@@ -71,7 +71,6 @@ class Split:
         return pd.DataFrame({"place": self.places, **where, "power_w": self.power_w, "usable_w": self.usable_w})
 
 
-@checked
 def best_split(options: SiteOptions, demand_w: float, k: int, objective: str = "shortest", **terms: Any) -> Split:
     """The best k places that feed a demand together, as in the module's equations.
 
@@ -114,7 +113,7 @@ def best_split(options: SiteOptions, demand_w: float, k: int, objective: str = "
 
 
 @checked
-def splits(options: SiteOptions, demand_w: float, ks: Iterable[int] = range(1, 7), **terms: Any) -> pd.DataFrame:
+def splits(options: SiteOptions, demand_w: Watts, ks: Iterable[int] = range(1, 7), **terms: Any) -> pd.DataFrame:
     """What `best_split` finds for each k, and why not where it finds none.
 
     Parameters
@@ -262,10 +261,10 @@ class Survey:
     reserve: largest producer that lines must replace: "unit", "site" or "none".
     """
 
-    step_deg: float = 0.25
+    step_deg: NonNegative = 0.25
     oil: bool = True
     coal_basis: Literal["capacity", "energy"] = "capacity"
-    most_coal: float = 0.5
+    most_coal: NonNegative = 0.5
     reserve: Literal["unit", "site", "none"] = "unit"
 
 
@@ -275,10 +274,10 @@ SURVEY, ANYWHERE = Survey(), Area()
 @checked
 def find_places(
     grid: PowerGrid,
-    demand_w: Quantity,
-    radius_m: Quantity,
+    demand_w: Watts,
+    radius_m: Metres,
     rule: str = AFTER_LOAD,
-    k: int = 1,
+    k: NonNegativeInt = 1,
     area: Area = ANYWHERE,
     survey: Survey = SURVEY,
     **terms: Any,
@@ -289,8 +288,10 @@ def find_places(
     ----------
     grid
         Whose plants feed it.
-    demand_w, radius_m
-        Power of all places together [W], and how far a plant may lie from its place [m].
+    demand_w
+        Power of all places together [W].
+    radius_m
+        How far a plant may lie from its place [m].
     rule
         Requirement rule, one of `supply.RULES`, by default what the load nearby leaves.
     k
@@ -313,6 +314,14 @@ def find_places(
     ValueError
         As in `Area`, `candidates`, `supply` and `best_split`: an area without places says which condition left how
         many, a demand that no k places meet how much the best have.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> ohio = rc.Area(states=["OH"])
+    >>> places = rc.find_places(rc.load_grid(), "1 GW", "75 km", rule="installed", area=ohio)
+    >>> places.places[["name", "authority"]].to_dict("list")
+    {'name': ['11 km NE of Toledo, OH'], 'authority': ['PJM']}
     """
     known = {*signature(find_places).parameters, *(term.name for term in fields(SplitTerms))} - {"terms"}
     if stray := [name for name in terms if name not in known]:
@@ -350,7 +359,6 @@ def _load_warnings(every: Candidates, places: pd.DataFrame, rule: str) -> tuple[
     return (f"rule {rule!r} does not subtract the load nearby: it leaves less than a place carries at {left}",)
 
 
-@checked
 def sitings_by_objective(
     options: SiteOptions, demand_w: float, ks: Iterable[int], **terms: Any
 ) -> tuple[dict[str, tuple[int, ...]], pd.DataFrame]:
@@ -389,7 +397,6 @@ def sitings_by_objective(
     return found, every
 
 
-@checked
 def nearest_to_anchors(
     places: Places, power_w: ArrayLike, demand_w: float, radius_m: float, anchors: Sequence[str]
 ) -> list[int]:

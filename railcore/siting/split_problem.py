@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,7 @@ from scipy.sparse import coo_array, csr_array
 from scipy.spatial import cKDTree
 
 from railcore.catalog import checks
-from railcore.catalog.arguments import checked, si
+from railcore.catalog.arguments import Metres, Quantity, Range, Share, checked, si
 from railcore.network.globe import chord_length, unit_vectors
 from railcore.siting.candidates import Candidates
 from railcore.siting.supply import available_power_w
@@ -57,7 +57,6 @@ class SiteOptions:
         return replace(self, **{name: getattr(self, name)[chosen] for name in parts})
 
 
-@checked
 def site_options(candidates: Candidates, rule: str, most_coal: float = 0.5, reserve: str = "unit") -> SiteOptions:
     """Options of `candidates` by a requirement rule, with the authority that has most of each one's power.
 
@@ -198,29 +197,22 @@ class SplitTerms:
     Raises ValueError naming the argument out of range.
     """
 
-    demand_w: float
-    k: int
+    demand_w: Annotated[Quantity, Range(0, above_0=True, example="1.2 GW")]
+    k: Annotated[int, Range(1, MOST_PLACES)]
     objective: str = "shortest"
-    least_separation_m: float = 0.0
-    place_cap_w: float = np.inf
+    least_separation_m: Metres = 0.0
+    place_cap_w: Annotated[Quantity, Range(0, above_0=True, infinite=True, example="1.2 GW")] = np.inf
     authority_caps: Mapping[str, float] = field(default_factory=dict)
-    least_share: float = 1.0
-    resolution_m: float = 0.0
+    least_share: Share = 1.0
+    resolution_m: Metres = 0.0
 
     def __post_init__(self) -> None:
-        checks.whole("k", self.k, 1, MOST_PLACES)
         checks.one_of("objective", self.objective, tuple(OBJECTIVES.values()))
-        checks.share("least_share", self.least_share)
-        checks.at_least("least_separation_m", self.least_separation_m)
-        checks.at_least("resolution_m", self.resolution_m)
-        checks.positive("demand_w", self.demand_w, "watts")
-        if not self.place_cap_w > 0:
-            raise ValueError(f"place_cap_w is {self.place_cap_w!r}: give watts above 0, or math.inf for no cap")
         caps = {name: si(f"authority_caps[{name!r}]", cap, "2 GW") for name, cap in self.authority_caps.items()}
-        object.__setattr__(self, "authority_caps", caps)
         for authority, cap in caps.items():
             if not checks.numbers(f"authority_caps[{authority!r}]", cap) >= 0:  # infinite for no cap
                 raise ValueError(f"authority_caps[{authority!r}] is {cap!r}: give watts of 0 or more")
+        object.__setattr__(self, "authority_caps", caps)
 
     @property
     def least_part_w(self) -> float:

@@ -12,7 +12,6 @@ import pandas as pd
 from scipy.sparse import csr_array
 
 from railcore.catalog import UnknownName, checks
-from railcore.catalog.arguments import checked
 from railcore.catalog.units import MW, show
 from railcore.siting.grid import PowerGrid
 
@@ -196,7 +195,6 @@ AFTER_LOAD = "headroom after load"  # the one rule that subtracts load
 _LEAST_DEMAND_W = 1e6  # less than any datacenter of these models draws
 
 
-@checked
 def demand_warnings(demand_w: float) -> tuple[str, ...]:
     """A text for a demand below 1 MW [W], which was hardly meant in watts."""
     if demand_w >= _LEAST_DEMAND_W:

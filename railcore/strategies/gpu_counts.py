@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from railcore.catalog.arguments import checked
 from railcore.catalog.checks import positive, share, whole
 from railcore.network.topology.rails import RailFabric
 from railcore.strategies.parts import search_parts
@@ -21,7 +20,6 @@ _KEPT = 500  # strategies of the short search
 _FEW = {"micro_batch": 1, "placement": "tensor first", "sharding": "optimizer"}  # of the short search, where they fit
 
 
-@checked
 def gpu_counts(
     model: Transformer | str,
     machine: Machine | str,
@@ -90,7 +88,6 @@ def _first_round(
     return table
 
 
-@checked
 def near_batches(sequences: float, gpus: int, within: float = 0.1, most: int = 8) -> list[int]:
     """Batches near one that is asked for that have many divisors in common with a number of GPUs, the nearest first.
 

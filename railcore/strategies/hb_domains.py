@@ -2,11 +2,11 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import pandas as pd
 
-from railcore.catalog.arguments import Share, checked
+from railcore.catalog.arguments import Range, Share, checked
 from railcore.network.topology.rails import domain_warnings
 from railcore.strategies.labels import strategy_label
 from railcore.strategies.parts import search
@@ -23,7 +23,7 @@ def best_times(
     gpus: Sequence[int],
     hb_domain_sizes: Sequence[int],
     batches: Mapping[str, Sequence[int]],
-    nics_Bps: Sequence[float] = (),
+    nics_Bps: Annotated[Sequence[float], Range(0, example="400 Gbps")] = (),
     **options: Any,
 ) -> pd.DataFrame:
     """Iteration time of the best strategy at every model, cluster, HB domain size, batch and NIC.
@@ -72,14 +72,12 @@ def best_times(
     return table.assign(gain=gain.where(doubled))
 
 
-@checked
 def smallest_hb_domain_near_ideal(table: pd.DataFrame, within: Share) -> int:
     """Smallest HB domain size from which on every cluster of a table is within a share of its ideal."""
     good = table.assign(good=table["slowdown"] <= within).groupby("hb_domain_size")["good"].all()
     return int(good.index[good & good[::-1].cummin()[::-1]].min())
 
 
-@checked
 def hb_domain_summary(table: pd.DataFrame, hb_domain_size: int, within: Share) -> pd.DataFrame:
     """Slowdown and strategy of each model and cluster at one HB domain size.
 
@@ -102,7 +100,6 @@ def increasing_returns_share(table: pd.DataFrame) -> float:
     return float((more_s > 1e-9 * table["iteration_s"])[more_s.notna()].mean())
 
 
-@checked
 def slowdown_by_sustained_rate(
     models: Mapping[str, Transformer | str] | Sequence[str],
     machine: Machine | str,

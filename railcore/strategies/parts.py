@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from railcore.catalog.arguments import Listed, checked
+from railcore.catalog.arguments import Count, Listed, NonNegativeInt, checked
 from railcore.catalog.checks import whole
 from railcore.strategies.answers import KEPT_DESIGNS
 from railcore.strategies.bounds import by_least_time
@@ -187,7 +187,6 @@ def _leaders(space: Space, kept: Kept) -> Columns:
     return _columns(space, kept.of_stage[order[first]], kept.of_stage_at[order[first]])
 
 
-@checked
 def search_parts(
     model: Transformer | str,
     machine: Machine | str,
@@ -276,15 +275,15 @@ def faster_parts(parts: Sequence[SearchPart], found: SearchResult, whole_domains
 def search(
     model: Transformer | str,
     machine: Machine | str,
-    gpus: int,
+    gpus: Count,
     global_batch: int | Sequence[int],
     runtime: Runtime | str | Sequence | None = None,
     offload: str | Sequence = "none",
     top: Listed = 10,
     at_most: bool = False,
-    workers: int = 1,
+    workers: NonNegativeInt = 1,
     progress: bool | None = None,
-    hb_domain_size: int | None = None,
+    hb_domain_size: Count | None = None,
     only_best: bool = False,
     fabric: Fabric | None = None,
     **limits: int | str | Sequence,
@@ -298,8 +297,10 @@ def search(
 
     Parameters
     ----------
-    model, machine
-        What is trained; a GPU and its links. Names in the catalog do.
+    model
+        Trained model: a `Transformer`, or its name in the catalog.
+    machine
+        GPU with its links: a `Machine`, or the name of a platform in the catalog.
     gpus
         Of the cluster.
     global_batch
@@ -308,7 +309,8 @@ def search(
         The software, or several, each searched: which overlaps are on is a dimension too. None for the newest for the
         GPU.
     offload
-        As for `iteration_times`; a list of such choices searches each: ["none", ("optimizer", "activations")].
+        What stays in the host's memory, as a text or a tuple of "optimizer", "activations", "weights"; a list of such
+        choices searches each: ["none", ("optimizer", "activations")].
     top
         How many of the best to keep.
     at_most
@@ -344,6 +346,13 @@ def search(
     ValueError
         For an HB domain larger than the cluster or than the fabric's, a cluster larger than the fabric, and as
         `strategy_blocks`.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> answer = rc.search("Llama-3 8B", "DGX H100", gpus=64, global_batch=512, context=1, micro_batch=[1, 2])
+    >>> answer.evaluated, answer.strategy()["data"], answer.strategy()["sharding"]
+    (6578, 64, 'optimizer')
     """
     whole("workers", workers)
     shares = 1 if workers == 1 else 4

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from railcore.catalog.arguments import checked
 from railcore.catalog.tables import readable
 from railcore.catalog.units import show
 from railcore.strategies import advice, answers
@@ -240,7 +239,6 @@ def _some(rows: Columns, places: Any) -> Columns:
     return {name: values[places] for name, values in rows.items()}
 
 
-@checked
 def fastest_of(time: np.ndarray, memory: np.ndarray, top: int) -> np.ndarray:
     """Places of the least times, in order; of strategies with the same time and memory the first."""
     order = np.lexsort((memory, time))

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from railcore.catalog.arguments import checked
 from railcore.catalog.checks import whole
 from railcore.strategies.splits import SPLIT, Allowed, allowed_values, among, divisors, exact_splits
 from railcore.training.expert_dispatch import parts_groups
@@ -305,7 +304,6 @@ def _batches_by_micro_batch(
     return b[order], batch[order]
 
 
-@checked
 def strategy_blocks(
     model: Transformer | str,
     machine: Machine | str,

@@ -51,7 +51,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from railcore.catalog import checks
-from railcore.catalog.arguments import PositiveArray, checked
+from railcore.catalog.arguments import PositiveArray
 from railcore.catalog.checks import Floats
 
 
@@ -80,7 +80,6 @@ def _share_of_others(n: Floats) -> Floats:
     return (n - 1) / n
 
 
-@checked
 def doublings(n: ArrayLike) -> Floats:
     """ceil(log2(n)) of whole numbers, exact: a CPU may round a logarithm over a whole number."""
     return np.asarray(np.frexp(np.asarray(n) - 1.0)[1], float)
@@ -318,7 +317,6 @@ def hierarchical_phases(
     return phases
 
 
-@checked
 def hierarchical_phase_times(
     operation: str,
     message_bytes: ArrayLike,
@@ -354,7 +352,6 @@ def hierarchical_phase_times(
     return times
 
 
-@checked
 def hierarchical_time(
     operation: str,
     message_bytes: ArrayLike,
@@ -407,7 +404,6 @@ def hierarchical_time(
     return hb + nic + (parts - 1) * np.maximum(hb, nic)
 
 
-@checked
 def rings_time(
     message_bytes: ArrayLike, hb_ranks: ArrayLike, domains: ArrayLike, hb_Bps: PositiveArray, nic_Bps: PositiveArray
 ) -> Floats:

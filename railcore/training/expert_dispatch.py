@@ -24,7 +24,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from railcore.catalog.arguments import checked
 from railcore.catalog.checks import Floats, Ints, at_least, one_of, positive, share, whole
 
 DISPATCHERS = ("copies", "nodes")
@@ -105,7 +104,6 @@ def copies_by_place(
     return np.clip(n * (1 - missed), 1.0, np.minimum(k, n))
 
 
-@checked
 def parts_groups(dispatcher: str, groups: int, ranks: ArrayLike, domains: ArrayLike) -> NDArray[np.bool_]:
     """Whether "nodes" has no rule for experts so spread: an HB domain or a rank holds parts of several groups.
 
@@ -203,7 +201,6 @@ def dispatch_bytes(
     return DispatchBytes(*np.broadcast_arrays(size * nic, size * hb))
 
 
-@checked
 def capacity_copies(
     top_k: ArrayLike, capacity: ArrayLike = math.inf, imbalance: ArrayLike = 1.0, padded: bool = False
 ) -> Floats:
@@ -244,7 +241,6 @@ def capacity_copies(
     return k * (c + 0 * m if padded else np.minimum(c, m))
 
 
-@checked
 def host_operators(
     experts_local: ArrayLike, cast_kernels: int = 0, bias: bool = False, graphed: bool = False
 ) -> HostOperators:

@@ -29,7 +29,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.catalog.arguments import checked
 from railcore.catalog.checks import Floats, at_least, one_of, positive, whole
 from railcore.network.topology.clos import checked_oversubscription
 
@@ -126,7 +125,6 @@ def routed_time(
     return np.maximum(hb, net) if pipelined or routing == "direct" else hb + net
 
 
-@checked
 def expert_all_to_all_time(
     bytes_per_gpu: ArrayLike,
     ranks: ArrayLike,
@@ -167,7 +165,6 @@ def expert_all_to_all_time(
     return routed_time(loads, hb_Bps, nic_Bps, routing, oversubscription, pipelined)
 
 
-@checked
 def checked_imbalance(imbalance: ArrayLike, experts: ArrayLike) -> Floats:
     """Load of the busiest expert over the mean. Raises ValueError unless it is 1 to the number of experts."""
     m = np.asarray(imbalance, float)

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from railcore import catalog
 from railcore.catalog import checks
-from railcore.catalog.arguments import checked
+from railcore.catalog.arguments import NonNegative, checked
 
 BF16_BYTES, FP32_BYTES = 2, 4
 ELEMENT_BYTES = WEIGHT_BYTES = BF16_BYTES  # of activations and of weights, as they are computed with and sent
@@ -89,12 +89,12 @@ class Precision:
     """
 
     rate_format: Literal["fp4", "fp8", "bf16"]
-    master: float
-    weights: float
-    gradients: float
-    optimizer: float
-    element: float
-    mask: float
+    master: NonNegative
+    weights: NonNegative
+    gradients: NonNegative
+    optimizer: NonNegative
+    element: NonNegative
+    mask: NonNegative
     made_by = "catalog_precision(name)"
 
     def __post_init__(self) -> None:

@@ -27,7 +27,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from railcore.catalog.arguments import checked
 from railcore.network.topology.blocks import Blocks, PodBlocks, pod_blocks, rail_blocks
 from railcore.network.topology.failed_part import FailedPart
 from railcore.network.topology.photonic import PhotonicRails
@@ -75,7 +74,6 @@ class _Spread(NamedTuple):
         return self.S2 * self.y2
 
 
-@checked
 def group_shares(
     fabric: Fabric | None, groups: Mapping[str, GroupLevels], hb_domain_size: int, gpus: Any
 ) -> GroupShares:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from railcore import catalog
 from railcore.catalog import checks
-from railcore.catalog.arguments import Flags, PositiveArray, Quantity, checked
+from railcore.catalog.arguments import Bandwidth, Count, Flags, PositiveArray, checked
 from railcore.catalog.units import show
 from railcore.training.experts import expert_all_to_all_time
 from railcore.training.formats import FORMATS, LinearFormat
@@ -137,7 +137,6 @@ class Machine:
         """Rate of a large matrix product in bf16 [FLOP/s]."""
         return self.rates.bf16_rate * self.rates.bf16_fraction
 
-    @checked
     def attention_share(
         self, kernel: str, tokens: ArrayLike, query_dim: float = 128, value_dim: float = 128
     ) -> np.ndarray:
@@ -222,7 +221,6 @@ class Machine:
             for kind, levels in groups.items()
         }
 
-    @checked
     def gather_links(
         self,
         message_bytes: ArrayLike,
@@ -247,7 +245,6 @@ class Machine:
         phases = self.collectives.two_phase_collectives
         return gather_links(message_bytes, inside, domains, *self.reached(nic_share), calls, phases)
 
-    @checked
     def all_reduce_links(
         self,
         message_bytes: ArrayLike,
@@ -276,7 +273,6 @@ class Machine:
         latencies = Latencies(links.hb_latency_s, links.nic_latency_s, links.call_latency_s, links.multicast_latency_s)
         return (self.collective_hb_Bps, self.collective_nic_Bps * nic_share), latencies
 
-    @checked
     def all_to_all_links(
         self,
         message_bytes: ArrayLike,
@@ -316,7 +312,6 @@ class Machine:
         faster = meet & (straight.time_s < links.time_s) & (straight.nic_s <= links.nic_s)
         return LinkTimes(*(np.where(faster, *pair)[()] for pair in zip(straight, links, strict=True)))
 
-    @checked
     def routed_links(
         self,
         hb_bytes: ArrayLike,
@@ -346,7 +341,6 @@ class Machine:
         start = (np.asarray(inside) > 1) * hb_latency + (np.asarray(domains) > 1) * nic_latency
         return LinkTimes(time + start, within, beyond)
 
-    @checked
     def hop_link(self, inside: Flags, nic_share: PositiveArray = 1.0) -> tuple[np.ndarray, np.ndarray]:
         """Bandwidth [bytes/s] and latency [s] of a hop between two GPUs, by whether they are in one HB domain.
 
@@ -406,18 +400,22 @@ def reserved_memory() -> float:
 def catalog_machine(
     platform: str,
     precision: str = "bf16",
-    hb_domain_size: int | None = None,
-    nic_Bps: Quantity | None = None,
+    hb_domain_size: Count | None = None,
+    nic_Bps: Bandwidth | None = None,
     **changes: Any,
 ) -> Machine:
     """A GPU of a catalog platform, such as catalog_machine("DGX H100", "fp8", hb_domain_size=256).
 
     Parameters
     ----------
-    platform, precision
-        Of the catalog's platforms; one of PRECISIONS.
-    hb_domain_size, nic_Bps
-        GPUs of an HB domain, and bandwidth of a NIC [bytes/s]; None for the platform's.
+    platform
+        Name of a platform in the catalog, such as "DGX H100".
+    precision
+        Number format of the linear layers, one of PRECISIONS, such as "bf16" or "fp8".
+    hb_domain_size
+        GPUs of an HB domain (scale-up or NVLink domain); None for the platform's.
+    nic_Bps
+        Bandwidth of a GPU's NIC, one direction [bytes/s]; None for the platform's.
     changes
         Other fields of `Machine` in place of the catalog's.
 
@@ -431,6 +429,13 @@ def catalog_machine(
         For another precision, and for blocks (mxfp8, nvfp4) on a GPU whose products do not scale them.
     KeyError
         UnknownName; where the GPU has no rate in that precision.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> gpu = rc.catalog_machine("DGX H100", "fp8", nic_Bps="800 Gbps")
+    >>> gpu.hb_domain_size, rc.show(gpu.nic_Bps, "bps")
+    (8, '800 Gbps')
     """
     checks.one_of("precision", precision, PRECISIONS)
     box = catalog.item("platforms", platform)
@@ -493,7 +498,6 @@ def catalog_machine(
     return Machine.of_values({**values, **shares, **changes})
 
 
-@checked
 def as_machine(machine: Machine | str, fabric: Fabric | None = None) -> Machine:
     """A machine as it is, or `catalog_machine` of a platform's name; on a fabric, where one is given.
 

@@ -2,10 +2,21 @@
 
 import math
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Annotated, Any
 
 from railcore.catalog import checks
-from railcore.catalog.arguments import Quantity, checked
+from railcore.catalog.arguments import (
+    Bandwidth,
+    Bytes,
+    Count,
+    FlopRate,
+    NonNegative,
+    NonNegativeInt,
+    Quantity,
+    Range,
+    Seconds,
+    checked,
+)
 from railcore.network.topology.failed_part import FailedPart
 from railcore.training.group_shares import Fabric
 
@@ -29,18 +40,18 @@ class GpuRates:
     window_keys: keys of whole tiles and of masks that a window takes beside its own.
     """
 
-    linear_rate: Quantity
-    bf16_rate: Quantity
-    linear_fraction: float
-    bf16_fraction: float
-    attention_fraction: float
-    processors: int
-    rank_spread: float
-    unaligned_share: float = 1.0
-    attention_ramp: float = 0.0
+    linear_rate: FlopRate
+    bf16_rate: FlopRate
+    linear_fraction: NonNegative
+    bf16_fraction: NonNegative
+    attention_fraction: NonNegative
+    processors: NonNegativeInt
+    rank_spread: NonNegative
+    unaligned_share: NonNegative = 1.0
+    attention_ramp: NonNegative = 0.0
     attention_kernels: tuple[tuple[str, float], ...] = ()
     attention_shapes: tuple[tuple[str, float], ...] = ()
-    window_keys: float = 0.0
+    window_keys: NonNegative = 0.0
 
     def __post_init__(self) -> None:
         checks.whole("processors", self.processors)
@@ -65,11 +76,11 @@ class GpuMemory:
     reserved_bytes: for the runtime's context, its communication buffers and fragments [bytes].
     """
 
-    memory_bytes: Quantity
-    memory_Bps: Quantity
-    memory_fraction: float
-    reserved_bytes: Quantity
-    cast_fraction: float
+    memory_bytes: Bytes
+    memory_Bps: Bandwidth
+    memory_fraction: NonNegative
+    reserved_bytes: Bytes
+    cast_fraction: NonNegative
 
     def __post_init__(self) -> None:
         for name in ("memory_bytes", "memory_Bps"):
@@ -93,15 +104,15 @@ class GpuLinks:
     fabric: that the NICs are on (`Machine.on`); None for one that limits nothing, with rails that do not meet.
     """
 
-    hb_domain_size: int
-    hb_Bps: Quantity
-    hb_fraction: float
-    hb_latency_s: Quantity
-    nic_Bps: Quantity
-    nic_fraction: float
-    nic_latency_s: Quantity
-    call_latency_s: Quantity = 0.0
-    multicast_latency_s: Quantity = math.inf
+    hb_domain_size: Count
+    hb_Bps: Bandwidth
+    hb_fraction: NonNegative
+    hb_latency_s: Seconds
+    nic_Bps: Bandwidth
+    nic_fraction: NonNegative
+    nic_latency_s: Seconds
+    call_latency_s: Seconds = 0.0
+    multicast_latency_s: Annotated[Quantity, Range(0, infinite=True, example="5 ms")] = math.inf
     fabric: Fabric | None = None
 
     def __post_init__(self) -> None:
@@ -135,16 +146,16 @@ class HostWork:
     host_Bps, host_memory_Bps: to the CPU's memory, and of that memory a GPU's share [bytes/s].
     """
 
-    kernel_s: Quantity
-    launch_s: Quantity
-    kernel_launch_s: Quantity
-    iteration_host_s: Quantity
-    forward_operators: int
-    backward_operators: int
-    dropless_serial_share: float
-    exchange_hidden_share: float
-    host_Bps: Quantity
-    host_memory_Bps: Quantity
+    kernel_s: Seconds
+    launch_s: Seconds
+    kernel_launch_s: Seconds
+    iteration_host_s: Seconds
+    forward_operators: NonNegativeInt
+    backward_operators: NonNegativeInt
+    dropless_serial_share: NonNegative
+    exchange_hidden_share: NonNegative
+    host_Bps: Bandwidth
+    host_memory_Bps: Bandwidth
 
     def __post_init__(self) -> None:
         for name in ("kernel_s", "launch_s", "kernel_launch_s", "iteration_host_s"):
@@ -171,8 +182,8 @@ class CollectiveWays:
     pipelined: whether tokens on their way to experts are forwarded in the HB domain while others are on the NICs.
     """
 
-    collective_processors: float
-    overlap_slowdown: float = 1.0
+    collective_processors: NonNegative
+    overlap_slowdown: NonNegative = 1.0
     memory_contention: bool = False
     two_phase_collectives: bool = False
     pipelined: bool = True

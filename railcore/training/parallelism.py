@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from railcore.catalog.arguments import checked
+from railcore.catalog.arguments import Count, NonNegativeArray, NonNegativeInt, checked
 from railcore.catalog.checks import one_of, whole
 from railcore.training.rank_order import DIMENSIONS, ORDERS, PLACEMENTS, GroupLevels, group_levels
 from railcore.training.transformer import LEVELS, Transformer
@@ -96,15 +96,22 @@ class Strategy:
     warnings: what a launch line said that is not used here; comparisons leave it out.
 
     Raises ValueError naming the argument that is out of range or contradicts another.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> strategy = rc.Strategy(tensor=8, pipeline=4, data=16, micro_batch=2, sequence_parallel=True)
+    >>> strategy.gpus, strategy.microbatches(1024)
+    (512, 32)
     """
 
-    tensor: int = 1
-    context: int = 1
-    pipeline: int = 1
-    data: int = 1
-    expert: int = 1
-    interleave: int = 1
-    micro_batch: int = 1
+    tensor: Count = 1
+    context: Count = 1
+    pipeline: Count = 1
+    data: Count = 1
+    expert: Count = 1
+    interleave: NonNegativeInt = 1
+    micro_batch: Count = 1
     recompute: str = "none"
     sequence_parallel: bool = False
     sharding: str = "none"
@@ -145,7 +152,7 @@ class Strategy:
         return self.tensor * self.context * self.pipeline * self.data
 
     @checked
-    def microbatches(self, global_batch: int) -> int:
+    def microbatches(self, global_batch: NonNegativeInt) -> int:
         """Micro-batches that a pipeline runs in one step: m = B / (d b). Raises ValueError unless whole.
 
         global_batch: B [sequences].
@@ -159,7 +166,7 @@ class Strategy:
         return global_batch // each
 
     @checked
-    def columns(self, global_batch: int) -> dict[str, int]:
+    def columns(self, global_batch: NonNegativeInt) -> dict[str, int]:
         """The strategy and its batch as arrays take them: recompute, sharding and order by their place."""
         places = {name: levels.index(getattr(self, name)) for name, levels in LEVELS.items()}
         counts = {name: getattr(self, name) for name in _COUNTS} | {
@@ -235,7 +242,7 @@ class Strategy:
         return tuple(getattr(self, name) for name in reversed(self.order))
 
     @checked
-    def coordinates(self, rank: ArrayLike) -> dict[str, NDArray[np.int64]]:
+    def coordinates(self, rank: NonNegativeArray) -> dict[str, NDArray[np.int64]]:
         """Place of ranks in every dimension, and among the expert ranks: {"tensor": ..., ..., "expert": ...}.
 
         rank: of any shape, each array of the answer has it. Raises ValueError for a rank that does not exist.

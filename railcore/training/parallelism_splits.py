@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from railcore.catalog.arguments import Count, checked
+from railcore.catalog.arguments import Count
 from railcore.training.formats import WEIGHT_BYTES
 from railcore.training.layer import layer_costs
 from railcore.training.machine import UNLIMITED_BANDWIDTH, Machine
@@ -31,7 +31,6 @@ def pure_strategies(degree: int) -> dict[str, Strategy]:
     }
 
 
-@checked
 def parallelism_comparison(
     model: Transformer, mixture: Transformer, machine: Machine, degree: Count, batch: int
 ) -> pd.DataFrame:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from railcore.catalog.arguments import Positive, checked
+from railcore.catalog.arguments import Positive
 from railcore.training.formats import BF16, ELEMENT_BYTES, LinearFormat
 from railcore.training.machine import Machine
 
@@ -105,7 +105,6 @@ def product_passes(
     return forward, inputs, product_time(machine, k, n, m, batch, form, False, gradient_bytes, share)
 
 
-@checked
 def sustained_share(
     machine: Machine, sizes: list[tuple[int, int, int]], rate_flops: Positive, form: LinearFormat
 ) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 
 from railcore import catalog
 from railcore.catalog import checks
-from railcore.catalog.arguments import checked
+from railcore.catalog.arguments import NonNegative, NonNegativeInt, checked
 from railcore.training.expert_dispatch import DISPATCHERS
 from railcore.training.formats import (
     BF16_ELEMENTS,
@@ -74,6 +74,12 @@ class Runtime:
         overlap_slowdown; otherwise they lose the share of processors that the collective keeps.
 
     Raises ValueError naming the argument that is out of range.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> rc.Runtime(name="ours", overlap_data=False)
+    Runtime('ours', overlap_data=False)
     """
 
     name: str = "modern"
@@ -83,17 +89,17 @@ class Runtime:
     overlap_pipeline: bool = True
     scatter_gather: bool = True
     overlap_data: bool = True
-    gradient_bytes: int = GRADIENT_BYTES
-    accumulation_bytes: int = GRADIENT_BYTES
+    gradient_bytes: NonNegativeInt = GRADIENT_BYTES
+    accumulation_bytes: NonNegativeInt = GRADIENT_BYTES
     sharded_gradients: bool = False
-    moment_bytes: int = MOMENT_BYTES
-    master_bytes: int = MASTER_BYTES
+    moment_bytes: NonNegativeInt = MOMENT_BYTES
+    master_bytes: NonNegativeInt = MASTER_BYTES
     fp32_shards: bool = False
     schedule: str = "1f1b"
     overlap_expert: bool = False
     dispatcher: str = "copies"
-    dispatch_bytes: int = ELEMENT_BYTES
-    capacity: float = 0.0
+    dispatch_bytes: NonNegativeInt = ELEMENT_BYTES
+    capacity: NonNegative = 0.0
     graphs: str = "whole"
     attention: str = "best"
     dropout: bool = False
@@ -211,7 +217,6 @@ class Runtime:
 MODERN = Runtime()
 
 
-@checked
 def catalog_runtime(name: str, **changes: Any) -> Runtime:
     """A runtime of the catalog, such as catalog_runtime("megatron2022", dropout=False).
 

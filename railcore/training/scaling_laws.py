@@ -16,7 +16,15 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore import catalog
-from railcore.catalog.arguments import Positive, PositiveArray, checked
+from railcore.catalog.arguments import (
+    FlopArray,
+    FlopRateArray,
+    NonNegativeArray,
+    Positive,
+    PositiveArray,
+    SecondsArray,
+    checked,
+)
 from railcore.catalog.checks import one_of, positive, share
 from railcore.catalog.units import day, significant
 
@@ -57,40 +65,44 @@ class ScalingLaw:
         share("exponent", self.exponent, above_0=True, below_1=True)
 
     @checked
-    def parameters(self, compute: ArrayLike) -> np.ndarray:
+    def parameters(self, compute: FlopArray) -> np.ndarray:
         """Loss-optimal parameters of a compute budget [FLOP]: N = N_0 (C / C_0)^a."""
         return self.parameters_scale * (positive("compute", compute, "FLOP") / self.compute_scale) ** self.exponent
 
     @checked
-    def tokens(self, compute: ArrayLike) -> np.ndarray:
+    def tokens(self, compute: FlopArray) -> np.ndarray:
         """Loss-optimal tokens of a compute budget [FLOP]: D = C / (6 N)."""
         return np.asarray(compute, float) / (FLOPS_PER_PARAMETER_TOKEN * self.parameters(compute))
 
     @checked
-    def compute(self, parameters: ArrayLike) -> np.ndarray:
+    def compute(self, parameters: NonNegativeArray) -> np.ndarray:
         """Compute for which a size is optimal [FLOP]: C = C_0 (N / N_0)^(1/a)."""
         ratio = positive("parameters", parameters) / self.parameters_scale
         return self.compute_scale * ratio ** (1 / self.exponent)
 
     @checked
-    def loss(self, parameters: ArrayLike, tokens: ArrayLike) -> np.ndarray:
+    def loss(self, parameters: NonNegativeArray, tokens: NonNegativeArray) -> np.ndarray:
         """Loss of N parameters after D tokens [nats per token]. Raises ValueError where the law has none."""
         if self.loss_of is None:
             raise ValueError(f"law {self.name!r} gives no loss: take Kaplan, Hoffmann 3 or Besiroglu")
         return self.loss_of(positive("parameters", parameters), positive("tokens", tokens))
 
     @checked
-    def training_time(self, parameters: ArrayLike, flops: ArrayLike, utilization: ArrayLike = 1.0) -> np.ndarray:
+    def training_time(
+        self, parameters: NonNegativeArray, flops: FlopRateArray, utilization: NonNegativeArray = 1.0
+    ) -> np.ndarray:
         """Training time for which a size is loss-optimal [s]: t = C(N) / (u F); flops F [FLOP/s], utilization u."""
         return self.compute(parameters) / _rate(flops, utilization)
 
     @checked
-    def parameters_after(self, time: ArrayLike, flops: ArrayLike, utilization: ArrayLike = 1.0) -> np.ndarray:
+    def parameters_after(
+        self, time: SecondsArray, flops: FlopRateArray, utilization: NonNegativeArray = 1.0
+    ) -> np.ndarray:
         """Loss-optimal parameters of a training time [s] on a machine: N(u F t)."""
         return self.parameters(positive("time", time, "seconds") * _rate(flops, utilization))
 
     @checked
-    def warnings(self, compute: ArrayLike) -> tuple[str, ...]:
+    def warnings(self, compute: FlopArray) -> tuple[str, ...]:
         """A text if the optimum of `compute` [FLOP] lies outside the experiments, else none."""
         found = {
             "FLOP": (compute, self.compute_range),
@@ -108,7 +120,6 @@ class Shape(NamedTuple):
     warnings: tuple[str, ...]
 
 
-@checked
 def fit_power_law(x: ArrayLike, y: ArrayLike) -> tuple[float, float]:
     """Scale k and exponent a of y = k x^a through a table by least squares of v = log k + a u, u = log x, v = log y.
 
@@ -120,7 +131,6 @@ def fit_power_law(x: ArrayLike, y: ArrayLike) -> tuple[float, float]:
     return float(np.exp(v.mean() - exponent * u.mean())), float(exponent)
 
 
-@checked
 def parametric_loss(
     parameters: PositiveArray, tokens: PositiveArray, E: float, A: float, B: float, alpha: float, beta: float
 ):
@@ -144,7 +154,6 @@ def parametric_loss(
     return E + A / np.asarray(parameters, float) ** alpha + B / np.asarray(tokens, float) ** beta
 
 
-@checked
 def parametric_optimum(A: Positive, B: Positive, alpha: Positive, beta: Positive) -> tuple[float, float]:
     """The size of least `parametric_loss` under 6 N D = C: N = G (C / 6)^a.
 
@@ -166,7 +175,6 @@ def parametric_optimum(A: Positive, B: Positive, alpha: Positive, beta: Positive
     return (alpha * A / (beta * B)) ** (1 / (alpha + beta)), beta / (alpha + beta)
 
 
-@checked
 def joint_loss(
     parameters: PositiveArray, tokens: PositiveArray, N_c: Positive, D_c: Positive, alpha_N: Positive, alpha_D: Positive
 ):
@@ -193,12 +201,24 @@ def joint_loss(
 
 @checked
 def scaling_law(name: str, reading: str = "table") -> ScalingLaw:
-    """A law of the catalog, one of SCALING_LAWS.
+    """A scaling law of the catalog.
 
     Kaplan: N = N_e C_min^p with C = 2 C_min, training at the critical batch size. Hoffmann 1 and 2 print a table and an
     exponent: reading "table" is the least squares of Table 3 or A3 (`fit_power_law`), "printed" the exponent of Table 2
     through the size projected for Gopher's compute. Hoffmann 3, as fitted or as printed ("rounded"), and Besiroglu:
-    `parametric_optimum`. Raises ValueError for another name or reading.
+    `parametric_optimum`.
+
+    name: one of SCALING_LAWS, such as "Hoffmann 2".
+    reading: "table", "printed" or "rounded".
+
+    Raises ValueError for another name or reading.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> law = rc.scaling_law("Hoffmann 2")
+    >>> rc.show(float(law.parameters_after("365 days", "1 EFLOP/s", 0.4)), "parameters", 2)
+    '290,000,000,000 parameters'
     """
     one_of("name", name, SCALING_LAWS)
     one_of("reading", reading, ("table", "printed"))
@@ -230,7 +250,6 @@ def hoffmann_table(approach: int) -> pd.DataFrame:
     return pd.DataFrame(found, columns=["parameters", "compute_flop", "tokens"])
 
 
-@checked
 def optimal_models(names: Sequence[str], days: ArrayLike, flops: float) -> pd.DataFrame:
     """Loss-optimal model of each law after each training time on a machine at full use.
 
@@ -260,7 +279,6 @@ def optimal_models(names: Sequence[str], days: ArrayLike, flops: float) -> pd.Da
     return pd.concat(tables, ignore_index=True)
 
 
-@checked
 def optimal_training_times(names: Sequence[str], sizes: Sequence[float], flops: float) -> pd.DataFrame:
     """The rows of `optimal_models` at the training times for which each size [parameters] is optimal by each law."""
     tables = []
@@ -285,7 +303,6 @@ def depth_and_width(parameters: ArrayLike) -> Shape:
     return Shape(layers, np.sqrt(n / (12 * layers)), warnings)
 
 
-@checked
 def parameters_at_depth(layers: ArrayLike) -> np.ndarray:
     """Parameters for which the rule has L layers: N = 12 L exp(2 (a + b L)), the inverse of `depth_and_width`."""
     item = catalog.item("scaling_laws", _DEPTH_LAW)

@@ -36,7 +36,6 @@ def _checked_month(name: str, month: str) -> None:
         raise ValueError(f"{name} is {month!r}: give year and month, from 2000-01 on, such as 2025-09")
 
 
-@checked
 def dated_runtimes(platform: Machine | str) -> list[str]:
     """Runtimes of the catalog with a date that drive a platform's GPUs. platform: a machine, or a platform's name."""
     return _runtimes_for(gpu_maker(as_machine(platform)))
@@ -46,8 +45,16 @@ def dated_runtimes(platform: Machine | str) -> list[str]:
 def runtime_of(platform: Machine | str, released: str) -> Runtime:
     """The training software of a platform at a date: the newest of the catalog's runtimes for its maker's GPUs.
 
-    platform: a machine, or a platform's name. released: year and month, such as "2025-09".
+    platform: a `Machine`, or a platform's name.
+    released: year and month, such as "2025-09".
+
     Raises ValueError for a date in another form, and for one before the first runtime.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> rc.runtime_of("DGX H200", "2025-10").name
+    'megatron-bridge2025'
     """
     _checked_month("released", released)
     return _newest(gpu_maker(as_machine(platform)), released)
@@ -62,13 +69,11 @@ def _newest(maker: str, released: str) -> Runtime:
     return catalog_runtime(before[-1])
 
 
-@checked
 def newest_runtime(platform: Machine | str) -> Runtime:
     """The newest training software of the catalog for a platform's GPUs. platform: a machine, or a platform's name."""
     return runtime_of(platform, _LAST)
 
 
-@checked
 def as_runtime(runtime: Runtime | str | None, machine: Machine | str | None = None) -> Runtime:
     """A runtime as it is, or `catalog_runtime` of its name; None for the newest for the machine's GPU.
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from railcore.catalog.arguments import checked
 from railcore.training.critical_path import EXCHANGES, STAGE_ROW
 from railcore.training.exchanges import replica_element_bytes, replicas_exchange
 from railcore.training.formats import WEIGHT_BYTES
@@ -280,7 +279,6 @@ def bucket_calls(parameters: np.ndarray | float, ranks: np.ndarray | float) -> n
     return np.ceil(np.asarray(parameters) / np.maximum(40e6, 1e6 * np.asarray(ranks)))
 
 
-@checked
 def expected_maximum(ranks: int) -> float:
     """Standard deviations by which the largest of n normal numbers is expected above the mean, 0 for one.
 

@@ -16,7 +16,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore import catalog
-from railcore.catalog.arguments import PositiveArray, checked
+from railcore.catalog.arguments import (
+    Count,
+    Listed,
+    NonNegative,
+    NonNegativeArray,
+    NonNegativeInt,
+    PositiveArray,
+    checked,
+)
 from railcore.catalog.checks import one_of, whole
 from railcore.catalog.derived_fields import derive, given
 from railcore.training import transformer_memory
@@ -67,39 +75,48 @@ class Transformer:
     clamped: whether experts bound the inputs of their activation.
 
     Raises ValueError naming the arguments that are out of range or do not go together.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> sizes = {"layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn_hidden": 14336, "ffn_matrices": 3}
+    >>> ends = {"vocabulary": 128256, "sequence_length": 8192, "tied_embeddings": False}
+    >>> model = rc.Transformer("ours", **sizes, **ends, biases=False)
+    >>> f"{model.total_parameters:,}"
+    '8,030,261,248'
     """
 
     name: str
-    layers: int
-    hidden: int
-    heads: int
-    kv_heads: int
-    ffn_hidden: int
-    vocabulary: int
-    sequence_length: int
-    head_dim: int = 0
-    ffn_matrices: int = field(kw_only=True)  # without a default: it is a third of most models
-    positions: int = 0
+    layers: Listed
+    hidden: Count
+    heads: Listed
+    kv_heads: NonNegativeInt
+    ffn_hidden: NonNegativeInt
+    vocabulary: NonNegativeInt
+    sequence_length: NonNegativeInt
+    head_dim: NonNegativeInt = 0
+    ffn_matrices: NonNegativeInt = field(kw_only=True)  # without a default: it is a third of most models
+    positions: NonNegativeInt = 0
     tied_embeddings: bool = True
     biases: bool = True
     parallel_block: bool = False
-    experts: int = 0
-    top_k: int = 1
-    expert_layer_interval: int = 1
-    imbalance: float = 1.0
-    expert_hidden: int = 0
-    shared_hidden: int = 0
-    dense_layers: int = 0
-    expert_groups: int = 0
-    token_groups: int = 0
-    query_rank: int = 0
-    kv_rank: int = 0
-    rope_dim: int = 0
-    value_dim: int = 0
-    window: int = 0
-    full_attention_interval: int = 0
+    experts: NonNegativeInt = 0
+    top_k: NonNegativeInt = 1
+    expert_layer_interval: NonNegativeInt = 1
+    imbalance: NonNegative = 1.0
+    expert_hidden: NonNegativeInt = 0
+    shared_hidden: NonNegativeInt = 0
+    dense_layers: NonNegativeInt = 0
+    expert_groups: NonNegativeInt = 0
+    token_groups: NonNegativeInt = 0
+    query_rank: NonNegativeInt = 0
+    kv_rank: NonNegativeInt = 0
+    rope_dim: NonNegativeInt = 0
+    value_dim: NonNegativeInt = 0
+    window: NonNegativeInt = 0
+    full_attention_interval: NonNegativeInt = 0
     clamped: bool = False
-    mtp_layers: int = 0
+    mtp_layers: NonNegativeInt = 0
     made_by = "Transformer(...), or the name of a model in the catalog"
 
     def __post_init__(self) -> None:
@@ -166,7 +183,6 @@ class Transformer:
         """Layers whose feed-forward is a mixture of experts."""
         return (self.layers - self.dense_layers) // self.expert_layer_interval if self.experts else 0
 
-    @checked
     def has_experts(self, layer: int) -> bool:
         """Whether a layer, counted from 0, is a mixture: the last of every interval behind the dense layers."""
         behind = layer - self.dense_layers + 1
@@ -182,7 +198,6 @@ class Transformer:
         """Tokens that the experts of the busiest rank take, over its own tokens: top_k imbalance."""
         return self.top_k * self.imbalance
 
-    @checked
     def mixture_width(self, copies: float) -> float:
         """Feed-forward width that a token passes in a mixture layer, in f: copies f_e / f + f_s / f.
 
@@ -321,7 +336,7 @@ class Transformer:
         return self.total_parameters - self.expert_parameters // max(self.experts, 1) * unused
 
     @checked
-    def forward_flops(self, batch: ArrayLike = 1, causal: bool = True) -> dict[str, np.ndarray]:
+    def forward_flops(self, batch: NonNegativeArray = 1, causal: bool = True) -> dict[str, np.ndarray]:
         """FLOPs of the forward pass of `batch` sequences, by kind.
 
         projections 2 s h (2 a + 2 k) d (of latent attention 2 s times its weights) and scores 2 s^2 a d a layer:
@@ -356,7 +371,7 @@ class Transformer:
         return found
 
     @checked
-    def training_flops(self, batch: ArrayLike = 1, recompute: str = "none", causal: bool = True) -> np.ndarray:
+    def training_flops(self, batch: NonNegativeArray = 1, recompute: str = "none", causal: bool = True) -> np.ndarray:
         """FLOPs of an iteration over `batch` sequences: forward, backward (twice the forward), recompute.
 
         recompute: "none", "selective" (the scores once more), "full" (all layers once more, not the logits). causal: as
@@ -388,27 +403,37 @@ class Transformer:
 
 @checked
 def catalog_model(name: str, **changes: Any) -> Transformer:
-    """A model of the catalog, such as catalog_model("GPT-3", sequence_length=4096). Raises UnknownName."""
+    """A model of the catalog.
+
+    name: of the model, such as "GPT-3" (`railcore list models`).
+    changes: other fields of `Transformer` in place of the catalog's, such as sequence_length=4096.
+
+    Raises UnknownName listing the nearest names.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> model = rc.catalog_model("Llama-3 70B", sequence_length=4096)
+    >>> model.layers, model.hidden, model.sequence_length
+    (80, 8192, 4096)
+    """
     item, kinds = catalog.item("models", name), get_type_hints(Transformer)
     needed = {each.name for each in fields(Transformer) if each.default is MISSING} - {"name", *changes}
     read: dict[str, Any] = {key: kind(item[key]) for key, kind in kinds.items() if key in item or key in needed}
     return Transformer(**{"name": name, **read, **changes})
 
 
-@checked
 def as_model(model: Transformer | str) -> Transformer:
     """A model as it is, or `catalog_model` of its name. Raises ValueError for anything else."""
     return model if isinstance(model, Transformer) else catalog_model(model)
 
 
-@checked
 def as_models(models: Mapping[str, Transformer | str] | Sequence[str]) -> dict[str, Transformer]:
     """Models by name, or names of the catalog's. Raises ValueError as `as_model`."""
     named = models if isinstance(models, Mapping) else {name: name for name in models}
     return {name: as_model(model) for name, model in named.items()}
 
 
-@checked
 def batch_sequences(name: str) -> int:
     """Published batch of a catalog model [sequences], where it is given in tokens divided by its sequence length."""
     item = catalog.item("models", name)
@@ -416,7 +441,6 @@ def batch_sequences(name: str) -> int:
     return round(item["batch"] / item["sequence_length"]) if tokens else int(item["batch"])
 
 
-@checked
 def model_flops_utilization(
     model_flops: ArrayLike, time_s: PositiveArray, gpus: PositiveArray, peak: PositiveArray
 ) -> np.ndarray:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.catalog.arguments import Flags, PositiveArray, checked
+from railcore.catalog.arguments import Flags, PositiveArray
 from railcore.training.formats import BF16_ELEMENTS, GRADIENT_BYTES, OPTIMIZER_BYTES, WEIGHT_BYTES, ElementBytes
 
 WHOLE_LAYERS = 2  # that a rank holds whole at a time where states are sharded: the one at work and the next
@@ -18,7 +18,6 @@ RECOMPUTE_MODULES = ("core_attn", "layernorm", "mla_up_proj", "moe_act", "mlp", 
 EVERY_OPERATOR = "op"  # beside them: all of a dense layer but fused attention and every second product with weights
 
 
-@checked
 def layer_activation_bytes(
     model: Any,
     micro_batch: ArrayLike = 1,
@@ -327,7 +326,6 @@ def sharded_parameters(
     }
 
 
-@checked
 def state_bytes(
     model: Any,
     tensor: PositiveArray = 1,

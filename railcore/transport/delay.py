@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from railcore import catalog
-from railcore.catalog.arguments import Listed, Quantity, checked
+from railcore.catalog.arguments import Bandwidth, Bytes, Listed, MetresArray, Seconds, checked
 from railcore.catalog.checks import at_least, positive, whole
 from railcore.catalog.units import counted
 from railcore.deploy import cabling
@@ -40,8 +40,8 @@ class DelayPath:
 
     ends: str
     switches: Sequence[str]
-    link_Bps: Quantity
-    packet_bytes: Quantity
+    link_Bps: Bandwidth
+    packet_bytes: Bytes
     code: str = ETHERNET_CODE
     store_and_forward: bool = False
     _fixed: dict[str, tuple[int, Bounded]] = field(init=False, repr=False, compare=False)
@@ -70,7 +70,7 @@ class DelayPath:
         return np.sum([count * each for count, each in self._fixed.values()], axis=0)
 
     @checked
-    def table(self, cables_m: ArrayLike) -> pd.DataFrame:
+    def table(self, cables_m: MetresArray) -> pd.DataFrame:
         """Delay by part: columns part, count, delay_s, low_s, high_s, the last row all of them.
 
         cables_m: lengths of all cables of the path, or their sum [m].
@@ -82,12 +82,12 @@ class DelayPath:
         return pd.concat([table, _all_parts(table)], ignore_index=True)
 
     @checked
-    def delay_s(self, cables_m: ArrayLike) -> Bounded:
+    def delay_s(self, cables_m: MetresArray) -> Bounded:
         """Delay at each total length of cables [m]: value, low and high in a last axis [s]."""
         return self.fixed_s + at_least("cables_m", cables_m)[..., None] * _metre()
 
     @checked
-    def longest_cables_m(self, bound_s: Quantity) -> Bounded:
+    def longest_cables_m(self, bound_s: Seconds) -> Bounded:
         """Total length of cables at which the delay reaches a bound [s]: value, at low and at high latencies [m].
 
         x = (T - fixed) / tau; 0 where the bound is broken without any cable.
@@ -100,8 +100,7 @@ def latency(name: str) -> Bounded:
     return _bounds(catalog.item("latencies", name).row("latency"))
 
 
-@checked
-def correction_delay(link_Bps: Quantity, code: str = ETHERNET_CODE) -> Bounded:
+def correction_delay(link_Bps: float, code: str = ETHERNET_CODE) -> Bounded:
     """Delay of a receiver that corrects errors, at its value, low and high [s]: k m i / (8 B) + d.
 
     It waits for i interleaved codewords with k message symbols of m bits, then decodes in d (`DECODER`).
@@ -111,7 +110,6 @@ def correction_delay(link_Bps: Quantity, code: str = ETHERNET_CODE) -> Bounded:
     return bits / (8 * positive("link_Bps", link_Bps, "bytes/s")) + latency(DECODER)
 
 
-@checked
 def hall_cables(floor: cabling.Floor, racks: Listed, rack_endpoints: Listed, blocks: Sequence[int]) -> list[float]:
     """Longest cables of a path in a hall, from one end up to the top tier and down to the other [m].
 
@@ -131,7 +129,7 @@ def hall_cables(floor: cabling.Floor, racks: Listed, rack_endpoints: Listed, blo
 
 
 def tier_paths(
-    ends: str, switch: str, link_Bps: Quantity, packet_bytes: Quantity, tiers: Sequence[int] = (1, 2, 3)
+    ends: str, switch: str, link_Bps: float, packet_bytes: float, tiers: Sequence[int] = (1, 2, 3)
 ) -> dict[str, DelayPath]:
     """Paths over the top tier of folded Clos networks, which cross 2 t - 1 switches, all of one model.
 

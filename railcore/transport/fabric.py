@@ -8,7 +8,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore import catalog
-from railcore.catalog.arguments import Quantity, checked
+from railcore.catalog.arguments import (
+    Bandwidth,
+    BandwidthArray,
+    Count,
+    Few,
+    Listed,
+    Metres,
+    NonNegativeInt,
+    NonNegativeInts,
+    Seconds,
+    Unbounded,
+    checked,
+)
 from railcore.catalog.checks import Floats, Ints, at_least, positive, seed_of, share, whole
 from railcore.network.topology.rails import RailFabric
 from railcore.network.topology.wiring import whole_wiring
@@ -21,7 +33,7 @@ SKIPPED = -1  # a stage that a pair does not pass: both ends are under one switc
 
 @checked
 def hop_latencies(
-    link_Bps: Quantity, cable_m: float | None = None, switch: str = "SN5600", nic: str = "ConnectX-7"
+    link_Bps: Bandwidth, cable_m: Metres | None = None, switch: str = "SN5600", nic: str = "ConnectX-7"
 ) -> dict[str, Any]:
     """The latencies of a `PathFabric`, or of a case of `runs`, from the catalog, one of `LATENCIES` each [s].
 
@@ -76,17 +88,17 @@ class PathFabric:
     Raises ValueError naming the argument that is out of range.
     """
 
-    leaf: Ints
-    uplinks: int
-    link_Bps: Quantity
-    group: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-    pod: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-    cores: int = 0
-    planes: int = 1
-    link_latency_s: Quantity = 1e-6
-    switch_latency_s: Quantity = 0.0
-    nic_latency_s: Quantity = 0.0
-    rates: Floats = field(default_factory=lambda: np.zeros(0))
+    leaf: NonNegativeInts
+    uplinks: NonNegativeInt
+    link_Bps: Bandwidth
+    group: NonNegativeInts = field(default_factory=lambda: np.zeros(0, np.int64))
+    pod: NonNegativeInts = field(default_factory=lambda: np.zeros(0, np.int64))
+    cores: NonNegativeInt = 0
+    planes: Few = 1
+    link_latency_s: Seconds = 1e-6
+    switch_latency_s: Seconds = 0.0
+    nic_latency_s: Seconds = 0.0
+    rates: BandwidthArray = field(default_factory=lambda: np.zeros(0))
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -175,7 +187,6 @@ class PathFabric:
         """First port of each stage, and the number of ports at the end; shape [stages + 1]."""
         return np.concatenate([[0], np.cumsum(self.stage_ports)])
 
-    @checked
     def tables(self, source: ArrayLike, destination: ArrayLike) -> tuple[Ints, Ints]:
         """base [flows, stages], offset [paths, stages]: the port at stage s is base[f, s] + offset[q, s].
 
@@ -214,13 +225,11 @@ class PathFabric:
         base[:, 1:-1][leaf_s == leaf_d] = SKIPPED
         return base, offset + starts
 
-    @checked
     def port_table(self, source: ArrayLike, destination: ArrayLike, path: ArrayLike) -> Ints:
         """Ports of flows on given paths, shape [flows, stages]; `SKIPPED` where a stage is not passed."""
         base, offset = self.tables(source, destination)
         return np.where(base == SKIPPED, SKIPPED, base + offset[whole("path", path, 0, self.paths - 1)])
 
-    @checked
     def latency_s(self, source: ArrayLike, destination: ArrayLike) -> Floats:
         """One-way delay without queues and without the time of sending [s]: both ends, cables, switches between."""
         base, _ = self.tables(source, destination)
@@ -290,7 +299,9 @@ class PathFabric:
 
 
 @checked
-def leaf_spine(hosts: int, hosts_per_leaf: int, link_Bps: Quantity, oversubscription: float = 1.0, **options):
+def leaf_spine(
+    hosts: Count, hosts_per_leaf: NonNegativeInt, link_Bps: Bandwidth, oversubscription: Unbounded = 1.0, **options
+):
     """A two-tier fabric: each leaf has hosts_per_leaf / oversubscription uplinks, one to each spine.
 
     Parameters
@@ -326,7 +337,9 @@ def leaf_spine(hosts: int, hosts_per_leaf: int, link_Bps: Quantity, oversubscrip
 
 
 @checked
-def three_tier(hosts: int, radix: int, link_Bps: Quantity, oversubscription: float = 1.0, **options) -> PathFabric:
+def three_tier(
+    hosts: Count, radix: Listed, link_Bps: Bandwidth, oversubscription: Unbounded = 1.0, **options
+) -> PathFabric:
     """A three-tier fat tree of switches with `radix` ports: pods of radix/2 leaves with radix/2 hosts each.
 
     Parameters

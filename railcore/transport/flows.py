@@ -1,13 +1,23 @@
 """Flows between hosts: who sends how much to whom, and when."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.catalog.arguments import Listed, Quantity, checked
-from railcore.catalog.checks import Floats, Ints, at_least, positive, seed_of, share, whole
+from railcore.catalog.arguments import (
+    Bytes,
+    BytesArray,
+    Listed,
+    NonNegative,
+    NonNegativeArray,
+    NonNegativeInt,
+    NonNegativeInts,
+    Seconds,
+    SecondsArray,
+    checked,
+)
+from railcore.catalog.checks import Floats, at_least, positive, seed_of, share, whole
 
 
 @checked
@@ -22,10 +32,10 @@ class Flows:
     Raises ValueError for flows of no bytes, starts before 0 and shapes that do not match.
     """
 
-    source: Ints
-    destination: Ints
-    size_bytes: Floats | Any
-    start_s: Floats | Any = 0.0
+    source: NonNegativeInts
+    destination: NonNegativeInts
+    size_bytes: BytesArray
+    start_s: SecondsArray = 0.0
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -60,7 +70,7 @@ class FlowTimes:
 
 
 @checked
-def permutation(hosts: Listed, size_bytes: Quantity, load: float = 1.0, seed: int = 0) -> Flows:
+def permutation(hosts: Listed, size_bytes: Bytes, load: NonNegative = 1.0, seed: NonNegativeInt = 0) -> Flows:
     """Every active host sends one flow to another active host, and receives one; all start at once.
 
     Parameters
@@ -89,8 +99,7 @@ def permutation(hosts: Listed, size_bytes: Quantity, load: float = 1.0, seed: in
             return Flows(active, active[partner], size_bytes)
 
 
-@checked
-def permutation_in_groups(group: ArrayLike, size_bytes: Quantity, seed: int = 0) -> Flows:
+def permutation_in_groups(group: ArrayLike, size_bytes: float, seed: int = 0) -> Flows:
     """Every host sends one flow to another host of its group, such as its rail, and receives one.
 
     group: of every host, two hosts or more in each. size_bytes: of each flow [bytes]. seed: of the draw of partners.
@@ -105,7 +114,6 @@ def permutation_in_groups(group: ArrayLike, size_bytes: Quantity, seed: int = 0)
     return Flows(np.arange(len(groups)), destination, size_bytes)
 
 
-@checked
 def split_flows(flows: Flows, parts: Listed) -> Flows:
     """Each flow as so many equal ones, which stand one after the other."""
     count = int(whole("parts", parts))
@@ -114,7 +122,14 @@ def split_flows(flows: Flows, parts: Listed) -> Flows:
 
 
 @checked
-def incast(senders: int, receiver: int, size_bytes: Quantity, hosts: Listed, spread_s: Quantity = 0.0, seed: int = 0):
+def incast(
+    senders: NonNegativeInt,
+    receiver: NonNegativeInt,
+    size_bytes: Bytes,
+    hosts: Listed,
+    spread_s: Seconds = 0.0,
+    seed: NonNegativeInt = 0,
+):
     """Hosts drawn at random all send one flow to one receiver.
 
     Parameters
@@ -143,7 +158,7 @@ def incast(senders: int, receiver: int, size_bytes: Quantity, hosts: Listed, spr
 
 
 @checked
-def all_to_all(groups: ArrayLike, size_bytes: Quantity) -> Flows:
+def all_to_all(groups: NonNegativeArray, size_bytes: Bytes) -> Flows:
     """Every host of a group sends one flow to every other host of its group, all at once.
 
     groups: hosts, shape [groups, hosts of a group]. size_bytes: of each flow [bytes].

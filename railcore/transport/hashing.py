@@ -5,7 +5,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import special
 
-from railcore.catalog.arguments import Listed, checked
+from railcore.catalog.arguments import Listed, NonNegativeInt, checked
 from railcore.catalog.checks import Floats, Ints, positive, seed_of, share, whole
 from railcore.transport.fabric import SKIPPED, PathFabric
 from railcore.transport.flows import Flows
@@ -15,7 +15,6 @@ _STEP = 0x9E3779B97F4A7C15  # of splitmix64: 2^64 over the golden ratio
 _MOST_SUBFLOWS = 2**20
 
 
-@checked
 def hash64(key: ArrayLike) -> np.ndarray:
     """A 64-bit hash of 64-bit keys that is the same on every machine: the last step of splitmix64.
 
@@ -54,7 +53,6 @@ def live_paths(fabric: PathFabric, flows: Flows) -> np.ndarray:
     return live
 
 
-@checked
 def entropy_paths(fabric: PathFabric, flows: Flows, entropies: Listed, seed: int = 0, converged: bool = True) -> Ints:
     """The path of each entropy of each flow: what a sender sprays over that changes a field of its packets.
 
@@ -103,7 +101,7 @@ def entropy_paths(fabric: PathFabric, flows: Flows, entropies: Listed, seed: int
 
 
 @checked
-def ecmp_paths(fabric: PathFabric, flows: Flows, seed: int = 0, converged: bool = True) -> Ints:
+def ecmp_paths(fabric: PathFabric, flows: Flows, seed: NonNegativeInt = 0, converged: bool = True) -> Ints:
     """The one path of each flow that ECMP's hash of source, destination and number of the flow gives.
 
     Parameters
@@ -122,7 +120,6 @@ def ecmp_paths(fabric: PathFabric, flows: Flows, seed: int = 0, converged: bool 
     return entropy_paths(fabric, flows, 1, seed, converged)[:, 0]
 
 
-@checked
 def flows_per_link(fabric: PathFabric, flows: Flows, path: ArrayLike) -> Floats:
     """Flows on each port, shape [ports]; a flow over several paths counts for its share on each.
 
@@ -142,7 +139,7 @@ def flows_per_link(fabric: PathFabric, flows: Flows, path: ArrayLike) -> Floats:
 
 @checked
 def most_loaded_links(
-    fabric: PathFabric, flows: Flows, draws: Listed = 1000, seed: int = 0, entropies: Listed = 1
+    fabric: PathFabric, flows: Flows, draws: Listed = 1000, seed: NonNegativeInt = 0, entropies: Listed = 1
 ) -> pd.DataFrame:
     """The most loaded link of each stage in many draws of the hash, and what it makes of the last flow's time.
 
@@ -225,7 +222,6 @@ def _most_loaded_chance(groups: tuple[Ints, Ints], load: ArrayLike, entropies: i
     return chance
 
 
-@checked
 def most_loaded_chances(fabric: PathFabric, flows: Flows) -> pd.DataFrame:
     """How likely no link carries more than a number of flows, each hashed onto one path, as if links were independent.
 
@@ -244,7 +240,6 @@ def most_loaded_chances(fabric: PathFabric, flows: Flows) -> pd.DataFrame:
     return pd.DataFrame({"load": load, "chance": _most_loaded_chance(groups, load)})
 
 
-@checked
 def subflows_needed(fabric: PathFabric, flows: Flows, within: float = 0.1, probability: float = 0.5) -> int:
     """Paths that each flow has to be hashed onto, evenly, until the most loaded link is near even spraying.
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from railcore.catalog.arguments import Quantity, checked
+from railcore.catalog.arguments import NonNegative, NonNegativeInt, Seconds, checked
 from railcore.catalog.checks import at_least, one_of, share
 from railcore.transport.fabric import SKIPPED, PathFabric
 from railcore.transport.flows import Flows, FlowTimes
@@ -91,7 +91,6 @@ class LeveledTimes(FlowTimes):
     error: float
 
 
-@checked
 def flow_level_times(
     fabric: PathFabric,
     flows: Flows,
@@ -170,11 +169,11 @@ def completion_times(
     transport: Transport,
     level: str = "auto",
     framing: Framing = ACKNOWLEDGED,
-    seed: int = 0,
-    loss: float = 0.0,
+    seed: NonNegativeInt = 0,
+    loss: NonNegative = 0.0,
     converged: bool = True,
-    within: float = 0.15,
-    most_s: Quantity = 60.0,
+    within: NonNegative = 0.15,
+    most_s: Seconds = 60.0,
     progress: Callable[[str], Any] | None = None,
 ) -> LeveledTimes:
     """Completion times of flows by the flow level where its error is known and small, else packet by packet.

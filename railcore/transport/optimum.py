@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from railcore.catalog.arguments import Quantity, checked
+from railcore.catalog.arguments import Bytes, checked
 from railcore.catalog.checks import Floats, Ints, at_least, positive
 from railcore.transport.fabric import SKIPPED, PathFabric
 from railcore.transport.flows import Flows
@@ -24,8 +25,8 @@ class Framing:
     acknowledged: whether a flow is complete when its last acknowledgement is back, not when its last byte is received.
     """
 
-    mtu_bytes: Quantity = 4096.0
-    header_bytes: Quantity = 64.0
+    mtu_bytes: Bytes = 4096.0
+    header_bytes: Bytes = 64.0
     acknowledged: bool = False
 
     def __post_init__(self) -> None:
@@ -37,11 +38,11 @@ class Framing:
         """A full packet on the wire [bytes]."""
         return float(self.mtu_bytes) + float(self.header_bytes)
 
-    def packets(self, size_bytes: Quantity) -> Floats:
+    def packets(self, size_bytes: ArrayLike) -> Floats:
         """Packets of a flow."""
         return np.ceil(positive("size_bytes", size_bytes, "bytes") / float(self.mtu_bytes))
 
-    def wire_bytes(self, size_bytes: Quantity) -> Floats:
+    def wire_bytes(self, size_bytes: ArrayLike) -> Floats:
         """Bytes of a flow on each link [bytes]."""
         return self.packets(size_bytes) * self.packet_bytes
 
@@ -126,7 +127,6 @@ def path_delay_s(fabric: PathFabric, flows: Flows, framing: Framing) -> Floats:
     return latency + (links - 1) * framing.packet_bytes / link_Bps + back
 
 
-@checked
 def single_flow_s(fabric: PathFabric, flows: Flows, framing: Framing = RECEIVED) -> Floats:
     """Completion time of each flow alone on the fabric, from its start; shape [flows] [s].
 
@@ -140,7 +140,6 @@ def single_flow_s(fabric: PathFabric, flows: Flows, framing: Framing = RECEIVED)
     return sending + path_delay_s(fabric, flows, framing)
 
 
-@checked
 def optimum_bounds_s(fabric: PathFabric, flows: Flows, framing: Framing = RECEIVED) -> dict[str, float]:
     """When the last flow can be complete at best, by what holds it back, from time 0 [s].
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from railcore.catalog.arguments import Quantity, checked
+from railcore.catalog.arguments import NonNegative, NonNegativeInt, Seconds, checked
 from railcore.catalog.checks import Ints, positive, seed_of, share
 from railcore.transport.fabric import SKIPPED, PathFabric
 from railcore.transport.flows import Flows, FlowTimes
@@ -65,10 +65,10 @@ def simulate_packets(
     flows: Flows,
     transport: Transport,
     framing: Framing = ACKNOWLEDGED,
-    seed: int = 0,
-    loss: float = 0.0,
+    seed: NonNegativeInt = 0,
+    loss: NonNegative = 0.0,
     converged: bool = True,
-    most_s: Quantity = 60.0,
+    most_s: Seconds = 60.0,
     progress: Callable[[str], Any] | None = None,
 ) -> PacketRun:
     """Completion times of flows, packet by packet, with one transport for all.

@@ -8,9 +8,8 @@ congestion control takes to find its rate, losses, pauses, and what a hot link d
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from railcore.catalog.arguments import checked
+from railcore.catalog.arguments import NonNegativeArray, checked
 from railcore.catalog.checks import Floats, Ints, whole
 from railcore.compiled import njit
 from railcore.transport.fabric import PathFabric
@@ -201,7 +200,7 @@ def _run(fabric: PathFabric, flows: Flows, port: Ints, capacity_Bps: Floats, fra
 
 
 @checked
-def fair_sharing(fabric: PathFabric, flows: Flows, path: ArrayLike, framing: Framing = RECEIVED) -> FairRun:
+def fair_sharing(fabric: PathFabric, flows: Flows, path: NonNegativeArray, framing: Framing = RECEIVED) -> FairRun:
     """Flows on fixed paths that share links max-min fairly.
 
     Parameters
@@ -224,7 +223,6 @@ def fair_sharing(fabric: PathFabric, flows: Flows, path: ArrayLike, framing: Fra
     return _run(fabric, flows, port, fabric.rates * float(fabric.link_Bps), framing)
 
 
-@checked
 def ideal_spraying(fabric: PathFabric, flows: Flows, framing: Framing = RECEIVED) -> FairRun:
     """Flows that spread over all paths and share what they need max-min fairly.
 

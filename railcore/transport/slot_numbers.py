@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from railcore.catalog.arguments import Positive, checked
+from railcore.catalog.arguments import Positive
 from railcore.transport.fabric import PathFabric
 from railcore.transport.kernel import layout
 from railcore.transport.optimum import Framing
@@ -30,13 +30,11 @@ def slot_time_s(fabric: PathFabric, framing: Framing) -> float:
     return framing.packet_bytes / float(fabric.link_Bps)
 
 
-@checked
 def slots_for(time_s: Any, slot_s: Positive) -> Any:
     """Whole slots that have room for a time."""
     return np.ceil(time_s / slot_s - 1e-9).astype(np.int64)
 
 
-@checked
 def slot_numbers(
     fabric: PathFabric,
     transport: Transport,

@@ -5,7 +5,15 @@ from functools import partial
 from typing import Any
 
 from railcore import catalog
-from railcore.catalog.arguments import Quantity, checked
+from railcore.catalog.arguments import (
+    Bandwidth,
+    Bytes,
+    FlopRate,
+    NonNegative,
+    NonNegativeInt,
+    Seconds,
+    checked,
+)
 from railcore.catalog.checks import at_least, positive, share, whole
 
 BALANCINGS = ("single path", "flowlets", "oblivious", "bitmap", "reps", "mixed")
@@ -49,7 +57,7 @@ class Pulls(Control):
     credit_rate: of the receiver, as a share of its link.
     """
 
-    credit_rate: float
+    credit_rate: FlopRate
 
     def __post_init__(self) -> None:
         _check_ranges(self, shares="credit_rate")
@@ -70,19 +78,19 @@ class Nscc(Control):
     period_s: longest time between two adjustments [s].
     """
 
-    target_round_trips: float
-    fast_delay_s: Quantity
-    quick_targets: float
-    cut: float
-    smoothing: float
-    proportional: float
-    fair: float
-    fast: float
-    creep: float
-    adjust_bytes: Quantity
-    period_s: Quantity
-    reference_Bps: Quantity
-    reference_rtt_s: Quantity
+    target_round_trips: NonNegative
+    fast_delay_s: Seconds
+    quick_targets: NonNegative
+    cut: NonNegative
+    smoothing: NonNegative
+    proportional: NonNegative
+    fair: NonNegative
+    fast: NonNegative
+    creep: NonNegative
+    adjust_bytes: Bytes
+    period_s: Seconds
+    reference_Bps: Bandwidth
+    reference_rtt_s: Seconds
 
     def __post_init__(self) -> None:
         _check_ranges(
@@ -109,14 +117,14 @@ class Rccc(Control):
     1 - pace_cut (mean share - pace_marks).
     """
 
-    credit_rate: float
+    credit_rate: FlopRate
     pacing: str
-    pace_period_s: Quantity
-    pace_step: float
-    pace_growth: float
-    pace_marks: float
-    pace_cut: float
-    pace_least: float
+    pace_period_s: Seconds
+    pace_step: NonNegative
+    pace_growth: NonNegative
+    pace_marks: NonNegative
+    pace_cut: NonNegative
+    pace_least: NonNegative
 
     def __post_init__(self) -> None:
         _one_of("pacing", self.pacing, PACINGS)
@@ -136,13 +144,13 @@ class Dcqcn(Control):
     link's.
     """
 
-    dcqcn_smoothing: float
-    dcqcn_timer_s: Quantity
-    dcqcn_notice_s: Quantity
-    dcqcn_counter_bytes: Quantity
-    dcqcn_step_Bps: Quantity
-    dcqcn_fast_step_Bps: Quantity
-    dcqcn_least_share: float
+    dcqcn_smoothing: NonNegative
+    dcqcn_timer_s: Seconds
+    dcqcn_notice_s: Seconds
+    dcqcn_counter_bytes: Bytes
+    dcqcn_step_Bps: Bandwidth
+    dcqcn_fast_step_Bps: Bandwidth
+    dcqcn_least_share: NonNegative
 
     def __post_init__(self) -> None:
         _check_ranges(
@@ -170,16 +178,16 @@ class Queues:
     """
 
     overflow: str
-    queue_packets: int
+    queue_packets: NonNegativeInt
     marking: bool
-    mark_low_packets: float
-    mark_high_packets: float
-    mark_low_share: float
-    mark_high_share: float
-    mark_probability: float
-    pause_packets: int
-    resume_packets: int
-    buffer_bytes: Quantity
+    mark_low_packets: NonNegative
+    mark_high_packets: NonNegative
+    mark_low_share: NonNegative
+    mark_high_share: NonNegative
+    mark_probability: NonNegative
+    pause_packets: NonNegativeInt
+    resume_packets: NonNegativeInt
+    buffer_bytes: Bytes
 
     def __post_init__(self) -> None:
         _one_of("overflow", self.overflow, OVERFLOWS)
@@ -230,12 +238,12 @@ class Transport:
     queues: Queues
     balancing: str
     recovery: str
-    entropies: int
-    flowlet_gap_s: Quantity
-    window_products: float
-    start_packets: int
-    sack_bytes: Quantity
-    timeout_s: Quantity
+    entropies: NonNegativeInt
+    flowlet_gap_s: Seconds
+    window_products: NonNegative
+    start_packets: NonNegativeInt
+    sack_bytes: Bytes
+    timeout_s: Seconds
 
     def __post_init__(self) -> None:
         _one_of("balancing", self.balancing, BALANCINGS)

@@ -329,8 +329,10 @@ def exposed_by_transport_bars(data: pd.DataFrame) -> plt.Figure:
         y = -np.arange(len(names))
         ax.barh(y, rows["share"], height=0.62, color=COLOURS[5])
         ax.hlines(y, rows["least"], rows["most"], color="black", linewidth=1.2)
-        known = rows["printed"].notna().to_numpy()
-        plotting.document_marks(ax, rows["printed"][known], y[known], rows["differs"][known].to_numpy(bool))
+        has_printed = rows["printed"].notna().to_numpy()
+        plotting.document_marks(
+            ax, rows["printed"][has_printed], y[has_printed], rows["differs"][has_printed].to_numpy(bool)
+        )
         ends = rows[["share", "most", "printed"]].max(axis=1)
         for at, share, end in zip(y, rows["share"], ends, strict=True):
             plotting.text_beside(ax, plotting.percent(share), (end, at), (9, 0), va="center", fontsize=8)
@@ -436,8 +438,8 @@ def slowdown_heatmaps(data: pd.DataFrame, by: str, rows: str, columns: str, labe
         for (y, x), cell in np.ndenumerate(table.to_numpy()):
             ink = "white" if cell > (1 + colours["vmax"]) / 2 else "black"
             ax.text(x + 0.5, y + 0.5, number(cell, 3), ha="center", va="center", fontsize=9, color=ink)
-        ax.set_xticks(np.arange(table.shape[1]) + 0.5, [number(each) for each in table.columns])
-        ax.set_yticks(np.arange(table.shape[0]) + 0.5, [number(each) for each in table.index])
+        ax.set_xticks(np.arange(table.shape[1]) + 0.5, [number(column) for column in table.columns])
+        ax.set_yticks(np.arange(table.shape[0]) + 0.5, [number(value) for value in table.index])
         ax.grid(False)
         ax.tick_params(length=0)
         ax.set(xlabel=labels[1], ylabel="" if i else labels[0])

@@ -141,15 +141,15 @@ def traffic_matrices(
     wide = min(4.2, (10 - 1.5) / columns)
     figure, axes = plt.subplots(rows, columns, figsize=(wide * columns + 1.5, wide * rows + 1.2), squeeze=False)
     figure.suptitle(title)
-    found: dict = {}
+    labelled: dict = {}
     for ax, (panel, entries) in zip(axes.flat, parts.items(), strict=False):
         _byte_heatmap(entries, hb_domain_size, ax, colours).set_title(panel, fontsize=10)
         handles, labels = ax.get_legend_handles_labels()
-        found = dict(zip(labels, handles, strict=True)) | found
+        labelled = dict(zip(labels, handles, strict=True)) | labelled
     for ax in axes.flat[len(parts) :]:
         ax.remove()
     _byte_colour_bar(figure, colours, axes, _largest(parts), document)
-    figure.legend([*found.values()], [*found], loc="outside lower center", ncols=max(len(found), 1))
+    figure.legend([*labelled.values()], [*labelled], loc="outside lower center", ncols=max(len(labelled), 1))
     return figure
 
 
@@ -162,8 +162,8 @@ def _largest(parts: Mapping[str, pd.DataFrame]) -> list[float]:
     """The largest entry of every tenfold range and the smallest of all, as far as they can be told apart [bytes]."""
     sizes = np.concatenate([entries["bytes"] for entries in parts.values()])
     ranges = np.floor(np.log10(sizes))
-    found = sorted({sizes.min(), *(sizes[ranges == each].max() for each in np.unique(ranges))})
-    return [size for size, larger in zip(found, [*found[1:], np.inf], strict=True) if larger > 1.3 * size]
+    largest = sorted({sizes.min(), *(sizes[ranges == range_].max() for range_ in np.unique(ranges))})
+    return [size for size, larger in zip(largest, [*largest[1:], np.inf], strict=True) if larger > 1.3 * size]
 
 
 def _byte_colour_bar(

@@ -165,9 +165,9 @@ def _circuit_bands(ax: plt.Axes, circuits: pd.DataFrame, ranks: int, last: float
     ends = np.append(starts[1:], min(circuits["end_s"].iloc[-1], last))
     for kind, pairs, start, end in zip(circuits["kind"], circuits["circuits"], starts, ends, strict=True):
         ax.axvspan(start, end, color=_CIRCUITS.get(kind, ("", "white"))[1], zorder=0, linewidth=0)
-        each = pairs.split(", ")
-        lines = [", ".join(each[i : i + 2]) for i in range(0, min(len(each), 6), 2)]
-        lines[-1] += " ..." if len(each) > 6 else ""
+        names = pairs.split(", ")
+        lines = [", ".join(names[i : i + 2]) for i in range(0, min(len(names), 6), 2)]
+        lines[-1] += " ..." if len(names) > 6 else ""
         if end - start > max(map(len, lines)) * _CHARACTER * last:
             ax.text((start + end) / 2, ranks + 1, "\n".join(lines), ha="center", va="center", fontsize=8)
 

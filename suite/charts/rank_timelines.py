@@ -81,14 +81,14 @@ def _all_compute(events: pd.DataFrame, ranks: int) -> list[tuple[float, float]]:
     """From when to when all ranks compute; none for a single rank."""
     computes = events[events["what"] == "compute"]
     times = np.unique(computes[["start", "end"]].to_numpy(float))
-    found: list[tuple[float, float]] = []
+    computations: list[tuple[float, float]] = []
     for start, end in pairwise(times) if ranks > 1 else ():
         middle = (start + end) / 2
         if computes.loc[(computes["start"] < middle) & (middle < computes["end"]), "rank"].nunique() == ranks:
-            if found and found[-1][1] == start:
-                start = found.pop()[0]
-            found.append((start, end))
-    return found
+            if computations and computations[-1][1] == start:
+                start = computations.pop()[0]
+            computations.append((start, end))
+    return computations
 
 
 def strategy_bytes(table: pd.DataFrame, title: str = "") -> plt.Figure:

@@ -233,7 +233,7 @@ def cost_over_days(data: pd.DataFrame, title: str) -> plt.Figure:
     ax.set_title(title, fontsize=10)
     ax.set_xlim(right=ax.get_xlim()[1] + 0.16 * np.ptp(ax.get_xlim()))
     names = [f"{name} (best)" if not i else name for i, name in enumerate(data["network"])]
-    first = [next(j for j, other in enumerate(places) if np.allclose(each, other, rtol=1e-3)) for each in places]
+    first = [next(j for j, other in enumerate(places) if np.allclose(place, other, rtol=1e-3)) for place in places]
     joined = {j: " and ".join(name for name, of in zip(names, first, strict=True) if of == j) for j in first}
     _beside_marks(ax, list(joined.values()), places[list(joined)])
     return figure

@@ -4,17 +4,8 @@ from suite.deployment.cables import cabling_table, link_medium
 from suite.deployment.design_build import BuiltDesign, build_design, build_designs
 from suite.deployment.design_comparison import compare_designs, design_measures
 from suite.deployment.frr import SwitchConfig, frr_text
-from suite.deployment.part_counts import bill_of_parts, design_cost, design_parts, expected_losses
-from suite.deployment.port_map import (
-    fabric_switches,
-    host_port_map,
-    interface_texts,
-    nic_bundling,
-    rail_switch_ports,
-    trunk_port_map,
-)
+from suite.deployment.part_counts import design_parts, expected_losses
 from suite.deployment.resilience import failover, failure_domains
 from suite.deployment.routing import BgpDesign
 from suite.deployment.subnets import AddressPlan, address_use
-from suite.deployment.summaries import SummaryCheck, summary_check
 from suite.deployment.switch_configs import switch_config, write_deployment

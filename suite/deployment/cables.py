@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from railcore.catalog.arguments import checked, si
+from railcore.catalog.arguments import si
 from railcore.catalog.checks import at_least, one_of
 from railcore.catalog.units import Gbps, number, significant
 from railcore.deploy.cabling import link_media
@@ -21,7 +21,6 @@ from suite.deployment.subnets import AddressPlan
 CABLE_KINDS = ("host", "spine", "super-spine", "peer")
 
 
-@checked
 @dataclass(frozen=True)
 class LinkMedium:
     """What one kind of link is made of.
@@ -46,7 +45,7 @@ class LinkMedium:
 def cable_speed(fabric: SegmentFabric, kind: str) -> float:
     """Bandwidth of a link of a kind of `CABLE_KINDS`, one direction [bytes/s]."""
     speeds = (fabric.port_Bps, fabric.uplink_Bps, fabric.uplink_Bps, fabric.rail_switch.port_Bps)
-    return float(dict(zip(CABLE_KINDS, speeds, strict=True))[one_of("kind", kind, CABLE_KINDS)])
+    return float(dict(zip(CABLE_KINDS, speeds, strict=True))[kind])
 
 
 def cable_lengths(lengths_m: Mapping) -> dict[str, float]:
@@ -66,33 +65,31 @@ def ports_at_ends(fabric: SegmentFabric, kind: str) -> tuple[int, int]:
     for tier, name in ((1, "spine"), (2, "super-spine")):
         if fabric.tiers > tier:
             lanes[name] = lanes_of(fabric, tier, up=True), lanes_of(fabric, tier + 1, up=False)
-    return lanes[one_of("kind", kind, lanes)]
+    return lanes[kind]
 
 
-def link_medium(fabric: SegmentFabric, kind: str, length_m: float | None = None) -> LinkMedium:
+def link_medium(fabric: SegmentFabric, kind: str, length_m: float | None) -> LinkMedium:
     """Cheapest medium of the catalog for a kind of link; without a length the cheapest optics.
 
     Where interfaces break out at both ends, copper is only possible if all lanes of one lead to the same interface.
     Raises ValueError where the catalog has none of the speed, or none that reaches so far.
     """
-    speed, ends, found = cable_speed(fabric, kind), ports_at_ends(fabric, kind), []
+    speed, ends, media = cable_speed(fabric, kind), ports_at_ends(fabric, kind), []
     parallel = {"spine": fabric.spine_links, "super-spine": fabric.super_spine_links}.get(kind, 1)
-    if length_m is not None:
-        at_least(f"lengths_m of {kind}", length_m)
     if length_m is not None and parallel % min(ends) == 0:  # one copper cable has two ends: the same two switches
         for name, price, side, _ in _reaching(max(ends) * speed, length_m, copper=True):
-            found.append(LinkMedium(((name, max(ends), side),), price / max(ends)))
+            media.append(LinkMedium(((name, max(ends), side),), price / max(ends)))
     low, high = ({row[3]: row for row in _reaching(ports * speed, length_m, copper=False)} for ports in ends)
     for reach in low.keys() & high.keys():
         modules = [(*low[reach], ends[0]), (*high[reach], ends[1])]
-        price = sum(each / 2 / ports for _, each, _, _, ports in modules)
-        found.append(LinkMedium(tuple((name, ports, side) for name, _, side, _, ports in modules), price))
-    if not found:
+        price = sum(usd / 2 / ports for _, usd, _, _, ports in modules)
+        media.append(LinkMedium(tuple((name, ports, side) for name, _, side, _, ports in modules), price))
+    if not media:
         raise ValueError(
             f"lengths_m of {kind} is {length_m}: no medium of {number(speed / Gbps)} Gbps reaches that far, give a "
             "shorter one or add a row to the catalog's transceivers"
         )
-    return min(found, key=lambda medium: (significant(medium.link_usd), medium.text))
+    return min(media, key=lambda medium: (significant(medium.link_usd), medium.text))
 
 
 def _reaching(speed_Bps: float, length_m: float | None, copper: bool) -> list[tuple[str, float, int, float]]:
@@ -102,7 +99,6 @@ def _reaching(speed_Bps: float, length_m: float | None, copper: bool) -> list[tu
     return list(fitting[["item", "price_usd", "side", "reach_m"]].itertuples(index=False, name=None))
 
 
-@checked
 def cabling_table(plan: AddressPlan, lengths_m: Mapping = {}) -> pd.DataFrame:
     """One line a link of an address plan, for those who lay cables.
 

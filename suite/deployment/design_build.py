@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from railcore.catalog.arguments import Listed, checked
-from railcore.catalog.checks import whole
 from railcore.catalog.units import counted, significant
 from railcore.deploy.cabling import Floor, rail_link_lengths
 from railcore.network.bill import bill_total
@@ -89,26 +88,25 @@ class BuiltDesign:
     def warnings(self) -> tuple[str, ...]:
         """What its owner should know."""
         named = f"{self.name} for {self.asked:,} GPUs"
-        found = [*bundling_warnings(self.plan), *(f"{named}: {text}" for text in self.bgp.warnings)]
+        texts = [*bundling_warnings(self.plan), *(f"{named}: {text}" for text in self.bgp.warnings)]
         if self.spare_gpus:
-            found.append(
+            texts.append(
                 f"{named}: segments of one size have room for {self.fabric.gpus:,}. The "
                 f"places of {counted(self.spare_gpus, 'GPUs')} stay empty: no NICs, cables or addresses are counted "
                 "for them, but their switch ports are bought."
             )
-        return tuple(found)
+        return tuple(texts)
 
 
-@checked
 def design_lengths(fabric: SegmentFabric, floor: Floor, servers_per_rack: Listed) -> dict[str, float]:
     """Longest cable of each kind of a fabric on a floor of racks [m]: host, spine, super-spine.
 
     Switches stand in the middle of what they join, as of `cabling.rail_link_lengths`.
     """
-    racks = -(-fabric.domains // int(whole("servers_per_rack", servers_per_rack)))
+    racks = -(-fabric.domains // servers_per_rack)
     blocks = (fabric.servers, fabric.servers * fabric.segments)[: fabric.tiers - 1]
     lengths = rail_link_lengths(floor, racks, servers_per_rack, blocks)
-    return {kind: float(each[-1]) for kind, each in zip(CABLE_KINDS, lengths, strict=False)}
+    return {kind: float(levels[-1]) for kind, levels in zip(CABLE_KINDS, lengths, strict=False)}
 
 
 @checked
@@ -157,7 +155,6 @@ def build_design(
     return replace(built, with_spines=joined)
 
 
-@checked
 def build_designs(
     gpus: Sequence,
     rails_per_switch: Sequence,

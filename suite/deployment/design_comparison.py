@@ -6,49 +6,33 @@ from typing import Any
 
 import pandas as pd
 
-from railcore.catalog.arguments import checked
 from railcore.catalog.units import Gbps, hour, year
 from suite.deployment.design_build import BuiltDesign
-from suite.deployment.part_counts import LOSSES, design_cost, expected_losses, host_interfaces, links_by_kind
+from suite.deployment.part_counts import (
+    LOSSES,
+    cost_of_parts,
+    design_parts,
+    expected_losses,
+    host_interfaces,
+    links_by_kind,
+)
 from suite.deployment.resilience import failure_domains
 from suite.deployment.segments import SegmentFabric
-from suite.deployment.subnets import AddressPlan, address_use
+from suite.deployment.subnets import address_use
 
 HOURS_OF_A_YEAR = year / hour
 COUNTED = ("gpus", "gpu_Gbps", "oversubscription", "nic_switches", "reach")  # in which comparable designs are equal
 
 
-@checked
-def compare_designs(
-    designs: Mapping,
-    cost: bool = True,
-    lengths_m: Mapping = {},
-) -> pd.DataFrame:
+def compare_designs(designs: Mapping, cost: bool = True, lengths_m: Mapping = {}) -> pd.DataFrame:
     """Designs beside each other, and whether each is comparable to the first, by counting.
 
-    Parameters
-    ----------
-    designs
-        SegmentFabric or AddressPlan by name, at least one.
-    cost
-        Whether CapEx is listed too, of `design_cost`.
-    lengths_m
-        As of `design_cost`.
-
-    Returns
-    -------
+    designs: SegmentFabric or AddressPlan by name. cost: whether CapEx is listed too. lengths_m: as of `design_parts`.
     Columns design; what comparable designs have in common: gpus, gpu_Gbps (NIC bandwidth of a GPU, one direction),
     oversubscription (of the longest way, the worst product of its tiers), nic_switches (that a NIC is on), reach (all
     GPUs, or those of the same rail, over the network); differs_in (of these, from the first), comparable; what it
     takes: switches, links, gpus_lost (by one rail switch), gpus_touched, cost_usd, low_usd, high_usd, usd_per_gpu.
-
-    Raises
-    ------
-    ValueError
-        No design, or one that is neither.
     """
-    if not designs or not all(isinstance(design, SegmentFabric | AddressPlan) for design in designs.values()):
-        raise ValueError(f"designs is {list(designs)}: give a SegmentFabric or AddressPlan by name, at least one")
     rows: list[dict] = []
     for name, design in designs.items():
         fabric = design if isinstance(design, SegmentFabric) else design.fabric
@@ -61,7 +45,7 @@ def compare_designs(
         row |= {"switches": sum(fabric.switches_by_tier), "links": sum(fabric.links_by_tier)}
         row |= {"gpus_lost": int(worst["gpus_lost"]), "gpus_touched": int(worst["gpus_touched"])}
         if cost:
-            table = design_cost(design, lengths_m)
+            table = cost_of_parts(design_parts(design, lengths_m))
             row |= {column: float(table[column].sum()) for column in ("cost_usd", "low_usd", "high_usd")}
             row["usd_per_gpu"] = row["cost_usd"] / gpus
         rows.append(row)
@@ -71,8 +55,8 @@ def compare_designs(
 def _counted(fabric: SegmentFabric, gpus: int) -> dict:
     """What designs must have in common to be comparable."""
     ratio, worst = 1.0, 1.0
-    for each in fabric.oversubscription:
-        ratio *= each
+    for shares in fabric.oversubscription:
+        ratio *= shares
         worst = max(worst, ratio)
     alone = fabric.rails == 1 or (fabric.routed and (bool(fabric.spines) or fabric.rails_per_switch == fabric.rails))
     values = gpus, round(fabric.nic_Bps / Gbps, 6), round(worst, 9), fabric.homing
@@ -103,7 +87,7 @@ def design_measures(designs: Sequence[BuiltDesign]) -> pd.DataFrame:
 def _design_row(built: BuiltDesign) -> dict[str, Any]:
     plan, fabric, use = built.plan, built.fabric, address_use(built.plan)
     switches = {name: built.sizing.counts[name] for name in ("rail_switches", "spines", "super_spines")}
-    losses = {loss: expected_losses(plan, loss, parts=built.parts) for loss in LOSSES}
+    losses = {loss: expected_losses(plan, loss, built.parts) for loss in LOSSES}
     routes, (in_pod, between_pods) = built.bgp.route_counts.iloc[0], equal_cost_paths(fabric)
     used = [count * sum(ports) for count, ports in zip(fabric.switches_by_tier, fabric.interfaces_used, strict=True)]
     leaves, (down, _) = fabric.switches_by_tier[0], fabric.interfaces_used[0]

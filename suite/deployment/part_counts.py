@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 
 from railcore import catalog
-from railcore.catalog.arguments import checked
-from railcore.catalog.checks import Ints, one_of, whole
+from railcore.catalog.checks import Ints
 from railcore.deploy.cabling import is_copper_item
 from railcore.network.price_books import ItemBook
 from railcore.network.reliability import expected_failures
@@ -28,13 +27,12 @@ _ENDS = {
 }
 
 
-@checked
-def design_parts(design: SegmentFabric | AddressPlan, lengths_m: Mapping = {}, nic: str = "") -> pd.DataFrame:
+def design_parts(design: SegmentFabric | AddressPlan, lengths_m: Mapping = {}) -> pd.DataFrame:
     """What a design is made of: switches, transceivers or cables of every kind of link, NICs.
 
     design: a fabric, or an address plan, which has the servers that are there and the peer links of its MLAG pairs.
     lengths_m: length of the links of some kinds [m], as in `cabling_table`: the cheapest medium that reaches; without
-    one the cheapest optics. nic: of the catalog, by default the smallest that has the NIC's bandwidth.
+    one the cheapest optics.
     Columns part (switches, links, NICs), where (tier, kind of link, servers), end (what a transceiver is plugged into,
     "" for others), item (of the catalog), count, carries (links, or of a NIC's bandwidth the share, that go with one),
     units and rate_Bps of its `BillLine` (`bill_of_parts`).
@@ -54,9 +52,9 @@ def design_parts(design: SegmentFabric | AddressPlan, lengths_m: Mapping = {}, n
             end = end if at else int(shared[1] > shared[0])  # a cable splits at the end that shares
             count = side * (_modules(fabric, kind, end, servers) if ports > 1 else links)
             rows.append(("links", kind, at, item, count, side * links / count, links, cable_speed(fabric, kind)))
-    item, each = _nic(fabric, nic)
-    count = servers * fabric.rails * each
-    rows.append(("NICs", "servers", "", item, count, 1 / each, count, fabric.nic_Bps / each))
+    nic, nics_of_gpu = _nic(fabric)
+    count = servers * fabric.rails * nics_of_gpu
+    rows.append(("NICs", "servers", "", nic, count, 1 / nics_of_gpu, count, fabric.nic_Bps / nics_of_gpu))
     return pd.DataFrame(rows, columns="part where end item count carries units rate_Bps".split())
 
 
@@ -92,10 +90,8 @@ def links_by_kind(design: SegmentFabric | AddressPlan) -> dict[str, int]:
     return {kind: links for kind, links in zip(CABLE_KINDS, counts, strict=True) if links}
 
 
-@checked
 def host_interfaces(fabric: SegmentFabric, servers: int) -> int:
     """Interfaces of rail switches that hold NIC ports, where so many servers fill the segments one after another."""
-    whole("servers", servers, 0, fabric.servers * fabric.pods * fabric.segments)
     here = np.clip(servers - fabric.servers * np.arange(fabric.pods * fabric.segments), 0, fabric.servers)
     ports: Ints = here * (fabric.host_ports // fabric.servers)
     return int((-(-ports // lanes_of(fabric, 1, up=False))).sum()) * fabric.rail_switches_of_segment
@@ -111,29 +107,26 @@ def _modules(fabric: SegmentFabric, kind: str, end: int, servers: int) -> int:
     return fabric.interfaces_used[tier - 1][1] * fabric.switches_by_tier[tier - 1]
 
 
-def _nic(fabric: SegmentFabric, name: str) -> tuple[str, int]:
-    """The NIC and how many of it a GPU takes, by default the smallest of the catalog that has the bandwidth."""
-    if name:
-        return name, math.ceil(fabric.nic_Bps / catalog.item("nics", name)["bandwidth"] - 1e-9)
-    speeds = {each: catalog.item("nics", each)["bandwidth"] for each in catalog.names("nics")}
-    fitting = [each for each in speeds if speeds[each] >= fabric.nic_Bps * (1 - 1e-9)]
+def _nic(fabric: SegmentFabric) -> tuple[str, int]:
+    """The smallest NIC of the catalog that has the bandwidth, or several of the largest: its name, and how many."""
+    speeds = {name: catalog.item("nics", name)["bandwidth"] for name in catalog.names("nics")}
+    fitting = [speed for speed in speeds if speeds[speed] >= fabric.nic_Bps * (1 - 1e-9)]
     if fitting:
-        return min(fitting, key=lambda each: speeds[each]), 1
-    largest = max(speeds, key=lambda each: speeds[each])
+        return min(fitting, key=lambda name: speeds[name]), 1
+    largest = max(speeds, key=lambda name: speeds[name])
     return largest, math.ceil(fabric.nic_Bps / speeds[largest] - 1e-9)
 
 
-def parts_that_fail(design: SegmentFabric | AddressPlan, parts: pd.DataFrame | None = None) -> pd.DataFrame:
+def parts_that_fail(design: SegmentFabric | AddressPlan, parts: pd.DataFrame) -> pd.DataFrame:
     """Network parts that can fail, and what one of them takes, on average over those of its kind.
 
-    parts: of the design, by `design_parts`; by default with the cheapest optics. A splitter cable, or a transceiver
-    whose interface breaks out, takes all its links. Copper cables have no transceivers; optical ones have a fibre each.
+    parts: of the design, by `design_parts`. A splitter cable, or a transceiver whose interface breaks out, takes all
+    its links. Copper cables have no transceivers; optical ones have a fibre each.
     Columns part (in words), kind (of the catalog's failure rates), count, and GPUs that one failure takes, by what
     counts as lost: nic_lost (their NIC has no link left), server_lost (their server has no link left, so that no other
     GPU of it can forward for them), bandwidth_lost (NICs' worth of bandwidth between the tiers that goes through it).
     """
     fabric, servers, _ = _as_planned(design)
-    parts = design_parts(design) if parts is None else parts
     gpus, rows = servers * fabric.rails, []
     alone, all_rails, links = fabric.homing == 1, fabric.rails_per_switch == fabric.rails, links_by_kind(design)
     through = [gpus / fabric.switches_by_tier[0]]
@@ -142,7 +135,7 @@ def parts_that_fail(design: SegmentFabric | AddressPlan, parts: pd.DataFrame | N
 
     def add_link(part: str, kind: str, count: int, where: str, carries: float, lanes: int) -> None:
         within = _within_one(fabric, lanes) if where == "host" else (0.0, 0.0)
-        lost = (each * gpus * carries / links[where] for each in within)
+        lost = (speed_share * gpus * carries / links[where] for speed_share in within)
         rows.append((part, kind, count, *lost, carries * share.get(where, fabric.uplink_Bps / fabric.nic_Bps)))
 
     columns = ["part", "where", "end", "item", "count", "carries"]
@@ -176,76 +169,28 @@ def _within_one(fabric: SegmentFabric, lanes: int) -> tuple[float, float]:
     return float(nics.mean()), float(servers.mean()) * (fabric.rails_per_switch == fabric.rails)
 
 
-@checked
-def expected_losses(
-    design: SegmentFabric | AddressPlan,
-    loss: str = "NIC",
-    rates: str = "value",
-    parts: pd.DataFrame | None = None,
-) -> pd.DataFrame:
+def expected_losses(design: SegmentFabric | AddressPlan, loss: str, parts: pd.DataFrame) -> pd.DataFrame:
     """A year's failures of the network parts of a design, and the GPUs that they take.
 
-    Parameters
-    ----------
-    design
-        A fabric, or an address plan, which has the servers that are there.
-    loss
-        What counts, one of LOSSES, see `parts_that_fail`.
-    rates
-        "value", "low" or "high" of the catalog's rows.
-    parts
-        What is bought, of `design_parts`; by default with the cheapest optics.
-
-    Returns
-    -------
+    loss: what counts, one of LOSSES. parts: what is bought, of `design_parts`. See `parts_that_fail`.
     Columns part, count, gpus_lost (by one failure), events_per_year, gpus_lost_per_year, lost_gpu_hours_per_year.
     """
     failing = parts_that_fail(design, parts)
-    lost = failing[f"{one_of('loss', loss, LOSSES).lower()}_lost"]
+    lost = failing[f"{loss.lower()}_lost"]
     taken = failing[["part", "kind", "count"]].assign(gpus_stopped=lost, gpus_slowed=lost, share_lost=1.0)
-    table = expected_failures(taken, rates).assign(gpus_lost=lost)
+    table = expected_failures(taken).assign(gpus_lost=lost)
     table["gpus_lost_per_year"] = table["events_per_year"] * lost
     columns = "part count gpus_lost events_per_year gpus_lost_per_year lost_gpu_hours_per_year"
     return table[columns.split()]
 
 
-@checked
-def design_cost(
-    design: SegmentFabric | AddressPlan,
-    lengths_m: Mapping = {},
-    prices: Mapping = {},
-    nic: str = "",
-) -> pd.DataFrame:
-    """What the parts of a design cost: switches, transceivers or cables of every kind of link, NICs.
+def cost_of_parts(parts: pd.DataFrame) -> pd.DataFrame:
+    """What the parts that `design_parts` lists cost.
 
-    Parameters
-    ----------
-    design
-        A fabric, or an address plan, which has the servers that are there and the peer links of its MLAG pairs.
-    lengths_m
-        Length of the links of some kinds [m], as in `cabling_table`: the cheapest medium that reaches; without one the
-        cheapest optics.
-    prices
-        Price of parts by name [USD], before the catalog's: of a switch model that it lacks, or a quote of yours.
-    nic
-        Catalog NIC, by default the smallest that has the NIC's bandwidth.
-
-    Returns
-    -------
     Columns part (switches, links, NICs), where, item, count, unit_usd, cost_usd, and low_usd and high_usd of the cost,
-    where prices have bounds.
-
-    Raises
-    ------
-    ValueError
-        A part without a price, or a link that no medium reaches.
+    where prices have bounds. Raises ValueError for a part without a price.
     """
-    return cost_of_parts(design_parts(design, lengths_m, nic), prices)
-
-
-def cost_of_parts(parts: pd.DataFrame, prices: Mapping = {}) -> pd.DataFrame:
-    """What the parts that `design_parts` lists cost, as of `design_cost`."""
-    books = {end: ItemBook(end=end, given=prices) for end in ("value", "low", "high")}
+    books = {end: ItemBook(end=end) for end in ("value", "low", "high")}
     table, bill = parts[["part", "where", "item", "count"]].copy(), bill_of_parts(parts)
     table["unit_usd"] = [books["value"].number(line) for line in bill]
     for name, book in zip(("cost_usd", "low_usd", "high_usd"), books.values(), strict=True):

@@ -4,18 +4,17 @@ Names count from 1: "Pod1.Seg2.Host3" is host 3 of segment 2 of pod 1, domain 5 
 that breaks out has lanes from 1; lane 0 is a whole interface.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from railcore.catalog.arguments import checked
-from railcore.catalog.checks import Ints, numbers, one_of, whole
+from railcore.catalog.checks import Ints, one_of, whole
 from suite.deployment.segments import SegmentFabric, leaf_name
 
-InterfaceRule = Any  # a name of RULES, an array, or a function: see `rail_switch_ports`
+InterfaceRule = str | Callable[[Ints, Ints, Ints], Ints]  # a name of RULES, or a function: see `rail_switch_ports`
 RULES = ("by server", "by rail")
 BUNDLINGS = ("none", "lag", "mlag", "evpn")
 PEER_LINKS = 2  # of an MLAG pair, so that one may fail
@@ -75,40 +74,19 @@ def rail_switch_ports(fabric: SegmentFabric, rule: InterfaceRule = "by server") 
     """Port of a rail switch that each of its NIC ports takes [rails of the switch, servers, ports of a NIC there].
 
     rule: "by server" gives each server a group of consecutive ports, its rails in order; "by rail" gives each rail a
-    group, its servers in order. A rule of one's own is an array of that shape, or a function of arrays rail (of the
-    switch), server and port, all from 1. Ports count from 1, through the lanes of interface 1, then those of 2.
-    Raises ValueError for ports that are used twice or that the model lacks.
+    group, its servers in order. A rule of one's own is a function of arrays rail (of the switch), server and port, all
+    from 1. Ports count from 1, through the lanes of interface 1, then those of 2.
     """
-    shape = r, servers, k = fabric.rails_per_switch, fabric.servers, fabric.nic_ports // fabric.homing
-    rail, server, port = np.indices(shape) + 1
-    if isinstance(rule, str):
-        one_of("rule", rule, RULES)
-        server_first = (server - 1) * r + rail - 1, (rail - 1) * servers + server - 1
-        return server_first[RULES.index(rule)] * k + port
-    given = np.asarray(rule(rail, server, port) if callable(rule) else rule)
-    if given.size != rail.size:
-        raise ValueError(
-            f"rule gives {given.size} ports, but a rail switch has {rail.size} NIC ports: give an array of "
-            f"{r} rails x {servers} servers x {k} ports"
-        )
-    ports = fabric.rail_switch.ports * lanes_of(fabric, 1, up=False)
-    numbers("rule", given, f"whole numbers from 1 to {ports}")
-    found = whole("rule", given, 1).reshape(shape)
-    if found.max() > ports:
-        raise ValueError(f"rule gives port {found.max()}, but {fabric.rail_switch.name} has {ports}: give 1 to {ports}")
-    used, counts = np.unique(found, return_counts=True)
-    if (counts > 1).any():
-        twice = used[counts > 1][0]
-        rails, hosts, _ = (where + 1 for where in np.nonzero(found == twice))
-        ends = " and ".join(f"rail {a} of server {b}" for a, b in zip(rails[:2], hosts[:2], strict=True))
-        raise ValueError(f"rule gives port {twice} to {ends}: give each NIC port one of its own")
-    return found
+    r, servers, k = fabric.rails_per_switch, fabric.servers, fabric.nic_ports // fabric.homing
+    rail, server, port = np.indices((r, servers, k)) + 1
+    if callable(rule):
+        return rule(rail, server, port)
+    place = (server - 1) * r + rail - 1 if rule == "by server" else (rail - 1) * servers + server - 1
+    return place * k + port
 
 
-@checked
 def lanes_of(fabric: SegmentFabric, tier: int, up: bool) -> int:
     """Ports that an interface of a switch of a tier gives at the speed of its links up or down."""
-    whole("tier", tier, 1, len(fabric.models))
     speed = fabric.port_Bps if tier == 1 and not up else fabric.uplink_Bps
     return fabric.models[tier - 1].ports_of_interface(speed) if fabric.breakout else 1
 
@@ -118,7 +96,6 @@ def _place(port: Ints, lanes: int) -> tuple[Ints, Ints]:
     return (port - 1) // lanes + 1, ((port - 1) % lanes + 1 if lanes > 1 else np.zeros_like(port))
 
 
-@checked
 def free_interfaces(fabric: SegmentFabric, rule: InterfaceRule, peer_links: int) -> Ints:
     """Interfaces of a rail switch that no NIC port takes. Raises ValueError for fewer than uplinks and peer links."""
     ports, model = rail_switch_ports(fabric, rule), fabric.rail_switch
@@ -146,10 +123,7 @@ def peer_link_count(fabric: SegmentFabric, bundling: str, peer_links: int) -> in
     return int(whole("peer_links", peer_links, 1)) if nic_bundling(fabric, bundling) == "mlag" else 0
 
 
-@checked
-def host_port_map(
-    fabric: SegmentFabric, rule: InterfaceRule = "by server", bundling: str = "", vlan_base: int = 101
-) -> pd.DataFrame:
+def host_port_map(fabric: SegmentFabric, rule: InterfaceRule, bundling: str, vlan_base: int) -> pd.DataFrame:
     """Every NIC port and the interface that it goes to.
 
     Parameters
@@ -168,14 +142,8 @@ def host_port_map(
     -------
     Columns pod, segment, server, domain, host, gpu, nic_port, rail, switch, interface, lane, port_channel (of the
     switches, 0 for none), vlan.
-
-    Raises
-    ------
-    ValueError
-        Interfaces or VLANs that do not suffice, a rule that does not fit, a bundling that the homing does not allow.
     """
     bundled, at = nic_bundling(fabric, bundling) != "none", fabric.host_links()
-    checked_vlan_base(fabric, bundling, vlan_base)
     ports, rail_here = rail_switch_ports(fabric, rule), (at["gpu"] - 1) % fabric.rails_per_switch
     port = ports[rail_here, at["server"] - 1, (at["nic_port"] - 1) // fabric.homing]
     interface, lane = _place(port, lanes_of(fabric, 1, up=False))
@@ -198,14 +166,12 @@ def host_port_map(
     )
 
 
-def vlan_count(fabric: SegmentFabric, bundling: str = "") -> int:
-    """VLANs of a segment: one a rail where the ports of a NIC are bundled, else one a rail and NIC port."""
-    return fabric.rails * (fabric.nic_ports if nic_bundling(fabric, bundling) == "none" else 1)
-
-
 def checked_vlan_base(fabric: SegmentFabric, bundling: str, vlan_base: int) -> int:
-    """The first VLAN. Raises ValueError where the VLANs from there are more than there are."""
-    vlans = vlan_count(fabric, bundling)
+    """The first VLAN of a segment: one a rail where the ports of a NIC are bundled, else one a rail and NIC port.
+
+    Raises ValueError where the VLANs from there are more than there are.
+    """
+    vlans = fabric.rails * (fabric.nic_ports if nic_bundling(fabric, bundling) == "none" else 1)
     whole("vlan_base", vlan_base, 1, MOST_VLAN)
     if vlan_base + vlans - 1 > MOST_VLAN:
         raise ValueError(
@@ -215,13 +181,12 @@ def checked_vlan_base(fabric: SegmentFabric, bundling: str, vlan_base: int) -> i
     return int(vlan_base)
 
 
-@checked
 def trunk_port_map(
     fabric: SegmentFabric,
-    rule: InterfaceRule = "by server",
-    bundling: str = "",
-    peer_links: int = PEER_LINKS,
-    trunk_bundles: bool = True,
+    rule: InterfaceRule,
+    bundling: str,
+    peer_links: int,
+    trunk_bundles: bool,
 ) -> pd.DataFrame:
     """Every link between switches and its interface at both ends.
 
@@ -314,7 +279,6 @@ def _peer_ends(fabric: SegmentFabric, free: Ints, peers: int, on_leaf: int) -> t
     return pod, first, second, link
 
 
-@checked
 def interface_texts(interface: Sequence[int] | Ints, lane: Sequence[int] | Ints) -> np.ndarray:
     """Names of interfaces as in Linux: "swp7", or "swp7s0" for lane 1 of one that breaks out."""
     interface, lane = np.asarray(interface), np.asarray(lane)

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from railcore.catalog.arguments import checked
 from railcore.catalog.units import Gbps
 from suite.deployment.routing import ROLES, BgpDesign
 from suite.deployment.segments import SegmentFabric
@@ -15,7 +14,6 @@ FAILURES = ("NIC port", "host link", "NIC", "rail switch", "rail switches of a N
 SPINE_LINKS = "links to a spine"
 
 
-@checked
 def failover(plan: AddressPlan) -> pd.DataFrame:
     """What is left when one part fails, a row for each kind of part, counted in the port map.
 
@@ -60,7 +58,6 @@ def failover(plan: AddressPlan) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*columns, "flows_lost", "flows_lost_with_summaries"])
 
 
-@checked
 def failure_domains(fabric: SegmentFabric) -> pd.DataFrame:
     """What a switch takes with it when it fails, a row for each tier.
 

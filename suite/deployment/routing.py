@@ -7,19 +7,17 @@ switch that its spine has lost: packets to it are dropped there. A unit's hides 
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from railcore.catalog.arguments import checked
-from railcore.catalog.checks import one_of, whole
+from railcore.catalog.arguments import NonNegativeInt, checked
 from railcore.catalog.derived_fields import derive, given
 from railcore.catalog.units import counted
 from suite.deployment.subnets import AddressPlan
 
 PRIVATE_ASNS = ((64512, 65534), (4200000000, 4294967294))  # of 2 and of 4 bytes: RFC 6996
-CONTROL_PLANES = ("eBGP", "BGP EVPN")
 ROLES = ("rail switch", "spine", "super-spine")
 UNICAST, EVPN = "ipv4 unicast", "l2vpn evpn"
 
@@ -40,12 +38,11 @@ class BgpDesign:
     """
 
     plan: AddressPlan
-    control_plane: str = "eBGP"
-    first_asn: int = 0
+    control_plane: Literal["eBGP", "BGP EVPN"] = "eBGP"
+    first_asn: NonNegativeInt = 0
     summarised: bool = False
 
     def __post_init__(self) -> None:
-        one_of("control_plane", self.control_plane, CONTROL_PLANES)
         derive(self, "first_asn", self._checked_first(given(self, "first_asn")))
 
     def _checked_first(self, asked: int) -> int:
@@ -54,7 +51,7 @@ class BgpDesign:
         rooms = [last - first + 1 for first, last in PRIVATE_ASNS]
         if not asked:
             return PRIVATE_ASNS[count > rooms[0]][0]
-        first = int(whole("first_asn", asked))
+        first = int(asked)
         for low, high in PRIVATE_ASNS:
             if low <= first and first + count - 1 <= high:
                 return first
@@ -146,13 +143,13 @@ class BgpDesign:
         Columns role, subnets_without_summaries (all of the fabric, its own too), subnets_with_summaries, loopbacks.
         """
         plan, fabric = self.plan, self.plan.fabric
-        own, others = plan.subnets_of_unit, fabric.pods - 1
+        unit_routes, others = plan.subnets_of_unit, fabric.pods - 1
         table = pd.DataFrame({"role": ROLES[: fabric.tiers]})
         if not fabric.spines:
-            return table.assign(subnets_without_summaries=own, subnets_with_summaries=own, loopbacks=1)
+            return table.assign(subnets_without_summaries=unit_routes, subnets_with_summaries=unit_routes, loopbacks=1)
         units = fabric.segments * plan.units_of_segment
-        aggregate, pod_summary = int(own > 1), int(fabric.super_spines > 0 and units > 1)
+        aggregate, pod_summary = int(unit_routes > 1), int(fabric.super_spines > 0 and units > 1)
         table["subnets_without_summaries"] = len(plan.subnets)
-        summarised = (own + aggregate + units - 1 + others, units + pod_summary + others, fabric.pods)
+        summarised = (unit_routes + aggregate + units - 1 + others, units + pod_summary + others, fabric.pods)
         table["subnets_with_summaries"] = summarised[: fabric.tiers]
         return table.assign(loopbacks=len(self.switches))

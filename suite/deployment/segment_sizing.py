@@ -8,10 +8,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
-from railcore.catalog.arguments import Quantity, checked
-from railcore.catalog.checks import at_least, whole
+from railcore.catalog.arguments import Bandwidth, Count, Few, NonNegativeInt, Range, checked
+from railcore.catalog.checks import whole
 from railcore.catalog.units import Gbps, number
 from railcore.network.switches import SwitchModel
 from suite.deployment.segments import SegmentFabric
@@ -36,27 +36,24 @@ class SegmentDemand:
     spare_interfaces: of every rail switch, kept free, such as for the peer links of an MLAG pair.
     """
 
-    gpus: int
+    gpus: Count
     rail_switch: SwitchModel
-    gpus_per_server: int = 8
-    nic_ports: int = 1
-    homing: int = 0
-    port_Bps: Quantity = 400 * Gbps
-    rails_per_switch: int = 0
+    gpus_per_server: NonNegativeInt = 8
+    nic_ports: Few = 1
+    homing: NonNegativeInt = 0
+    port_Bps: Bandwidth = 400 * Gbps
+    rails_per_switch: NonNegativeInt = 0
     spine: SwitchModel | None = None
     super_spine: SwitchModel | None = None
-    uplink_Bps: Quantity = 0.0
-    oversubscription: float = 1.0
-    spine_oversubscription: float = 1.0
+    uplink_Bps: Bandwidth = 0.0
+    oversubscription: Annotated[float, Range(1)] = 1.0
+    spine_oversubscription: Annotated[float, Range(1)] = 1.0
     rails_apart: bool = True
     breakout: bool = True
-    spare_interfaces: int = 0
+    spare_interfaces: NonNegativeInt = 0
 
     def __post_init__(self) -> None:
-        whole("gpus", self.gpus)
         whole("spare_interfaces", self.spare_interfaces, 0, self.rail_switch.ports - 1)
-        for name in ("oversubscription", "spine_oversubscription"):
-            at_least(name, getattr(self, name), 1)
         self.one_server  # noqa: B018  refuses what does not divide, and a server that no rail switch holds
 
     @cached_property
@@ -205,44 +202,41 @@ def _pods(room: _Room, servers: int) -> Iterator[SegmentFabric]:
     segments = -(-room.demand.servers // servers)
     if segments <= room.most_segments[0]:
         leaves = segments * room.base.rail_switches_of_segment
-        options = {(spines, links) for spines, links in _trunks(room, servers, leaves)}
-        if options:
-            spines, links = min(options)
-            yield _with(room, servers=servers, segments=segments, spines=spines, spine_links=links)
+        if trunks := [*_trunks(room, servers, leaves)]:
+            spines, links = min(trunks)
+            shape = {"servers": servers, "segments": segments, "spines": spines, "spine_links": links}
+            yield replace(room.base, routed=True, **shape)  # type: ignore[arg-type]
 
 
 def _multi_pods(room: _Room, servers: int, most_switches: float) -> Iterator[SegmentFabric]:
     """Fabrics of three tiers with so many servers a segment and at most so many switches."""
     segments = -(-room.demand.servers // servers)
-    each = room.base.rail_switches_of_segment
+    switches = room.base.rail_switches_of_segment
     for pods in range(-(-segments // max(room.most_segments[1], 1)), room.below[2] + 1):
         in_pod = -(-segments // pods)
-        leaves, servers = in_pod * each, -(-room.demand.servers // (pods * in_pod))
+        leaves, servers = in_pod * switches, -(-room.demand.servers // (pods * in_pod))
         if pods * leaves >= most_switches or (pods - 1) * in_pod >= segments:
             continue  # more than the best, or a pod stands empty
         for spines, links in _trunks(room, servers, leaves):
             if pods * (leaves + spines) < most_switches and (top := _tops(room, spines, leaves * links, pods)):
                 count, top_links, planes = top
-                pod = {"servers": servers, "segments": in_pod, "pods": pods, "spines": spines, "spine_links": links}
-                yield _with(room, **pod, super_spines=count, super_spine_links=top_links, super_spine_planes=planes)
+                shape = {"servers": servers, "segments": in_pod, "pods": pods, "spines": spines, "spine_links": links}
+                shape |= {"super_spines": count, "super_spine_links": top_links, "super_spine_planes": planes}
+                yield replace(room.base, routed=True, **shape)  # type: ignore[arg-type]
 
 
 def _tops(room: _Room, spines: int, down: int, pods: int) -> tuple[int, int, int] | None:
     """Fewest super-spines over pods of so many spines with `down` links below each; their links; fewest planes."""
-    need, found = room.spine_uplinks(down), []
+    need, tops = room.spine_uplinks(down), []
     for planes in (q for q in range(1, spines + 1) if spines % q == 0):
         for links in range(1, min(room.below[2] // (spines // planes * pods), need) + 1):
             in_plane = -(-need // links)
             if room.fits(2, down, in_plane * links):
-                found.append((in_plane * planes, planes, links))
-    if not found:
+                tops.append((in_plane * planes, planes, links))
+    if not tops:
         return None
-    count, planes, links = min(found)
+    count, planes, links = min(tops)
     return count, links, planes
-
-
-def _with(room: _Room, **counts: int) -> SegmentFabric:
-    return replace(room.base, routed=True, **counts)  # type: ignore[arg-type]
 
 
 def _candidates(room: _Room, tiers: int) -> Iterator[SegmentFabric]:
@@ -270,7 +264,6 @@ def _size(fabric: SegmentFabric) -> tuple[float, ...]:
     return sum(fabric.switches_by_tier), sum(fabric.links_by_tier), fabric.gpus, fabric.pods
 
 
-@checked
 def smallest_segment_fabric(demand: SegmentDemand) -> SegmentSizing:
     """The smallest fabric that holds a demand: fewest tiers, then switches, then links.
 
@@ -278,9 +271,9 @@ def smallest_segment_fabric(demand: SegmentDemand) -> SegmentSizing:
     """
     rooms = [_Room(demand, speed) for speed in demand.uplink_speeds]
     for tiers in (1, 2, 3):
-        found = [fabric for room in rooms for fabric in _candidates(room, tiers)]
-        if found:
-            fabric = min(found, key=_size)
+        fabrics = [fabric for room in rooms for fabric in _candidates(room, tiers)]
+        if fabrics:
+            fabric = min(fabrics, key=_size)
             return SegmentSizing(demand, fabric, tuple(_reasons(demand, rooms, fabric)))
     most = max(max(room.most_gpus) for room in rooms)
     raise ValueError(
@@ -292,8 +285,8 @@ def smallest_segment_fabric(demand: SegmentDemand) -> SegmentSizing:
 
 def _reasons(demand: SegmentDemand, rooms: list[_Room], fabric: SegmentFabric) -> Iterator[str]:
     """Why each tier is there."""
-    room = next(each for each in rooms if each.uplink_Bps == fabric.uplink_Bps or fabric.tiers == 1)
-    base, (one, two, _) = room.base, (max(most) for most in zip(*(each.most_gpus for each in rooms), strict=True))
+    room = next(room for room in rooms if room.uplink_Bps == fabric.uplink_Bps or fabric.tiers == 1)
+    base, (one, two, _) = room.base, (max(most) for most in zip(*(room.most_gpus for room in rooms), strict=True))
     rails = "all rails" if base.rails_per_switch == base.rails else f"{base.rails_per_switch} of {base.rails} rails"
     alone = room.most_servers[0]
     start = (

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railcore.catalog.arguments import Listed, Quantity, checked
-from railcore.catalog.checks import Ints, positive, whole
+from railcore.catalog.arguments import Bandwidth, Count, Listed, NonNegativeInt, checked
+from railcore.catalog.checks import Ints
 from railcore.catalog.derived_fields import derive, given
 from railcore.catalog.units import Gbps, either
 from railcore.network.switches import SwitchModel
@@ -59,37 +59,31 @@ class SegmentFabric:
     servers: Listed
     rail_switch: SwitchModel
     gpus_per_server: Listed = 8
-    segments: int = 1
-    pods: int = 1
-    nic_ports: int = 1
-    homing: int = 0
-    port_Bps: Quantity = 400 * Gbps
-    rails_per_switch: int = 0
-    spines: int = 0
+    segments: Count = 1
+    pods: Count = 1
+    nic_ports: Count = 1
+    homing: NonNegativeInt = 0
+    port_Bps: Bandwidth = 400 * Gbps
+    rails_per_switch: NonNegativeInt = 0
+    spines: NonNegativeInt = 0
     spine: SwitchModel | None = None
-    spine_links: int = 1
-    super_spines: int = 0
+    spine_links: Count = 1
+    super_spines: NonNegativeInt = 0
     super_spine: SwitchModel | None = None
-    super_spine_links: int = 1
-    super_spine_planes: int = 1
-    uplink_Bps: Quantity = 0.0
+    super_spine_links: Count = 1
+    super_spine_planes: Count = 1
+    uplink_Bps: Bandwidth = 0.0
     breakout: bool = True
     routed: bool | None = None
-    hb_Bps: Quantity = field(default_factory=lambda: default_bandwidth("hb"))
-    hb_switches: int = 1
+    hb_Bps: Bandwidth = field(default_factory=lambda: default_bandwidth("hb"))
+    hb_switches: NonNegativeInt = 1
 
     def __post_init__(self) -> None:
-        least = {"spines": 0, "super_spines": 0, "homing": 0, "rails_per_switch": 0, "hb_switches": 0}
-        counts = "servers gpus_per_server segments pods nic_ports homing rails_per_switch spines spine_links"
-        for name in (*counts.split(), "super_spines", "super_spine_links", "super_spine_planes", "hb_switches"):
-            object.__setattr__(self, name, int(whole(name, given(self, name), least.get(name, 1))))
-        derive(self, "homing", self.homing or self.nic_ports)
-        derive(self, "rails_per_switch", self.rails_per_switch or self.rails)
+        derive(self, "homing", given(self, "homing") or self.nic_ports)
+        derive(self, "rails_per_switch", given(self, "rails_per_switch") or self.rails)
         derive(self, "uplink_Bps", given(self, "uplink_Bps") or self.rail_switch.port_Bps)
         asked = given(self, "routed")
         derive(self, "routed", bool(self.spines) if asked is None else asked)
-        for name in ("port_Bps", "uplink_Bps", "hb_Bps"):
-            positive(name, getattr(self, name), "bytes/s")
         self._check_division()
         self._check_ports()
 
@@ -224,12 +218,12 @@ class SegmentFabric:
     @property
     def interfaces_used(self) -> tuple[tuple[int, int], ...]:
         """(down, up) interfaces of a switch of each tier, slower ports sharing one where breakout allows it."""
-        found = []
+        interfaces = []
         for model, (down, up), speed in zip(self.models, self.ports_used, self._down_speeds, strict=True):
-            here = [model.ports_of_interface(each) for each in ((speed, self.uplink_Bps) if up else (speed,))]
+            here = [model.ports_of_interface(speed_Bps) for speed_Bps in ((speed, self.uplink_Bps) if up else (speed,))]
             lower, upper = (here[0], here[-1]) if self.breakout else (1, 1)
-            found.append((-(-down // lower), -(-up // upper)))
-        return tuple(found)
+            interfaces.append((-(-down // lower), -(-up // upper)))
+        return tuple(interfaces)
 
     @property
     def _down_speeds(self) -> tuple[float, ...]:
@@ -325,7 +319,6 @@ class SegmentFabric:
         )
 
 
-@checked
 def rails_name(rails_per_switch: int, rails: int) -> str:
     """Name of a design by its rail switches: multi-rail, dual-rail, single-rail, or "4 rails"."""
     if rails_per_switch in (0, rails):
@@ -333,7 +326,6 @@ def rails_name(rails_per_switch: int, rails: int) -> str:
     return {1: "single-rail", 2: "dual-rail"}.get(rails_per_switch, f"{rails_per_switch} rails")
 
 
-@checked
 def leaf_name(pod: int, segment: int, leaf: int) -> str:
     """Name of a rail switch: all numbers from 1."""
     return f"Pod{pod}.Seg{segment}.Leaf{leaf}"

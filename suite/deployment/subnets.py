@@ -13,7 +13,7 @@ from ipaddress import IPv4Address
 import numpy as np
 import pandas as pd
 
-from railcore.catalog.arguments import checked
+from railcore.catalog.arguments import NonNegativeInt, checked
 from railcore.catalog.checks import Ints, whole
 from railcore.catalog.derived_fields import derive, given
 from railcore.catalog.units import counted, number
@@ -61,25 +61,24 @@ class AddressPlan:
     fabric: SegmentFabric
     rule: InterfaceRule = field(default="by server", compare=False)
     bundling: str = ""
-    vlan_base: int = 101
-    peer_links: int = PEER_LINKS
+    vlan_base: NonNegativeInt = 101
+    peer_links: NonNegativeInt = PEER_LINKS
     trunk_bundles: bool = True
     pool: str = "10.0.0.0/8"
     link_pool: str = "172.16.0.0/12"
     loopback_pool: str = "192.168.0.0/16"
     reserved: Sequence[str] = ()
-    gateways: int = 0
-    prefix_length: int = 0
+    gateways: NonNegativeInt = 0
+    prefix_length: NonNegativeInt = 0
     own_subnets: Sequence[str] = ()
-    servers: int = 0
+    servers: NonNegativeInt = 0
 
     def __post_init__(self) -> None:
         room = self.fabric.domains
         derive(self, "servers", int(whole("servers", given(self, "servers"), 0, room)) or room)
         derive(self, "bundling", nic_bundling(self.fabric, given(self, "bundling")))
         derive(self, "peer_links", peer_link_count(self.fabric, self.bundling, given(self, "peer_links")))
-        gateways = int(whole("gateways", given(self, "gateways"), 0))
-        derive(self, "gateways", gateways or (MLAG_GATEWAYS if self.bundling == "mlag" else 1))
+        derive(self, "gateways", given(self, "gateways") or (MLAG_GATEWAYS if self.bundling == "mlag" else 1))
         if self.is_bundled and 1 < self.gateways <= self.fabric.homing:
             raise ValueError(
                 f"gateways is {self.gateways} for {self.fabric.homing} switches that bundle the same NICs: give 1, "
@@ -134,11 +133,11 @@ class AddressPlan:
     def prefix_of_level(self) -> dict[str, int]:
         """Prefix length of the subnets, and of the summaries of a unit, a segment and a pod taken from the pool."""
         _, *inner = self._shape
-        found, prefix = {"subnet": self.prefix_length}, self.prefix_length
+        lengths, prefix = {"subnet": self.prefix_length}, self.prefix_length
         for level, count in zip(("unit", "segment", "pod"), reversed(inner), strict=True):
             prefix -= (count - 1).bit_length()
-            found[level] = prefix
-        return found
+            lengths[level] = prefix
+        return lengths
 
     def _check_pools(self) -> None:
         """Refuse pools that overlap or do not hold what they are for."""
@@ -166,7 +165,7 @@ class AddressPlan:
         """Routed links between switches with a /31 each: port channels, where parallel links are bundled."""
         parallel = (1, self.fabric.spine_links, self.fabric.super_spine_links)
         counts = zip(self.fabric.links_by_tier[1:], parallel[1:], strict=False)
-        return sum(links // (each if self.trunk_bundles else 1) for links, each in counts)
+        return sum(links // (count if self.trunk_bundles else 1) for links, count in counts)
 
     @cached_property
     def _starts(self) -> Ints:
@@ -217,8 +216,8 @@ class AddressPlan:
         """Name of every unit [pods, segments, units]: its switch, or "Pod1.Seg1.Leaf1+Leaf2"."""
         names = leaf_names(self.fabric).reshape(*self._shape[:3], -1)
         groups = names.reshape(-1, names.shape[-1]).tolist()
-        found = ["+".join([first, *(name.rpartition(".")[2] for name in more)]) for first, *more in groups]
-        return np.array(found, dtype=object).reshape(self._shape[:3])
+        units = ["+".join([first, *(name.rpartition(".")[2] for name in more)]) for first, *more in groups]
+        return np.array(units, dtype=object).reshape(self._shape[:3])
 
     @cached_property
     def subnets(self) -> pd.DataFrame:
@@ -298,19 +297,13 @@ class AddressPlan:
     @cached_property
     def trunks(self) -> pd.DataFrame:
         """`trunk_port_map` with the /31 of every routed link: subnet, address, peer_address ("" for a peer link)."""
-        options = (self.rule, self.bundling, self.peer_links, self.trunk_bundles)
-        table = trunk_port_map(self.fabric, *options)
+        table = trunk_port_map(self.fabric, self.rule, self.bundling, self.peer_links, self.trunk_bundles)
         routed = (table["kind"] == "trunk").to_numpy()
         first = routed & ((table["port_channel"] == 0) | (table["link"] == 1)).to_numpy()
         start = int(ipv4_network("link_pool", self.link_pool).network_address) + 2 * (np.cumsum(first) - 1)
-        columns = (
-            ("subnet", address_texts(start, 31)),
-            ("address", address_texts(start)),
-            ("peer_address", address_texts(start + 1)),
-        )
-        for name, texts in columns:
-            table[name] = np.where(routed, texts, "")
-        return table
+        ends = {"subnet": address_texts(start, 31), "address": address_texts(start)}
+        ends["peer_address"] = address_texts(start + 1)
+        return table.assign(**{name: np.where(routed, texts, "") for name, texts in ends.items()})
 
     @cached_property
     def switches(self) -> pd.DataFrame:
@@ -327,19 +320,18 @@ def _overlapping(begin: Ints, end: Ints) -> np.ndarray:
     """Which of some ranges of addresses share one with another."""
     order = np.argsort(begin, kind="stable")
     start, stop = begin[order], np.maximum.accumulate(end[order])
-    found = np.zeros(begin.size, dtype=bool)
-    found[order[1:]] = stop[:-1] > start[1:]
-    found[order[:-1]] |= start[1:] < end[order[:-1]]  # the next one begins before this one ends
-    return found
+    overlaps = np.zeros(begin.size, dtype=bool)
+    overlaps[order[1:]] = stop[:-1] > start[1:]
+    overlaps[order[:-1]] |= start[1:] < end[order[:-1]]  # the next one begins before this one ends
+    return overlaps
 
 
-@checked
 def address_texts(addresses: Ints, prefix_length: int = 32) -> np.ndarray:
     """Dotted texts of addresses, with a prefix length where it is less than 32."""
     addresses = np.asarray(addresses, dtype=np.int64)
     high, low = addresses >> 16, addresses & 0xFFFF
     at_high, which = np.unique(high, return_inverse=True)
-    heads = np.array([str(IPv4Address(int(each) << 16)).removesuffix("0.0") for each in at_high], dtype=object)
+    heads = np.array([str(IPv4Address(int(address) << 16)).removesuffix("0.0") for address in at_high], dtype=object)
     texts = heads[which] + _OCTETS[low >> 8] + "." + _OCTETS[low & 255]
     return texts if prefix_length == 32 else texts + f"/{prefix_length}"
 

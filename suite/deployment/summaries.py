@@ -2,11 +2,10 @@
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from ipaddress import IPv4Network, collapse_addresses, ip_network
+from ipaddress import IPv4Network, ip_network
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Any
 
-from railcore.catalog.arguments import Range, checked
 from railcore.catalog.units import counted
 
 PRIVATE = tuple(IPv4Network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10"))
@@ -40,8 +39,7 @@ def refuse_overlaps(name: str, networks: Iterable[IPv4Network]) -> list[IPv4Netw
     return networks
 
 
-@checked
-def first_free(size: int, taken: Iterable[IPv4Network], area: IPv4Network, count: int = 1) -> int | None:
+def first_free(size: int, taken: Iterable[IPv4Network], area: IPv4Network, count: int) -> int | None:
     """First address of `count` blocks in a row, of `size` addresses each, that others leave free in an area.
 
     Parameters
@@ -64,21 +62,15 @@ def first_free(size: int, taken: Iterable[IPv4Network], area: IPv4Network, count
     return start if start + count * size <= int(area.broadcast_address) + 1 else None
 
 
-@checked
-def free_network(
-    prefix_length: Annotated[int, Range(0, 32)], taken: Collection[IPv4Network], within: Iterable[IPv4Network] = PRIVATE
-) -> str:
+def free_network(prefix_length: int, taken: Collection[IPv4Network], within: Iterable[IPv4Network] = PRIVATE) -> str:
     """First network of a prefix length within some that shares no address with others, or "none" in words."""
-    starts = (first_free(2 ** (32 - prefix_length), taken, area) for area in within)
+    starts = (first_free(2 ** (32 - prefix_length), taken, area, 1) for area in within)
     start = next((start for start in starts if start is not None), None)
     return "none: the addresses end here" if start is None else str(IPv4Network((start, prefix_length)))
 
 
-def smallest_cover(networks: Iterable[IPv4Network]) -> IPv4Network:
-    """Smallest single network that holds all of some. Raises ValueError for none."""
-    networks = list(networks)
-    if not networks:
-        raise ValueError("subnets is empty: give at least one")
+def smallest_cover(networks: list[IPv4Network]) -> IPv4Network:
+    """Smallest single network that holds all of some."""
     cover = min(networks)
     last = max(int(network.broadcast_address) for network in networks)
     while int(cover.broadcast_address) < last:
@@ -90,89 +82,51 @@ def smallest_cover(networks: Iterable[IPv4Network]) -> IPv4Network:
 class SummaryCheck:
     """What a summary route covers.
 
-    valid: it covers every subnet and shares no address with others.
     covers, misses: subnets inside and outside.
-    overlaps: networks of others that it shares addresses with.
     cover: smallest single network over all subnets.
-    cover_overlaps: others that this one overlaps.
-    exact: fewest networks that hold just the subnets.
-    renumbered: the subnets moved into the summary side by side, () where they do not fit. reason: in words.
+    renumbered: the subnets moved into the summary side by side, () where they do not fit.
     """
 
     summary: IPv4Network
     covers: tuple[IPv4Network, ...]
     misses: tuple[IPv4Network, ...]
-    overlaps: tuple[IPv4Network, ...]
     cover: IPv4Network
-    cover_overlaps: tuple[IPv4Network, ...]
-    exact: tuple[IPv4Network, ...]
     renumbered: tuple[IPv4Network, ...]
 
     @property
     def valid(self) -> bool:
-        """Whether the summary covers all of its subnets and nothing of others."""
-        return not self.misses and not self.overlaps
-
-    @property
-    def smallest_valid(self) -> IPv4Network | None:
-        """Smallest valid single summary of the subnets; None where others stand between them."""
-        return None if self.cover_overlaps else self.cover
+        """Whether the summary covers all of its subnets."""
+        return not self.misses
 
     @property
     def reason(self) -> str:
         """Why the summary is valid or not, and what would be."""
         total = len(self.covers) + len(self.misses)
         said = f"{self.summary} covers {len(self.covers)} of {counted(total, 'subnets')}"
-        if self.misses:
-            said += f", not {self.misses[0]}" + (f" and {len(self.misses) - 1} more" if len(self.misses) > 1 else "")
-        if self.overlaps:
-            said += f"; it overlaps {', '.join(map(str, self.overlaps[:3]))} of others"
         if self.valid:
             return f"{said} and nothing of others: valid"
-        if self.smallest_valid:
-            return f"{said}: not valid. The smallest that is: {self.cover}"
-        more = f" and {len(self.exact) - 4} more" if len(self.exact) > 4 else ""
-        exact = ", ".join(map(str, self.exact[:4])) + more
-        said += f": not valid, and {self.cover}, which covers all, overlaps {self.cover_overlaps[0]}"
-        return f"{said}. Advertise {exact}"
+        more = f" and {len(self.misses) - 1} more" if len(self.misses) > 1 else ""
+        return f"{said}, not {self.misses[0]}{more}: not valid. The smallest that is: {self.cover}"
 
 
-@checked
-def summary_check(summary: str | IPv4Network, subnets: Iterable, others: Iterable = ()) -> SummaryCheck:
-    """Whether a summary route is valid over subnets, beside the networks of others; see `SummaryCheck`.
-
-    summary: such as "10.0.1.0/24"; subnets: that its switch has; others: subnets or summaries of other switches.
-    Raises ValueError for what is no IPv4 network, and for subnets that overlap each other.
-    """
+def summary_check(summary: str | IPv4Network, subnets: Iterable[str]) -> SummaryCheck:
+    """Whether a summary route, such as "10.0.1.0/24", is valid over the subnets of its switch; see `SummaryCheck`."""
     over = ipv4_network("summary", summary)
-    own = refuse_overlaps("subnets", (ipv4_network("subnets", each) for each in subnets))
-    strange = [ipv4_network("others", each) for each in others]
-    cover = smallest_cover(own)
-    covered = {each: each.subnet_of(over) for each in own}
+    networks = [IPv4Network(subnet) for subnet in subnets]
     return SummaryCheck(
         over,
-        tuple(each for each in own if covered[each]),
-        tuple(each for each in own if not covered[each]),
-        tuple(each for each in strange if each.overlaps(over)),
-        cover,
-        tuple(each for each in strange if each.overlaps(cover)),
-        tuple(collapse_addresses(own)),
-        tuple(_side_by_side(over, own)),
+        tuple(network for network in networks if network.subnet_of(over)),
+        tuple(network for network in networks if not network.subnet_of(over)),
+        smallest_cover(networks),
+        tuple(_side_by_side(over, networks)),
     )
 
 
-def _ends(networks: list[IPv4Network]) -> list[int]:
-    """Addresses up to the end of each of some networks put side by side from 0, each at a multiple of its size."""
-    ends, end = [], 0
-    for network in networks:
-        end = (-(-end // network.num_addresses) + 1) * network.num_addresses
-        ends.append(end)
-    return ends
-
-
 def _side_by_side(over: IPv4Network, networks: list[IPv4Network]) -> list[IPv4Network]:
-    ends, first = _ends(networks), int(over.network_address)
-    if not ends or ends[-1] > over.num_addresses:
-        return []
-    pairs = zip(ends, networks, strict=True)
-    return [IPv4Network((first + end - network.num_addresses, network.prefixlen)) for end, network in pairs]
+    """Networks moved into another one, each at a multiple of its size; none where they do not fit."""
+    moved, end = [], int(over.network_address)
+    for network in networks:
+        start = -(-end // network.num_addresses) * network.num_addresses
+        moved.append(IPv4Network((start, network.prefixlen)))
+        end = start + network.num_addresses
+    return moved if end <= int(over.broadcast_address) + 1 else []

@@ -7,7 +7,6 @@ from typing import Any
 import pandas as pd
 
 from railcore.catalog import UnknownName
-from railcore.catalog.arguments import checked
 from railcore.catalog.files import write_all
 from railcore.catalog.tables import frame_csv
 from suite.deployment.cables import cabling_table
@@ -31,7 +30,6 @@ _TABLES = ("switches", "port_map", "cabling", "subnets", "summaries", "neighbour
 _MOST_NAMED = 3  # files of others in a message
 
 
-@checked
 def switch_config(bgp: BgpDesign, switch: str, mtu: int = 9216) -> SwitchConfig:
     """The configuration of one switch, for `frr.frr_text`.
 
@@ -52,9 +50,9 @@ def switch_config(bgp: BgpDesign, switch: str, mtu: int = 9216) -> SwitchConfig:
     check_exportable(bgp)
     subnets = plan.subnets[plan.subnets["unit"] == at["unit"]] if tier == 1 else plan.subnets[:0]
     summary = _summary(bgp, at) if links else ""
-    own = (summary,) if summary else tuple(subnets["subnet"])
+    announced = (summary,) if summary else tuple(subnets["subnet"])
     many = plan.subnets_of_unit if tier == 1 else fabric.segments * plan.units_of_segment  # what a summary is over
-    above = {1: (*own, f"{at['loopback']}/32"), 2: (summary, f"{plan.loopback_pool} le 32") if summary else ()}
+    above = {1: (*announced, f"{at['loopback']}/32"), 2: (summary, f"{plan.loopback_pool} le 32") if summary else ()}
     return SwitchConfig(
         hostname=switch,
         loopback=str(at["loopback"]),
@@ -64,10 +62,10 @@ def switch_config(bgp: BgpDesign, switch: str, mtu: int = 9216) -> SwitchConfig:
         gateways=_vlan_gateways(plan, subnets, switch) if fabric.routed else (),
         ethernet_segments=_segments_of(plan, switch, at["unit"]) if peers and tier == 1 else (),
         networks=tuple(subnets["subnet"]) if links else (),
-        aggregates=own if summary and many > 1 else (),
+        aggregates=announced if summary and many > 1 else (),
         summary_only=tier == 1,
         above_only=above.get(tier, ()) if links else (),
-        not_below=own if summary and tier == 2 and many > 1 else (),
+        not_below=announced if summary and tier == 2 and many > 1 else (),
         maximum_paths=max(sum(link.group == group for link in links) for group in (ABOVE, BELOW)) or 1,
         evpn_peers=peers,
     )
@@ -82,7 +80,6 @@ def check_exportable(bgp: BgpDesign) -> None:
         )
 
 
-@checked
 def interface_name(interface: int, lane: int, port_channel: int) -> str:
     """Name of an interface in Linux: "swp7", "swp7s0" for lane 1 of one that breaks out, "bond3" for a port channel."""
     if port_channel:
@@ -92,9 +89,9 @@ def interface_name(interface: int, lane: int, port_channel: int) -> str:
 
 def _routed_links(plan: AddressPlan, switch: str, as_numbers: Mapping) -> tuple[RoutedLink, ...]:
     """Links of a switch to the tiers above and below, a port channel once."""
-    routed, found = plan.trunks[plan.trunks["kind"] == "trunk"], []
-    for group, own, far in ((ABOVE, ("switch", ""), ("peer", "peer_")), (BELOW, ("peer", "peer_"), ("switch", ""))):
-        (name, here), (other, there) = own, far
+    routed, links = plan.trunks[plan.trunks["kind"] == "trunk"], []
+    for group, near, far in ((ABOVE, ("switch", ""), ("peer", "peer_")), (BELOW, ("peer", "peer_"), ("switch", ""))):
+        (name, here), (other, there) = near, far
         every = routed[routed[name] == switch]
         bonds = _bond_members(every, here, "subnet")
         for row in every.drop_duplicates("subnet").to_dict("records"):
@@ -104,8 +101,8 @@ def _routed_links(plan: AddressPlan, switch: str, as_numbers: Mapping) -> tuple[
             )
             address, peer = f"{row[f'{here}address']}/31", str(row[other])
             to = group, peer, far_end, str(row[f"{there}address"]), int(as_numbers[peer])
-            found.append(RoutedLink(near_end, address, *to, bonds.get(row["subnet"], ())))
-    return tuple(found)
+            links.append(RoutedLink(near_end, address, *to, bonds.get(row["subnet"], ())))
+    return tuple(links)
 
 
 def _bond_members(ends: pd.DataFrame, side: str, by: str) -> dict[Any, tuple[str, ...]]:
@@ -119,31 +116,24 @@ def _evpn_peers(bgp: BgpDesign, switch: str) -> tuple[EvpnPeer, ...]:
     if bgp.control_plane != "BGP EVPN":
         return ()
     table = bgp.neighbours
-    own = table[(table["switch"] == switch) & (table["session"] == "loopback")]
-    ends = zip(own["neighbour"], own["neighbour_address"], own["neighbour_asn"], strict=True)
+    sessions = table[(table["switch"] == switch) & (table["session"] == "loopback")]
+    ends = zip(sessions["neighbour"], sessions["neighbour_address"], sessions["neighbour_asn"], strict=True)
     return tuple(EvpnPeer(str(peer), str(address), int(asn)) for peer, address, asn in ends)
-
-
-def _members(plan: AddressPlan, unit: str) -> list[str]:
-    """Switches of a unit, in order."""
-    table = plan.switches
-    return table.loc[table["unit"] == unit, "switch"].tolist()
 
 
 def _vlan_gateways(plan: AddressPlan, subnets: pd.DataFrame, switch: str) -> tuple[VlanGateway, ...]:
     """Gateways of a rail switch's VLANs. Where its unit shares one, each switch has an address of its own before it."""
     if subnets.empty:
         return ()
-    members = _members(plan, str(subnets["unit"].iloc[0]))
-    own = members.index(switch) if plan.gateways > len(members) else None
-    found = []
+    members = plan.switches.loc[plan.switches["unit"] == subnets["unit"].iloc[0], "switch"].tolist()
+    position = members.index(switch) if plan.gateways > len(members) else None
+    gateways = []
     for vlan, rail, subnet, gateway in subnets[["vlan", "rail", "subnet", "gateway"]].itertuples(index=False):
-        length, address, shared = subnet.partition("/")[2], gateway, ""
-        if own is not None and len(members) > 1:
-            first = str(ipv4_network("subnet", subnet)[1 + own])
-            address, shared = first, gateway
-        found.append(VlanGateway(int(vlan), int(rail), f"{address}/{length}", shared))
-    return tuple(found)
+        address, shared = gateway, ""
+        if position is not None and len(members) > 1:
+            address, shared = str(ipv4_network("subnet", subnet)[1 + position]), gateway
+        gateways.append(VlanGateway(int(vlan), int(rail), f"{address}/{subnet.partition('/')[2]}", shared))
+    return tuple(gateways)
 
 
 def _segments_of(plan: AddressPlan, switch: str, unit: str) -> tuple[EthernetSegment, ...]:
@@ -187,7 +177,6 @@ def check_folder(bgp: BgpDesign, folder: str | Path) -> Path:
     return root
 
 
-@checked
 def write_deployment(bgp: BgpDesign, folder: str | Path, lengths_m: Mapping = {}, mtu: int = 9216) -> pd.DataFrame:
     """Write a design's tables, and a file of FRRouting for each switch, all of them or none.
 

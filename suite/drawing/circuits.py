@@ -129,7 +129,9 @@ class _Panel:
             look = (used[port], 1.2, 4) if port in used else (FAINT, 0.8, 2)
             self.page.links([[start, place]], *look)
         for face in {used.get(port, "#FFFFFF"): None for port in range(len(places))}:
-            xs, ys = zip(*(each for port, each in enumerate(places) if used.get(port, "#FFFFFF") == face), strict=True)
+            xs, ys = zip(
+                *(place for port, place in enumerate(places) if used.get(port, "#FFFFFF") == face), strict=True
+            )
             dots = Line2D(xs, ys, marker="o", linestyle="", markersize=4, markerfacecolor=face, markeredgecolor=EDGE)
             dots.set(markeredgewidth=0.6, zorder=6)
             self.page.ax.add_artist(dots)

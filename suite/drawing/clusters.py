@@ -59,9 +59,9 @@ def cluster_figure(
     ValueError
         For a network that the table lacks.
     """
-    known = list(table["network"])
-    if lit and lit not in known:
-        raise ValueError(f"lit is {lit!r}: give one of {', '.join(known)}, or '' for all")
+    names = list(table["network"])
+    if lit and lit not in names:
+        raise ValueError(f"lit is {lit!r}: give one of {', '.join(names)}, or '' for all")
     return _ClusterPage(graph, table.set_index("network"), lit, first, title).page.figure
 
 
@@ -197,11 +197,11 @@ class _ClusterPage:
 
     def _dedicated(self, nic: str, gpu: Box, cell: Box) -> None:
         """The NIC of a GPU and its line to the rail."""
-        found = [i for i, members in enumerate(self.rows.values()) if set(members) & set(self.graph[nic])]
-        colour = self._row_colour(list(self.rows.values())[found[0]]) if found else EDGE
+        rows = [i for i, members in enumerate(self.rows.values()) if set(members) & set(self.graph[nic])]
+        colour = self._row_colour(list(self.rows.values())[rows[0]]) if rows else EDGE
         self._box(cell, "scale-out", colour)
         self._line([gpu.edge("top"), cell.edge("bottom")], "scale-out", colour)
-        for row in found:
+        for row in rows:
             self._tap(cell.edge("top"), self._row_at(row) + _BAR / 2, "scale-out", colour)
 
     def _tap(self, start: tuple[float, float], y: float, network: str, colour: str) -> None:
@@ -278,14 +278,14 @@ def _rows_of_switches(graph: "nx.Graph", nics: set[str]) -> dict[str, list[str]]
         (at, node) for node, at in graph.nodes(data=True) if at["kind"] == "switch" and at["network"] == "scale-out"
     ]
     rails = {at["rail"] for at, node in every if nics & set(graph[node])}
-    found: dict[str, list[str]] = {}
+    rows: dict[str, list[str]] = {}
     for at, node in sorted(every, key=lambda pair: (pair[0]["rail"] is None, pair[0]["rail"] or 0, pair[0]["tier"])):
         if at["rail"] is None or at["rail"] in rails:
             name = (
                 f"Rail {at['rail']}" if at["rail"] else f"Above rails, tier {at['tier']}" if at["tier"] > 1 else "Rails"
             )
-            found.setdefault(name, []).append(node)
-    return found
+            rows.setdefault(name, []).append(node)
+    return rows
 
 
 def profiles_figure(graph: "nx.Graph", table: pd.DataFrame, title: str) -> plt.Figure:
@@ -374,10 +374,10 @@ class _Domains:
         return [node for node, at in self.graph.nodes(data=True) if at["kind"] == "switch" and at["tier"] == tier]
 
     def _grouped(self, switches: list[str], key: str) -> dict[int, list[str]]:
-        found: dict[int, list[str]] = {}
+        groups: dict[int, list[str]] = {}
         for node in switches:
-            found.setdefault(self.graph.nodes[node][key], []).append(node)
-        return found
+            groups.setdefault(self.graph.nodes[node][key], []).append(node)
+        return groups
 
     def _inside(self, box: Box, parts: Mapping[int, list[str]], name: str, draw: Callable) -> None:
         """Some parts side by side."""

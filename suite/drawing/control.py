@@ -112,7 +112,7 @@ def _parties(ax: plt.Axes, sequence: pd.DataFrame, ranks: Sequence, groups: Mapp
         ax.add_patch(Ellipse(middle, 3.0, 0.95, facecolor="white", edgecolor=_LIGHT, linewidth=2))
     several = f"circuit switches\nof {rails} rails" if rails > 1 else "circuit switch"
     ax.text(*_SWITCH, several, fontsize=9, ha="center", va="center")
-    ways = sequence.groupby(["sender", "receiver"])["number"].agg(lambda each: sorted(set(each)))
+    ways = sequence.groupby(["sender", "receiver"])["number"].agg(lambda values: sorted(set(values)))
     for pair, numbers in ways.items():
         for second in (False,) if set(pair) <= set(_ALONE) else range(len(ranks)):
             (xa, ya), (xb, yb) = _WAYS[pair]

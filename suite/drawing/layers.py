@@ -124,10 +124,10 @@ def nodes_of_kind(graph: "nx.Graph", *kinds: str) -> list[str]:
 
 def grouped(members: Iterable, key: Callable) -> dict[Any, list]:
     """Members by their key, in the order in which they come."""
-    found: dict[Any, list] = {}
+    groups: dict[Any, list] = {}
     for member in members:
-        found.setdefault(key(member), []).append(member)
-    return found
+        groups.setdefault(key(member), []).append(member)
+    return groups
 
 
 def rail_numbers(graph: "nx.Graph") -> set[int]:
@@ -182,8 +182,8 @@ def _domains(graph: "nx.Graph", gpus: list[str], group: str) -> dict[str, list[s
     """GPUs by HB domain; where a domain is one endpoint, by the switch that they hang on."""
     alone = len({graph.nodes[node]["domain"] for node in gpus}) == len(gpus)
     order = sorted(gpus, key=lambda node: itemgetter("domain", "rank")(graph.nodes[node]))
-    found = grouped(order, lambda node: tuple(graph[node]) if alone else graph.nodes[node]["domain"])
-    return {f"{group} {number}": members for number, members in enumerate(found.values(), start=1)}
+    domains = grouped(order, lambda node: tuple(graph[node]) if alone else graph.nodes[node]["domain"])
+    return {f"{group} {number}": members for number, members in enumerate(domains.values(), start=1)}
 
 
 def _hubs(graph: "nx.Graph", at: dict, domains: dict[str, list[str]]) -> NodeRow:
@@ -202,12 +202,12 @@ def _hubs(graph: "nx.Graph", at: dict, domains: dict[str, list[str]]) -> NodeRow
 
 def _switch_texts(graph: "nx.Graph", nodes: list[str], name: str, tier: int) -> list[list[str]]:
     """Three labels of every switch of a row: "Rail 3.2", "R3.2", "3.2" (switch 2 of rail 3), "Spine 4", "S4", "4"."""
-    own, several = [graph.nodes[node]["rail"] for node in nodes], len(rail_numbers(graph)) > 1
+    rails, several = [graph.nodes[node]["rail"] for node in nodes], len(rail_numbers(graph)) > 1
     word, above, texts = name.split()[0], f".T{tier}" if tier > 1 else "", []
-    for i, (node, rail) in enumerate(zip(nodes, own, strict=True)):
+    for i, (node, rail) in enumerate(zip(nodes, rails, strict=True)):
         hosted = sorted({graph.nodes[gpu]["rail"] for gpu in graph[node] if graph.nodes[gpu]["kind"] == "gpu"})
         if several and rail:
-            number = f".{own[: i + 1].count(rail)}" if own.count(rail) > 1 else ""
+            number = f".{rails[: i + 1].count(rail)}" if rails.count(rail) > 1 else ""
             texts.append((f"Rail {rail}{above}{number}", f"R{rail}{above}{number}", f"{rail}{number}"))
         elif several and hosted:
             span = f"{hosted[0]}–{hosted[-1]}"

@@ -62,12 +62,15 @@ def chain_diagram(
     for number_, row in enumerate(gpus.itertuples()):
         frame = (left + number_ * wide + 0.1, band, wide - 0.2, tall)
         frames[row.gpu] = page.enclosure(*frame, row.heading, facecolor=_GPU, zorder=1)
-        own, middle = neurons[neurons["gpu"] == row.gpu], frames[row.gpu].middle[0]
-        slot, lift = (tall - 0.36) / len(own), (high - 0.2) / 2 - _RADIUS  # a circle and its text in the slot's middle
-        places = [(middle, band + tall - 0.3 - (i + 0.5) * slot + lift) for i in range(len(own))]
+        neurons_here, middle = neurons[neurons["gpu"] == row.gpu], frames[row.gpu].middle[0]
+        slot, lift = (
+            (tall - 0.36) / len(neurons_here),
+            (high - 0.2) / 2 - _RADIUS,
+        )  # a circle and its text in the slot's middle
+        places = [(middle, band + tall - 0.3 - (i + 0.5) * slot + lift) for i in range(len(neurons_here))]
         page.links([[start, end] for start in before for end in places], FAINT, 0.8)
-        for each, place in zip(own.itertuples(), places, strict=True):
-            _neuron(page, place, each.neuron, each.text, "#FFFFFF", _GPU, wide - 0.24)
+        for neuron, place in zip(neurons_here.itertuples(), places, strict=True):
+            _neuron(page, place, neuron.neuron, neuron.text, "#FFFFFF", _GPU, wide - 0.24)
         before = places
     for node, members in gpus[gpus["node"] != ""].groupby("node", sort=False)["gpu"]:
         first, last = frames[members.iloc[0]], frames[members.iloc[-1]]
@@ -122,8 +125,8 @@ def split_matrix_diagram(weights: pd.DataFrame, title: str = "") -> plt.Figure:
     matrix = weights.pivot_table("weight", "neuron", "input", sort=False)
     cell, high = min(0.4, 3.2 / len(inputs)), 0.3
     parts = [of_gpu.index[of_gpu == gpu] for gpu in faces]
-    each = [0.5 + len(rows) * high for rows in parts]
-    page = Diagram(_PAGE, max(sum(each), len(matrix) * high + 0.45) + 0.35, title)
+    edges = [0.5 + len(rows) * high for rows in parts]
+    page = Diagram(_PAGE, max(sum(edges), len(matrix) * high + 0.45) + 0.35, title)
     top = page.height - 0.4
     page.text(0.35 + cell * len(inputs) / 2, top + 0.2, f"weights of the layer, {len(matrix)} x {len(inputs)}")
     for place, (neuron, row) in enumerate(matrix.iterrows()):
@@ -131,7 +134,7 @@ def split_matrix_diagram(weights: pd.DataFrame, title: str = "") -> plt.Figure:
         page.text(0.18, bottom + high / 2, str(neuron), font=8)
         _cells(page, 0.35, bottom, cell, high, row, faces[of_gpu[neuron]])
     shift, up = 0.35 + cell * len(inputs) + 0.55, page.height
-    for (gpu, face), rows, tall in zip(faces.items(), parts, each, strict=True):
+    for (gpu, face), rows, tall in zip(faces.items(), parts, edges, strict=True):
         up -= tall
         box = page.enclosure(shift - 0.1, up + 0.05, _PAGE - shift, tall - 0.12, str(gpu))
         bottom = up + 0.12 + len(rows) * high
@@ -188,14 +191,14 @@ def gather_diagram(slots: pd.DataFrame, sends: pd.DataFrame, title: str = "") ->
     for stage in stages:
         page.text(left[stage] + inside / 2, page.height - 0.13, stage, weight="bold")
         for gpu in gpus:
-            own = slots[(slots["stage"] == stage) & (slots["gpu"] == gpu)]
+            slots_here = slots[(slots["stage"] == stage) & (slots["gpu"] == gpu)]
             boxes[stage, gpu] = frame = Box(left[stage], bottom[gpu], inside, 0.45)
-            for place, row in enumerate(own.itertuples()):
+            for place, row in enumerate(slots_here.itertuples()):
                 face = _PARTS[row.owner % len(_PARTS)] if row.text else "#FFFFFF"
                 look = {} if row.text else {"linestyle": ":"}
                 step = inside / count
                 page.box(frame.left + place * step, frame.bottom, step, 0.45, row.text, face=face, font=8, **look)
-            page.text(frame.middle[0], frame.bottom - 0.13, own["note"].iloc[0], font=8)
+            page.text(frame.middle[0], frame.bottom - 0.13, slots_here["note"].iloc[0], font=8)
     for gpu in gpus:
         page.text(0.08, bottom[gpu] + 0.22, gpu, ha="left", weight="bold")
     for row in sends.itertuples():

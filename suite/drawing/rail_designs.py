@@ -134,7 +134,7 @@ def _hosts(
     rows |= {"NIC port 2": low + 0.06 + (_CELL - 0.04) / 2} if several else {}
     for text, y in rows.items():
         page.text(_MARGIN + shift, y, text, font=8, ha="left")
-    found, cells = {}, []
+    hosts, cells = {}, []
     for server, part in ports.groupby("server", sort=False):
         mine = [places[nic] for nic in places if nic[0] == server]
         frame = page.enclosure(mine[0] - wide / 2 - 0.06, low, mine[-1] - mine[0] + wide + 0.12, high)
@@ -143,10 +143,10 @@ def _hosts(
             cells.append((Box(x - wide / 2, gpu_low, wide, 0.3), KINDS["gpu"], f"{gpu}"))
         for gpu, switch, rail in zip(part["gpu"], part["switch"], part["rail"], strict=True):
             place = places[server, gpu] - wide / 2, gpu_low + 0.3 if switch == names[0] else low + 0.06
-            found[switch, server, gpu] = box = Box(*place, wide, _CELL - 0.04)
+            hosts[switch, server, gpu] = box = Box(*place, wide, _CELL - 0.04)
             cells.append((box, rail_colour(rail), ""))
     _draw_cells(page, cells)
-    return found
+    return hosts
 
 
 def _interfaces(page: Diagram, ports: pd.DataFrame, nics: Mapping, low: float, side: str) -> None:
@@ -185,7 +185,7 @@ def _rails(page: Diagram, ports: pd.DataFrame, nics: Mapping, row: Box, side: st
 def _rail_legend(page: Diagram, ports: pd.DataFrame) -> None:
     """Colours of the rails, with their VLANs."""
     vlans = ports.groupby("rail")["vlan"].unique()
-    names = [f"{rail} ({', '.join(map(str, sorted(found)))})" for rail, found in vlans.items()]
+    names = [f"{rail} ({', '.join(map(str, sorted(names)))})" for rail, names in vlans.items()]
     page.text(_MARGIN, 0.13, "Rail (its VLAN):", ha="left")
     page.legend(zip(names, map(rail_colour, vlans.index), strict=True), _MARGIN + 1.1, 0.04)
 
@@ -311,8 +311,8 @@ def _switch(page: Diagram, graph: "nx.Graph", name: str, cell: Box, text: str, r
     for *_, at in graph.edges(name, data=True):
         carried.setdefault("up" if at["tier"] > tier else "down", []).append(at["bandwidth_Bps"])
     ways = sorted(carried.items(), reverse=True)
-    lines = [f"{_ARROWS[way]} {len(each)} x {show(each[0], 'bps')}" for way, each in ways]
-    sums = {way: show(sum(each), "bps") for way, each in ways}
+    lines = [f"{_ARROWS[way]} {len(speeds)} x {show(speeds[0], 'bps')}" for way, speeds in ways]
+    sums = {way: show(sum(speeds), "bps") for way, speeds in ways}
     whole = [f"{_ARROWS[way]} {total}" for way, total in sums.items()]
     lines.append(f"↑↓ {sums['up']}" if len(sums) == 2 == len({*sums.values()}) + 1 else ", ".join(whole))
     place = Box(cell.left, cell.bottom + 0.08 * rails, cell.width, cell.height - 0.08 * rails)
@@ -339,7 +339,7 @@ def _links_text(graph: "nx.Graph") -> list[str]:
         elif at["kind"] == "host":
             gpu, leaf = (a, b) if graph.nodes[a]["kind"] == "gpu" else (b, a)
             hosts.setdefault((graph.nodes[gpu]["domain"], leaf), []).append(at["bandwidth_Bps"])
-    widths = {f"host to rail switch {len(each)} x {show(each[0], 'bps')}" for each in hosts.values()}
+    widths = {f"host to rail switch {len(speeds)} x {show(speeds[0], 'bps')}" for speeds in hosts.values()}
     parts = [*sorted(widths), *(text for _, text in sorted(trunks))]
     signs = "↑ up, ↓ down, in one direction. Strip of colours: the rails of a switch."
     return [f"Lines: {'; '.join(parts)}.", signs]

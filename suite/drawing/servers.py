@@ -71,7 +71,7 @@ def server_diagram(
     low = _LINE * len(lines)
     top = low + _ROWS["hb"][0] + 0.85
     page = Diagram(_WIDTH, top + (_STEP * len(across) + 0.2 if across else 0.1), title)
-    room, red = (_WIDTH - _MARGIN - 0.1) / len(boards), {each for each in alert if isinstance(each, str)}
+    room, red = (_WIDTH - _MARGIN - 0.1) / len(boards), {pair for pair in alert if isinstance(pair, str)}
     place, at = _Row(page, low, notes, red), dict[str, Box]()
     for i, board in enumerate(boards):
         left = _MARGIN + i * room
@@ -86,7 +86,7 @@ def server_diagram(
     for kind in ("pcie", "nic", "network"):
         at |= place.boxes(names[kind], kind, _MARGIN, _WIDTH - _MARGIN - 0.1)
     place.draw()
-    limits = {frozenset(each) for each in alert if not isinstance(each, str)}
+    limits = {frozenset(pair) for pair in alert if not isinstance(pair, str)}
     drawn: list[tuple[list, str, float]] = []
     for a, b, edge in graph.edges(data=True):
         if a in at and b in at and (a, b) not in across:
@@ -114,14 +114,14 @@ class _Row:
 
     def boxes(self, names: Sequence[str], kind: str, left: float, room: float) -> dict[str, Box]:
         """Boxes by name, in a row that begins at `left`."""
-        (bottom, height), found = _ROWS[kind], {}
+        (bottom, height), frames = _ROWS[kind], {}
         for i, name in enumerate(names):
             slot = room / len(names)
             wide = min(slot * 0.88, 2.2) if kind in ("gpu", "hb", "nic") else slot - 0.1 * (len(names) > 1)
             text = f"{name}\n{self.notes[name]}" if name in self.notes else name
-            found[name] = Box(left + (i + 0.5) * slot - wide / 2, self.low + bottom, wide, height)
-            self.parts.append((found[name], KINDS["alert" if name in self.red else _FACES[kind]], text))
-        return found
+            frames[name] = Box(left + (i + 0.5) * slot - wide / 2, self.low + bottom, wide, height)
+            self.parts.append((frames[name], KINDS["alert" if name in self.red else _FACES[kind]], text))
+        return frames
 
     def draw(self) -> None:
         """All boxes and their texts."""
@@ -169,12 +169,12 @@ def _captions(
     pcie = next(edge for edge in of_gpu if edge["kind"] == "pcie")
     nics = [edge for *_, edge in graph.edges(data=True) if edge["kind"] == "ethernet"]
     lane, links = f"PCIe x{pcie['links']}", " + ".join(str(edge["links"]) for edge in hb)
-    each = " each" if len(nics) > 1 else ""
+    suffix = " each" if len(nics) > 1 else ""
     layers = [
         ("hb", 3.85, f"NVLink of a GPU:\n{links} links,\n{_speed(sum(edge['bandwidth_Bps'] for edge in hb))}"),
         ("pcie", 2.62, f"{lane} of a GPU:\n{_speed(pcie['bandwidth_Bps'])}"),
         ("", 1.57, f"{lane} of a NIC:\n{_speed(pcie['bandwidth_Bps'])}"),
-        ("nic", 0.67, f"{counted(len(nics), 'NICs')}: {_speed(nics[0]['bandwidth_Bps'])}{each}"),
+        ("nic", 0.67, f"{counted(len(nics), 'NICs')}: {_speed(nics[0]['bandwidth_Bps'])}{suffix}"),
     ]
     for kind, y, text in layers:
         high = 0.155 * len(text.split("\n"))

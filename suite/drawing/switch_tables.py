@@ -65,10 +65,10 @@ def _vlan(page: Diagram, cell: Box, row, macs: pd.DataFrame, columns: int, stret
     text = f"VLAN {row.vlan}, rail {row.rail}: interfaces {row.interfaces}\n{row.subnet}, gateway {row.gateway}"
     head = page.box(cell.left, cell.top - _HEAD, cell.width, _HEAD, text, face=rail_colour(row.rail), font=8)
     lines = [f"{port:>4}  {mac}" for port, mac in zip(macs["interface"], macs["mac"], strict=True)]
-    each, step = -(-len(lines) // columns), cell.width / columns
+    row_height, step = -(-len(lines) // columns), cell.width / columns
     for i in range(columns):
         left, top = cell.left + i * step + 0.12, head.bottom - 0.05
-        shown = ["port  MAC address", *lines[i * each : (i + 1) * each]]
+        shown = ["port  MAC address", *lines[i * row_height : (i + 1) * row_height]]
         style = {"ha": "left", "va": "top", "family": "monospace", "linespacing": 72 * stretch * _LINE / _FONT}
         page.text(left, top, "\n".join(shown), _FONT, **style)
 

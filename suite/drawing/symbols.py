@@ -173,13 +173,13 @@ def _colours(graph: "nx.Graph") -> dict[str, str]:
     """Of the rail; in a network of one rail, of the plane; grey above the rails and where there is one of both."""
     nodes = dict(graph.nodes(data=True))
     several = [key for key in ("rail", "plane") if len({at[key] for at in nodes.values()} - {None}) > 1]
-    top, found = max(at["tier"] for at in nodes.values()), {}
+    top, colours = max(at["tier"] for at in nodes.values()), {}
     for node, at in nodes.items():
         if several and at[several[0]] is not None:
-            found[node] = rail_colour(at[several[0]])
+            colours[node] = rail_colour(at[several[0]])
         else:
-            found[node] = _PLAIN if at["kind"] == "gpu" else _TOP if at["tier"] in (1, top) else _MIDDLE
-    return found
+            colours[node] = _PLAIN if at["kind"] == "gpu" else _TOP if at["tier"] in (1, top) else _MIDDLE
+    return colours
 
 
 def _frame(layout: layers.FabricLayout, ax: plt.Axes) -> _Scale:
@@ -196,8 +196,8 @@ def _frame(layout: layers.FabricLayout, ax: plt.Axes) -> _Scale:
     for middle, name in layout.planes.items():
         ax.text(middle, layout.top, name, fontsize=_TEXT, ha="center", va="top")
     y = 0.8 * page.height / dots / rows / (layout.top - bottom)
-    labels = {node: found for row in layout.rows for found in [_labels(row, x)] for node in row.nodes}
-    half = {node: 0.4 * found.high / y for node, found in labels.items()}  # a little inside
+    labels = {node: labels_here for row in layout.rows for labels_here in [_labels(row, x)] for node in row.nodes}
+    half = {node: 0.4 * labels_here.high / y for node, labels_here in labels.items()}  # a little inside
     return _Scale(x, y, _colours(layout.graph), labels, half)
 
 
@@ -288,7 +288,7 @@ def _row(layout: layers.FabricLayout, ax: plt.Axes, scale: _Scale, row: layers.N
     """Nodes of a row, each with its label in a box; where not all labels fit, marks with some labels above them."""
     labels, places = scale.labels[row.nodes[0]], [layout.at[node] for node in row.nodes]
     paints = [_paint(row.kind, scale.colours[node], node in dead, labels.all_fit) for node in row.nodes]
-    edges, faces, inks, dashes = (list(each) for each in zip(*paints, strict=True))
+    edges, faces, inks, dashes = (list(row) for row in zip(*paints, strict=True))
     style: dict[str, Any] = {"facecolors": faces, "edgecolors": edges, "linestyles": dashes, "zorder": 5}
     symbol = _symbol(row.kind, labels.wide, labels.high)
     draw_marks(ax, [symbol], places, linewidths=2.0 if row.kind == "ocs" else 0.7, **style)

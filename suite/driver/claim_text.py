@@ -14,8 +14,8 @@ _BELOW = "\n          "  # begins what stands below a heading
 
 def claim_text(asked: str) -> str:
     """A claim by its id, or the claims that hold words and values, one a line. Raises UnknownName for neither."""
-    if asked not in claims.claims() and (found := claims.matching_claims(asked)):
-        return "\n".join(f"{entry.id}: {entry.claim}: {claims.paper_text(entry)}" for entry in found)
+    if asked not in claims.claims() and (entries := claims.matching_claims(asked)):
+        return "\n".join(f"{entry.id}: {entry.claim}: {claims.paper_text(entry)}" for entry in entries)
     return "\n".join(_lines(claims.claim(asked)))
 
 
@@ -54,8 +54,8 @@ def _lines(entry) -> Iterator[str]:
 def _basis_text(claim_id: str, row: dict[str, str]) -> str:
     """What a claim rests on, and the parameters that were solved, with what each was solved from."""
     solved = [
-        f"{_BELOW}{how}: {each.parameter} from {each.used_text}: {each.note}"
-        for each, how in grounds.calibrations_of(claim_id).items()
+        f"{_BELOW}{how}: {calibration.parameter} from {calibration.used_text}: {calibration.note}"
+        for calibration, how in grounds.calibrations_of(claim_id).items()
     ]
     return f"{row['basis']}: {grounds.BASES[row['basis']]}{''.join(solved)}"
 
@@ -67,18 +67,20 @@ def _evidence_text(claim_id: str) -> str:
 
 def _moving_texts(entry, row: dict[str, str]) -> list[str]:
     """A line for each assumed input that moves a claim, those that decide its verdict first, and for stored numbers."""
-    found: dict[tuple[str, str, str], dict[str, float]] = {}
+    texts: dict[tuple[str, str, str], dict[str, float]] = {}
     stored = []
-    for each in grounds.moving_inputs(entry.id):
-        if each.family != "derived":
-            found.setdefault((each.family, each.name, each.parameter), {})[each.end] = each.value
+    for item in grounds.moving_inputs(entry.id):
+        if item.family != "derived":
+            texts.setdefault((item.family, item.name, item.parameter), {})[item.end] = item.value
         else:
-            stored.append(f"{each.name}: stored results, whose inputs cannot be varied in a notebook")
-    decide = {(each.family, each.name, each.parameter) for each in claims.decided_by_assumed(entry.id, row["verdict"])}
-    assumed = {(each.family, each.name, each.parameter): each for each in catalog.values("assumed")}
+            stored.append(f"{item.name}: stored results, whose inputs cannot be varied in a notebook")
+    decide = {
+        (moving.family, moving.name, moving.parameter) for moving in claims.decided_by_assumed(entry.id, row["verdict"])
+    }
+    assumed = {(value.family, value.name, value.parameter): value for value in catalog.values("assumed")}
     lines = []
-    for key in sorted(found, key=lambda key: key not in decide):
-        ends = [claims.claim_amount(value, entry.unit) for value in found[key].values()]
+    for key in sorted(texts, key=lambda key: key not in decide):
+        ends = [claims.claim_amount(value, entry.unit) for value in texts[key].values()]
         bounds = f", {_bounds(assumed[key])}" if key in assumed else ""
         words = " (decides the verdict)" if key in decide else ""
         name = ", ".join(filter(None, (f"{key[0]}: {key[1]}".removeprefix(": "), key[2])))

@@ -81,10 +81,10 @@ def _picture(ours: bytes, theirs: bytes) -> str:
         for path, data in zip(paths, (ours, theirs), strict=True):
             path.write_bytes(data)
         try:
-            found = compare_images(str(paths[0]), str(paths[1]), tol=_RMS, in_decorator=True)
+            difference = compare_images(str(paths[0]), str(paths[1]), tol=_RMS, in_decorator=True)
         except Exception as error:  # another size, or no picture: it raises bare ones
             return f"the picture: {error}"
-    return f"the picture, by {found['rms']:.2f} of 255" if found else ""
+    return f"the picture, by {difference['rms']:.2f} of 255" if difference else ""
 
 
 def _drawing(ours: bytes, theirs: bytes) -> str:

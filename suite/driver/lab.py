@@ -111,8 +111,8 @@ def discard(name: str) -> str:
 
 def own_files() -> list[str]:
     """What build/lab holds that is not to be had elsewhere: edited copies, and files that somebody made there."""
-    found = [path for path in sorted(_LAB.rglob("*")) if path.is_file() and not path.is_symlink()]
-    shown = [path for path in found if not any(part.startswith(".") for part in path.relative_to(_LAB).parts)]
+    paths = [path for path in sorted(_LAB.rglob("*")) if path.is_file() and not path.is_symlink()]
+    shown = [path for path in paths if not any(part.startswith(".") for part in path.relative_to(_LAB).parts)]
     copies = {_COPIES / f"{name}.ipynb": name for name in {*_notebooks(), *_copied()}}
     return [_relative(path) for path in shown if path not in copies or is_edited(copies[path])]
 
@@ -136,8 +136,8 @@ def _notebooks() -> list[str]:
 def _sources(name: str, folder: Path) -> str:
     """Hash of a notebook's sources and tags, without outputs and counts; of the file where it is no notebook."""
     try:
-        found = load_notebook(name, folder)["cells"]
-        cells = [[cell["cell_type"], cell["source"], cell["metadata"].get("tags", [])] for cell in found]
+        notebook_cells = load_notebook(name, folder)["cells"]
+        cells = [[cell["cell_type"], cell["source"], cell["metadata"].get("tags", [])] for cell in notebook_cells]
         return hashlib.sha256(json.dumps(cells).encode()).hexdigest()
     except ValueError:
         return hashlib.sha256((folder / f"{name}.ipynb").read_bytes()).hexdigest()
@@ -147,8 +147,8 @@ def _sources(name: str, folder: Path) -> str:
 
 def _copied() -> dict[str, str]:
     try:
-        found = json.loads(_COPIED.read_text(encoding="utf-8"))
-        return found if isinstance(found, dict) else {}
+        copies = json.loads(_COPIED.read_text(encoding="utf-8"))
+        return copies if isinstance(copies, dict) else {}
     except (OSError, ValueError):
         return {}
 

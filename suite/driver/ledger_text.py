@@ -20,7 +20,7 @@ _SOLVED = "parameters solved from claims"  # lower case: JupyterLab keeps the ca
 def ledger_text(ledger: list[dict[str, str]]) -> str:
     """The ledger as Markdown: counts that lead to the tables, what they mean, solved parameters, and the tables."""
     documents = list(dict.fromkeys(row["document"] for row in ledger))
-    found = {
+    rows_of = {
         (document, verdict): [row for row in ledger if (row["document"], row["verdict"]) == (document, verdict)]
         for document in documents
         for verdict in _MEANINGS
@@ -45,7 +45,7 @@ def ledger_text(ledger: list[dict[str, str]]) -> str:
             *(f"- **{basis}**: {meaning}" for basis, meaning in grounds.BASES.items()),
             f"\n{markdown_table(claims.basis_counts(ledger))}",
             *_solved(ledger),
-            *(_section(document, verdict, rows) for (document, verdict), rows in found.items() if rows),
+            *(_section(document, verdict, rows) for (document, verdict), rows in rows_of.items() if rows),
         ]
     )
 
@@ -57,14 +57,16 @@ def _contents(counts: list[dict[str, object]]) -> str:
         document = row["document"]
         linked = {verdict: row[verdict] for verdict in _MEANINGS}
         if document != "all":
-            linked |= {each: Markdown(f"[{count}](#{document}-{each})") for each, count in linked.items() if count}
+            linked |= {
+                verdict: Markdown(f"[{count}](#{document}-{verdict})") for verdict, count in linked.items() if count
+            }
         rows.append({"document": document, "claims": row["claims"], **linked})
     return markdown_table(rows)
 
 
 def _numbers() -> dict[str, str]:
     """Short names of the solved parameters."""
-    return {each.parameter: f"P{number}" for number, each in enumerate(grounds.calibrations(), 1)}
+    return {calibration.parameter: f"P{number}" for number, calibration in enumerate(grounds.calibrations(), 1)}
 
 
 def _solved(ledger: list[dict[str, str]]) -> list[str]:
@@ -103,10 +105,10 @@ def _line(row: Mapping[str, str]) -> dict[str, str]:
 def _basis(row: Mapping[str, str]) -> str:
     """What a claim rests on, with the short names of the parameters that were solved for."""
     named: dict[str, list[str]] = {row["basis"]: []}
-    for each, how in grounds.calibrations_of(row["id"]).items() if row["basis"] else ():
-        named.setdefault(how, []).append(f"[{_numbers()[each.parameter]}](#{_SOLVED.replace(' ', '-')})")
+    for calibration, how in grounds.calibrations_of(row["id"]).items() if row["basis"] else ():
+        named.setdefault(how, []).append(f"[{_numbers()[calibration.parameter]}](#{_SOLVED.replace(' ', '-')})")
     if row["basis"] and (deciding := claims.decided_by_assumed(row["id"], row["verdict"])):
-        single = [f"{units.words(each.parameter)} of {each.name}" for each in deciding if each.parameter]
+        single = [f"{units.words(value.parameter)} of {value.name}" for value in deciding if value.parameter]
         inputs = dict.fromkeys(map(markdown_words, single or ["all assumed inputs together"]))
         named["assumed"] = [f"({', '.join(inputs)})"]
     worth = grounds.evidence(row["id"])

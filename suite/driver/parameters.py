@@ -56,7 +56,7 @@ def _declared(notebook: Mapping) -> dict[str, _Parameter]:
             statements = ast.parse(source, "parameters cell").body
     except _UNREADABLE as error:
         raise ValueError(f"{error}: write only lines `name: type = value  # unit, meaning`") from None
-    found = {}
+    parameters = {}
     for statement in statements:
         where = f"parameters cell, line {statement.lineno}"
         if not (isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and statement.value):
@@ -73,8 +73,8 @@ def _declared(notebook: Mapping) -> dict[str, _Parameter]:
         parameter = _Parameter(default, kind, bool(optional), like if dimension_of(like) else "")
         if default is not None and optional and type(default) is not kind:
             raise ValueError(f"{where}: the value is {default!r}: {parameter.example()}")
-        found[statement.target.id] = parameter
-    return found
+        parameters[statement.target.id] = parameter
+    return parameters
 
 
 def _unit(source: str, statement: ast.stmt) -> str:
@@ -84,19 +84,19 @@ def _unit(source: str, statement: ast.stmt) -> str:
     return words[0].rstrip(",;:") if words else ""
 
 
-def read_parameters(given: list[list[str]], notebook: Mapping, name: str) -> dict[str, object]:
+def read_parameters(texts: list[list[str]], notebook: Mapping, name: str) -> dict[str, object]:
     """Values for a notebook's parameters from pairs of texts, each of the type and dimension that is declared.
 
     Raises ValueError (UnknownName for a name the notebook lacks) before anything runs.
     """
-    known = _declared(notebook)
+    declared = _declared(notebook)
     values: dict[str, object] = {}
-    for key, text in given:
-        if key not in known:
-            raise UnknownName(f"parameter of {name}", key, list(known))
+    for key, text in texts:
+        if key not in declared:
+            raise UnknownName(f"parameter of {name}", key, list(declared))
         if key in values:
             raise ValueError(f"parameter {key!r} is given twice: give it once")
-        values[key] = _value(key, text, known[key])
+        values[key] = _value(key, text, declared[key])
     return values
 
 
@@ -123,7 +123,9 @@ def _alike(value, like) -> bool:
         return not like or dimension_of(value) == dimension_of(like)
     if not isinstance(like, list):
         return isinstance(like, _PLAIN)
-    kinds, given = ({(type(entry), dimension_of(entry)) for entry in each} for each in (like or ["text"], value))
+    kinds, value_kinds = (
+        {(type(entry), dimension_of(entry)) for entry in entries} for entries in (like or ["text"], value)
+    )
     if (float, None) in kinds:
         kinds.add((int, None))
-    return bool(value or not like) and given <= kinds
+    return bool(value or not like) and value_kinds <= kinds

@@ -110,16 +110,16 @@ def parameter_changes(name: str, notebook: Mapping) -> str:
     stamp alone. Raises ValueError for a parameters cell that cannot be read.
     """
     rows = _parameter_rows(name, notebook)
-    now, known = {row["parameter"]: row["value"] for row in rows}, published_parameters(name)
-    if not known:
+    now, published = {row["parameter"]: row["value"] for row in rows}, published_parameters(name)
+    if not published:
         nothing = name not in {*owners().values(), *(row["notebook"] for row in published_rows())}
         last_run = read_stamp(name).get("published", {}).get("parameters")
         same = nothing or not rows or last_run == _rows_hash(name, rows, _PARAMETER_COLUMNS)
         lost = f"figures/{_PARAMETERS.name} has lost its published parameters (restore that file from git)"
         return "" if same else lost
-    changed = [f"{key} {known[key]} -> {value}" for key, value in now.items() if known.get(key, value) != value]
-    changed += [f"{key} is new" for key in now if key not in known]
-    changed += [f"{key} is gone" for key in known if key not in now]
+    changed = [f"{key} {published[key]} -> {value}" for key, value in now.items() if published.get(key, value) != value]
+    changed += [f"{key} is new" for key in now if key not in published]
+    changed += [f"{key} is gone" for key in published if key not in now]
     return f"its parameters differ from the published ones ({', '.join(changed)})" if changed else ""
 
 
@@ -128,8 +128,10 @@ def own_parameters(name: str, notebook: Mapping) -> dict[str, str]:
 
     Raises ValueError for a parameters cell that cannot be read.
     """
-    known, rows = published_parameters(name), _parameter_rows(name, notebook)
-    return {row["parameter"]: row["value"] for row in rows if known and known.get(row["parameter"]) != row["value"]}
+    published, rows = published_parameters(name), _parameter_rows(name, notebook)
+    return {
+        row["parameter"]: row["value"] for row in rows if published and published.get(row["parameter"]) != row["value"]
+    }
 
 
 def owners() -> dict[str, str]:
@@ -160,22 +162,22 @@ def find_damage() -> list[str]:
     damaged = [table.name for table in made_again if filled and _read(table) is None]
     listed = [row["file"] for row in _read(_MANIFEST) or [] if row["file"] not in _SHARED]
     unknown = [path for path in listed if not _is_inside(path)]
-    found = [f"figures/{name} is missing or damaged: it is made again" for name in damaged]
-    found += [f"figures/MANIFEST.csv lists {path!r}, which is no figure or table: it is left alone" for path in unknown]
+    lines = [f"figures/{name} is missing or damaged: it is made again" for name in damaged]
+    lines += [f"figures/MANIFEST.csv lists {path!r}, which is no figure or table: it is left alone" for path in unknown]
     if _README.exists() and not _with_counts([]):
         start, end = _COUNT_MARKERS
-        found.append(f"README.md lacks the marker {start} or, after it, {end}: its counts are not updated")
-    return found
+        lines.append(f"README.md lacks the marker {start} or, after it, {end}: its counts are not updated")
+    return lines
 
 
 def refuse_lost_rows(suite: Iterable[str]) -> None:
     """Raise ValueError where a shared table has lost the rows of a notebook that will not run now."""
     nothing, published = _rows_hash("", [], ()), set(owners().values())
     for name, rows in rows_hashes(suite).items():
-        known = read_stamp(name).get("published", {})
+        stamped = read_stamp(name).get("published", {})
         for key, table in (("ledger", _LEDGER), ("inputs", _INPUTS), ("parameters", _PARAMETERS)):
             damaged = name in published and _read(table) is None
-            if damaged or rows[key] == nothing != known.get(key, nothing):
+            if damaged or rows[key] == nothing != stamped.get(key, nothing):
                 raise ValueError(f"figures/{table.name} has lost rows of {name}: run `make figures` without NB first")
 
 
@@ -244,9 +246,9 @@ def publish(name: str, folder: Path, notebook: Mapping, report: Mapping) -> tupl
     stale: Contents = {
         workspace.FIGURES / path: None for path, by in owned.items() if by == name and path not in figures
     }
-    known = {row["id"]: row for row in published_rows()}
-    rows = [row for row in known.values() if row["notebook"] != name]
-    rows += [_stored_if_same(row, known.get(row["id"])) for row in read_csv(folder / "claims" / f"{name}.csv")]
+    ledger = {row["id"]: row for row in published_rows()}
+    rows = [row for row in ledger.values() if row["notebook"] != name]
+    rows += [_stored_if_same(row, ledger.get(row["id"])) for row in read_csv(folder / "claims" / f"{name}.csv")]
     inputs = [row for row in _read(_INPUTS) or [] if row["notebook"] != name]
     inputs += [{"notebook": name, **row} for row in [*report["inputs"], *measured_inputs(report["data"])]]
     recorded = [row for row in _read(_PARAMETERS) or [] if row["notebook"] != name] + _parameter_rows(name, notebook)
@@ -268,7 +270,7 @@ def measured_inputs(read: Iterable[str]) -> list[dict[str, str]]:
     for path in read:
         if path.startswith("data/measured/"):
             named = path.removeprefix("data/")
-            section = next((each for each in text.split("\n## ") if named in each.partition("\n")[0]), "")
+            section = next((part for part in text.split("\n## ") if named in part.partition("\n")[0]), "")
             source = re.search(r"(?:Source: |Facts from |Computed for )[^;\n]*", section)
             origin = source[0].removeprefix("Source: ") if source else "see data/README.md"
             row = {"family": MEASURED, "name": path, "kind": "measured", "source": origin}
@@ -288,11 +290,11 @@ def _is_changed(path: str, made: Path) -> bool:
     return not stored.is_file() or bool(compare.difference(path, stored.read_bytes(), made.read_bytes()))
 
 
-def _stored_if_same(row: dict[str, str], known: Mapping[str, str] | None) -> dict[str, str]:
+def _stored_if_same(row: dict[str, str], stored_row: Mapping[str, str] | None) -> dict[str, str]:
     """A recorded row of the ledger, with the stored numbers where they differ by no more than the last digits."""
-    if known is None or any(row.get(key, "") != known.get(key, "") for key in ("reason", "basis")):
+    if stored_row is None or any(row.get(key, "") != stored_row.get(key, "") for key in ("reason", "basis")):
         return row
-    stored = {key: known.get(key, "") for key in ("value", "low", "high")}
+    stored = {key: stored_row.get(key, "") for key in ("value", "low", "high")}
     return row | stored if all(compare.same_value(stored[key], row.get(key, "")) for key in stored) else row
 
 
@@ -370,12 +372,12 @@ def source_hashes() -> dict[str, str]:
     return {str(path.relative_to(files.ROOT)): sha256(path) for path in (*paths, files.ROOT / "constraints.txt")}
 
 
-def _used_hash(name: str, notebook: Mapping, report: Mapping, known: Mapping[str, str]) -> str:
+def _used_hash(name: str, notebook: Mapping, report: Mapping, stored: Mapping[str, str]) -> str:
     """Hash of everything that the results of a notebook depend on; known: hashes to take for files as they are now."""
     used = ["constraints.txt", *map(_module_path, report["modules"]), *report["data"]]
     if name[:2] in LAST_NOTEBOOKS:
         used += [path for path in _figures_files() if not path.startswith(f"figures/extra/{name[:2]}_")]
-    hashes = [(path, known.get(path) or sha256(files.ROOT / path)) for path in used]
+    hashes = [(path, stored.get(path) or sha256(files.ROOT / path)) for path in used]
     cells = [[cell["cell_type"], cell["source"], cell["metadata"], cell.get("id", "")] for cell in notebook["cells"]]
     parts = [cells, sys.version_info[:2], hashes]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
@@ -383,8 +385,8 @@ def _used_hash(name: str, notebook: Mapping, report: Mapping, known: Mapping[str
 
 def _figures_files() -> list[str]:
     """Files in figures/ relative to the project, sorted, hidden ones and the manifest left out."""
-    found = (path.relative_to(files.ROOT) for path in workspace.FIGURES.rglob("*") if path.is_file())
-    seen = (path for path in found if not any(part.startswith(".") for part in path.parts))
+    paths = (path.relative_to(files.ROOT) for path in workspace.FIGURES.rglob("*") if path.is_file())
+    seen = (path for path in paths if not any(part.startswith(".") for part in path.parts))
     return sorted(str(path) for path in seen if path.name != "MANIFEST.csv")
 
 

@@ -53,13 +53,13 @@ def load_notebook(name: str, folder: Path | None = None) -> dict:
     return notebook
 
 
-def _format_fault(found) -> str:
+def _format_fault(notebook) -> str:
     """Why the driver cannot read a file as a notebook of format 4, "" if it can."""
-    if not isinstance(found, dict) or found.get("nbformat") != 4:
+    if not isinstance(notebook, dict) or notebook.get("nbformat") != 4:
         return "it is no object whose 'nbformat' is 4"
-    if not isinstance(found.get("cells"), list) or not isinstance(found.get("metadata"), dict):
+    if not isinstance(notebook.get("cells"), list) or not isinstance(notebook.get("metadata"), dict):
         return "it lacks its list 'cells' or its object 'metadata'"
-    for number, cell in enumerate(found["cells"]):
+    for number, cell in enumerate(notebook["cells"]):
         if not isinstance(cell, dict) or cell.get("cell_type") not in ("code", "markdown", "raw"):
             return f"cell {number} is neither code nor text"
         source, metadata = cell.get("source"), cell.get("metadata")
@@ -70,8 +70,8 @@ def _format_fault(found) -> str:
     return ""
 
 
-def _is_list_of_texts(found) -> bool:
-    return isinstance(found, list) and all(isinstance(entry, str) for entry in found)
+def _is_list_of_texts(value) -> bool:
+    return isinstance(value, list) and all(isinstance(entry, str) for entry in value)
 
 
 def notebook_names() -> list[str]:
@@ -95,22 +95,22 @@ def _refuse_renamed(suite: list[str]) -> None:
     """Raise ValueError for a notebook that data/ names otherwise: what is published of it would go."""
     listed = _listed_names()
     for name in set(suite) - listed:
-        if known := [other for other in listed if other[:2] == name[:2]]:
+        if stems := [other for other in listed if other[:2] == name[:2]]:
             raise ValueError(
-                f"notebooks/{name}.ipynb is {known[0]} in data/: give it that name, or write its new name into "
+                f"notebooks/{name}.ipynb is {stems[0]} in data/: give it that name, or write its new name into "
                 "claims.csv, figures.csv and extras.csv there"
             )
 
 
 def make_figures(
     only: str | None = None,
-    given: list[list[str]] | None = None,
+    texts: list[list[str]] | None = None,
     publishing: bool = False,
     run_name: str | None = None,
 ) -> int:
     """Bring notebooks, figures and ledger up to date; gives the exit status.
 
-    Results of a run with `given` or with RAILCORE_CATALOG stay in build/custom/<notebook>/<name of the run>, and so do
+    Results of a run with `texts` or with RAILCORE_CATALOG stay in build/custom/<notebook>/<name of the run>, and so do
     those of a notebook whose parameters are not the published ones.
     Raises ValueError for an unknown notebook, a parameter or a name that does not fit, before anything runs.
 
@@ -118,7 +118,7 @@ def make_figures(
     ----------
     only
         Name of the one notebook to run, or how it alone begins, such as "01".
-    given
+    texts
         Pairs of parameter and value, for a run of that notebook.
     publishing
         The parameters that stand in the notebooks become the published ones.
@@ -135,14 +135,14 @@ def make_figures(
         only = catalog.known_name("notebook", only, suite)
     if run_name is not None and not _RUN_NAME.fullmatch(run_name):
         raise ValueError(f"NAME is {run_name!r}: write up to 100 letters, digits, - and _")
-    if given and only is None:
+    if texts and only is None:
         raise ValueError("parameters need one notebook: add NB=<name>")
-    if publishing and (given or workspace.parameterized()):
+    if publishing and (texts or workspace.parameterized()):
         raise ValueError(
             "only what stands in the notebooks and in data/ is published: leave out PUBLISH, or PARAMS and "
             "RAILCORE_CATALOG (write new parameters into the notebook's parameters cell)"
         )
-    values = parameters.read_parameters(given or [], load_notebook(only), only) if only and given else {}
+    values = parameters.read_parameters(texts or [], load_notebook(only), only) if only and texts else {}
     catalog.values()  # refuses a folder in RAILCORE_CATALOG that is none, and files with faults
     files.BUILD.mkdir(exist_ok=True)
     for name in ("MATPLOTLIBRC", "MPLBACKEND"):  # pictures are compared with matplotlib, whatever the user's styles
@@ -153,9 +153,11 @@ def make_figures(
             if signal.getsignal(ending) != signal.SIG_IGN:  # nohup stays in force
                 signal.signal(ending, _stop)
         wanted = [only] if only else suite
-        own = bool(values) or workspace.parameterized()
+        has_parameters = bool(values) or workspace.parameterized()
         own_runs = {name: run_name or _run_name(name, values) for name in wanted}
-        custom = own_runs if own else {name: own_runs[name] for name in _edited(wanted, own_runs, publishing)}
+        custom = (
+            own_runs if has_parameters else {name: own_runs[name] for name in _edited(wanted, own_runs, publishing)}
+        )
         if run_name and not custom:
             raise ValueError(
                 "NAME is for results with your own numbers, and none are given: add PARAMS or leave it out"
@@ -164,12 +166,12 @@ def make_figures(
             publish.refuse_lost_rows(set(suite) - {only})
         kernels.open_sockets()
         try:
-            return _run(wanted, _Plan(values, own, publishing, custom))
+            return _run(wanted, _Plan(values, has_parameters, publishing, custom))
         finally:
             kernels.kill_all()
 
 
-def _run_name(name: str, given: Mapping[str, object]) -> str:
+def _run_name(name: str, texts: Mapping[str, object]) -> str:
     """Name of a notebook's run by what differs from the published one, such as "gpus-12288_nic-800-Gbps".
 
     A long one is cut, with a hash of the whole behind it.
@@ -179,14 +181,14 @@ def _run_name(name: str, given: Mapping[str, object]) -> str:
         changed["catalog"] = Path(own_catalog).name
     with suppress(OSError, ValueError):  # a notebook that cannot be read: its run will say so
         changed |= publish.own_parameters(name, load_notebook(name))
-    whole = "_".join(f"{key}-{value}" for key, value in (changed | dict(given)).items()) or "edited"
+    whole = "_".join(f"{key}-{value}" for key, value in (changed | dict(texts)).items()) or "edited"
     short = re.sub(r"[^A-Za-z0-9_]+", "-", whole).strip("-")
     return short if len(short) <= _LONG else f"{short[:_LONG]}-{hashlib.sha256(whole.encode()).hexdigest()[:8]}"
 
 
 def _edited(wanted: list[str], own_runs: Mapping[str, str], publishing: bool) -> list[str]:
     """After a line about each notebook whose parameters are not the published ones: those not to be published."""
-    found = []
+    edited = []
     for name in wanted:
         with suppress(OSError, ValueError):  # a notebook that cannot be read: its run will say so
             if not (why := publish.parameter_changes(name, load_notebook(name))):
@@ -194,10 +196,10 @@ def _edited(wanted: list[str], own_runs: Mapping[str, str], publishing: bool) ->
             if publishing:
                 print_line(f"{name}: {why}: those in the notebook become the published ones")
                 continue
-            found.append(name)
+            edited.append(name)
             remedy = f"make figures NB={name} PUBLISH=1 makes them the published ones"
             print_line(f"{name}: {why}: results go to {_relative(_folder(name, own_runs[name]))}; {remedy}")
-    return found
+    return edited
 
 
 def _stop(number: int, _frame) -> None:
@@ -220,14 +222,14 @@ def _stop(number: int, _frame) -> None:
 class _Plan:
     """What becomes of a run's results.
 
-    values: given for its one notebook.
+    values: parameters of its one notebook.
     own: it uses numbers that stand neither in notebooks nor in data/.
     publishing: parameters that stand in notebooks become the published ones.
     custom: notebooks whose results stay in build/custom, with the names of their runs.
     """
 
     values: Mapping[str, object]
-    own: bool
+    has_parameters: bool
     publishing: bool
     custom: Mapping[str, str]
 
@@ -243,7 +245,11 @@ def _run(wanted: list[str], plan: _Plan) -> int:
     with ThreadPoolExecutor(_cores()) as pool:
         for group in filter(None, _groups(wanted)):
             rows = publish.rows_hashes(group)
-            due = [name for name in group if plan.own or not _up_to_date(name, rows[name], plan.custom.get(name))]
+            due = [
+                name
+                for name in group
+                if plan.has_parameters or not _up_to_date(name, rows[name], plan.custom.get(name))
+            ]
             due.sort(key=_size, reverse=True)  # so that no long one runs alone at the end
             running = {pool.submit(_execute, name, plan): name for name in due}
             while running:
@@ -358,7 +364,7 @@ def _finish(name: str, future: Future, plan: _Plan) -> int:
         folder = _moved(folder, _folder(name, plan.custom[name]))
         made = [path for path in folder.rglob("*.*") if path.is_file()]
         published = {path.relative_to(folder).as_posix(): "" for path in made}
-        if not plan.own:  # a stamp knows all that it used
+        if not plan.has_parameters:  # a stamp knows all that it used
             hashes = {_relative(path): publish.sha256(path) for path in made}
             publish.write_stamp(name, notebook, report, hashes, plan.custom[name])
     elif load_notebook(name) != notebook or (not plan.publishing and publish.parameter_changes(name, notebook)):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railcore.catalog import checks
-from railcore.catalog.arguments import Listed, checked
+from railcore.catalog.arguments import Bytes, Listed, NonNegativeInt, checked
 from railcore.catalog.checks import Floats
 from railcore.training.collectives import HB, NIC, OPERATIONS, RAIL_FORWARDED, hierarchical_phases, steps_and_bytes
 
@@ -63,7 +63,7 @@ class Schedule:
         return self.ranks * self.parts
 
     @checked
-    def start(self, rank: int) -> list[int]:
+    def start(self, rank: NonNegativeInt) -> list[int]:
         """Blocks that a rank holds before the first step."""
         if self.operation == "all_gather":
             return self._slots([rank])
@@ -73,7 +73,7 @@ class Schedule:
         return self._slots(range(self.ranks)) if rank == 0 or not one else []
 
     @checked
-    def end(self, rank: int) -> list[int]:
+    def end(self, rank: NonNegativeInt) -> list[int]:
         """Blocks that are a rank's result after the last step."""
         if self.operation in ("reduce_scatter", "scatter"):
             return self._slots([rank])
@@ -111,7 +111,7 @@ class ScheduleBytes:
 
 
 @checked
-def count_bytes(schedule: Schedule, block_bytes: float = 1.0) -> ScheduleBytes:
+def count_bytes(schedule: Schedule, block_bytes: Bytes = 1.0) -> ScheduleBytes:
     """Steps and bytes of a schedule whose blocks have `block_bytes` each [bytes]."""
     ports = np.zeros((len(schedule), 2, schedule.ranks))
     pairs: Counter[tuple[Node, Node]] = Counter()
@@ -191,7 +191,7 @@ class DomainRailBytes:
 
 
 @checked
-def domain_rail_bytes(schedule: Schedule, message_bytes: float, hb_ranks: int) -> DomainRailBytes:
+def domain_rail_bytes(schedule: Schedule, message_bytes: Bytes, hb_ranks: NonNegativeInt) -> DomainRailBytes:
     """Bytes of a schedule, flat or hierarchical, whose ranks fill HB domains of `hb_ranks` in order.
 
     Raises ValueError where hb_ranks does not divide the ranks.

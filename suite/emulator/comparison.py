@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.catalog import checks
-from railcore.catalog.arguments import Listed, Range, checked
+from railcore.catalog.arguments import Count, FlopRate, Listed, NonNegativeInt, Range, checked
 from railcore.catalog.checks import Floats
 from railcore.training.parallelism import DIMENSIONS, Strategy
 from suite.emulator.feedforward import (
@@ -57,10 +57,10 @@ class EmulatedRun:
 def emulated_run(
     network: FeedForward,
     strategy: Strategy,
-    samples: int,
-    hb_domain_size: int,
-    learning_rate: float | None = 0.1,
-    seed: int = 0,
+    samples: NonNegativeInt,
+    hb_domain_size: Count,
+    learning_rate: FlopRate | None = 0.1,
+    seed: NonNegativeInt = 0,
     decimals: Annotated[int, Range(0, 300)] | None = None,
 ) -> EmulatedRun:
     """Run a network on random weights and samples: a training step, or a forward pass where learning_rate is None.
@@ -89,7 +89,7 @@ def emulated_run(
     ranks = EmulatedRanks(strategy.gpus, hb_domain_size)
     places = 15 if decimals is None else int(checks.whole("decimals", decimals, 0))
     weights = [np.round(matrix, places) for matrix in network.initial_weights(seed)]
-    inputs, targets = (np.round(each, places) for each in network.samples(samples, seed))
+    inputs, targets = (np.round(array, places) for array in network.samples(samples, seed))
     sharded = ShardedFeedForward(network, strategy, ranks, weights)
     step = None
     if learning_rate is None:
@@ -117,11 +117,11 @@ def largest_difference(run: EmulatedRun) -> float:
 
 @checked
 def sized_strategy(
-    samples: int,
-    microbatches: int,
-    tensor: int = 1,
-    pipeline: int = 1,
-    data: int = 1,
+    samples: NonNegativeInt,
+    microbatches: Listed,
+    tensor: Count = 1,
+    pipeline: Count = 1,
+    data: Count = 1,
     order: Sequence[str] = DIMENSIONS,
 ) -> Strategy:
     """A strategy whose replicas cut the samples of a step into so many micro-batches.
@@ -157,7 +157,7 @@ def sized_strategy(
 
 @checked
 def possible_strategies(
-    network: FeedForward, gpus: Listed, samples: int, microbatches: int, order: Sequence[str] = DIMENSIONS
+    network: FeedForward, gpus: Listed, samples: NonNegativeInt, microbatches: Listed, order: Sequence[str] = DIMENSIONS
 ) -> dict[str, Strategy]:
     """All ways to split a network over GPUs with tensor, pipeline and data parallelism, by name.
 
@@ -181,7 +181,7 @@ def possible_strategies(
     ValueError
         Where no way fits.
     """
-    found = {}
+    strategies = {}
     for t in range(int(checks.whole("gpus", gpus)), 0, -1):
         for p in range(min(network.layers, gpus), 0, -1):
             d = gpus // (t * p)
@@ -189,14 +189,14 @@ def possible_strategies(
             if fits and not any(width % t for width in network.widths[1:]):
                 strategy = sized_strategy(samples, microbatches, t, p, d, order)
                 sizes = emulated_sizes(network, strategy, samples)
-                if all(sizes[each] <= most for each, most in MOST_SIZES.items()):
-                    found[f"tensor {t}, pipeline {p}, data {d}"] = strategy
-    if not found:
+                if all(sizes[limit] <= most for limit, most in MOST_SIZES.items()):
+                    strategies[f"tensor {t}, pipeline {p}, data {d}"] = strategy
+    if not strategies:
         raise ValueError(
             f"gpus is {gpus}: no tensor x pipeline x data splits widths {network.widths} and {samples} samples in "
             f"{microbatches} micro-batches; give {gpus * microbatches} samples, or fewer GPUs"
         )
-    return found
+    return strategies
 
 
 def strategy_traffic(

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from railcore.catalog import checks
-from railcore.catalog.arguments import checked
+from railcore.catalog.arguments import FlopRate, checked
 from railcore.catalog.checks import Floats
 from railcore.training.parallelism import Strategy
 from suite.emulator.ranks import EmulatedRanks, TransferLabel
@@ -131,7 +131,7 @@ def one_rank_step(
     """
     gradients = [np.zeros(shape) for shape in network.shapes]
     deltas = [np.zeros((rows, inputs.shape[1])) for rows, _ in network.shapes]
-    outputs, loss = [np.zeros_like(each) for each in deltas], 0.0
+    outputs, loss = [np.zeros_like(delta) for delta in deltas], 0.0
     for sample in range(inputs.shape[1]):
         signals = [inputs[:, sample]]
         for layer, matrix in enumerate(weights, start=1):
@@ -204,16 +204,16 @@ class ShardedFeedForward:
     def predict(self, inputs: Floats) -> Floats:
         """Outputs [width, samples] of a forward pass that keeps nothing for a backward pass."""
         batches, last = self._batches(inputs), self.network.layers
-        found = {}
+        outputs = {}
         for m in range(len(batches[0])):
-            for replica, own in enumerate(batches):
-                found[replica, m] = self._forward(replica, m, own[m], keep=False)
+            for replica, part in enumerate(batches):
+                outputs[replica, m] = self._forward(replica, m, part[m], keep=False)
                 for rank in self.group(last, replica):
                     self.ranks.free(rank, f"activation {last} of {m}")
-        return _joined(found, last)
+        return _joined(outputs, last)
 
     @checked
-    def train(self, inputs: np.ndarray, targets: np.ndarray, learning_rate: float) -> TrainingStep:
+    def train(self, inputs: np.ndarray, targets: np.ndarray, learning_rate: FlopRate) -> TrainingStep:
         """One training step: forward and backward of all micro-batches, gradients summed, weights updated.
 
         inputs, targets [width, samples]; learning_rate: of plain stochastic gradient descent. The loss is read by
@@ -225,15 +225,15 @@ class ShardedFeedForward:
             raise ValueError(f"targets has shape {targets.shape}: give {(self.network.widths[-1], inputs.shape[-1])}")
         batches, wanted = self._batches(inputs), self._cut(targets)
         number = len(batches[0])
-        found = {(r, m): self._forward(r, m, batches[r][m], keep=True) for m in range(number) for r in range(d)}
-        errors = {key: outputs[last] - wanted[key[0]][key[1]] for key, outputs in found.items()}
+        states = {(r, m): self._forward(r, m, batches[r][m], keep=True) for m in range(number) for r in range(d)}
+        errors = {key: outputs[last] - wanted[key[0]][key[1]] for key, outputs in states.items()}
         deltas = {
             (r, m): self._backward(r, m, 2 * errors[r, m] / targets.size) for m in range(number) for r in range(d)
         }
         gradients = self._update(learning_rate)
         return TrainingStep(
             float(sum((error**2).sum() for error in errors.values())) / targets.size,
-            [_joined(found, layer) for layer in range(1, last + 1)],
+            [_joined(states, layer) for layer in range(1, last + 1)],
             [_joined(deltas, layer) for layer in range(1, last + 1)],
             gradients,
             self.weights(),
@@ -252,11 +252,11 @@ class ShardedFeedForward:
         """Samples of each replica, cut into micro-batches."""
         refuse_too_large(self.network, self.strategy, samples.shape[1])
         number = self.strategy.microbatches(samples.shape[1])
-        return [np.split(own, number, axis=1) for own in np.split(samples, self.strategy.data, axis=1)]
+        return [np.split(part, number, axis=1) for part in np.split(samples, self.strategy.data, axis=1)]
 
     def _forward(self, replica: int, m: int, inputs: Floats, keep: bool) -> dict[int, Floats]:
         """Outputs of a micro-batch by layer; they stay where the backward pass needs them if they are to be kept."""
-        found = {}
+        states = {}
         for rank in self._groups[replica][0]:
             self.ranks.hold(rank, f"activation 0 of {m}", inputs)
         for layer in range(1, self.network.layers + 1):
@@ -271,14 +271,14 @@ class ShardedFeedForward:
             whole = self.ranks.all_gather(group, parts, TransferLabel("forward", "tensor", layer, m))
             for rank, outputs in zip(group, whole, strict=True):
                 self._replace(rank, f"partial output {layer} {name}", f"activation {layer} {name}", outputs)
-            found[layer] = whole[0]
+            states[layer] = whole[0]
             if layer < self.network.layers:
                 self._move(group, self._groups[replica][layer], f"activation {layer} {name}", "forward", layer, m)
-        return found
+        return states
 
     def _backward(self, replica: int, m: int, error: Floats) -> dict[int, Floats]:
         """Deltas of a micro-batch by layer, from the derivative of the loss; gradients are added to those held."""
-        last, found = self.network.layers, {}
+        last, gradients = self.network.layers, {}
         for rank in self._groups[replica][-1]:
             outputs = self.ranks.held(rank, f"activation {last} of {m}")
             self._replace(
@@ -290,7 +290,7 @@ class ShardedFeedForward:
                 f"delta {layer - 1} of {m}",
                 f"activation {layer - 1} of {m}",
             )
-            found[layer] = self.ranks.held(group[0], f"delta {layer} of {m}")
+            gradients[layer] = self.ranks.held(group[0], f"delta {layer} of {m}")
             parts = [self._layer_gradient(rank, place, layer, m) for place, rank in enumerate(group)]
             inputs = [self.ranks.free(rank, before) for rank in group]
             if layer > 1:
@@ -298,7 +298,7 @@ class ShardedFeedForward:
                 for rank, total, signal in zip(group, summed, inputs, strict=True):
                     self.ranks.hold(rank, below, total * self.network.slope(layer - 1, signal))
                 self._move(group, self._groups[replica][layer - 2], below, "backward", layer - 1, m)
-        return found
+        return gradients
 
     def _layer_gradient(self, rank: int, place: int, layer: int, m: int) -> Floats:
         """Add to a rank's gradient; what its rows add to W^T delta, held as the delta of the layer before."""
@@ -318,20 +318,20 @@ class ShardedFeedForward:
 
     def _update(self, learning_rate: float) -> list[Floats]:
         """Sum gradients over replicas and update the weights; the gradients."""
-        found = []
+        sums = []
         for layer in range(self.network.layers, 0, -1):
             name = f"gradient {layer}"
             for members in zip(*(groups[layer - 1] for groups in self._groups), strict=True):
                 held = [self.ranks.held(rank, name) for rank in members]
                 summed = self.ranks.all_reduce(members, held, TransferLabel("after", "data", layer))
-                for rank, own, gradient in zip(members, held, summed, strict=True):
-                    own[:] = gradient
+                for rank, part, gradient in zip(members, held, summed, strict=True):
+                    part[:] = gradient
                     self.ranks.held(rank, f"weights {layer}")[:] -= learning_rate * gradient
-            found.append(self._whole(name, layer))
+            sums.append(self._whole(name, layer))
             for groups in self._groups:
                 for rank in groups[layer - 1]:
                     self.ranks.free(rank, name)
-        return found[::-1]
+        return sums[::-1]
 
     def _replace(self, rank: int, old: str, new: str, array: Floats) -> None:
         """Hold an array made of another, which is freed then."""
@@ -348,9 +348,9 @@ class ShardedFeedForward:
             self.ranks.free(source, name)
 
 
-def _joined(found: Mapping[tuple[int, int], Mapping[int, Floats]], layer: int) -> Floats:
+def _joined(arrays: Mapping[tuple[int, int], Mapping[int, Floats]], layer: int) -> Floats:
     """Arrays of a layer from all replicas and micro-batches, samples in order."""
-    return np.concatenate([found[key][layer] for key in sorted(found)], axis=1)
+    return np.concatenate([arrays[key][layer] for key in sorted(arrays)], axis=1)
 
 
 def emulated_sizes(network: FeedForward, strategy: Strategy, samples: int = 0) -> dict[str, int]:
@@ -391,7 +391,7 @@ def layer_stages(layers: int, stages: int) -> list[int]:
     """Pipeline stage of each layer: runs of layers, the first stages have one more where they do not divide."""
     if stages > layers:
         raise ValueError(f"pipeline is {stages}: give at most the network's {layers} layers")
-    return [stage for stage, own in enumerate(np.array_split(np.arange(layers), stages)) for _ in own]
+    return [stage for stage, stage_layers in enumerate(np.array_split(np.arange(layers), stages)) for _ in stage_layers]
 
 
 def _check_split(network: FeedForward, strategy: Strategy) -> None:

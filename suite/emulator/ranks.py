@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.catalog import checks
-from railcore.catalog.arguments import checked
+from railcore.catalog.arguments import Bytes, Count, checked
 from railcore.catalog.checks import Ints
 from railcore.training.exchanges import TRAFFIC_KINDS
 from suite.emulator.collective_schedules import Schedule, collective_schedule, run_schedule
@@ -128,7 +128,7 @@ class EmulatedRanks:
     """
 
     @checked
-    def __init__(self, ranks: int, hb_domain_size: int, element_bytes: float = 4.0) -> None:
+    def __init__(self, ranks: Count, hb_domain_size: Count, element_bytes: Bytes = 4.0) -> None:
         self.ranks = int(checks.whole("ranks", ranks))
         self.nodes: Ints = np.arange(self.ranks) // int(checks.whole("hb_domain_size", hb_domain_size))
         self.element_bytes = float(checks.positive("element_bytes", element_bytes, "bytes"))
@@ -286,18 +286,18 @@ class EmulatedRanks:
         shape, elements = rows[0].shape, rows[0].size
         room = -elements % schedule.blocks
         flat = [np.concatenate([array.reshape(-1), np.zeros(room, array.dtype)]) for array in rows]
-        return [each[:elements].reshape(shape) for each in self._run(schedule, group, flat, elements, label)]
+        return [array[:elements].reshape(shape) for array in self._run(schedule, group, flat, elements, label)]
 
     def _next(self) -> int:
         self._events += 1
         return self._events - 1
 
     def _changed(self, rank: int, name: str, amount: float) -> None:
-        own = float(self.current_bytes[rank]) + amount
+        bytes_now = float(self.current_bytes[rank]) + amount
         self._total_bytes += amount
-        self.current_bytes[rank], self.peak_bytes[rank] = own, max(float(self.peak_bytes[rank]), own)
+        self.current_bytes[rank], self.peak_bytes[rank] = bytes_now, max(float(self.peak_bytes[rank]), bytes_now)
         self.peak_total_bytes = max(self.peak_total_bytes, self._total_bytes)
-        self.changes.append(MemoryChange(self._next(), rank, name, amount, own, self._total_bytes))
+        self.changes.append(MemoryChange(self._next(), rank, name, amount, bytes_now, self._total_bytes))
 
     def _check_rank(self, rank: int) -> None:
         if not 0 <= rank < self.ranks:
@@ -334,8 +334,8 @@ class EmulatedRanks:
     ) -> list[np.ndarray]:
         """Results of a collective whose blocks are equal, joined along the first axis."""
         schedule = _schedule(operation, "direct" if operation == "all_to_all" else "ring", len(group))
-        found = self._run(schedule, group, [array.reshape(-1) for array in rows], elements, label)
-        return [each.reshape(-1, *rows[0].shape[1:]) for each in found]
+        parts = self._run(schedule, group, [array.reshape(-1) for array in rows], elements, label)
+        return [part.reshape(-1, *rows[0].shape[1:]) for part in parts]
 
     def _run(
         self, schedule: Schedule, group: Sequence[int], arrays: list[np.ndarray], elements: int, label: TransferLabel

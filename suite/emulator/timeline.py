@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.catalog import checks
-from railcore.catalog.arguments import checked
+from railcore.catalog.arguments import Seconds, checked
 from suite.emulator.ranks import SCALE_OUT, SCALE_UP, EmulatedRanks, LoggedCompute
 
 
@@ -39,8 +39,8 @@ class RankTimeline:
     @cached_property
     def computations(self) -> pd.DataFrame:
         """Rows of computations, with the column rank."""
-        found = self.table[self.table["what"] == "compute"]
-        return found.assign(rank=np.array([ranks[0] for ranks in found["ranks"]], int))
+        table = self.table[self.table["what"] == "compute"]
+        return table.assign(rank=np.array([ranks[0] for ranks in table["ranks"]], int))
 
     @property
     def lanes(self) -> pd.DataFrame:
@@ -54,23 +54,23 @@ class RankTimeline:
     @property
     def idle_share(self) -> float:
         """Share of ranks x time, up to the end of the last computation, in which ranks do not compute."""
-        found = self.computations
-        return float(1 - (found["end"] - found["start"]).sum() / (self.ranks * found["end"].max()))
+        table = self.computations
+        return float(1 - (table["end"] - table["start"]).sum() / (self.ranks * table["end"].max()))
 
     def peak_active(self, phase: str | None = None) -> int:
         """Ranks that compute at once, at most, in one pass or in any; 0 where none computes."""
-        found = self.computations
-        found = found if phase is None else found[found["phase"] == phase]
-        changes = pd.concat([pd.Series(1, found["start"]), pd.Series(-1, found["end"])]).groupby(level=0).sum()
+        table = self.computations
+        table = table if phase is None else table[table["phase"] == phase]
+        changes = pd.concat([pd.Series(1, table["start"]), pd.Series(-1, table["end"])]).groupby(level=0).sum()
         return int(changes.cumsum().max()) if len(changes) else 0
 
 
 @checked
 def rank_timeline(
     ranks: EmulatedRanks,
-    backward_time: float = 1.0,
-    scale_up_time: float = 0.0,
-    scale_out_time: float = 0.0,
+    backward_time: Seconds = 1.0,
+    scale_up_time: Seconds = 0.0,
+    scale_out_time: Seconds = 0.0,
 ) -> RankTimeline:
     """Times of all that ranks have computed and sent so far.
 
@@ -139,8 +139,8 @@ class _Event(NamedTuple):
 def _event(logged: Any, backward_time: float, links: Mapping[str, float]) -> _Event:
     if isinstance(logged, LoggedCompute):
         place = (logged.order, "compute", logged.phase, "compute", logged.layer, logged.microbatch)
-        own, duration = (logged.rank,), backward_time if logged.phase == "backward" else 1.0
-        return _Event(place, own, own, own, logged.microbatch, "", 0.0, duration)
+        ranks, duration = (logged.rank,), backward_time if logged.phase == "backward" else 1.0
+        return _Event(place, ranks, ranks, ranks, logged.microbatch, "", 0.0, duration)
     place = (logged.order, logged.operation, logged.phase, logged.kind, logged.layer, logged.microbatch)
     group = logged.group
     ends = (group[:1], group[1:]) if logged.operation == "send_receive" else (group, group)
@@ -151,10 +151,10 @@ def _started(events: Sequence[_Event]) -> tuple[list[float], list[int]]:
     """Start of each event and its step; a port serves transfers in the order in which they become ready."""
     before = _dependencies(events)
     followers: list[list[int]] = [[] for _ in events]
-    for number, own in enumerate(before):
-        for other in own:
+    for number, streams in enumerate(before):
+        for other in streams:
             followers[other].append(number)
-    waits = [len(own) for own in before]
+    waits = [len(stream) for stream in before]
     ready, steps, starts = [0.0] * len(events), [0] * len(events), [0.0] * len(events)
     ports: dict[tuple[str, str, int], float] = {}
     queue = [(0.0, number) for number, count in enumerate(waits) if not count]
@@ -181,15 +181,15 @@ def _dependencies(events: Sequence[_Event]) -> list[set[int]]:
     """Events that each event waits for, by their place in the log."""
     computed: dict[int, int] = {}  # the last computation of each rank
     there: dict[tuple[int, int | None], set[int]] = {}  # what brought a micro-batch's data to a rank
-    found = []
+    dependencies = []
     for number, event in enumerate(events):
-        own = set().union(*(there.get((rank, event.microbatch), ()) for rank in event.sources))
+        sources = set().union(*(there.get((rank, event.microbatch), ()) for rank in event.sources))
         if not event.link or event.microbatch is None:
-            own |= {computed[rank] for rank in event.sources if rank in computed}
-        found.append(own)
+            sources |= {computed[rank] for rank in event.sources if rank in computed}
+        dependencies.append(sources)
         for rank in event.targets:
             arrived = there.get((rank, event.microbatch), set()) if event.sources != event.targets else set()
             there[rank, event.microbatch] = arrived | {number}
         if not event.link:
             computed[event.ranks[0]] = number
-    return found
+    return dependencies

@@ -32,8 +32,8 @@ def most_disjoint(plants: csr_array) -> tuple[int, bool]:
         return plants.shape[0], True
     ones = np.ones(plants.shape[0])
     limits = LinearConstraint(shared, -np.inf, 1)
-    found = milp(-ones, constraints=limits, bounds=Bounds(0, 1), integrality=ones, options={"mip_rel_gap": 0})
-    return round(-found.fun), True
+    result = milp(-ones, constraints=limits, bounds=Bounds(0, 1), integrality=ones, options={"mip_rel_gap": 0})
+    return round(-result.fun), True
 
 
 def _undominated(plants: csr_array) -> np.ndarray:
@@ -69,7 +69,7 @@ def _taken_in_turn(plants: csr_array) -> int:
 
 
 def siting_sensitivity(
-    found: Iterable[Candidates],
+    sitings: Iterable[Candidates],
     demand_w: float,
     regions: Mapping[str, Region],
     most_coal: float = 0.5,
@@ -96,17 +96,17 @@ def siting_sensitivity(
     """
     checks.positive("demand_w", demand_w, "watts")
     rows = []
-    for each in found:
-        inside = {name: region(each) for name, region in regions.items()}
+    for row in sitings:
+        inside = {name: region(row) for name, region in regions.items()}
         counted: dict[bytes, tuple[int, bool]] = {}  # by mask: where all pass by one rule they do by others
         for rule in RULES:
-            power = available_power_w(each.supply, rule, most_coal, reserve)
+            power = available_power_w(row.supply, rule, most_coal, reserve)
             for name, mask in inside.items():
                 passing = mask & (power >= demand_w)
                 if (key := passing.tobytes()) not in counted:
-                    counted[key] = most_disjoint(each.plants[np.flatnonzero(passing)])
+                    counted[key] = most_disjoint(row.plants[np.flatnonzero(passing)])
                 passed = (int(passing.sum()), *counted[key], float(power[mask].max(initial=0.0)))
-                rows.append((each.radius_m, rule, each.oil, name, *passed))
+                rows.append((row.radius_m, rule, row.oil, name, *passed))
     return pd.DataFrame(rows, columns="radius_m rule oil region centres places exact best_w".split())
 
 
@@ -130,7 +130,7 @@ class Room:
     after_load_w: float
 
 
-def room_for(found: Candidates, demand_w: float, rule: str, most_coal: float = 0.5, reserve: str = "unit") -> Room:
+def room_for(sitings: Candidates, demand_w: float, rule: str, most_coal: float = 0.5, reserve: str = "unit") -> Room:
     """How many candidates have a demand by a rule, and which one has most.
 
     Parameters
@@ -150,21 +150,21 @@ def room_for(found: Candidates, demand_w: float, rule: str, most_coal: float = 0
         As in `supply.feeds_demand`.
     """
     checks.positive("demand_w", demand_w, "watts")
-    power, left = (available_power_w(found.supply, name, most_coal, reserve) for name in (rule, AFTER_LOAD))
+    power, left = (available_power_w(sitings.supply, name, most_coal, reserve) for name in (rule, AFTER_LOAD))
     best = [int(power.argmax())]
-    near = str(nearest_city(found.latitude[best], found.longitude[best])[0])
-    count = most_disjoint(found.plants[np.flatnonzero(power >= demand_w)])
-    return Room(found.radius_m, *count, near, float(power[best[0]]), float(left[best[0]]))
+    near = str(nearest_city(sitings.latitude[best], sitings.longitude[best])[0])
+    count = most_disjoint(sitings.plants[np.flatnonzero(power >= demand_w)])
+    return Room(sitings.radius_m, *count, near, float(power[best[0]]), float(left[best[0]]))
 
 
-def best_by_rule(found: Candidates, most_coal: float = 0.5, reserve: str = "unit") -> pd.DataFrame:
+def best_by_rule(sitings: Candidates, most_coal: float = 0.5, reserve: str = "unit") -> pd.DataFrame:
     """Each rule with its formula, what it counts and ignores, and the most that it lets one candidate have, and where.
 
     Columns rule, radius_m, formula, meaning, ignores, most_of_one_place_w, near (the nearest city).
     """
-    power = np.stack([available_power_w(found.supply, name, most_coal, reserve) for name in RULES])
+    power = np.stack([available_power_w(sitings.supply, name, most_coal, reserve) for name in RULES])
     best = power.argmax(axis=1)
-    rows = [(name, found.radius_m, rule.formula, rule.meaning, rule.ignores) for name, rule in RULES.items()]
+    rows = [(name, sitings.radius_m, rule.formula, rule.meaning, rule.ignores) for name, rule in RULES.items()]
     return pd.DataFrame(rows, columns=["rule", "radius_m", "formula", "meaning", "ignores"]).assign(
-        most_of_one_place_w=power.max(axis=1), near=nearest_city(found.latitude[best], found.longitude[best])
+        most_of_one_place_w=power.max(axis=1), near=nearest_city(sitings.latitude[best], sitings.longitude[best])
     )

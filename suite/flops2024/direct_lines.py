@@ -5,7 +5,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore import catalog
-from railcore.catalog.arguments import Positive, checked
+from railcore.catalog.arguments import Metres, NonNegative, Watts, checked
 from railcore.network.globe import great_circle_distance
 from railcore.siting.grid import PowerGrid
 from railcore.siting.sitings import Places
@@ -19,12 +19,12 @@ def direct_lines(grid: PowerGrid) -> pd.DataFrame:
     to_state, to_interconnect, to_latitude, to_longitude.
     """
     lines = grid.lines[grid.lines["type"] == "DC"].sort_values("power_w", ascending=False, kind="stable")
-    found = lines[["power_w", "length_m"]].reset_index(drop=True)
+    lines_dc = lines[["power_w", "length_m"]].reset_index(drop=True)
     stations = grid.substations.set_index("sub_id")
     for end in ("from", "to"):
         for column in ("name", "state", "interconnect", "latitude", "longitude"):
-            found[f"{end}_{column}"] = stations[column].reindex(lines[f"{end}_sub"]).to_numpy()
-    return found
+            lines_dc[f"{end}_{column}"] = stations[column].reindex(lines[f"{end}_sub"]).to_numpy()
+    return lines_dc
 
 
 def nearest_direct_line(grid: PowerGrid, item: str) -> pd.Series:
@@ -52,9 +52,9 @@ def distances_to_ends(line: pd.Series | pd.DataFrame, latitude: ArrayLike, longi
 def places_near_line(
     places: Places,
     line: pd.Series,
-    demand_w: Positive,
-    radius_m: Positive,
-    most_coal: float = 0.5,
+    demand_w: Watts,
+    radius_m: Metres,
+    most_coal: NonNegative = 0.5,
     reserve: str = "unit",
 ) -> pd.DataFrame:
     """Places near the ends of a line, and which of them feed a demand: a row for each rule and end.

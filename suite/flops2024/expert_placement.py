@@ -123,15 +123,15 @@ def expert_placement(
 
 def fitting_placements(case: TrainingCase, micro_batches: Sequence[int] = (1,)) -> list[ExpertPlacement]:
     """All placements that fit, with one sequence of a micro-batch; the tensor group with each of micro_batches too."""
-    found = [expert_placement(case, micro_batch=b) for b in micro_batches]
+    placements = [expert_placement(case, micro_batch=b) for b in micro_batches]
     experts = case.model.experts
     for location in EXPERT_LOCATIONS[1:]:
         for places in (e for e in range(2, experts + 1) if experts % e == 0):
             try:
-                found.append(expert_placement(case, location, places))
+                placements.append(expert_placement(case, location, places))
             except ValueError:  # does not fit
                 continue
-    return found
+    return placements
 
 
 def placements_by_speed(
@@ -155,9 +155,11 @@ def placements_by_speed(
     hb, nic = (grid.ravel() for grid in np.meshgrid(hb_Bps, nic_Bps, indexing="ij"))
     swept = case.changed(site={"hb_Bps": hb, "nic_Bps": nic})
     parts = []
-    for each in fitting_placements(case, micro_batches):
-        spread = expert_placement(swept, each.location, each.places, int(each.laid.tensor), each.micro_batch)
-        columns = {"hb_Bps": hb, "nic_Bps": nic, "placement": each.name, "share": spread.times.share(case.rule)}
+    for placement in fitting_placements(case, micro_batches):
+        spread = expert_placement(
+            swept, placement.location, placement.places, int(placement.laid.tensor), placement.micro_batch
+        )
+        columns = {"hb_Bps": hb, "nic_Bps": nic, "placement": placement.name, "share": spread.times.share(case.rule)}
         parts.append(pd.DataFrame(columns))
     table = pd.concat(parts, ignore_index=True)
     return table.assign(best=table.share == table.groupby(["hb_Bps", "nic_Bps"]).share.transform("min"))

@@ -63,7 +63,7 @@ def printed_marks(cases: Cases) -> pd.DataFrame:
     site, ours, rows = document_site(1), shares_at_points(cases), []
     for key, (model, speeds, faster) in PRINTED_POINTS.items():
         entry = claims.claim(key)
-        at = speeds or {"hb_Bps": site.hb_Bps, "nic_Bps": site.nic_Bps}
+        at = speeds or {"hb_Bps": float(site.hb_Bps), "nic_Bps": float(site.nic_Bps)}
         if not faster and key in ours:
             told = (model, entry.paper_value, entry.relation, claims.differs(key, ours[key]))
             rows += [(NETWORK_NAMES[net], speed, *told) for net, speed in at.items()]
@@ -72,12 +72,12 @@ def printed_marks(cases: Cases) -> pd.DataFrame:
 
 def shares_at_points(cases: Cases, way: CaseChange = lambda case: case) -> dict[str, float]:
     """Exposed share at each of `PRINTED_POINTS`, or how much it falls between two; way: of `ways_of_counting`."""
-    found = {}
+    shares = {}
     for key, (model, speeds, faster) in PRINTED_POINTS.items():
         if model in cases:
             high = way(cases[model].changed(site=speeds)).share
-            found[key] = float(high - way(cases[model].changed(site=faster)).share if faster else high)
-    return found
+            shares[key] = float(high - way(cases[model].changed(site=faster)).share if faster else high)
+    return shares
 
 
 def shares_under_rules(cases: Cases, ways: Mapping[str, CaseChange]) -> pd.DataFrame:
@@ -138,18 +138,18 @@ def exposed_values(cases: Cases, lost_rtts: float) -> dict[str, float]:
     cases: "dense" and "moe". lost_rtts: round trips of tail loss.
     """
     coasts, within_s = coasts_and_transfer_s()
-    found = {name: communication_quantities(case) for name, case in cases.items()}
-    values = values_by_id(found) | shares_at_points(cases)
+    quantities = {name: communication_quantities(case) for name, case in cases.items()}
+    values = values_by_id(quantities) | shares_at_points(cases)
     if "moe" in cases:
         lossy = communication_quantities(cases["moe"].changed(site={"tail_loss_rtts": lost_rtts}))
         values |= {
-            "flops2024.fig3c.lossless_20g_exposed": found["moe"]["wan_exposed"],
+            "flops2024.fig3c.lossless_20g_exposed": quantities["moe"]["wan_exposed"],
             "flops2024.fig3c.tail_loss_moe_exposed": lossy["wan_exposed"],
             "flops2024.fig3c.tail_loss_moe_capacity": 8 * lossy["wan_masked"],
         }
     return values | {
-        "flops2024.fig3c.wan_masked": 8 * max(each["wan_masked"] for each in found.values()),
-        BYTES_PER_NODE: found["dense"]["wan_bytes"],
+        "flops2024.fig3c.wan_masked": 8 * max(values["wan_masked"] for values in quantities.values()),
+        BYTES_PER_NODE: quantities["dense"]["wan_bytes"],
         FLOW_RATE: 8 * claims.paper_value(BYTES_PER_NODE) / within_s,
         ONE_WAY_DELAY: coasts.delay_s,
         ROUND_TRIP: coasts.round_trip_s,
@@ -184,7 +184,7 @@ def exposed_readings(ours: Mapping[str, float], cases: Cases, lost_rtts: float, 
     overheads = {"three times, as the forward time counts them": 3 * ours[RECOMPUTE_OVERHEAD]}
     if "moe" in cases:
         one = cases["moe"].layer
-        overheads["the mixture's scores over its products with weights"] = one.score_flops / one.linear_flops / 3
+        overheads["the mixture's scores over its products with weights"] = float(one.score_flops / one.linear_flops / 3)
     state = dense.layer.state_bytes
     with_optimizer = (state["gradients"] + state["optimizer"]) / float(dense.layout.gpus_here)
     return verdict_readings(
@@ -235,11 +235,11 @@ def wide_area_reasons(dense: TrainingCase) -> dict[str, str]:
     """Reasons for bytes, rate and delay between the datacenters. dense: over at least two of them."""
     coasts, within_s = coasts_and_transfer_s()
     printed, rate, delay = map(claims.paper_value, (BYTES_PER_NODE, FLOW_RATE, ONE_WAY_DELAY))
-    ours, each = float(dense.times.steps_bytes[2]), dense.precision
-    size, needed = show(ours, "B", 3), printed / ours * each.gradients
+    ours, step = float(dense.times.steps_bytes[2]), dense.precision
+    size, needed = show(ours, "B", 3), printed / ours * step.gradients
     return {
         BYTES_PER_NODE: f"section 4.1's exchange is {size} a device; the printed number needs {needed:.3g} bytes per "
-        f"parameter in place of {each.gradients:g}",
+        f"parameter in place of {step.gradients:g}",
         FLOW_RATE: f"{show(printed, 'B', 3)} in {show(within_s, 's')} are {show(printed / within_s, 'bps', 3)}; the "
         f"printed rate moves {show(rate / 8 * within_s, 'B', 3)}, near the {size} of section 4.1",
         ONE_WAY_DELAY: f"{coasts.distance_m / km:,.0f} km of great circle; the printed delay needs a factor of "
@@ -252,14 +252,14 @@ def point_reasons(cases: Cases, ours: Mapping[str, float], rules: pd.DataFrame) 
 
     ours: values of the claims. rules: of `shares_under_rules`.
     """
-    found = {}
+    shares = {}
     for key, (model, speeds, faster) in PRINTED_POINTS.items():
         if model in cases and not faster and claim_verdicts({key: ours[key]})[key] != "reproduced":
             meeting = rules[(rules.claim == key) & (rules.verdict == "reproduced")]
             others = [f"'{row.reading}' gives {row.value:.3g}" for row in meeting.head(1).itertuples()]
             speed = _speed_giving(cases[model].changed(site=speeds), claims.paper_value(key))
-            found[key] = "; ".join([speed, *others])
-    return found
+            shares[key] = "; ".join([speed, *others])
+    return shares
 
 
 def assumption_reasons(cases: Cases, rules: pd.DataFrame) -> dict[str, str]:
@@ -309,8 +309,8 @@ def _speed_giving(case: TrainingCase, share: float) -> str:
     t = case.times
     floor = float(2 * t.tensor_s / (t.forward_s + t.backward_s + 2 * t.tensor_s))
     for field, words in (("nic_Bps", ""), ("hb_Bps", f"two tensor exchanges alone are {floor:.2%}; ")):
-        own = getattr(case.site, field)
-        speed = solve_for_target(partial(_share_at, case, field), share, own)
+        default = getattr(case.site, field)
+        speed = solve_for_target(partial(_share_at, case, field), share, default)
         if np.isfinite(speed):
             return f"{words}{NETWORK_NAMES[field]} of {show(speed, 'bps', 3)} would give the printed value"
     return "no speed of one network would give the printed value"

@@ -12,7 +12,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from railcore.catalog.arguments import Listed, PositiveArray, checked
+from railcore.catalog.arguments import (
+    Count,
+    Few,
+    Listed,
+    NonNegative,
+    NonNegativeArray,
+    NonNegativeInt,
+    PositiveArray,
+    checked,
+)
 from railcore.catalog.checks import share, whole
 from railcore.network.topology.clos import down_ports
 from suite.flops2024.scale_out import Equipment, rail_plane_networks
@@ -78,7 +87,7 @@ def _leaves(distance: ArrayLike, block: ArrayLike) -> np.ndarray:
 
 
 @checked
-def best_band_count(stages: Listed, members: int, block: int) -> int:
+def best_band_count(stages: Listed, members: NonNegativeInt, block: NonNegativeInt) -> int:
     """Number of bands that lets least traffic leave a leaf of `block` racks, counting the worse kind of flow.
 
     Many bands keep rings inside (each stage its own: a ring's racks stand in a row), few keep chains. The least maximum
@@ -92,7 +101,7 @@ def best_band_count(stages: Listed, members: int, block: int) -> int:
 
 
 @checked
-def band_placement(stages: Listed, members: Listed, bands: int) -> Racks:
+def band_placement(stages: Listed, members: Listed, bands: NonNegativeInt) -> Racks:
     """Place of each stage's and ring member's rack in the row of racks [stages, members], in bands of stages.
 
     A band holds about S / b consecutive stages; in it the stages of member 1 stand in a row, then those of member 2.
@@ -105,14 +114,14 @@ def band_placement(stages: Listed, members: Listed, bands: int) -> Racks:
 
 
 @checked
-def placement_bands(stages: Listed, members: int, block: int) -> dict[str, int]:
+def placement_bands(stages: Listed, members: NonNegativeInt, block: NonNegativeInt) -> dict[str, int]:
     """Number of bands of each placement: rings together (a band a stage), pipelines together (one), best for leaves."""
     best = best_band_count(stages, members, block)
     return {"rings together": stages, "pipelines together": 1, f"bands, {best} of them": best}
 
 
 @checked
-def rack_placements(stages: Listed, members: Listed, block: int) -> dict[str, Racks]:
+def rack_placements(stages: Listed, members: Listed, block: NonNegativeInt) -> dict[str, Racks]:
     """Places of racks [stages, members] by the names of `placement_bands`, and at random; block: racks of a leaf."""
     placed = {
         name: band_placement(stages, members, bands) for name, bands in placement_bands(stages, members, block).items()
@@ -152,14 +161,14 @@ def counted_crossing(place: Racks, rack_endpoints: Listed, block: Listed) -> Cro
 
 @checked
 def oversubscribed_leaves(
-    gpus: int,
-    rails: int,
-    planes: int,
-    ratios: ArrayLike,
+    gpus: Count,
+    rails: NonNegativeInt,
+    planes: Few,
+    ratios: NonNegativeArray,
     stages: Listed,
     members: Listed,
     equipment: Equipment,
-    outside: float = 0.0,
+    outside: NonNegative = 0.0,
 ) -> pd.DataFrame:
     """Rails of one GPU a rack under oversubscribed leaves: cost, and whether all flows of a placement fit at once.
 
@@ -197,8 +206,8 @@ def oversubscribed_leaves(
         leaf = int(down_ports(np.array(ports), s))
         uplinks = int(np.ceil(leaf / s))
         for layout, place in rack_placements(stages, members, leaf).items():
-            found = counted_crossing(place, 1, leaf)
-            most = ((1 - outside) * found.most + outside) * leaf
+            counted = counted_crossing(place, 1, leaf)
+            most = ((1 - outside) * counted.most + outside) * leaf
             rows.append((layout.partition(",")[0], s, leaf, uplinks, most, most <= uplinks + 1e-9, *network[parts]))
     columns = ["placement", "oversubscription", "leaf_gpus", "uplinks", "most_leaving", "fits", *parts]
     table = pd.DataFrame(rows, columns=columns)

@@ -16,12 +16,20 @@ from itertools import product
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 from scipy import special
 
 from railcore import catalog
 from railcore.catalog import checks
-from railcore.catalog.arguments import Listed, checked
+from railcore.catalog.arguments import (
+    Bandwidth,
+    Listed,
+    NonNegative,
+    NonNegativeArray,
+    NonNegativeInt,
+    Seconds,
+    SecondsArray,
+    checked,
+)
 from railcore.catalog.units import day, hour, show, year
 from railcore.datacenter.layouts import Layer, Layout
 from railcore.datacenter.sizing import DatacenterSite
@@ -80,7 +88,7 @@ class ReplicaGrid:
         return self.rack_gpus - self.tensor * self.groups_per_rack
 
     @checked
-    def groups_per_block(self, block: int) -> float:
+    def groups_per_block(self, block: NonNegativeInt) -> float:
         """Mean number of groups that a block of neighbouring GPUs of a rack belongs to; spares come last."""
         owner = np.arange(self.rack_gpus - self.spares) // self.tensor
         return float(np.mean([len(np.unique(owner[i : i + block])) for i in range(0, len(owner), block)]))
@@ -150,8 +158,8 @@ def replica_availability(blast: pd.DataFrame, job: ReplicaGrid) -> float:
 
     Of each kind, a replica has count x (replicas that one part stops) / (all replicas) parts.
     """
-    each = blast["count"] * blast["replicas"] / job.replicas
-    return float(np.exp(np.sum(each * np.log1p(-blast["out_of_service"]))))
+    replicas = blast["count"] * blast["replicas"] / job.replicas
+    return float(np.exp(np.sum(replicas * np.log1p(-blast["out_of_service"]))))
 
 
 def share_of_paired_groups(blast: pd.DataFrame, job: ReplicaGrid, same_rail: bool = True) -> float:
@@ -166,10 +174,10 @@ def share_of_paired_groups(blast: pd.DataFrame, job: ReplicaGrid, same_rail: boo
     n = job.racks * (1 if same_rail else job.groups_per_rack)
     wide = {"switch"} if same_rail else {"switch", "HB switch"}
     several = (blast["part"].isin(wide) & (blast["replicas"] > 1)).to_numpy()
-    each = blast["count"] * blast["replicas"] / (job.replicas * job.layers)  # of a kind that a group depends on
-    alone = -np.expm1(np.sum(each[~several] * np.log1p(-blast["out_of_service"][~several])))
+    replicas = blast["count"] * blast["replicas"] / (job.replicas * job.layers)  # of a kind that a group depends on
+    alone = -np.expm1(np.sum(replicas[~several] * np.log1p(-blast["out_of_service"][~several])))
     out = binomial_probabilities(n, alone)
-    for row, parts in zip(blast[several].itertuples(), each[several], strict=True):
+    for row, parts in zip(blast[several].itertuples(), replicas[several], strict=True):
         size, times = round(row.replicas), np.arange(n // round(row.replicas) + 1)
         events = np.zeros(n + 1)
         events[times * size] = np.diff(special.pdtr(times, parts * n / size * row.out_of_service), prepend=0)
@@ -178,7 +186,7 @@ def share_of_paired_groups(blast: pd.DataFrame, job: ReplicaGrid, same_rail: boo
 
 
 @checked
-def share_of_complete_pipelines(out: ArrayLike, layers: int) -> float:
+def share_of_complete_pipelines(out: NonNegativeArray, layers: Listed) -> float:
     """Share of n groups of each layer that find a partner in every layer: 1 - E[max over L layers of those out] / n.
 
     out: probabilities that 0, 1, ... n groups of a layer are out; E[max] = sum over k < n of 1 - P(out <= k)^L.
@@ -211,7 +219,9 @@ def share_of_groups_with_spares(blast: pd.DataFrame, job: ReplicaGrid) -> float:
 
 
 @checked
-def spares_needed(needed: Listed, out_of_service: float, probability: float, pools: int = 1) -> int:
+def spares_needed(
+    needed: Listed, out_of_service: NonNegative, probability: NonNegative, pools: NonNegativeInt = 1
+) -> int:
     """Fewest spares k so that of needed + k parts at most k are out, in all pools at once with a probability.
 
     P(Binomial(needed + k, u) <= k) >= probability^(1 / pools).
@@ -243,7 +253,7 @@ def spares_needed(needed: Listed, out_of_service: float, probability: float, poo
 
 
 @checked
-def binomial_probabilities(n: Listed, p: float) -> np.ndarray:
+def binomial_probabilities(n: Listed, p: NonNegative) -> np.ndarray:
     """Probabilities of 0 to n events in n trials of probability p each."""
     return np.diff(special.bdtr(np.arange(n + 1), n, p), prepend=0)
 
@@ -251,12 +261,12 @@ def binomial_probabilities(n: Listed, p: float) -> np.ndarray:
 @checked
 def restart_curves(
     job: ReplicaGrid,
-    mtbf: float,
-    iteration_s: float,
-    published_gpus: int,
+    mtbf: NonNegative,
+    iteration_s: Seconds,
+    published_gpus: NonNegativeInt,
     checkpoints: Mapping[str, float],
-    storage_Bps: float,
-    restarts_s: ArrayLike,
+    storage_Bps: Bandwidth,
+    restarts_s: SecondsArray,
 ) -> pd.DataFrame:
     """`reliability.goodput` over the restart time R of a job that restarts as a whole.
 
@@ -318,9 +328,9 @@ def checkpoint_and_load_times(
     same state; "host memory", to which every GPU writes its own. Then the time of loading over the scale-out network.
     """
     checks.positive("storage_Bps", storage_Bps, "bytes/s")
-    own = float(laid.device_bytes)
+    state_bytes = float(laid.device_bytes)
     stored = sum(layer.state_bytes.values()) / float(site.gpus) / storage_Bps
-    return {"storage": stored, "host memory": own / float(site.host_Bps)}, own / float(site.nic_Bps)
+    return {"storage": stored, "host memory": state_bytes / float(site.host_Bps)}, state_bytes / float(site.nic_Bps)
 
 
 @checked
@@ -328,8 +338,8 @@ def recovery_goodput(
     laid: Layout,
     platform: str,
     checkpoints: Mapping[str, float],
-    iteration_s: float = 0.0,
-    reload_s: float = 0.0,
+    iteration_s: Seconds = 0.0,
+    reload_s: Seconds = 0.0,
     **network: int,
 ) -> pd.DataFrame:
     """Goodput by way of recovery, at the catalog's low, middle and high rates, repair, restart and regrouping times.

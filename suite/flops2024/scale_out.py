@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from railcore import catalog
-from railcore.catalog.arguments import Listed, checked
+from railcore.catalog.arguments import Bandwidth, Count, Few, Listed, NonNegativeInt, checked
 from railcore.catalog.checks import one_of, positive, whole
 from railcore.catalog.units import Gbps, number, significant
 from railcore.network.bill import BETWEEN_SWITCHES, bill_counts, bill_total, include_text, merged_bill
@@ -25,7 +25,7 @@ COUNT_METHODS = ("smooth", "rounded", "whole")
 
 
 @checked
-def chip_modes(chip: str, nic_Bps: float) -> dict[int, int]:
+def chip_modes(chip: str, nic_Bps: Bandwidth) -> dict[int, int]:
     """Ports of a catalog switch chip by number of planes; a port has the NIC's speed divided by the planes.
 
     nic_Bps [bytes/s, one direction]. Raises ValueError where the chip has no port of nic_Bps or of a whole part of it.
@@ -96,7 +96,7 @@ class Equipment:
 
 
 @checked
-def catalog_equipment(chip: str, nic_Bps: float, book: str, optic: str) -> Equipment:
+def catalog_equipment(chip: str, nic_Bps: Bandwidth, book: str, optic: str) -> Equipment:
     """Equipment at catalog prices and powers, those of another link rate scaled by the catalog's rule.
 
     Parameters
@@ -165,9 +165,9 @@ def network_parts(
     tiers = np.where(size > 1, ideal_clos_parts(size, ports)[0], 0)
     tier = np.arange(1, tiers.max(initial=1) + 1).reshape(-1, *[1] * tiers.ndim)
     facing_down = np.where(tier == tiers, ports, ports // 2)
-    each = n / facing_down if count == "smooth" else np.ceil(size / facing_down) * r
+    leaves = n / facing_down if count == "smooth" else np.ceil(size / facing_down) * r
     used = tier <= tiers
-    chips: NDArray = np.where(used, each * p, 0)
+    chips: NDArray = np.where(used, leaves * p, 0)
     links: NDArray = np.where(used, n * p, 0)
     return Parts(tiers, chips, links, ports)
 
@@ -289,7 +289,7 @@ COST_PARTS = {"chips_usd": "switch chips", "links_usd": "switch-to-switch links"
 
 @checked
 def network_shapes(
-    hb_domain_size: int, rails: int, planes: int, modes: Container[int] | None = None
+    hb_domain_size: Count, rails: NonNegativeInt, planes: Few, modes: Container[int] | None = None
 ) -> dict[str, tuple[int, int]]:
     """(rails, planes) of the networks compared, by name: fat tree, planes, a rail for each GPU of a rack, both, given.
 
@@ -423,7 +423,7 @@ def oversubscribed_leaf_costs(gpus: int, rails: int, planes: int, ratio: float, 
 
 
 @checked
-def network_combinations(gpus: int, rails: Listed, planes: Sequence[int], equipment: Equipment) -> pd.DataFrame:
+def network_combinations(gpus: Count, rails: Listed, planes: Sequence[int], equipment: Equipment) -> pd.DataFrame:
     """`rail_plane_networks` of 1 to `rails` rails with each number of planes that the chip has a mode for, whole parts.
 
     Parameters
@@ -445,7 +445,7 @@ def network_combinations(gpus: int, rails: Listed, planes: Sequence[int], equipm
 
 @checked
 def notable_shapes(
-    table: pd.DataFrame, hb_domain_size: Listed, rails: int, planes: int, equipment: Equipment
+    table: pd.DataFrame, hb_domain_size: Listed, rails: NonNegativeInt, planes: Few, equipment: Equipment
 ) -> dict[str, tuple[int, int]]:
     """(rails, planes) to mark on a map: cheapest, cheapest that divides a rack, fewest rails with two tiers.
 
@@ -468,19 +468,19 @@ def notable_shapes(
     dividing = [r for r in range(1, hb_domain_size + 1) if hb_domain_size % r == 0]
     by_cost = table.assign(cost_usd=table["cost_usd"].map(significant)).sort_values(["cost_usd", "rails", "planes"])
     cheapest = list(by_cost[["rails", "planes"]].itertuples(index=False, name=None))
-    found = {
+    shapes = {
         "cheapest": cheapest[0],
         "cheapest that divides a rack": next(shape for shape in cheapest if shape[0] in dividing),
         "given": (rails, planes),
         f"fewest rails with 2 tiers at {planes} planes": (fewest, planes),
         "fewest of these that divide a rack": (next((r for r in dividing if r >= fewest), 0), planes),
     }
-    return {name: shape for name, shape in found.items() if shape in cheapest}
+    return {name: shape for name, shape in shapes.items() if shape in cheapest}
 
 
 @checked
 def block_sizes(
-    gpus: int, hb_domain_size: int, shapes: Shapes, equipment: Equipment
+    gpus: Count, hb_domain_size: Count, shapes: Shapes, equipment: Equipment
 ) -> dict[str, tuple[int, tuple[int, ...]]]:
     """GPUs of a rack on one rail, and endpoints below a switch of each tier but the top one, by name of the shape.
 
@@ -499,11 +499,11 @@ def block_sizes(
     -------
     (e, endpoints by tier) by name.
     """
-    found = {}
+    sizes = {}
     for name, (rails, planes) in shapes.items():
         if hb_domain_size % rails == 0:
             radix = int(equipment.radix(planes))
             tiers = next(t for t in range(1, 64) if fewest_rails(gpus, radix, planes, t) <= rails)
             blocks = tuple((radix * planes // 2) ** tier for tier in range(1, tiers))
-            found[name] = hb_domain_size // rails, blocks
-    return found
+            sizes[name] = hb_domain_size // rails, blocks
+    return sizes

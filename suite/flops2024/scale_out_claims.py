@@ -75,10 +75,10 @@ def scale_out_entries(
         values[gpus, count],
         {
             f"{gpus:,} GPUs, as the section says": {
-                f"{n:,}": found for (n, way), found in values.items() if n != gpus and way == count
+                f"{n:,}": value for (n, way), value in values.items() if n != gpus and way == count
             },
             _COUNT_DESCRIPTIONS[count]: {
-                _COUNT_DESCRIPTIONS[way]: found for (n, way), found in values.items() if n == gpus and way != count
+                _COUNT_DESCRIPTIONS[way]: value for (n, way), value in values.items() if n == gpus and way != count
             },
             "links that share a wire count once": {
                 "each of them": {_LINK_REDUCTION: 1 - multi["switch_links"] / tree["switch_links"]}
@@ -92,8 +92,8 @@ def scale_out_entries(
 
 
 def _values(networks: pd.DataFrame, budget_usd: float) -> dict[str, float]:
-    tree, multi, rail, both, own = (row for _, row in networks.iterrows())
-    found = {
+    tree, multi, rail, both, rows = (row for _, row in networks.iterrows())
+    values = {
         "fattree.tiers": tree["tiers"],
         "fattree.switches": tree["chips"],
         "fattree.links": tree["cables"],
@@ -106,26 +106,26 @@ def _values(networks: pd.DataFrame, budget_usd: float) -> dict[str, float]:
         "multirail.gpus_per_rail": rail["gpus"] / rail["rails"],
         "multirail.tiers": rail["tiers"],
         "multirail4p.tiers": both["tiers"],
-        "multirail4p.chips": own["chips"],
-        "multirail4p.cables": own["cables"],
-        "multirail4p.chip_cost_reduction": 1 - own["chips"] / tree["chips"],
-        "multirail4p.link_cost_reduction": 1 - own["cables"] / tree["cables"],
+        "multirail4p.chips": rows["chips"],
+        "multirail4p.cables": rows["cables"],
+        "multirail4p.chip_cost_reduction": 1 - rows["chips"] / tree["chips"],
+        "multirail4p.link_cost_reduction": 1 - rows["cables"] / tree["cables"],
         "fattree.budget_per_dc": budget_usd,
         "fattree.cost_over_budget": tree["cost_usd"] / budget_usd,
     }
-    return {f"flops2024.{key}": value for key, value in found.items()}
+    return {f"flops2024.{key}": value for key, value in values.items()}
 
 
 def _reasons(
     networks: pd.DataFrame, whole: pd.DataFrame, budget_usd: float, chip_usd: Sequence[float]
 ) -> dict[str, str]:
     """Why a claim comes out as it does. whole: the networks wired with equal trunks."""
-    tree, multi, _, both, own = (row for _, row in networks.iterrows())
+    tree, multi, _, both, rows = (row for _, row in networks.iterrows())
     wires, low, high = ((price * tree["chips"] + tree["links_usd"]) / budget_usd for price in (0, *chip_usd[::2]))
     with_hosts = (tree["cost_usd"] + tree["host_links_usd"]) / budget_usd
     wired = whole.iloc[3]  # by place: with a rail for each GPU of a rack the section's own choice has the same name
     planes, cut = multi["planes"], claims.paper_value("flops2024.multirail4p.link_cost_reduction")
-    found = {
+    reasons = {
         "fattree.cost_over_budget": f"switches and the links between them, as the section counts, of which the wires "
         f"alone are {wires:.2f} of the budget; with the optics of the links to GPUs {with_hosts:.2f}; the switch price "
         f"is assumed, and its low and high ends give {low:.2f} and {high:.2f}",
@@ -133,13 +133,13 @@ def _reasons(
         f"1 - {2 * multi['tiers'] - 1:.0f}/{2 * tree['tiers'] - 1:.0f}; in boxes of {planes:.0f} chips the fall is "
         f"{1 - multi['boxes'] / tree['boxes']:.2f}; a third would leave {tree['chips'] * 2 / 3:,.0f} chips",
         "multirail4p.chips": f"{both.name} take {both['chips']:,.0f}, so that nothing in the count asks for "
-        f"{own['rails']:.0f} rails",
-        "multirail4p.chip_cost_reduction": f"{tree['chips']:,.0f} to {own['chips']:,.0f} chips; half would be "
+        f"{rows['rails']:.0f} rails",
+        "multirail4p.chip_cost_reduction": f"{tree['chips']:,.0f} to {rows['chips']:,.0f} chips; half would be "
         f"{tree['chips'] / 2:,.0f}, near the {wired['chips']:,.0f} that {both.name} take wired with equal trunks",
-        "multirail4p.link_cost_reduction": f"{tree['cables']:,.0f} to {own['cables']:,.0f} cables, of which the "
+        "multirail4p.link_cost_reduction": f"{tree['cables']:,.0f} to {rows['cables']:,.0f} cables, of which the "
         f"document cuts off all but two digits; the printed value would be {tree['cables'] * (1 - cut):,.0f} cables",
     }
-    return {f"flops2024.{key}": text for key, text in found.items()}
+    return {f"flops2024.{key}": text for key, text in reasons.items()}
 
 
 def networks_shown(table: pd.DataFrame) -> pd.DataFrame:
@@ -147,21 +147,21 @@ def networks_shown(table: pd.DataFrame) -> pd.DataFrame:
 
     table: of `compare_shapes`. Boxes and power are those of the wiring that exists.
     """
-    found, ways = counts_side_by_side(table), "smooth / rounded / whole"
+    counts, ways = counts_side_by_side(table), "smooth / rounded / whole"
 
     def cells(name: str, unit: float = 1) -> list[str]:
-        columns = (found[name.format(way)] / unit for way in COUNT_METHODS)
+        columns = (counts[name.format(way)] / unit for way in COUNT_METHODS)
         return [
             " / ".join(f"{count:,.{0 if unit == 1 else 2}f}" for count in row) for row in zip(*columns, strict=True)
         ]
 
-    return found[["network", "gpus", "tiers"]].assign(
+    return counts[["network", "gpus", "tiers"]].assign(
         **{
             f"chips: {ways}": cells("chips_{}"),
-            "boxes": found["boxes"],
+            "boxes": counts["boxes"],
             f"cables: {ways}": cells("cables_{}"),
             f"cost between switches [billion USD]: {ways}": cells("cost_{}_usd", 1e9),
-            "power_w": found["power_w"],
+            "power_w": counts["power_w"],
         }
     )
 
@@ -206,8 +206,8 @@ def job_racks(gpus: int, hb_domain_size: int, bought_racks: int) -> dict[str, An
         raise ValueError(f"gpus is {n}, less than a rack: give at least {k}")
     bought = int(whole("bought_racks", bought_racks)) * k
     agree = abs(n / bought - 1) <= 0.01
-    found: dict[str, Any] = {"bought_gpus": bought, "gpus": n, "difference": f"{n / bought - 1:+.1%}"}
-    return found | {"racks": bought // k if agree else n // k, "racks_of": "budget" if agree else "gpus"}
+    entries: dict[str, Any] = {"bought_gpus": bought, "gpus": n, "difference": f"{n / bought - 1:+.1%}"}
+    return entries | {"racks": bought // k if agree else n // k, "racks_of": "budget" if agree else "gpus"}
 
 
 def rack_job(

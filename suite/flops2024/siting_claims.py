@@ -26,13 +26,13 @@ WASHINGTON, CELILO = "flops2024 east", "flops2024 west"  # of the catalog's wide
 EAST_AND_WEST = "east and west"
 NEARBY_M = 100e3  # the document's "within 100 km"
 REGIONS: dict[str, Region] = {
-    "whole country": lambda found: np.ones(len(found), bool),
-    "100 km of Washington, D.C.": lambda found: distance_to_place(found, WASHINGTON) <= NEARBY_M,
-    "Washington State": lambda found: found.state == "Washington",
-    "100 km of the intertie": lambda found: distance_to_place(found, CELILO) <= NEARBY_M,
-    "Eastern": lambda found: found.interconnect == "Eastern",
-    "Western": lambda found: found.interconnect == "Western",
-    "Texas": lambda found: found.interconnect == "Texas",
+    "whole country": lambda plants: np.ones(len(plants), bool),
+    "100 km of Washington, D.C.": lambda plants: distance_to_place(plants, WASHINGTON) <= NEARBY_M,
+    "Washington State": lambda plants: plants.state == "Washington",
+    "100 km of the intertie": lambda plants: distance_to_place(plants, CELILO) <= NEARBY_M,
+    "Eastern": lambda plants: plants.interconnect == "Eastern",
+    "Western": lambda plants: plants.interconnect == "Western",
+    "Texas": lambda plants: plants.interconnect == "Texas",
 }
 SINGLE_SITE, NEAR_WASHINGTON = "flops2024.siting.single_site", "flops2024.siting.near_washington_100km"
 DATACENTERS, NORTHWEST_HALF = "flops2024.siting.datacenters", "flops2024.siting.northwest_half"
@@ -86,20 +86,20 @@ def sitings_with_pair(
     ValueError
         As in `sitings_by_objective`.
     """
-    found, every = sitings_by_objective(options, demand_w, ks, **terms)
+    sitings, every = sitings_by_objective(options, demand_w, ks, **terms)
     caps = terms.get("authority_caps") or {}
     cap_w = np.minimum([caps.get(code, np.inf) for code in options.authority], terms.get("place_cap_w", np.inf))
     problem = ""
     try:
         two = nearest_to_anchors(near, np.minimum(options.power_w, cap_w), demand_w, anchors_m, (WASHINGTON, CELILO))
-        found = {EAST_AND_WEST: tuple(two)} | found
+        sitings = {EAST_AND_WEST: tuple(two)} | sitings
     except ValueError as error:
         problem = str(error)
     row = pd.DataFrame([{"siting": EAST_AND_WEST, "k": 2, "demand_w": demand_w, "problem": problem}])
-    return found, pd.concat([row, every]).reindex(columns=every.columns)
+    return sitings, pd.concat([row, every]).reindex(columns=every.columns)
 
 
-def counts_by_rule(found: Candidates, demand_w: float, around_m: float = math.inf, **asked: Any) -> dict[str, int]:
+def counts_by_rule(counts: Candidates, demand_w: float, around_m: float = math.inf, **asked: Any) -> dict[str, int]:
     """Places that feed a demand and share no plant, by rule.
 
     Parameters
@@ -115,9 +115,9 @@ def counts_by_rule(found: Candidates, demand_w: float, around_m: float = math.in
     -------
     Counts by rule, lower bounds where `counting.most_disjoint` gives one.
     """
-    near = distance_to_place(found, WASHINGTON) <= around_m
-    feeding = {name: near & feeds_demand(found.supply, demand_w, name, **asked) for name in RULES}
-    return {name: most_disjoint(found.plants[np.flatnonzero(has)])[0] for name, has in feeding.items()}
+    near = distance_to_place(counts, WASHINGTON) <= around_m
+    feeding = {name: near & feeds_demand(counts.supply, demand_w, name, **asked) for name in RULES}
+    return {name: most_disjoint(counts.plants[np.flatnonzero(has)])[0] for name, has in feeding.items()}
 
 
 def siting_account(
@@ -148,7 +148,7 @@ def siting_account(
         "single_places": counts_by_rule(point, demand_w, **asked).values(),
         "washington_places": counts_by_rule(near, demand_w, NEARBY_M, **asked).values(),
     }
-    for group in (each for each in groups if each.radius_m == near.radius_m):
+    for group in (group for group in groups if group.radius_m == near.radius_m):
         here = distance_to_place(group, WASHINGTON) <= NEARBY_M
         meets = [int((here & feeds_demand(group.supply, demand_w, rule, **asked)).sum()) for rule in RULES]
         columns[_NODE_COLUMN + group.method.replace(" ", "_")] = meets
@@ -172,8 +172,8 @@ def real_account(counted: Mapping[str, Any]) -> pd.DataFrame:
     stored = pd.read_csv(files.data("measured/siting_real_plants.csv"))
     same = not any(catalog.own_version(family)[0] for family in ("fuels", "wide_area"))
     for name in COUNTED_WITH:
-        given, was = counted[name], stored[name]
-        same &= np.isclose(was, given, rtol=1e-9, atol=0) if isinstance(given, int | float) else was == given
+        pair, was = counted[name], stored[name]
+        same &= np.isclose(was, pair, rtol=1e-9, atol=0) if isinstance(pair, int | float) else was == pair
     return stored[same].drop(columns=[name for name in COUNTED_WITH if name != "demand_w"])
 
 
@@ -265,12 +265,12 @@ def feeders_by_region(disposable_w: Mapping[str, float], demand_w: float, most: 
     East: in the Eastern interconnection. Northwest: in the region of that name, as Table 1 prints it or else as EIA
     does. Source: flops2024, section 2, arithmetic on Table 1. Errors as in `feeders_of_parts`.
     """
-    found, printed = feeders_of_parts(disposable_w, demand_w, most), printed_regions()
+    parts, printed = feeders_of_parts(disposable_w, demand_w, most), printed_regions()
     eastern = {code for code in disposable_w if authority_row(code)["interconnect"] == "Eastern"}
     northwestern = {code for code in disposable_w if printed.get(code, authority_row(code)["region"]) == "Northwest"}
     for name, codes in (("east", eastern), ("northwest", northwestern)):
-        found[name] = [len(codes.intersection(feeders)) for feeders in found["authorities"]]
-    return found
+        parts[name] = [len(codes.intersection(feeders)) for feeders in parts["authorities"]]
+    return parts
 
 
 def fewest_even_parts(disposable_w: Mapping[str, float], demand_w: float) -> float:
@@ -279,12 +279,12 @@ def fewest_even_parts(disposable_w: Mapping[str, float], demand_w: float) -> flo
     The least k of `feeders_by_region` with an Eastern and a Northwest authority and room for all parts: the datacenters
     of the paper's split. NaN where no k up to `MAX_PARTS` does.
     """
-    found = feeders_by_region(disposable_w, demand_w, MAX_PARTS)
-    good = found[(found["parts"] > 1) & found["feasible"] & (found["east"] > 0) & (found["northwest"] > 0)]
+    feeders = feeders_by_region(disposable_w, demand_w, MAX_PARTS)
+    good = feeders[(feeders["parts"] > 1) & feeders["feasible"] & (feeders["east"] > 0) & (feeders["northwest"] > 0)]
     return float(good["parts"].min())
 
 
-def siting_values(low_w: float, high_w: float, rule: str, found: pd.DataFrame) -> dict[str, float | None]:
+def siting_values(low_w: float, high_w: float, rule: str, sitings: pd.DataFrame) -> dict[str, float | None]:
     """Values of the claims by id; Table 1's have none, for the hourly generation behind them is not at hand.
 
     One datacenter where a single place has all of the demand, else the least split.
@@ -302,21 +302,21 @@ def siting_values(low_w: float, high_w: float, rule: str, found: pd.DataFrame) -
     -------
     Values in the claims' own units, None where there is none.
     """
-    own, printed = found.set_index("rule").loc[rule], printed_powers()
+    siting, printed = sitings.set_index("rule").loc[rule], printed_powers()
     feeders = (feeders_by_region(printed, demand, 2) for demand in (low_w, high_w))
-    low, high = (each.set_index("parts") for each in feeders)
+    low, high = (counts.set_index("parts") for counts in feeders)
     table: dict[str, float | None] = dict.fromkeys(claims.ids(TABLE_1))
     return table | {
-        SINGLE_SITE: float(own.single_places),
-        NEAR_WASHINGTON: float(own.washington_places),
-        DATACENTERS: 1.0 if own.single_places else fewest_even_parts(printed, low_w),
+        SINGLE_SITE: float(siting.single_places),
+        NEAR_WASHINGTON: float(siting.washington_places),
+        DATACENTERS: 1.0 if siting.single_places else fewest_even_parts(printed, low_w),
         NORTHWEST_HALF: int(low.loc[2, "northwest"]),
         VIABLE_AUTHORITIES: len(set(low.loc[1, "authorities"]) & set(high.loc[1, "authorities"])),
     }
 
 
 def siting_readings(
-    ours: Mapping[str, float | None], high_w: float, rule: str, found: pd.DataFrame, real: pd.DataFrame
+    ours: Mapping[str, float | None], high_w: float, rule: str, sitings: pd.DataFrame, real: pd.DataFrame
 ) -> dict[str, str]:
     """Claims whose verdict turns on a reading of the text or on the grid, with what the others give.
 
@@ -333,12 +333,12 @@ def siting_readings(
     -------
     Texts by claim, for `claims.record`.
     """
-    own, stored = found.set_index("rule").loc[rule], real[real["rule"] == rule]
+    siting, stored = sitings.set_index("rule").loc[rule], real[real["rule"] == rule]
     others = {f"plants of {row.plants}": {NEAR_WASHINGTON: float(row.washington_places)} for row in stored.itertuples()}
-    for column in own.index[own.index.str.startswith(_NODE_COLUMN)]:
+    for column in siting.index[siting.index.str.startswith(_NODE_COLUMN)]:
         words = column.removeprefix(_NODE_COLUMN).replace("_", " ")
-        others[f"power nodes by {words}"] = {NEAR_WASHINGTON: float(own[column])}
-    parts = siting_values(high_w, high_w, rule, found)[DATACENTERS]  # the claim on the Northwest names its PUE
+        others[f"power nodes by {words}"] = {NEAR_WASHINGTON: float(siting[column])}
+    parts = siting_values(high_w, high_w, rule, sitings)[DATACENTERS]  # the claim on the Northwest names its PUE
     return verdict_readings(
         ours,
         {
@@ -349,7 +349,7 @@ def siting_readings(
     )
 
 
-def siting_reasons(rule: str, found: pd.DataFrame, table: pd.DataFrame, real: pd.DataFrame) -> dict[str, str]:
+def siting_reasons(rule: str, sitings: pd.DataFrame, table: pd.DataFrame, real: pd.DataFrame) -> dict[str, str]:
     """Why a claim comes out as it does.
 
     Parameters
@@ -371,11 +371,11 @@ def siting_reasons(rule: str, found: pd.DataFrame, table: pd.DataFrame, real: pd
         for row in country.iloc[1:2].itertuples()
     ]
     on_real = counts_on_real(real, rule)
-    west = found.set_index("rule").loc[rule, "western_candidates"]
-    near = found.loc[found["rule"] != rule, "washington_places"]
+    west = sitings.set_index("rule").loc[rule, "western_candidates"]
+    near = sitings.loc[sitings["rule"] != rule, "washington_places"]
     others = dict.fromkeys(f"{count:g}" for count in (near.min(), near.max()))
     result = {
-        SINGLE_SITE: f"by the other rules {_listed(found, 'single_places', rule)}"
+        SINGLE_SITE: f"by the other rules {_listed(sitings, 'single_places', rule)}"
         + "".join(f"; by this rule {text}" for text in wider)
         + on_real["single_places"].replace(" (", "; ").removesuffix(")"),
         NEAR_WASHINGTON: f"by the other rules {' to '.join(others)}",
@@ -393,7 +393,7 @@ def siting_reasons(rule: str, found: pd.DataFrame, table: pd.DataFrame, real: pd
 
 
 def siting_entries(
-    low_w: float, high_w: float, rule: str, found: pd.DataFrame, table: pd.DataFrame, real: pd.DataFrame
+    low_w: float, high_w: float, rule: str, sitings: pd.DataFrame, table: pd.DataFrame, real: pd.DataFrame
 ) -> Entries:
     """Values, reasons and readings of the claims.
 
@@ -408,13 +408,13 @@ def siting_entries(
     -------
     For `claims.record`.
     """
-    ours = siting_values(low_w, high_w, rule, found)
-    return Entries(ours, siting_reasons(rule, found, table, real), siting_readings(ours, high_w, rule, found, real))
+    ours = siting_values(low_w, high_w, rule, sitings)
+    return Entries(ours, siting_reasons(rule, sitings, table, real), siting_readings(ours, high_w, rule, sitings, real))
 
 
-def _listed(found: pd.DataFrame, column: str, but: str) -> str:
+def _listed(sitings: pd.DataFrame, column: str, but: str) -> str:
     """Counts of a column by rule, but for one rule."""
-    counts = zip(found["rule"], found[column], strict=True)
+    counts = zip(sitings["rule"], sitings[column], strict=True)
     return ", ".join(f"{name} {count}" for name, count in counts if name != but)
 
 
@@ -470,7 +470,7 @@ def training_words(sited: pd.DataFrame, racks: int, wan: str) -> str:
             slower.append(f"{share:{'.1%' if share < 1 else ',.0%'}} ({model}{up_to})")
         elif most < asked:
             few["more than one place" if most else "even one place"].append(model)
-    found = [f"Several places slow training by at most {' and '.join(slower)}, at {wan} of wide area a GPU."]
+    sentences = [f"Several places slow training by at most {' and '.join(slower)}, at {wan} of wide area a GPU."]
     cannot = f"With each layer on racks of its own, as the document has it, {units.counted(racks, 'racks')} cannot hold"
     not_held = [f"{' and '.join(them)} in {where}" for where, them in few.items() if them]
-    return " ".join(found * bool(slower) + [f"{cannot} {', and not '.join(not_held)}."] * bool(not_held))
+    return " ".join(sentences * bool(slower) + [f"{cannot} {', and not '.join(not_held)}."] * bool(not_held))

@@ -76,7 +76,7 @@ def _rule_shape(key: str) -> dict[str, float]:
 
 def layout_values(cases: Cases) -> dict[str, float]:
     """Values of the claims on memory and layout. cases: the dense model and the mixture, in this order."""
-    dense, mixture = (specification.model_quantities(case, case.site.memory_bytes) for case in cases.values())
+    dense, mixture = (specification.model_quantities(case, float(case.site.memory_bytes)) for case in cases.values())
     return specification.values_by_id({"model": dense, "memory": dense, "layout": dense, "moe": mixture})
 
 
@@ -151,7 +151,7 @@ def sizing_reasons(machine: Sizing, chosen_law: str, dense: TrainingCase, width_
     paper, flops = claims.paper_value, machine.dense_flops
     model, one, memory_bytes = dense.model, dense.layer, dense.site.memory_bytes
     laws = [scaling_laws.scaling_law(chosen_law, reading) for reading in ("table", "printed")]
-    after = [float(each.parameters_after(4 * year, flops)) / 1e12 for each in laws]
+    after = [float(law.parameters_after(4 * year, flops)) / 1e12 for law in laws]
     layers = _rule_shape(SIZE)["layers"]
     narrow = scaling_laws.whole_shape(paper(MODEL_SIZE), width_multiple, model.layers).hidden
     left = paper(f"{MEMORY}.total") - sum(one.state_bytes.values())
@@ -177,29 +177,29 @@ def sizing_reasons(machine: Sizing, chosen_law: str, dense: TrainingCase, width_
 
 def _power_reasons(machine: Sizing) -> dict[str, str]:
     rule = f"network and storage are {machine.other_power_share:.0%} of the racks' power, the document's rule of thumb"
-    found = {"flops2024.infra.it_power": rule}
+    reasons = {"flops2024.infra.it_power": rule}
     for end, pue in zip(("low", "high"), np.ravel(machine.pue), strict=False):  # a catalog has one PUE
         key = f"flops2024.infra.total_power_{end}"
         printed_racks = claims.paper_value(GPUS) / machine.rack_gpus
         chain = printed_racks * machine.rack_w * np.cumprod([1, 1 + machine.other_power_share, pue])
         meets = claim_verdicts({key: float(chain[-1])})[key] == "reproduced"
         racks_w, it_w, total_w = (f"{power / GW:.3f}" for power in chain)
-        found[key] = (
+        reasons[key] = (
             f"the printed {claims.paper_value(GPUS) / 1e6:.2f} million GPUs draw {racks_w} GW, "
             f"x {1 + machine.other_power_share:g} = {it_w}, x {pue:g} = {total_w} GW, "
             f"{'as printed' if meets else 'which misses the printed value too'}"
         )
-    return found
+    return reasons
 
 
 def _state_reasons(model: Transformer, one: Layer) -> dict[str, str]:
-    found, params = {}, model.total_parameters
-    for part, each in zip(("master", "gradients", "optimizer"), one.state_bytes.values(), strict=True):
-        meant = claims.paper_value(f"{MEMORY}.{part}") / each * params
+    reasons, params = {}, model.total_parameters
+    for part, state in zip(("master", "gradients", "optimizer"), one.state_bytes.values(), strict=True):
+        meant = claims.paper_value(f"{MEMORY}.{part}") / state * params
         tokens = (meant - model.layers * (model.attention_weights + model.ffn_weights)) / 2 / model.hidden
-        found[f"{MEMORY}.{part}"] = (
+        reasons[f"{MEMORY}.{part}"] = (
             f"{params / 1e12:.4f}e12 parameters; the printed bytes mean {meant / 1e12:.4f}e12, as a vocabulary of "
             f"{tokens:,.0f} would give, and the printed total "
             f"{claims.paper_value(f'{MEMORY}.total') / one.precision.state / 1e12:.4f}e12"
         )
-    return found
+    return reasons

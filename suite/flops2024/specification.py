@@ -249,7 +249,7 @@ def communication_quantities(case: TrainingCase) -> dict[str, float]:
     one = case.layer
     laid, t = case.layout, case.times
     rack_reduce, site_reduce, wide, site_gather, rack_gather = t.steps_s
-    found = {
+    quantities = {
         "forward": t.forward_s,
         "backward": t.backward_s,
         "recompute_overhead": one.score_flops / (3 * (one.linear_flops + one.score_flops)),
@@ -275,10 +275,10 @@ def communication_quantities(case: TrainingCase) -> dict[str, float]:
         "wan_masked": least_wan_Bps(one, laid, case.site, t.backward_s),
         "exposed": t.share(case.rule),
     }
-    return {name: float(value) for name, value in found.items()}
+    return {name: float(value) for name, value in quantities.items()}
 
 
 def values_by_id(sections: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """Values by claim id, from values by section of the ids and last part; what is no claim is left out."""
-    every = {f"flops2024.{part}.{key}": value for part, found in sections.items() for key, value in found.items()}
+    every = {f"flops2024.{part}.{key}": value for part, values in sections.items() for key, value in values.items()}
     return {key: value for key, value in every.items() if key in claims.claims()}

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.catalog import checks, units
-from railcore.catalog.arguments import Listed, checked
+from railcore.catalog.arguments import Listed, NonNegative, NonNegativeInt, checked
 from railcore.datacenter.exposed import LayerTimes
 from railcore.datacenter.sizing import DatacenterSite
 from suite.flops2024.training_case import TrainingCase
@@ -88,8 +88,8 @@ def timeline(
     times: LayerTimes,
     site: DatacenterSite,
     chunks: Listed = 16,
-    spread: float = 0.0,
-    due: int = 3,
+    spread: NonNegative = 0.0,
+    due: NonNegativeInt = 3,
     shared: bool = False,
 ) -> Timeline:
     """The pipelined exchange of one micro-batch's gradients as timed events, one device in steady state.
@@ -157,23 +157,23 @@ def _busy_and_delay_s(times: LayerTimes, site: DatacenterSite) -> tuple[tuple[fl
 
 def titled_timelines(cases: Mapping[str, TrainingCase], **options) -> dict[str, Timeline]:
     """Timelines of cases by titles that give their exposed share, here and by rule. options: of `timeline`."""
-    found = {}
+    timelines = {}
     for name, case in cases.items():
         view = timeline(case.times, case.site, **options)
         by_rule = f"{float(case.share):.1%} by the rule '{case.rule}'"
-        found[f"{name}: {view.share:.1%} of the time exposed, {by_rule}"] = view
-    return found
+        timelines[f"{name}: {view.share:.1%} of the time exposed, {by_rule}"] = view
+    return timelines
 
 
 def _passes(times: LayerTimes, start: float) -> list[tuple[str, str, float, float]]:
     """Lane, event, start and end of a forward pass (five events) and a backward pass; networks wait for computes."""
-    found = []
+    passes = []
     for name, compute in (("forward", times.forward_s), ("backward", times.backward_s)):
         halves = [("GPU", name, compute / 2), ("scale-up", "tensor", times.tensor_s / 2)] * 2
         for lane, event, lasts in (*halves, ("scale-out", "pipeline", times.pipeline_s)):
-            found.append((lane, event, start, start + float(lasts)))
-            start = found[-1][3]
-    return found
+            passes.append((lane, event, start, start + float(lasts)))
+            start = passes[-1][3]
+    return passes
 
 
 def _stops(passes: list, shared: bool) -> list[list[tuple[float, float]]]:

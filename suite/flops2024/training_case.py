@@ -14,7 +14,7 @@ import pandas as pd
 
 from railcore import catalog
 from railcore.catalog import checks
-from railcore.catalog.arguments import checked
+from railcore.catalog.arguments import Count, NonNegative, checked
 from railcore.datacenter.exposed import OVERLAP_RULES, LayerTimes, layer_times, least_wan_Bps
 from railcore.datacenter.layouts import Layer, Layout, model_layer, rack_layout
 from railcore.datacenter.sizing import DatacenterSite
@@ -43,7 +43,7 @@ class TrainingCase:
     site: DatacenterSite
     options: Mapping[str, Any] = field(default_factory=dict)
     rule: str = "each network"
-    micro_batch: int = 1
+    micro_batch: Count = 1
 
     def __post_init__(self) -> None:
         checks.one_of("rule", self.rule, OVERLAP_RULES)
@@ -140,7 +140,7 @@ def iterations_by_micro_batches(cases: Mapping[str, TrainingCase], micro_batches
 
 @checked
 def share_by_speed(
-    cases: Mapping[str, TrainingCase], speeds_Bps: Mapping[str, Sequence[float]], lost_rtts: float = 1
+    cases: Mapping[str, TrainingCase], speeds_Bps: Mapping[str, Sequence[float]], lost_rtts: NonNegative = 1
 ) -> pd.DataFrame:
     """Exposed share of every case against the speed of one network, the others as they are.
 
@@ -161,7 +161,7 @@ def share_by_speed(
 
 @checked
 def share_by_datacenters(
-    cases: Mapping[str, TrainingCase], datacenters: Sequence[int], lost_rtts: float = 1
+    cases: Mapping[str, TrainingCase], datacenters: Sequence[int], lost_rtts: NonNegative = 1
 ) -> pd.DataFrame:
     """The same racks in one or more datacenters, all as far apart as the site says.
 

@@ -80,10 +80,10 @@ def uec_rows() -> pd.DataFrame:
 @cache
 def reference_cases(seeds: int = SEEDS) -> tuple[dict[str, Any], ...]:
     """Each transport and size of `reference_rows` with so many seeds of ours, and more where one seed is published."""
-    found = []
+    cases = []
     for _, group in reference_rows().groupby(["transport", "hosts"], sort=False):
         row: Any = next(group.itertuples())
-        found += case_grid(
+        cases += case_grid(
             transport=NAMES[row.transport],
             hosts=row.hosts,
             hosts_per_leaf=row.hosts_per_leaf,
@@ -94,7 +94,7 @@ def reference_cases(seeds: int = SEEDS) -> tuple[dict[str, Any], ...]:
             link_latency_s=row.link_latency_us / 1e6,
             seed=range(int(whole("seeds", seeds)) * (SINGLE_SEEDS if len(group) == 1 else 1)),
         )
-    return tuple(found)
+    return tuple(cases)
 
 
 @cache
@@ -124,9 +124,9 @@ def compare_with_reference(runs: pd.DataFrame | None = None, seeds: int = SEEDS)
     ours = runs_of_cases(reference_cases(seeds), runs)
     table = []
     for (transport, hosts), group in rows.groupby(["transport", "hosts"], sort=False):
-        own = ours[(ours["transport"] == NAMES[transport]) & (ours["hosts"] == hosts)]
+        simulated = ours[(ours["transport"] == NAMES[transport]) & (ours["hosts"] == hosts)]
         for statistic, column in STATISTICS.items():
-            theirs, values = group[f"{statistic}_over_optimum"], own[column] / (group["optimum_us"].iloc[0] / 1e6)
+            theirs, values = group[f"{statistic}_over_optimum"], simulated[column] / (group["optimum_us"].iloc[0] / 1e6)
             low, high = values.quantile(RANGE)
             error, tolerance = values.mean() / theirs.mean() - 1, np.nan
             within: Any = pd.NA
@@ -242,13 +242,13 @@ def pairs_in_order(compared: pd.DataFrame) -> pd.DataFrame:
     """
     sprayed = compared[compared["rule"] == "nscc, full bisection"].sort_values("paths")
     groups = [("fewer paths, longer", rows) for _, rows in sprayed.groupby(["link_Bps", "flow_bytes"])]
-    found = []
+    pairs = []
     for rule, rows in [*groups, ("load balancing", compared[compared["hosts"] < compared["hosts"].max()])]:
         for one, other in combinations(rows.itertuples(), 2):
             theirs, ours = one.last_s / other.last_s, one.ours_last_s / other.ours_last_s
             if abs(np.log(theirs)) > np.log1p(ORDER_DIFFERENCE):
-                found.append((rule, one.Index, other.Index, theirs, ours, (theirs > 1) == (ours > 1)))
-    return pd.DataFrame(found, columns=["rule", "first", "second", "reference", "ours", "within"])
+                pairs.append((rule, one.Index, other.Index, theirs, ours, (theirs > 1) == (ours > 1)))
+    return pd.DataFrame(pairs, columns=["rule", "first", "second", "reference", "ours", "within"])
 
 
 def accuracy_rules(compared: pd.DataFrame, uec: pd.DataFrame) -> pd.DataFrame:
@@ -266,20 +266,20 @@ def accuracy_rules(compared: pd.DataFrame, uec: pd.DataFrame) -> pd.DataFrame:
     parts += [("permutations: order of the transports", _orders(compared), 1.0, "")]
     parts += [(name, uec[uec["rule"] == name], asked, "last_error") for name, (_, asked) in UEC_RULES.items()]
     parts += [(str(name), rows, 1.0, "") for name, rows in pairs_in_order(uec).groupby("rule", sort=False)]
-    found = []
+    rules = []
     for rule, rows, asked, column in parts:
         error, share = rows[column].abs() if column else pd.Series(dtype=float), float(rows["within"].mean())
-        found.append((rule, len(rows), share, asked, share >= asked, error.median(), error.max()))
+        rules.append((rule, len(rows), share, asked, share >= asked, error.median(), error.max()))
     for name, column in {"the optimum": "optimum_error", "a constant": "constant_error"}.items():
         nearer, met = (uec["excess_error"] < uec[column]).mean(), uec["excess_error"].median() < uec[column].median()
-        found.append((f"error above the optimum: below that of {name}", len(uec), nearer, np.nan, met, np.nan, np.nan))
-    return pd.DataFrame(found, columns="rule rows within asked met median_error largest_error".split())
+        rules.append((f"error above the optimum: below that of {name}", len(uec), nearer, np.nan, met, np.nan, np.nan))
+    return pd.DataFrame(rules, columns="rule rows within asked met median_error largest_error".split())
 
 
 def _orders(compared: pd.DataFrame) -> pd.DataFrame:
     """Whether the transports come in the same order, from fast to slow, by hosts and statistic."""
-    found = []
+    orders = []
     for key, group in compared.groupby(["hosts", "statistic"], sort=False):
         theirs, ours = (group.sort_values(name)["transport"].tolist() for name in ("reference", "ours"))
-        found.append((*key, theirs == ours))
-    return pd.DataFrame(found, columns=["hosts", "statistic", "within"])
+        orders.append((*key, theirs == ours))
+    return pd.DataFrame(orders, columns=["hosts", "statistic", "within"])

@@ -169,7 +169,7 @@ def _dense_send(values: Mapping[str, float], cases: Cases) -> dict[str, str]:
 def _other_ways(times: pd.DataFrame) -> str:
     """Excess of the last flow where packets are sprayed in other ways than the one that stands for them."""
     above = {name: times.loc[name, "over_optimum"] - 1 for name in SPRAYED if name in times.index and name != NAMED}
-    others = ", ".join(f"{name} {each:.1%}" for name, each in above.items())
+    others = ", ".join(f"{name} {share:.1%}" for name, share in above.items())
     return f"with its authors' queues of 8 packets {NAMED} sends trimmed packets again; other ways to spray: {others}"
 
 

@@ -58,7 +58,7 @@ RESULTS = ("mean_s", *PERCENTILES, "flows", "packets", *TALLIES)  # of a run; th
 def case_grid(**values: Any) -> list[dict[str, Any]]:
     """Every combination of a case's values, each given once or in a list; the last named changes fastest."""
     lists = [value if isinstance(value, list | tuple | range) else [value] for value in values.values()]
-    return [dict(zip(values, each, strict=True)) for each in product(*lists)]
+    return [dict(zip(values, combination, strict=True)) for combination in product(*lists)]
 
 
 def _columns(case: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,9 +118,9 @@ def case_hash(case: Mapping[str, Any]) -> str:
 
 def packet_hops(case: Mapping[str, Any]) -> int:
     """Packets of a case over ports, none sent twice; the time of a run goes with it."""
-    given = case_inputs(case)
-    passed = given["fabric"].tables(given["flows"].source, given["flows"].destination)[0] >= 0
-    return int(passed.sum() * given["framing"].packets(given["flows"].size_bytes[:1])[0])
+    inputs = case_inputs(case)
+    passed = inputs["fabric"].tables(inputs["flows"].source, inputs["flows"].destination)[0] >= 0
+    return int(passed.sum() * inputs["framing"].packets(inputs["flows"].size_bytes[:1])[0])
 
 
 def run_case(case: Mapping[str, Any], simulate: Callable[..., Any] | None = None) -> dict[str, Any]:
@@ -129,9 +129,9 @@ def run_case(case: Mapping[str, Any], simulate: Callable[..., Any] | None = None
     first_s, mean_s, p1_s and other percentiles, last_s: when the last acknowledgements of flows are back, from the
     start of the first on [s]; flows and packets; the tallies of a `PacketRun`. simulate: in place of the packet model.
     """
-    given = case_inputs(case)
-    run = (simulate or simulate_packets)(**given)
-    flows: Flows = given["flows"]
+    inputs = case_inputs(case)
+    run = (simulate or simulate_packets)(**inputs)
+    flows: Flows = inputs["flows"]
     ends = flows.start_s - flows.start_s.min() + run.completion_s
     times = np.percentile(ends, list(PERCENTILES.values())).tolist()
     return {
@@ -140,7 +140,7 @@ def run_case(case: Mapping[str, Any], simulate: Callable[..., Any] | None = None
         "mean_s": float(ends.mean()),
         **dict(zip(PERCENTILES, times, strict=True)),
         "flows": len(flows),
-        "packets": int(given["framing"].packets(flows.size_bytes).sum()),
+        "packets": int(inputs["framing"].packets(flows.size_bytes).sum()),
         **getattr(run, "tallies", {}),
     }
 
@@ -159,7 +159,7 @@ def runs_of_cases(cases: Iterable[Mapping[str, Any]], runs: pd.DataFrame | None 
     table = _stored(files.data(STORED)) if runs is None else runs.set_index("hash")
     table = table[~table.index.duplicated()]
     hashes = [case_hash(case) for case in wanted]
-    missing = [case for case, each in zip(wanted, hashes, strict=True) if each not in table.index]
+    missing = [case for case, digest in zip(wanted, hashes, strict=True) if digest not in table.index]
     if missing:
         raise ValueError(f"{len(missing)} cases were not run, the first {missing[0]}: run data/derived/rebuild.py")
     results = table.loc[hashes, [name for name in RESULTS if name in table]].reset_index()
@@ -185,8 +185,8 @@ def study_runs(cases: Sequence[Mapping[str, Any]], progress: Callable[[str], Any
     shapes, best = [tuple(_columns(case).values()) for case in cases], {}
     for case, shape in zip(cases, shapes, strict=True):
         if shape not in best:
-            given = case_inputs(case)
-            best[shape] = optimum_s(given["fabric"], given["flows"], given["framing"])
+            inputs = case_inputs(case)
+            best[shape] = optimum_s(inputs["fabric"], inputs["flows"], inputs["framing"])
     optimum = np.array([best[shape] for shape in shapes])
     return runs.assign(optimum_s=optimum, slowdown=runs["last_s"] / optimum)
 

@@ -45,7 +45,7 @@ def failure_cases() -> list[dict[str, Any]]:
     Where routing does not know, those of `SINGLE_PATH` are not simulated: a single path over a dead link stays dead.
     """
     ways: list[dict[str, Any]] = [{"transport": name} for name in EVERY]
-    ways[3:3] = [{"transport": "UEC NSCC", "balancing": each} for each in SPRAYS]
+    ways[3:3] = [{"transport": "UEC NSCC", "balancing": spray} for spray in SPRAYS]
     return [
         case
         for links in LINKS.values()
@@ -61,13 +61,13 @@ def recovery_slowdowns(runs: pd.DataFrame) -> pd.DataFrame:
     Those of `SINGLE_PATH` have an infinite one where routing does not know: a row for each.
     """
     columns = list(FULL)
-    names = {tuple({**FULL, **each}.values()): name for name, each in LINKS.items()}
+    names = {tuple({**FULL, **links}.values()): name for name, links in LINKS.items()}
     links = [names[key] for key in runs[columns].itertuples(index=False, name=None)]
     ideal_s = float(runs.loc[[name == next(iter(LINKS)) for name in links], "optimum_s"].min())
     way = runs["transport"] + (", " + runs["balancing"].replace("reps", "REPS")).fillna("")
-    found = runs.assign(links=links, slowdown=runs["last_s"] / ideal_s, way=way)
+    rows = runs.assign(links=links, slowdown=runs["last_s"] / ideal_s, way=way)
     stuck = pd.DataFrame({"way": SINGLE_PATH, "transport": SINGLE_PATH, "links": list(LINKS)[-1], "slowdown": np.inf})
-    return pd.concat([found, stuck], ignore_index=True)
+    return pd.concat([rows, stuck], ignore_index=True)
 
 
 def path_cases() -> list[dict[str, Any]]:
@@ -107,8 +107,8 @@ def split_transfers_s(fabric: PathFabric, flows: Flows, parts: int, seed: int) -
     -------
     Of each transfer, shape [flows].
     """
-    each = split_flows(flows, parts)
-    return fair_sharing(fabric, each, ecmp_paths(fabric, each, seed)).completion_s.reshape(-1, parts).max(1)
+    times = split_flows(flows, parts)
+    return fair_sharing(fabric, times, ecmp_paths(fabric, times, seed)).completion_s.reshape(-1, parts).max(1)
 
 
 def subflow_slowdowns(fabric: PathFabric, flows: Sequence[Flows], subflows: Sequence[int]) -> pd.DataFrame:
@@ -118,13 +118,13 @@ def subflow_slowdowns(fabric: PathFabric, flows: Sequence[Flows], subflows: Sequ
     Columns model ("most loaded link", or "fair sharing" up to `MOST_SHARED` subflows), subflows, seed, slowdown.
     """
     rows = []
-    for seed, each in enumerate(flows):
-        alone = ideal_spraying(fabric, each).alone_s
+    for seed, flow in enumerate(flows):
+        alone = ideal_spraying(fabric, flow).alone_s
         for parts in subflows:
-            loaded = most_loaded_links(fabric, each, 1, seed, parts)["slowdown"].iloc[0]
+            loaded = most_loaded_links(fabric, flow, 1, seed, parts)["slowdown"].iloc[0]
             rows.append(("most loaded link", parts, seed, loaded))
             if parts <= MOST_SHARED:
-                slow = split_transfers_s(fabric, each, parts, seed) / alone
+                slow = split_transfers_s(fabric, flow, parts, seed) / alone
                 rows.append(("fair sharing", parts, seed, slow.max()))
     return pd.DataFrame(rows, columns=["model", "subflows", "seed", "slowdown"])
 
@@ -155,9 +155,9 @@ def explored_flow_times(progress: Callable[[str], Any] | None = None, **chosen: 
     The optimum, the flow-level model's single path and spraying; and the packet model's, where `progress` is given.
     """
     case = explored_case(**chosen)
-    given = case_inputs(case)
-    fabric, flows, framing = given["fabric"], given["flows"], given["framing"]
-    path = ecmp_paths(fabric, flows, given["seed"])
+    inputs = case_inputs(case)
+    fabric, flows, framing = inputs["fabric"], inputs["flows"], inputs["framing"]
+    path = ecmp_paths(fabric, flows, inputs["seed"])
     times = {
         "optimum of each flow": single_flow_s(fabric, flows, framing),
         "all paths, fair sharing": ideal_spraying(fabric, flows, framing).completion_s,
@@ -168,7 +168,10 @@ def explored_flow_times(progress: Callable[[str], Any] | None = None, **chosen: 
         progress(
             f"{case['transport']}: {number(hops, 2)} million packet hops; a second of one core does about 20 million"
         )
-        times[f"{case['transport']}, packets"] = simulate_packets(**given, progress=progress).completion_s
+        times[f"{case['transport']}, packets"] = simulate_packets(**inputs, progress=progress).completion_s
     share = np.arange(1, len(flows) + 1) / len(flows)
-    parts = [pd.DataFrame({"model": name, "share": share, "time_s": np.sort(each)}) for name, each in times.items()]
+    parts = [
+        pd.DataFrame({"model": name, "share": share, "time_s": np.sort(flow_times)})
+        for name, flow_times in times.items()
+    ]
     return pd.concat(parts, ignore_index=True)

@@ -58,16 +58,16 @@ def claims() -> dict[str, Claim]:
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"data/{_FILE} is no CSV text in UTF-8 ({error}): save it as that, or restore it") from None
     columns = [field.name for field in fields(Claim)]
-    if (found := list(reader.fieldnames or ())) != columns:
-        raise ValueError(f"data/{_FILE} has the columns {', '.join(found)}: it must have {', '.join(columns)}")
+    if (header := list(reader.fieldnames or ())) != columns:
+        raise ValueError(f"data/{_FILE} has the columns {', '.join(header)}: it must have {', '.join(columns)}")
     notebooks = {row["notebook"] for name in ("figures.csv", "extras.csv") for row in read_csv(files.data(name))}
-    known: dict[str, Claim] = {}
+    ids: dict[str, Claim] = {}
     for line, row in rows:
         entry = _checked(line, row, notebooks)
-        if entry.id in known:
+        if entry.id in ids:
             _refuse(line, "id", entry.id, "it is there twice: give each claim an id of its own")
-        known[entry.id] = entry
-    return known
+        ids[entry.id] = entry
+    return ids
 
 
 def _checked(line: int, row: Mapping[str, str], notebooks: set[str]) -> Claim:

@@ -11,7 +11,7 @@ from statistics import median, quantiles
 from typing import Annotated
 
 from railcore.catalog import UnknownName, checks, files
-from railcore.catalog.arguments import Range, Signed, checked
+from railcore.catalog.arguments import NonNegative, Range, checked
 from railcore.catalog.tables import MarkdownText, csv_text, markdown_table, read_csv
 from railcore.catalog.units import counted, number, show, significant
 from railcore.catalog.units import unit as unit_of
@@ -42,7 +42,7 @@ def matching_claims(text: str) -> list[Claim]:
     words = [re.escape(word) for word in text.lower().split()]
     words = [rf"(?<!\d)(?<!\d[.,]){word}" if word[0].isdigit() else word for word in words]
     patterns = [re.compile(rf"{word}(?![.,]?\d)" if word[-1].isdigit() else word) for word in words]
-    return [entry for entry in claims().values() if all(each.search(_searched(entry)) for each in patterns)]
+    return [entry for entry in claims().values() if all(pattern.search(_searched(entry)) for pattern in patterns)]
 
 
 def _searched(entry: Claim) -> str:
@@ -57,10 +57,10 @@ def paper_value(claim_id: str) -> float:
 
 def ids(prefix: str) -> list[str]:
     """Ids of the claims below a prefix such as "railonly2025.table1", in file order. Raises UnknownName for none."""
-    found = [claim_id for claim_id in claims() if claim_id.startswith(f"{prefix}.")]
-    if not found:
+    names = [claim_id for claim_id in claims() if claim_id.startswith(f"{prefix}.")]
+    if not names:
         raise UnknownName("claims below", prefix, sorted({claim_id.rpartition(".")[0] for claim_id in claims()}))
-    return found
+    return names
 
 
 def case(claim_id: str) -> dict[str, int]:
@@ -71,8 +71,8 @@ def case(claim_id: str) -> dict[str, int]:
 
 def cases(prefix: str) -> list[dict[str, int]]:
     """The different cases of a document's table, in file order."""
-    found = [case(claim_id) for claim_id in ids(prefix)]
-    return [entry for i, entry in enumerate(found) if entry and entry not in found[:i]]
+    values = [case(claim_id) for claim_id in ids(prefix)]
+    return [entry for i, entry in enumerate(values) if entry and entry not in values[:i]]
 
 
 def table_values(prefix: str, table) -> dict[str, float]:
@@ -82,16 +82,16 @@ def table_values(prefix: str, table) -> dict[str, float]:
     left out. Raises KeyError for a case that the table lacks.
     """
     rows = table.set_index(["gpus", "radix"])
-    found = {}
+    values = {}
     for claim_id in ids(prefix):
         numbers, column = case(claim_id), claim_id.rpartition(".")[2]
         if column in rows and set(numbers) == {"n", "r"}:
-            found[claim_id] = float(rows.loc[(numbers["n"], numbers["r"]), column])
-    return found
+            values[claim_id] = float(rows.loc[(numbers["n"], numbers["r"]), column])
+    return values
 
 
 @checked
-def deviation(value: Endless, paper: Signed) -> float:
+def deviation(value: Endless, paper: float) -> float:
     """(value - paper) / |paper|, or value - paper where the paper's value is 0."""
     return (value - paper) / abs(paper) if paper else value - paper
 
@@ -104,7 +104,11 @@ def drawn_range(draws: Sequence[float]) -> tuple[float, float]:
 
 @checked
 def verdict(
-    value: Endless | None, paper: Signed, relation: str, tolerance: float, drawn: tuple[float, float] | None = None
+    value: Endless | None,
+    paper: float,
+    relation: str,
+    tolerance: NonNegative,
+    drawn: tuple[float, float] | None = None,
 ) -> str:
     """Reproduced, close or differs; unavailable for no value.
 
@@ -145,7 +149,7 @@ def differs(claim_id: str, value: Endless, draws: Sequence[float] = ()) -> bool:
 
 
 @checked
-def within_printed_digit(value: Signed, entry: Claim) -> bool:
+def within_printed_digit(value: float, entry: Claim) -> bool:
     """Whether a value is not the document's, but rounds to it: 0.0349 where 0.03 is printed."""
     half = 0.5 * 10.0 ** int(Decimal(f"{entry.paper_value:.12g}").as_tuple().exponent)
     off = abs(value - entry.paper_value)
@@ -201,7 +205,7 @@ def record(
         For an unknown or foreign id, a value that is not finite, too few draws, and a reason that is missing or long.
     """
     reasons, readings, drawn = dict(reasons or {}), dict(readings or {}), _ranges_of_draws(draws or {})
-    values = {**values, **{claim_id: median(each) for claim_id, each in (draws or {}).items()}}
+    values = {**values, **{claim_id: median(samples) for claim_id, samples in (draws or {}).items()}}
     readings |= {
         key: "; ".join(filter(None, (_draws_text(key, (draws or {})[key]), readings.get(key)))) for key in drawn
     }
@@ -209,10 +213,10 @@ def record(
         raise ValueError(f"reason for {stray[0]!r} has no value: record the claim with it")
     custom = workspace.parameterized()
     rows = []
-    for claim_id, given in values.items():
-        if custom and given is not None and not math.isfinite(given):
+    for claim_id, amount in values.items():
+        if custom and amount is not None and not math.isfinite(amount):
             continue  # what a claim asks for need not exist with the user's numbers
-        value, entry = _checked(claim_id, given), claim(claim_id)
+        value, entry = _checked(claim_id, amount), claim(claim_id)
         reason, reading = (" ".join(text.get(claim_id, "").split()) for text in (reasons, readings))
         ends = drawn.get(claim_id)
         judged = "" if custom else verdict(value, entry.paper_value, entry.relation, entry.tolerance, ends)
@@ -241,10 +245,12 @@ def _ranges_of_draws(draws: Mapping[str, Sequence[float]]) -> dict[str, tuple[fl
     """Range of the draws of each claim; none in a run with the user's own numbers, which may have few seeds."""
     if workspace.parameterized():
         return {}
-    for claim_id, each in draws.items():
-        if len(each) < MIN_DRAWS:
-            raise ValueError(f"claim {claim_id!r} has {len(each)} draws: give at least {MIN_DRAWS}, one of each seed")
-    return {claim_id: drawn_range(each) for claim_id, each in draws.items()}
+    for claim_id, samples in draws.items():
+        if len(samples) < MIN_DRAWS:
+            raise ValueError(
+                f"claim {claim_id!r} has {len(samples)} draws: give at least {MIN_DRAWS}, one of each seed"
+            )
+    return {claim_id: drawn_range(samples) for claim_id, samples in draws.items()}
 
 
 def _draws_text(claim_id: str, draws: Sequence[float]) -> str:
@@ -299,7 +305,7 @@ def comparison_row(row: Mapping[str, str]) -> dict[str, str]:
 
 
 @checked
-def claim_amount(value: Signed, unit: str) -> str:
+def claim_amount(value: float, unit: str) -> str:
     """A number in a claim's unit for a person, such as claim_amount(3.6e12, "bit/s") = "3.6 Tbps"."""
     symbol = {"bit/s": "bps"}.get(unit, unit)
     if symbol in ("bps", "B/s", "B", "s", "W", "USD", "FLOP/s"):

@@ -62,7 +62,7 @@ def calibrations() -> tuple[Calibration, ...]:
     Raises ValueError for an id or a pattern that fits no claim, text that is in no run, and a file that is not there.
     """
     measured = [f"{run['source']}\n{run['model']}" for run in read_csv(files.data("measured/iterations.csv"))]
-    found = []
+    rows = []
     for row in read_csv(files.data("calibrations.csv")):
         where, words = f"data/calibrations.csv, {row['parameter']}", row["used"].split()
         runs = tuple(_measured(word, where, measured) for word in words if word.startswith((_RUNS, _FILE)))
@@ -72,8 +72,8 @@ def calibrations() -> tuple[Calibration, ...]:
         others = tuple(dict.fromkeys(name for ids_ in rest for name in ids_ if name not in mine))
         text = ", ".join(word for word in words if not word.startswith((_RUNS, _FILE)))
         text = "; ".join(part for part in (text, ", ".join(runs)) if part)
-        found.append(Calibration(row["parameter"], int(row["free"]), mine, runs, others, text, row["note"]))
-    return tuple(found)
+        rows.append(Calibration(row["parameter"], int(row["free"]), mine, runs, others, text, row["note"]))
+    return tuple(rows)
 
 
 def _measured(word: str, where: str, measured: list[str]) -> str:
@@ -88,10 +88,10 @@ def _measured(word: str, where: str, measured: list[str]) -> str:
 
 def matching_ids(pattern: str, where: str) -> list[str]:
     """Ids of the claims that a pattern fits. where: of the pattern, for the ValueError if it fits none."""
-    found = [name for name in claims() if fnmatchcase(name, pattern)]
-    if not found:
+    names = [name for name in claims() if fnmatchcase(name, pattern)]
+    if not names:
         raise ValueError(f"{where}: {pattern!r} fits no claim: write ids of data/claims.csv")
-    return found
+    return names
 
 
 def known_claim(claim_id: str) -> str:
@@ -104,43 +104,54 @@ def known_claim(claim_id: str) -> str:
 def calibrations_of(claim_id: str) -> dict[Calibration, str]:
     """Solved parameters that a claim depends on, with "calibrated" (solved from it) or "predicted" (from others)."""
     known_claim(claim_id)
-    found = {each: "calibrated" for each in calibrations() if claim_id in each.used}
-    return found | {each: "predicted" for each in calibrations() if claim_id in each.predicted}
+    texts = {calibration: "calibrated" for calibration in calibrations() if claim_id in calibration.used}
+    return texts | {calibration: "predicted" for calibration in calibrations() if claim_id in calibration.predicted}
 
 
 def solved_texts(claim_id: str) -> list[str]:
     """What stands first in a claim's reason: each solved parameter that it depends on."""
-    return [f"{how}: {each.parameter}" for each, how in calibrations_of(claim_id).items()]
+    return [f"{how}: {calibration.parameter}" for calibration, how in calibrations_of(claim_id).items()]
 
 
 def calibration_counts(rows: list[dict[str, str]]) -> list[dict[str, object]]:
     """Each calibrated parameter beside what it was solved from and what it predicts, from rows of the ledger."""
     held = {row["id"] for row in rows if row["verdict"] == "reproduced"}
-    known = {row["id"] for row in rows if row["verdict"] != "missing"}
+    recorded = {row["id"] for row in rows if row["verdict"] != "missing"}
     table = []
-    for each in calibrations():
-        used = known.intersection(each.used)
-        if used or each.runs:
-            rest = known.intersection(each.predicted)
-            counted = {"free": each.free, "claims or runs used": len(used) + len(each.runs), "predicted": len(rest)}
+    for calibration in calibrations():
+        used = recorded.intersection(calibration.used)
+        if used or calibration.runs:
+            rest = recorded.intersection(calibration.predicted)
+            counted = {
+                "free": calibration.free,
+                "claims or runs used": len(used) + len(calibration.runs),
+                "predicted": len(rest),
+            }
             counted["of these reproduced"] = len(rest & held)
-            table.append({"parameter": each.parameter, **counted, "solved from": each.used_text, "how": each.note})
+            table.append(
+                {
+                    "parameter": calibration.parameter,
+                    **counted,
+                    "solved from": calibration.used_text,
+                    "how": calibration.note,
+                }
+            )
     return table
 
 
 @cache
 def _evidence() -> dict[str, tuple[str, str]]:
     """Evidence and why, by id, of the claims that data/claim_evidence.csv names."""
-    found: dict[str, tuple[str, str]] = {}
+    evidence: dict[str, tuple[str, str]] = {}
     for row in read_csv(files.data("claim_evidence.csv")):
         where = f"data/claim_evidence.csv, {row['claims']}"
         if row["evidence"] not in EVIDENCE or not row["why"].strip():
             raise ValueError(f"{where}: evidence is one of {', '.join(EVIDENCE)}, with a reason in the column why")
         for claim_id in matching_ids(row["claims"], where):
-            if claim_id in found:
+            if claim_id in evidence:
                 raise ValueError(f"{where}: {claim_id} is named by another row too: name it once")
-            found[claim_id] = row["evidence"], row["why"]
-    return found
+            evidence[claim_id] = row["evidence"], row["why"]
+    return evidence
 
 
 def evidence(claim_id: str) -> str:
@@ -174,13 +185,13 @@ class MovingInput:
 
 @cache
 def _moving() -> dict[str, tuple[MovingInput, ...]]:
-    found: dict[str, list[MovingInput]] = {}
+    moving: dict[str, list[MovingInput]] = {}
     for row in read_csv(files.data(CLAIM_INPUTS)):
         if row["id"]:
             where = {key: row[key] for key in ("family", "name", "parameter", "end")}
             moved = MovingInput(**where, value=float(row["value"]))
-            found.setdefault(row["id"], []).append(moved)
-    return {claim_id: tuple(moved) for claim_id, moved in found.items()}
+            moving.setdefault(row["id"], []).append(moved)
+    return {claim_id: tuple(moved) for claim_id, moved in moving.items()}
 
 
 def moving_inputs(claim_id: str) -> tuple[MovingInput, ...]:
@@ -193,7 +204,9 @@ def deciding_inputs(claim_id: str, verdict_of: Callable[[float], str], verdict: 
 
     verdict_of: the verdict of a value of this claim. verdict: of our value.
     """
-    return [each for each in moving_inputs(claim_id) if each.family != "derived" and verdict_of(each.value) != verdict]
+    return [
+        value for value in moving_inputs(claim_id) if value.family != "derived" and verdict_of(value.value) != verdict
+    ]
 
 
 def strongest(bases: Iterable[str]) -> str:

@@ -83,9 +83,9 @@ def verdict_readings(ours: Values, choices: Mapping[str, Mapping[str, Values]]) 
 
 def _shown_values(claim_id: str, others: Mapping[str, Values]) -> str:
     unit = claims.claim(claim_id).unit
-    given = {name: values.get(claim_id) for name, values in others.items()}
+    shown = {name: values.get(claim_id) for name, values in others.items()}
     return ", ".join(
-        f"{name}: {claims.claim_amount(value, unit)}" for name, value in given.items() if value is not None
+        f"{name}: {claims.claim_amount(value, unit)}" for name, value in shown.items() if value is not None
     )
 
 
@@ -164,11 +164,11 @@ def reading_null_test(
         nearest = most[off.round(12).argmin()]
         return int(met.sum(axis=0).max()), int(met[~mine, nearest].sum())
 
-    known, rng, rows = best(paper), np.random.default_rng(0), []
+    choices, rng, rows = best(paper), np.random.default_rng(0), []
     for spread in spreads:
         drawn = np.array([best(paper * rng.uniform(1 - spread, 1 + spread, len(paper))) for _ in range(draws)])
-        share = (drawn >= known).mean(axis=0)
-        rows.append((spread, known[0], share[0], known[1], share[1], drawn[:, 0].mean()))
+        share = (drawn >= choices).mean(axis=0)
+        rows.append((spread, choices[0], share[0], choices[1], share[1], drawn[:, 0].mean()))
     return pd.DataFrame(rows, columns=["spread", "met", "share", "predicted", "share_predicted", "mean_met"])
 
 
@@ -204,9 +204,9 @@ def reading_scores(tried: pd.DataFrame, values: pd.DataFrame, document: str, **o
     picked = list(dict.fromkeys(int(row) for row in picked))
     said = [_changes(tried.loc[row][changed.loc[row]]) for row in picked]
     printed = pd.DataFrame([paper], columns=list(values)).assign(claims_met=len(values.columns), mean_deviation=0.0)
-    found = pd.concat([printed, table.loc[picked]], ignore_index=True)
-    found.insert(0, "reading", ["the document", *said])
-    return found[["reading", "claims_met", "mean_deviation", *values]]
+    scores = pd.concat([printed, table.loc[picked]], ignore_index=True)
+    scores.insert(0, "reading", ["the document", *said])
+    return scores[["reading", "claims_met", "mean_deviation", *values]]
 
 
 def _changes(changes: pd.Series) -> str:
@@ -228,5 +228,5 @@ def solve_for_target(quantity: Callable[[float], float], target: float, near: fl
 
     off = np.vectorize(lambda power: quantity(np.exp(power)) - target, otypes=[float])
     ends = np.log(near / 16), np.log(16 * near)
-    found = elementwise.find_root(off, ends, tolerances={"xatol": 1e-9})
-    return float(np.exp(found.x)) if found.success else float("nan")
+    root = elementwise.find_root(off, ends, tolerances={"xatol": 1e-9})
+    return float(np.exp(root.x)) if root.success else float("nan")

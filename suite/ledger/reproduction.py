@@ -30,17 +30,17 @@ class Contradiction(NamedTuple):
 @cache
 def contradictions() -> tuple[Contradiction, ...]:
     """All of data/contradictions.csv. Raises ValueError by line for a blank field, a claim given twice or unknown."""
-    found: list[Contradiction] = []
+    rows: list[Contradiction] = []
     for line, row in enumerate(read_csv(files.data(_FILE)), start=2):
         where = f"data/{_FILE}, line {line}"
         if blank := [name for name in Contradiction._fields if not (row.get(name) or "").strip()]:
             raise ValueError(f"{where}: {blank[0]} is blank: fill it in")
         if row["claim"] not in claims.claims():
             raise ValueError(f"{where}: claim is {row['claim']!r}, which data/claims.csv has not: give one of its ids")
-        if row["claim"] in [each.claim for each in found]:
+        if row["claim"] in [row.claim for row in rows]:
             raise ValueError(f"{where}: claim {row['claim']!r} is given twice: join the rows")
-        found.append(Contradiction(*(row[name] for name in Contradiction._fields)))
-    return tuple(found)
+        rows.append(Contradiction(*(row[name] for name in Contradiction._fields)))
+    return tuple(rows)
 
 
 def weight(row: Mapping[str, str]) -> float:
@@ -58,16 +58,24 @@ def contradiction_table(ledger: LedgerRows) -> pd.DataFrame:
     ledger: rows of figures/reproduction.csv. Columns document, where, says, against, printed, ours, weight, claim.
     Raises ValueError for a claim that the ledger has not.
     """
-    known, rows = {row["id"]: row for row in ledger}, []
-    for each in contradictions():
-        row = known.get(each.claim)
+    recorded, rows = {row["id"]: row for row in ledger}, []
+    for contradiction in contradictions():
+        row = recorded.get(contradiction.claim)
         if row is None or not row["value"]:
-            raise ValueError(f"the ledger has no value of {each.claim}: run make figures")
+            raise ValueError(f"the ledger has no value of {contradiction.claim}: run make figures")
         shown, off = claims.comparison_row(row), weight(row)
-        printed, ours = _RULES.get(claims.claim(each.claim).unit, (shown["document"], shown["ours"]))
+        printed, ours = _RULES.get(claims.claim(contradiction.claim).unit, (shown["document"], shown["ours"]))
         numbers = {"printed": printed, "ours": ours.format(f"{100 * off:.3g}"), "weight": off}
         place = {"document": row["document"], "where": row["where"]}
-        rows.append({**place, "says": each.says, "against": each.against, **numbers, "claim": each.claim})
+        rows.append(
+            {
+                **place,
+                "says": contradiction.says,
+                "against": contradiction.against,
+                **numbers,
+                "claim": contradiction.claim,
+            }
+        )
     return pd.DataFrame(rows).sort_values(["weight", "claim"], ascending=[False, True], ignore_index=True)
 
 
@@ -108,7 +116,7 @@ def folded_ledger(ledger: LedgerRows, verdicts: Sequence[str]) -> MarkdownText:
     for document in dict.fromkeys(row["document"] for row in ledger):
         mine = [row for row in ledger if row["document"] == document]
         counts = [f"{sum(row['verdict'] == verdict for row in mine)} {verdict}" for verdict in verdicts]
-        rows = [each for verdict in verdicts for each in ledger_table(mine, verdict=verdict)]
+        rows = [row for verdict in verdicts for row in ledger_table(mine, verdict=verdict)]
         told = markdown_table(rows)
         groups.append(f"<details><summary>{document}: {', '.join(counts)}</summary>\n\n{told}\n</details>")
     return MarkdownText("\n\n".join(groups))
@@ -116,8 +124,8 @@ def folded_ledger(ledger: LedgerRows, verdicts: Sequence[str]) -> MarkdownText:
 
 def choices(ledger: LedgerRows) -> dict[str, tuple[str, list[str]]]:
     """Menus over FILTERS: what each stands at, and what it can be."""
-    known = {name: sorted({row[name] for row in ledger} - {""}) for name in FILTERS}
-    return {name: ("all" if name != "verdict" else "differs", ["all", *values]) for name, values in known.items()}
+    choices = {name: sorted({row[name] for row in ledger} - {""}) for name in FILTERS}
+    return {name: ("all" if name != "verdict" else "differs", ["all", *values]) for name, values in choices.items()}
 
 
 def solved_table(ledger: LedgerRows) -> pd.DataFrame:

@@ -10,10 +10,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from railcore import catalog
-from railcore.catalog.arguments import Quantity, checked
+from railcore.catalog.arguments import (
+    Bytes,
+    BytesArray,
+    NonNegative,
+    NonNegativeArray,
+    NonNegativeInt,
+    checked,
+)
 from railcore.catalog.checks import Floats, Ints, at_least, positive, whole
 from railcore.training.formats import format_bytes
 from railcore.training.transformer import Transformer, as_model
@@ -30,7 +36,7 @@ def state_bytes_per_parameter(precision: str) -> dict[str, float]:
 
 
 @checked
-def kv_cache_bytes(model: Transformer | str, tokens: ArrayLike, number_format: str = "bf16") -> Floats:
+def kv_cache_bytes(model: Transformer | str, tokens: NonNegativeArray, number_format: str = "bf16") -> Floats:
     """Keys and values that inference keeps: 2 L k d tokens elements, of all sequences together [bytes].
 
     Latent attention keeps its vectors of kv_rank + rope_dim elements alone. Layers with a window count like all others.
@@ -38,12 +44,12 @@ def kv_cache_bytes(model: Transformer | str, tokens: ArrayLike, number_format: s
     tokens: in use, of all sequences that are served at once.
     """
     shape = as_model(model)
-    each = shape.layers * shape.cached_elements * format_bytes(number_format)
-    return each * at_least("tokens", tokens)
+    token_bytes = shape.layers * shape.cached_elements * format_bytes(number_format)
+    return token_bytes * at_least("tokens", tokens)
 
 
 @checked
-def gpus_to_hold(memory_bytes: ArrayLike, gpu: str, reserved_bytes: Quantity = 0.0) -> Ints:
+def gpus_to_hold(memory_bytes: BytesArray, gpu: str, reserved_bytes: Bytes = 0.0) -> Ints:
     """Fewest GPUs of the catalog whose memory holds so many bytes: ceil(M / (m - reserved)), at least 1.
 
     reserved_bytes: of each GPU, for what else runs there. Raises ValueError where nothing of a GPU is left.
@@ -60,10 +66,10 @@ def model_memory_table(
     models: Mapping[str, Model] | Sequence[str],
     precisions: Sequence[str],
     gpu: str,
-    gpus_per_server: int,
+    gpus_per_server: NonNegativeInt,
     uses: Sequence[str] = MEMORY_USES,
-    tokens: float = 0,
-    reserved_bytes: Quantity = 0.0,
+    tokens: NonNegative = 0,
+    reserved_bytes: Bytes = 0.0,
 ) -> pd.DataFrame:
     """Memory of models, and the fewest GPUs and servers that hold them.
 
@@ -120,9 +126,9 @@ def _kept(
 ) -> dict[str, float]:
     kept = dict.fromkeys(("weights_bytes", "gradients_bytes", "optimizer_bytes", "kv_cache_bytes"), 0.0)
     if use == "training":
-        each = state_bytes_per_parameter(precision)
-        kept["weights_bytes"] = parameters * (each["weights"] + each["master"])
-        return kept | {f"{kind}_bytes": parameters * each[kind] for kind in ("gradients", "optimizer")}
+        parameter_bytes = state_bytes_per_parameter(precision)
+        kept["weights_bytes"] = parameters * (parameter_bytes["weights"] + parameter_bytes["master"])
+        return kept | {f"{kind}_bytes": parameters * parameter_bytes[kind] for kind in ("gradients", "optimizer")}
     if tokens and shape is None:
         raise ValueError(f"tokens is {tokens!r}, but {name} is only a number of parameters: give a Transformer")
     cache = float(kv_cache_bytes(shape, tokens, precision)) if shape and tokens else 0.0

@@ -110,9 +110,9 @@ def neuron_table(run: EmulatedRun) -> pd.DataFrame:
         z, deltas = weights @ before, run.step.deltas[layer - 1]
         for row, rank in enumerate(np.repeat(run.sharded.group(layer), len(weights) // run.strategy.tensor)):
             neuron += 1
-            own = (weights[row], z[row, 0], outputs[row, 0], deltas[row, 0])
+            forward = (weights[row], z[row, 0], outputs[row, 0], deltas[row, 0])
             after = (run.step.gradients[layer - 1][row], run.step.weights[layer - 1][row])
-            rows.append((int(rank), layer, f"n{neuron}", *own, *after))
+            rows.append((int(rank), layer, f"n{neuron}", *forward, *after))
         before = outputs
     columns = ["gpu", "layer", "neuron", "weights", "z", "y", "delta", "gradient", "updated"]
     return pd.DataFrame(rows, columns=columns)
@@ -183,9 +183,9 @@ def placed_transfers(runs: Sequence[EmulatedRun], names: Sequence[str]) -> pd.Da
         for row, link in zip(first.itertuples(), links, strict=True)
     ]
     every = pd.concat([t.assign(nodes=len(set(run.ranks.nodes))) for run, t in zip(runs, tables, strict=True)])
-    found = first.assign(link="either", text=texts)
-    found.attrs["placements"] = every.drop(columns="text")
-    return found
+    transfers = first.assign(link="either", text=texts)
+    transfers.attrs["placements"] = every.drop(columns="text")
+    return transfers
 
 
 def input_texts(run: EmulatedRun) -> list[str]:
@@ -265,14 +265,14 @@ def gather_states(run: EmulatedRun) -> tuple[pd.DataFrame, pd.DataFrame]:
     log = run.ranks.log[run.ranks.log["operation"] == "all_gather"]
     schedule = collective_schedule("all_gather", "ring", len(group))
     values = run.network.activated(1, run.weights[0] @ run.inputs)[:, 0]
-    each = len(values) // len(group)
+    block_size = len(values) // len(group)
     held = [{place} for place in range(len(group))]
-    states = [("partial outputs", [set(own) for own in held])]
+    states = [("partial outputs", [set(part) for part in held])]
     for number_, step in enumerate(schedule, start=1):
         gained = [(send.target, set(send.blocks)) for send in step if isinstance(send.target, int)]
         for target, blocks in gained:
             held[target] |= blocks
-        states.append((f"after step {number_}", [set(own) for own in held]))
+        states.append((f"after step {number_}", [set(part) for part in held]))
     states.append(("parts freed", states[-1][1]))
     bytes_held = _output_bytes(run)
     rows = []
@@ -282,7 +282,7 @@ def gather_states(run: EmulatedRun) -> tuple[pd.DataFrame, pd.DataFrame]:
             note = "" if moment is None else f"holds {number(bytes_held[rank][moment])} B of outputs"
             note += ", its own part twice" * (moment == 1)
             for slot, value in enumerate(values):
-                owner = slot // each
+                owner = slot // block_size
                 text = f"n{slot + 1}\n{number(value + 0.0, _DIGITS)}" if owner in owned[place] else ""
                 rows.append((title, f"GPU{rank}\nTP Rank {place + 1}", f"n{slot + 1}", text, owner, note))
     names = {rank: f"GPU{rank}\nTP Rank {place + 1}" for place, rank in enumerate(group)}
@@ -309,7 +309,7 @@ def _output_bytes(run: EmulatedRun) -> dict[int, list[float]]:
     """Bytes of a layer's outputs on each rank after each change of them."""
     changes = run.ranks.memory
     of_layer = changes[changes["name"].str.contains("partial output 1|activation 1", regex=True)]
-    return {int(rank): own["bytes"].cumsum().to_list() for rank, own in of_layer.groupby("rank")}
+    return {int(rank): rows["bytes"].cumsum().to_list() for rank, rows in of_layer.groupby("rank")}
 
 
 def three_d_names(run: EmulatedRun) -> list[str]:
@@ -319,8 +319,8 @@ def three_d_names(run: EmulatedRun) -> list[str]:
     for rank in range(run.strategy.gpus):
         layers = [i + 1 for i, stage in enumerate(run.sharded.stages) if stage == places["pipeline"][rank]]
         span = f"layers {layers[0]}-{layers[-1]}" if len(layers) > 1 else f"layer {layers[0]}"
-        replica, each = int(places["data"][rank]), run.inputs.shape[1] // run.strategy.data
-        samples = f"x{replica * each + 1}-x{(replica + 1) * each}"
+        replica, sizes = int(places["data"][rank]), run.inputs.shape[1] // run.strategy.data
+        samples = f"x{replica * sizes + 1}-x{(replica + 1) * sizes}"
         names.append(f"GPU{rank}: TP Rank {places['tensor'][rank] + 1}, {span}\nDP group {replica + 1}: {samples}")
     return names
 
@@ -336,9 +336,9 @@ def three_d_title(run: EmulatedRun, what: str) -> str:
 def with_inputs(events: pd.DataFrame, run: EmulatedRun) -> pd.DataFrame:
     """Events of `step_events` with the inputs of its micro-batch in the text of each computation: "1a: x1-x4"."""
     rows, data = events["what"] == "compute", run.strategy.coordinates(np.arange(run.strategy.gpus))["data"]
-    each = run.inputs.shape[1] // run.strategy.data
+    samples_each = run.inputs.shape[1] // run.strategy.data
     size = run.strategy.micro_batch
-    first = data[events["rank"]] * each + events["microbatch"] * size + 1
+    first = data[events["rank"]] * samples_each + events["microbatch"] * size + 1
     texts = [f"{text}: x{start}-x{start + size - 1}" for text, start in zip(events["text"], first, strict=True)]
     return events.assign(text=np.where(rows, texts, events["text"]))
 
@@ -368,8 +368,8 @@ def all_reduce_identity(counts: Sequence[int], seed: int = 0) -> pd.DataFrame:
 
 def run_text(run: EmulatedRun) -> str:
     """A training step in words: whether it equals that of one rank, what it sends over which link, who waits."""
-    found, log = largest_difference(run), run.ranks.log
-    same = f"the same weights (to {_EQUAL:g})" if found < _EQUAL else f"weights that differ by up to {found:.1g}"
+    numbers, log = largest_difference(run), run.ranks.log
+    same = f"the same weights (to {_EQUAL:g})" if numbers < _EQUAL else f"weights that differ by up to {numbers:.1g}"
     sends, total = "It sends nothing.", float(log["bytes"].sum())
     if total:
         kinds = ", ".join(f"{kind} {size / total:.0%}" for kind, size in log.groupby("kind")["bytes"].sum().items())

@@ -54,8 +54,8 @@ def tensor_claims(run: EmulatedRun) -> Entries:
     memory = run.ranks.memory
     gathered = memory[(memory["name"] == "activation 1 of 0") & (memory["bytes"] > 0)]
     values = {
-        "fig1_10.weights_per_gpu": float(max(each.size for each in held)),
-        "fig1_10.neurons_per_gpu": float(max(len(each) for each in held)),
+        "fig1_10.weights_per_gpu": float(max(rows.size for rows in held)),
+        "fig1_10.neurons_per_gpu": float(max(len(rows) for rows in held)),
         "fig1_11.output_elements": float(gathered["bytes"].min() / run.ranks.element_bytes),
     }
     return with_prefix("nwktimes2025", values, {}, {})
@@ -78,9 +78,9 @@ def three_d_claims(run: EmulatedRun, idle: pd.DataFrame, identity: pd.DataFrame)
     samples = inputs["bytes"] / run.ranks.element_bytes / run.network.widths[0]
     first = run.sharded.weights(0)
     difference = max(
-        float(np.abs(one - each).max())
+        float(np.abs(one - weights).max())
         for r in range(1, strategy.data)
-        for one, each in zip(first, run.sharded.weights(r), strict=True)
+        for one, weights in zip(first, run.sharded.weights(r), strict=True)
     )
     scopes = gradient_scopes(run)
     values = {
@@ -107,12 +107,12 @@ def three_d_claims(run: EmulatedRun, idle: pd.DataFrame, identity: pd.DataFrame)
 
 def _reached(source: np.ndarray, target: np.ndarray) -> set[int]:
     """Ranks that rank 0 exchanges data with, directly or through others."""
-    found, before = {0}, 0
-    while len(found) > before:
-        before = len(found)
-        linked = np.isin(source, list(found)) | np.isin(target, list(found))
-        found |= {*source[linked].tolist(), *target[linked].tolist()}
-    return found
+    reached, before = {0}, 0
+    while len(reached) > before:
+        before = len(reached)
+        linked = np.isin(source, list(reached)) | np.isin(target, list(reached))
+        reached |= {*source[linked].tolist(), *target[linked].tolist()}
+    return reached
 
 
 def idle_rule_broken(idle: pd.DataFrame) -> float:

@@ -18,7 +18,7 @@ from typing import Any
 import pandas as pd
 
 from railcore import catalog
-from railcore.catalog.arguments import Quantity, checked
+from railcore.catalog.arguments import Bandwidth, Count, Few, NonNegativeInt, Unbounded, checked
 from railcore.catalog.checks import at_least, one_of, positive, whole
 from railcore.catalog.units import Gbps, number, show
 from railcore.network.switches import SwitchModel, switch_model
@@ -94,11 +94,11 @@ class GpuIoTopology:
     interconnect: of INTERCONNECTS.
     """
 
-    hosts: int
-    gpus_per_host: int = 8
-    gpus_per_nic: int = 1
-    nic_ports: int = 1
-    port_Bps: Quantity = 400 * Gbps
+    hosts: Count
+    gpus_per_host: NonNegativeInt = 8
+    gpus_per_nic: NonNegativeInt = 1
+    nic_ports: Few = 1
+    port_Bps: Bandwidth = 400 * Gbps
     interconnect: str = "RoCEv2"
 
     def __post_init__(self) -> None:
@@ -108,8 +108,8 @@ class GpuIoTopology:
         one_of("interconnect", self.interconnect, INTERCONNECTS)
         positive("port_Bps", self.port_Bps, "bytes/s")
         if not any(math.isclose(self.port_Bps, speed) for speed in PORT_SPEEDS):
-            known = ", ".join(show(speed, "bps") for speed in PORT_SPEEDS)
-            raise ValueError(f"port_Bps is {show(self.port_Bps, 'bps')}: give one of {known}")
+            speeds = ", ".join(show(speed, "bps") for speed in PORT_SPEEDS)
+            raise ValueError(f"port_Bps is {show(self.port_Bps, 'bps')}: give one of {speeds}")
         if self.gpus_per_host % self.gpus_per_nic:
             raise ValueError(
                 f"gpus_per_nic is {self.gpus_per_nic}: give a divisor of gpus_per_host {self.gpus_per_host}"
@@ -135,8 +135,8 @@ class RailSwitchFabricProfile:
     """
 
     switch: SwitchModel
-    rails_per_switch: int = 0
-    homing: int = 0
+    rails_per_switch: NonNegativeInt = 0
+    homing: NonNegativeInt = 0
     multihoming: str = "none"
     queues: Mapping[str, int] = field(default_factory=lambda: {"RoCEv2": 3, "CNP": 6})
 
@@ -158,11 +158,11 @@ class SpineSwitchProfile:
     """
 
     switch: SwitchModel
-    spines: int
-    segments: int = 1
-    links: int = 1
-    uplink_Bps: Quantity = 0.0
-    oversubscription: float = 1.0
+    spines: NonNegativeInt
+    segments: NonNegativeInt = 1
+    links: NonNegativeInt = 1
+    uplink_Bps: Bandwidth = 0.0
+    oversubscription: Unbounded = 1.0
 
     def __post_init__(self) -> None:
         for name in ("spines", "segments", "links"):
@@ -180,11 +180,11 @@ class SuperSpineSwitchProfile:
     """
 
     switch: SwitchModel
-    super_spines: int
-    pods: int
-    links: int = 1
-    planes: int = 1
-    oversubscription: float = 1.0
+    super_spines: NonNegativeInt
+    pods: NonNegativeInt
+    links: NonNegativeInt = 1
+    planes: Few = 1
+    oversubscription: Unbounded = 1.0
 
     def __post_init__(self) -> None:
         for name in ("super_spines", "pods", "links", "planes"):
@@ -209,15 +209,15 @@ class GlobalAIFabricProfile:
     ecmp: str = "flow-based"
     congestion_control: Sequence[str] = ("ECN", "PFC")
     bfd: bool = True
-    mtu_bytes: int = field(default_factory=lambda: int(catalog.item("protocols", "Ethernet")["jumbo_mtu"]))
-    payload_bytes: int = field(default_factory=lambda: int(catalog.item("protocols", "RoCEv2")["payload"]))
+    mtu_bytes: NonNegativeInt = field(default_factory=lambda: int(catalog.item("protocols", "Ethernet")["jumbo_mtu"]))
+    payload_bytes: NonNegativeInt = field(default_factory=lambda: int(catalog.item("protocols", "RoCEv2")["payload"]))
 
     def __post_init__(self) -> None:
         one_of("control_plane", self.control_plane, CONTROL_PLANES)
         one_of("data_plane", self.data_plane, DATA_PLANES)
         one_of("ecmp", self.ecmp, ECMP_CHOICES)
-        for each in self.congestion_control:
-            one_of("an entry of congestion_control", each, CONGESTION_CONTROLS)
+        for method in self.congestion_control:
+            one_of("an entry of congestion_control", method, CONGESTION_CONTROLS)
         whole("mtu_bytes", self.mtu_bytes)
         one_of("payload_bytes", self.payload_bytes, _PAYLOADS)
 
@@ -286,8 +286,8 @@ def profile_breaks(profiles: FabricProfiles) -> pd.DataFrame:
     No rows where all is well.
     """
     rules = (_plane_rules, _lossless_rules, _homing_rules, _tier_rules)
-    found = [each for rule in rules for each in rule(profiles)]
-    rows = [(name, wanted, _text(name, value), why) for name, wanted, value, why in found]
+    breaks = [text for rule in rules for text in rule(profiles)]
+    rows = [(name, wanted, _text(name, value), why) for name, wanted, value, why in breaks]
     return pd.DataFrame(rows, columns=["field", "wanted", "found", "why"], dtype=object)
 
 
@@ -406,9 +406,9 @@ def profile_table(profiles: FabricProfiles) -> pd.DataFrame:
     rows = []
     for (part, title), layer in zip(_TITLES.items(), ("Segment", *LAYERS), strict=True):
         profile = getattr(profiles, part)
-        for each in fields(profile) if profile else ():
-            field_name = each.name.removesuffix("_Bps").removesuffix("_bytes")
-            value = _shown_value(profiles, part, each.name, getattr(profile, each.name))
+        for profile_field in fields(profile) if profile else ():
+            field_name = profile_field.name.removesuffix("_Bps").removesuffix("_bytes")
+            value = _shown_value(profiles, part, profile_field.name, getattr(profile, profile_field.name))
             name, document = _SHOWN[part][field_name]
             rows.append((layer, title, field_name, name, value, document))
     return pd.DataFrame(rows, columns=["layer", "profile", "field", "name", "value", "document"])
@@ -440,7 +440,7 @@ def _text(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
-        return ", ".join(f"{key}: {each}" for key, each in value.items()) or "none"
+        return ", ".join(f"{key}: {entry}" for key, entry in value.items()) or "none"
     if isinstance(value, tuple | list):
         return " + ".join(value) or "none"
     return number(value) if isinstance(value, int | float) else str(value)

@@ -13,7 +13,7 @@ import pandas as pd
 
 from railcore import catalog
 from railcore.catalog import files
-from railcore.catalog.arguments import Quantity, checked
+from railcore.catalog.arguments import Bandwidth, Count, Few, NonNegativeInt, checked
 from railcore.catalog.checks import one_of
 from railcore.catalog.tables import read_csv
 from railcore.catalog.units import Gbps, counted, number
@@ -111,7 +111,12 @@ def joined_pod() -> SegmentFabric:
 
 @checked
 def own_segment(
-    servers: int, nic_ports: int, rails_per_switch: int, rail_switch: str, port_Bps: Quantity, uplinks: int = 0
+    servers: Count,
+    nic_ports: Few,
+    rails_per_switch: NonNegativeInt,
+    rail_switch: str,
+    port_Bps: Bandwidth,
+    uplinks: NonNegativeInt = 0,
 ) -> SegmentFabric:
     """A segment of one's own in the document's terms: servers of eight GPUs, NIC ports to as many switches.
 
@@ -174,8 +179,8 @@ def switch_notes(plan: AddressPlan) -> dict[str, str]:
 def printed_interfaces() -> pd.DataFrame:
     """Fig. 13-6 as printed: columns rail, position (from 0) and interface."""
     rows = read_csv(files.data("rules/nwktimes2025_fig13_6.csv"))
-    found = [(int(row["rail"]), i, int(port)) for row in rows for i, port in enumerate(row["interfaces"].split())]
-    return pd.DataFrame(found, columns=["rail", "position", "interface"])
+    interfaces = [(int(row["rail"]), i, int(port)) for row in rows for i, port in enumerate(row["interfaces"].split())]
+    return pd.DataFrame(interfaces, columns=["rail", "position", "interface"])
 
 
 def interface_of(rail: Any, server: Any, port: Any) -> Any:

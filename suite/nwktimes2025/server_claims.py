@@ -35,7 +35,7 @@ def server_claims(crossings: pd.DataFrame) -> Entries:
 
     crossings: of `baseboard_crossings`.
     """
-    shared, each = servers.shared_nic_server(), servers.nic_per_gpu_server()
+    shared, servers_drawn = servers.shared_nic_server(), servers.nic_per_gpu_server()
     graph = shared.graph()
     nic = part_bandwidth(graph, "NIC 1", NETWORK).value_Bps
     pcie = part_bandwidth(graph, "GPU 0", "NIC 1", ("pcie",)).value_Bps
@@ -52,8 +52,8 @@ def server_claims(crossings: pd.DataFrame) -> Entries:
         "fig13_1.nic_share": servers.network_share(shared),
         "fig13_1.switch_pair_links": float(max(pairs)),
         "fig13_1.cross_baseboard_bandwidth": 2 * part_bandwidth(graph, *_PAIR, _HB).value_Bps,
-        "fig13_2.gpu_pcie_bandwidth": 2 * part_bandwidth(each.graph(), "GPU 0", "NIC 1", ("pcie",)).value_Bps,
-        "fig13_2.pcie_switches": float(pcie_switches_needed(each)),
+        "fig13_2.gpu_pcie_bandwidth": 2 * part_bandwidth(servers_drawn.graph(), "GPU 0", "NIC 1", ("pcie",)).value_Bps,
+        "fig13_2.pcie_switches": float(pcie_switches_needed(servers_drawn)),
     }
     older = shared.pcie_generation - 1
     printed = (
@@ -68,7 +68,7 @@ def server_claims(crossings: pd.DataFrame) -> Entries:
         "fig13_1.cross_baseboard_bandwidth": _crossing_reason(crossings, shared),
         "fig13_1.switch_pair_links": "an input: the server is built with the links printed",
         "fig13_2.gpu_pcie_bandwidth": f"{printed}, and the NIC behind it has {_gigabytes(nic)}",
-        "fig13_2.pcie_switches": _lanes_reason(each),
+        "fig13_2.pcie_switches": _lanes_reason(servers_drawn),
     }
     readings = {
         "fig13_1.nic_share": f"one NIC, as the section has it; with the two of the chapter's opening {_gigabytes(two)}"
@@ -98,18 +98,18 @@ def baseboard_crossings() -> pd.DataFrame:
 def _crossing_rows(name: str, server: Server) -> list[tuple]:
     graph, rows = server.graph(), []
     for count in (1, len(servers.BASEBOARD_PAIRS)):
-        found = flow_bandwidths(graph, servers.BASEBOARD_PAIRS[:count], _HB)
-        rate = float(found["bandwidth_Bps"].min())
-        rows.append((name, count, rate, 2 * rate, found["bottleneck"].iloc[0]))
+        flows = flow_bandwidths(graph, servers.BASEBOARD_PAIRS[:count], _HB)
+        rate = float(flows["bandwidth_Bps"].min())
+        rows.append((name, count, rate, 2 * rate, flows["bottleneck"].iloc[0]))
     return rows
 
 
 def _crossing_reason(table: pd.DataFrame, server: Server) -> str:
     wanted = 2 * server.hb_Bps
     enough = table[table["both_directions_Bps"] > wanted * (1 - 1e-9)].drop_duplicates("pairs")["pair_links"]
-    one, each = (_gigabytes(speed) for speed in table["both_directions_Bps"].iloc[:2])
+    one, every = (_gigabytes(speed) for speed in table["both_directions_Bps"].iloc[:2])
     return (
-        f"the {sum(server.pair_links)} links between the baseboards carry {one} for one pair of GPUs, {each} each for "
+        f"the {sum(server.pair_links)} links between the baseboards carry {one} for one pair of GPUs, {every} each for "
         f"all {len(servers.BASEBOARD_PAIRS)} pairs at once. {_gigabytes(wanted)} needs {enough.iloc[0]} links between "
         f"paired chips for one pair, {enough.iloc[1]} for all"
     )
@@ -125,22 +125,25 @@ def _lanes_reason(server: Server) -> str:
 
 def memory_claims() -> Entries:
     """Fig. 13-3: memory of the three models, and the GPUs and servers that hold them."""
-    found, wider = (servers.document_models(name).set_index("model") for name in (servers.MODEL_PRECISION, "fp32"))
+    tables, wider = (servers.document_models(name).set_index("model") for name in (servers.MODEL_PRECISION, "fp32"))
     memory = catalog.item("gpus", servers.GPU)["memory"]
-    values, readings = {"server_memory": servers.GPUS * memory, "servers_405b": float(found.loc["405B", "servers"])}, {}
+    values, readings = (
+        {"server_memory": servers.GPUS * memory, "servers_405b": float(tables.loc["405B", "servers"])},
+        {},
+    )
     said = show(claims.paper_value("nwktimes2025.fig13_3.memory_8b"), "B")
-    for model in found.index:
-        values[f"memory_{model.lower()}"] = found.loc[model, "memory_bytes"]
-        values[f"gpus_{model.lower()}"] = float(found.loc[model, "gpus"])
+    for model in tables.index:
+        values[f"memory_{model.lower()}"] = tables.loc[model, "memory_bytes"]
+        values[f"gpus_{model.lower()}"] = float(tables.loc[model, "gpus"])
         readings[f"memory_{model.lower()}"] = (
             f"2 bytes a parameter, from the printed {said} of 8B; with the 4 of the section on model parallelism "
             f"{show(wider.loc[model, 'memory_bytes'], 'B')} and {counted(wider.loc[model, 'gpus'], 'GPUs')}"
         )
-    exact = found.loc["405B", "memory_bytes"] / memory
+    exact = tables.loc["405B", "memory_bytes"] / memory
     printed = claims.paper_value("nwktimes2025.fig13_3.gpus_405b")
     reasons = {
         "gpus_405b": f"the weights take {number(exact, 4)} times {show(memory, 'B')}: "
-        f"{found.loc['405B', 'gpus']} whole GPUs; the document drops the fraction, and its {number(printed)} hold "
+        f"{tables.loc['405B', 'gpus']} whole GPUs; the document drops the fraction, and its {number(printed)} hold "
         f"{show(printed * memory, 'B')}"
     }
     return with_prefix("nwktimes2025.fig13_3", values, reasons, readings)

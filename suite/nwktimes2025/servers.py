@@ -113,22 +113,22 @@ def documents_bandwidths(server: Server) -> dict[str, tuple[float, bool]]:
         "pcie": ("pcie_one_direction", 1, server.pcie_Bps),
         "nic": ("shared_nic_bandwidth", 1, server.nic_Bps),
     }
-    found = {}
+    bandwidths = {}
     for kind, (name, directions, ours) in claimed.items():
         claim_id = f"nwktimes2025.fig13_1.{name}"
-        found[kind] = claims.paper_value(claim_id) / directions, claims.differs(claim_id, directions * ours)
-    return found
+        bandwidths[kind] = claims.paper_value(claim_id) / directions, claims.differs(claim_id, directions * ours)
+    return bandwidths
 
 
 def documents_models(table: pd.DataFrame) -> dict[str, tuple[str, bool]]:
     """What the document has for each model of `document_models`, in words, and whether our number of GPUs differs."""
-    found = {}
+    models = {}
     for row in table.itertuples():
         memory, gpus = (f"nwktimes2025.fig13_3.{part}_{str(row.model).lower()}" for part in ("memory", "gpus"))
         said = show(claims.paper_value(memory), "B"), counted(claims.paper_value(gpus), "GPUs")
         least = "at least " * ("at least" in claims.claim(gpus).claim)
-        found[str(row.model)] = f"{said[0]}, {least}{said[1]}", claims.differs(gpus, float(row.gpus))
-    return found
+        models[str(row.model)] = f"{said[0]}, {least}{said[1]}", claims.differs(gpus, float(row.gpus))
+    return models
 
 
 def models_to_show(table: pd.DataFrame, said: dict[str, tuple[str, bool]]) -> pd.DataFrame:
@@ -136,12 +136,12 @@ def models_to_show(table: pd.DataFrame, said: dict[str, tuple[str, bool]]) -> pd
 
     said: of `documents_models`, by model; empty without the document.
     """
-    own = ((table["use"] == "inference") & (table["precision"] == MODEL_PRECISION)).to_numpy()
-    names = table["model"].where(own, "").map(lambda name: said[name][0] if name in said else "–")
+    of_book = ((table["use"] == "inference") & (table["precision"] == MODEL_PRECISION)).to_numpy()
+    names = table["model"].where(of_book, "").map(lambda name: said[name][0] if name in said else "–")
     shown = table.assign(memory=table["memory_bytes"] / GB, document=names)
     columns = {"use": "kept for", "precision": "format", "memory": "memory [GB]", "network": "GPUs talk over"}
     kept = ["model", "use", "precision", "memory", "gpus", "servers", "network", *["document"] * bool(said)]
-    return pd.concat([shown[own], shown[~own]], ignore_index=True)[kept].rename(columns=columns)
+    return pd.concat([shown[of_book], shown[~of_book]], ignore_index=True)[kept].rename(columns=columns)
 
 
 def _speed(value_Bps: float) -> str:

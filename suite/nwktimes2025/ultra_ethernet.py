@@ -54,28 +54,28 @@ class UltraEthernetSystem:
     def graph(self) -> nx.Graph:
         """The system as a graph, as the module describes it."""
         graph = nx.Graph(name="Ultra Ethernet system")
-        for each in self.endpoints:
-            graph.add_node(each.node, kind="node", node=each.node)
-            for kind, name in (("gpu", each.gpu), ("process", each.process), ("vas", each.address_space)):
-                graph.add_node(name, kind=kind, node=each.node)
-            for kind, name in (("fi", each.interface), ("port", each.port)):
-                graph.add_node(name, kind=kind, node=each.node)
-            graph.add_node(each.name, kind="fep", node=each.node, address=each.address)
-            graph.add_node(each.leaf, kind="leaf", node=None)
+        for endpoint in self.endpoints:
+            graph.add_node(endpoint.node, kind="node", node=endpoint.node)
+            for kind, name in (("gpu", endpoint.gpu), ("process", endpoint.process), ("vas", endpoint.address_space)):
+                graph.add_node(name, kind=kind, node=endpoint.node)
+            for kind, name in (("fi", endpoint.interface), ("port", endpoint.port)):
+                graph.add_node(name, kind=kind, node=endpoint.node)
+            graph.add_node(endpoint.name, kind="fep", node=endpoint.node, address=endpoint.address)
+            graph.add_node(endpoint.leaf, kind="leaf", node=None)
             edges = (
-                (each.node, each.gpu, "holds"),
-                (each.node, each.interface, "holds"),
-                (each.interface, each.port, "holds"),
-                (each.interface, each.name, "holds"),
-                (each.gpu, each.process, "runs"),
-                (each.process, each.address_space, "registers"),
-                (each.name, each.process, "gives"),
-                (each.name, each.port, "ends"),
+                (endpoint.node, endpoint.gpu, "holds"),
+                (endpoint.node, endpoint.interface, "holds"),
+                (endpoint.interface, endpoint.port, "holds"),
+                (endpoint.interface, endpoint.name, "holds"),
+                (endpoint.gpu, endpoint.process, "runs"),
+                (endpoint.process, endpoint.address_space, "registers"),
+                (endpoint.name, endpoint.process, "gives"),
+                (endpoint.name, endpoint.port, "ends"),
             )
             for a, b, kind in edges:
                 graph.add_edge(a, b, kind=kind)
-            graph.add_edge(each.port, each.leaf, kind="link", leaf_port=each.leaf_port)
-        leaves = list(dict.fromkeys(each.leaf for each in self.endpoints))
+            graph.add_edge(endpoint.port, endpoint.leaf, kind="link", leaf_port=endpoint.leaf_port)
+        leaves = list(dict.fromkeys(endpoint.leaf for endpoint in self.endpoints))
         for spine in self.spines:
             graph.add_node(spine, kind="spine", node=None)
         graph.add_edges_from(product(self.spines, leaves), kind="link")
@@ -83,7 +83,7 @@ class UltraEthernetSystem:
 
     def delivery_contexts(self) -> pd.DataFrame:
         """PDCs of all pairs of FEPs of different nodes in a plane: columns pdc, ccc, plane, source, target."""
-        at: dict[str, FabricEndpoint] = {each.name: each for each in self.endpoints}
+        at: dict[str, FabricEndpoint] = {endpoint.name: endpoint for endpoint in self.endpoints}
         rows: list[tuple] = []
         for plane, members in enumerate(fabric_planes(self.graph()), start=1):
             for source, target in permutations(members, 2):
@@ -95,7 +95,7 @@ class UltraEthernetSystem:
         """A row for each FEP: columns plane, fep and the fields of `FabricEndpoint` but its name."""
         planes = fabric_planes(self.graph())
         number = {name: i for i, members in enumerate(planes, start=1) for name in members}
-        rows = [{"plane": number[each.name], "fep": each.name, **vars(each)} for each in self.endpoints]
+        rows = [{"plane": number[endpoint.name], "fep": endpoint.name, **vars(endpoint)} for endpoint in self.endpoints]
         return pd.DataFrame(rows).drop(columns="name")
 
 

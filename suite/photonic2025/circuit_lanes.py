@@ -56,10 +56,10 @@ def rank_lanes(run: StepTimeline, ranks: Sequence[int]) -> pd.DataFrame:
     up = up.assign(lane=sides + " circuit", what=peers, microbatch=-1, asked_s=up["start_s"])
     parts = [up, *(every[_holds(every["ranks"], rank)].assign(rank=rank) for rank in ranks)]
     columns = "rank lane what microbatch asked_s start_s end_s".split()
-    found = pd.concat([part[columns] for part in parts], ignore_index=True)
-    found = found[(found["end_s"] > begin) & (found["start_s"] < end)]
-    times = found[["asked_s", "start_s", "end_s"]].clip(lower=begin, upper=end) - begin
-    return found.assign(**times).sort_values(["rank", "lane", "start_s"], kind="stable", ignore_index=True)
+    lanes = pd.concat([part[columns] for part in parts], ignore_index=True)
+    lanes = lanes[(lanes["end_s"] > begin) & (lanes["start_s"] < end)]
+    times = lanes[["asked_s", "start_s", "end_s"]].clip(lower=begin, upper=end) - begin
+    return lanes.assign(**times).sort_values(["rank", "lane", "start_s"], kind="stable", ignore_index=True)
 
 
 def _holds(groups: Iterable[tuple[int, ...]], rank: int) -> np.ndarray:

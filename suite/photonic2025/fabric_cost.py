@@ -97,15 +97,15 @@ def counted_networks(
     bought = photonic_network_costs(
         gpus, hb_domain_size, radix, prices, powers, nic_ports=nic_ports, transceivers_per_gpu=1
     )
-    own = bought["network"] == PHOTONIC
+    photonic = bought["network"] == PHOTONIC
     blocks, n = [bought.assign(count=f"switches of {radix} ports", radix=float(radix))], np.asarray(gpus)
-    blocks[0].loc[own, ["count", "radix"]] = ["ports in use", np.nan]
+    blocks[0].loc[photonic, ["count", "radix"]] = ["ports in use", np.nan]
     rounded, ports = rounded_rail_ports(n, hb_domain_size)
     for count, radices, p in ((ROUNDED, rounded.astype(float), ports), (EXACT, np.nan, 5 * n)):
         counts = {"tiers": 3, "switches": p / radices, "ports": p, "transceivers": n + p}
         bill = BillLine("switch", "switches", p, p / radices), BillLine("transceiver", "switch links", n + p)
         totals = {name: bill_total(bill, book) for name, book in (("cost_usd", prices), ("power_w", powers))}
-        same = bought[own].reset_index(drop=True)
+        same = bought[photonic].reset_index(drop=True)
         blocks.append(same.assign(network="rail-optimized", count=count, radix=radices, **counts, **totals))
     table = photonic_savings(pd.concat(blocks, ignore_index=True))
     table.attrs = bought.attrs
@@ -149,15 +149,15 @@ def savings_marks(table: pd.DataFrame, values: Mapping[str, float]) -> list[tupl
     saving in words.
     """
     rounded = table[table["count"] == ROUNDED]
-    found = []
+    marks = []
     for what, column in (("cost", "cost_usd"), ("power", "power_w")):
         claim_id = _SAVED[what]
         row = rounded.loc[rounded[f"{what}_saved"].idxmax()]
         saved = claims.paper_value(claim_id)
         text = f"document:\n{units.number(100 * saved, 4)}% less than\nrail-optimized"
         value = row[column] * (1 - saved)
-        found.append((column, row["gpus"], value, claims.differs(claim_id, values[claim_id]), text))
-    return found
+        marks.append((column, row["gpus"], value, claims.differs(claim_id, values[claim_id]), text))
+    return marks
 
 
 def largest_savings(table: pd.DataFrame) -> pd.DataFrame:
@@ -170,7 +170,7 @@ def largest_savings(table: pd.DataFrame) -> pd.DataFrame:
     count = electrical["count"].where(~alone, "rail-only with " + electrical["count"])
     best = electrical["cost_saved"].round(9).groupby(count, sort=False).idxmax()
     best = electrical.loc[best].set_index(best.index.rename("count"))
-    return best.loc[[ROUNDED, EXACT, *(each for each in best.index if each not in (ROUNDED, EXACT))]]
+    return best.loc[[ROUNDED, EXACT, *(row for row in best.index if row not in (ROUNDED, EXACT))]]
 
 
 def solved_prices(
@@ -208,17 +208,17 @@ def solved_prices(
             for count, row in best.iterrows():
                 p, t, left = row["ports_per_gpu"], row["transceivers_per_gpu"], 1 - shares
                 ports, optics, switched = p * book.port, t * book.transceiver, circuits * book.circuit
-                own = modules * book.transceiver
+                module_usd = modules * book.transceiver
                 with np.errstate(divide="ignore"):
                     solved = {
-                        "port": (book.port, ((switched + own) / left - optics) / p),
+                        "port": (book.port, ((switched + module_usd) / left - optics) / p),
                         "transceiver": (book.transceiver, (switched - left * ports) / (left * t - modules)),
-                        "circuit port": (book.circuit, (left * (ports + optics) - own) / circuits),
+                        "circuit port": (book.circuit, (left * (ports + optics) - module_usd) / circuits),
                     }
-                for part, (ours, found) in solved.items():
-                    found = np.where((found > 0) & np.isfinite(found), found, np.nan)
-                    least, most = np.sort(found[1:])
-                    rows.append((saving, text, count, part, ours, found[0], least, most))
+                for part, (ours, price) in solved.items():
+                    price = np.where((price > 0) & np.isfinite(price), price, np.nan)
+                    least, most = np.sort(price[1:])
+                    rows.append((saving, text, count, part, ours, price[0], least, most))
     return pd.DataFrame(rows, columns="saving wanted count part book solved least most".split())
 
 
@@ -230,8 +230,8 @@ def printed_prices(solved: pd.DataFrame) -> pd.DataFrame:
         if part["least"].notna().any():
             books = {row.part: units.number(row.book, 4) for row in part.itertuples()}
             rows.append(what | {"wanted": "", "count": "the book"} | books)
-        for count, each in part.groupby("count", sort=False):
-            rows.append(what | {"count": count} | {row.part: _solved_text(row) for row in each.itertuples()})
+        for count, count_rows in part.groupby("count", sort=False):
+            rows.append(what | {"count": count} | {row.part: _solved_text(row) for row in count_rows.itertuples()})
     table = pd.DataFrame(rows, columns=["saving", "wanted", "count", *solved["part"].unique()])
     table["saving"] = (
         table["saving"].str.replace(" printed", " of the document").str.replace(" ratio", ", later version")

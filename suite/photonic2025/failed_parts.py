@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import pandas as pd
 
-from railcore.catalog.arguments import checked
+from railcore.catalog.arguments import NonNegative, NonNegativeInt, checked
 from railcore.catalog.checks import one_of, share, whole
 from railcore.network.reliability import expected_failures, parts_at_risk
 from railcore.network.switches import SwitchModel
@@ -86,7 +86,7 @@ def _next_rail(nics: set[int], gone: set[int], size: int) -> dict[int, int]:
 
 
 @checked
-def slower_nic(workload: Workload, rank: int, left: float, rings: Sequence[str] = ()) -> Workload:
+def slower_nic(workload: Workload, rank: NonNegativeInt, left: NonNegative, rings: Sequence[str] = ()) -> Workload:
     """A workload of which a NIC has a part of its bandwidth: what passes it takes as long as 1 / left of its bytes.
 
     Parameters
@@ -133,7 +133,7 @@ class FailedPort(PhotonicCircuits):
     The NIC holds the rings of ports - 1 ports.
     """
 
-    rank: int = 0
+    rank: NonNegativeInt = 0
 
     def slots_of(self, lane: tuple) -> int:
         """Circuits of a side of a NIC at a time, one of other lanes."""
@@ -172,7 +172,7 @@ def failure_slowdowns(workload: Workload, network: PhotonicCircuits, ports: Sequ
     """
     if workload.one_replica:
         raise ValueError("workload is of one replica: build it with one_replica=False, since one part fails")
-    rail = [each for each in workload.simulated if each % workload.machine.hb_domain_size == 0]
+    rail = [rank for rank in workload.simulated if rank % workload.machine.hb_domain_size == 0]
     rows, refused = [], []
     for count in whole("ports", list(ports), 2).tolist():
         changed = replace(network, ports=count, order=None)
@@ -181,20 +181,20 @@ def failure_slowdowns(workload: Workload, network: PhotonicCircuits, ports: Sequ
             "circuits change": changed,
             "circuits set once": StaticPartition(ports=count, algorithm=network.algorithm, rates_Bps=network.rates_Bps),
         }
-        for way, each in ways.items():
+        for way, circuits in ways.items():
             try:
-                intact_s = simulate(workload, each).iteration_s
+                intact_s = simulate(workload, circuits).iteration_s
             except ValueError as error:
-                if not isinstance(each, StaticPartition):
+                if not isinstance(circuits, StaticPartition):
                     raise
                 refused.append(str(error))
                 continue
-            port_left, port_s = _with_failed_port(workload, each, count)
-            switch_s = simulate(moved_rings(workload, rail), each).iteration_s
-            found = [("none", "all", intact_s), ("port", port_left, port_s)]
-            found += [("switch of a rail", "the next rail carries two", switch_s)]
-            year_of = _year_of_failures(workload, each, count)
-            rows += [(way, count, *case, case[-1] / intact_s, *year_of[case[0]]) for case in found]
+            port_left, port_s = _with_failed_port(workload, circuits, count)
+            switch_s = simulate(moved_rings(workload, rail), circuits).iteration_s
+            failures = [("none", "all", intact_s), ("port", port_left, port_s)]
+            failures += [("switch of a rail", "the next rail carries two", switch_s)]
+            year_of = _year_of_failures(workload, circuits, count)
+            rows += [(way, count, *case, case[-1] / intact_s, *year_of[case[0]]) for case in failures]
     columns = ["way", "ports", "failure", "left", "iteration_s", "slowdown", "events_per_year", "time_share"]
     table = pd.DataFrame(rows, columns=columns)
     table.attrs["warnings"] = tuple(refused)
@@ -214,7 +214,7 @@ def _year_of_failures(workload: Workload, network: RailNetwork, ports: int) -> d
     first = "circuit switch" if isinstance(fabric, PhotonicRails) else "tier-1 switch"
     parts = {"none": [], "port": ["host link", "host transceiver"], "switch of a rail": [first]}
     sums = {failure: table.loc[names].sum() for failure, names in parts.items()}
-    return {failure: (each.events_per_year, -math.expm1(-each.parts_down)) for failure, each in sums.items()}
+    return {failure: (rate.events_per_year, -math.expm1(-rate.parts_down)) for failure, rate in sums.items()}
 
 
 def _with_failed_port(workload: Workload, network: RailNetwork, ports: int) -> tuple[str, float]:
@@ -227,13 +227,13 @@ def _with_failed_port(workload: Workload, network: RailNetwork, ports: int) -> t
         fields = {name: getattr(network, name) for name in PhotonicCircuits.__dataclass_fields__}
         return left, simulate(workload, FailedPort(**fields)).iteration_s
     if isinstance(network, StaticPartition):
-        each = ports // (2 * len(workload.rail_rings))
+        each_port = ports // (2 * len(workload.rail_rings))
         times = {}
         for ring in workload.rail_rings:
-            less = slower_nic(workload, 0, (each - 1) / each, [ring]) if each > 1 else None
+            less = slower_nic(workload, 0, (each_port - 1) / each_port, [ring]) if each_port > 1 else None
             times[ring] = simulate(less or moved_rings(workload, [0], [ring]), network).iteration_s
         worst = max(times, key=lambda ring: times[ring])
-        left = f"{each - 1} of {each} rings of {worst} traffic"
-        return left if each > 1 else f"{left}: the next rail carries it", times[worst]
+        left = f"{each_port - 1} of {each_port} rings of {worst} traffic"
+        return left if each_port > 1 else f"{left}: the next rail carries it", times[worst]
     slower = slower_nic(workload, 0, (ports - 1) / ports)
     return f"{ports - 1} of {ports} ports", simulate(slower, network).iteration_s

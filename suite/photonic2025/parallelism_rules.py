@@ -100,7 +100,7 @@ def rules_in_words(rules: pd.DataFrame) -> pd.DataFrame:
                 "model size": _between(rule["parameters_above"], rule["parameters_below"], units.giga, "B parameters"),
                 "GPUs": _between(rule["gpus_above"], rule["gpus_most"], 1, ""),
                 "practice": units.either(
-                    [" + ".join(_WAYS[way] for way in each.split("+")) for each in rule["practices"].split("/")]
+                    [" + ".join(_WAYS[way] for way in practice.split("+")) for practice in rule["practices"].split("/")]
                 ),
                 f"within {percent_text(allowed)} of the best": f"{sum(mine['excess'] <= allowed)} of {len(mine)} cases",
                 "worst loss": percent_text(case["excess"]),
@@ -129,7 +129,7 @@ def cases_in_words(rules: pd.DataFrame) -> pd.DataFrame:
         {
             "model": rules["model"],
             "GPUs": rules["gpus"],
-            "practice": [sizes[each]["practice"] for each in rules["id"]],
+            "practice": [sizes[case]["practice"] for case in rules["id"]],
             "best strategy": rules["best_strategy"],
             "iteration_s": rules["best_s"],
             "best that obeys": rules["obeying_strategy"],
@@ -172,7 +172,7 @@ def splits_in_words(splits: pd.DataFrame, case: str) -> pd.DataFrame:
 
 def _operations(text: str) -> str:
     """ "forward AllGather, backward ReduceScatter" of "forward:all_gather backward:reduce_scatter"."""
-    named = [each.split(":") for each in text.split()]
+    named = [operation.split(":") for operation in text.split()]
     return ", ".join(f"{phase} {''.join(part.title() for part in name.split('_'))}" for phase, name in named)
 
 

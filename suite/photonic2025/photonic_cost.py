@@ -5,10 +5,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from railcore import catalog
-from railcore.catalog.arguments import Positive, checked
+from railcore.catalog.arguments import (
+    Count,
+    CountArray,
+    EnergyPrice,
+    Few,
+    Listed,
+    NonNegative,
+    NonNegativeArray,
+    checked,
+)
 from railcore.catalog.checks import whole
 from railcore.network.bill import bill_total
 from railcore.network.cost import part_totals, share_saved, total_cost, with_book_names, with_domain_warnings
@@ -27,12 +35,12 @@ ELECTRICAL_NETWORKS: Mapping[str, dict[str, Any]] = {  # options of `rail_parts`
 
 @checked
 def photonic_network_costs(
-    gpus: ArrayLike,
-    hb_domain_size: ArrayLike,
-    radix: ArrayLike,
+    gpus: CountArray,
+    hb_domain_size: CountArray,
+    radix: CountArray,
     prices: PriceBook,
     powers: PriceBook,
-    ocs_ports: ArrayLike | None = None,
+    ocs_ports: NonNegativeArray | None = None,
     **wiring,
 ) -> pd.DataFrame:
     """Photonic rails and electrical networks at the same link speed, a row for each network and element.
@@ -62,15 +70,15 @@ def photonic_network_costs(
     asked = {"gpus": gpus, "hb_domain_size": hb_domain_size, "radix": radix}
     checked_sizes = (whole(name, value) for name, value in asked.items())
     n, k, ports, ocs = (array.ravel() for array in np.broadcast_arrays(*checked_sizes, radices))
-    own = circuit_parts(n, k, ocs, **wiring)
+    parts = circuit_parts(n, k, ocs, **wiring)
     switched = ocs_ports is not None
-    cost, power = (bill_total(own.bill(switched), book) for book in (prices, powers))
+    cost, power = (bill_total(parts.bill(switched), book) for book in (prices, powers))
     clusters = {"gpus": n, "hb_domain_size": k}
     counts = {
         "tiers": 1,
-        "switches": own.switches if switched else np.nan,
-        "ports": own.switch_ports if switched else own.used_ports.astype(float),
-        "transceivers": own.transceivers,
+        "switches": parts.switches if switched else np.nan,
+        "ports": parts.switch_ports if switched else parts.used_ports.astype(float),
+        "transceivers": parts.transceivers,
         "cost_usd": cost,
         "power_w": power,
     }
@@ -90,15 +98,17 @@ def photonic_savings(table: pd.DataFrame) -> pd.DataFrame:
     first. Adds cost_saved and power_saved (share of the row's; below 0 where photonic rails take more), cost_ratio and
     power_ratio (the row's over theirs).
     """
-    own = table[table["network"] == PHOTONIC]
+    photonic = table[table["network"] == PHOTONIC]
     for what, column in (("cost", "cost_usd"), ("power", "power_w")):
-        mine = np.resize(own[column].to_numpy(), len(table))
+        mine = np.resize(photonic[column].to_numpy(), len(table))
         table[f"{what}_saved"], table[f"{what}_ratio"] = share_saved(mine, table[column]), table[column] / mine
     return table
 
 
 @checked
-def photonic_ownership(table: pd.DataFrame, years: float, electricity_price: Positive, pue: float) -> pd.DataFrame:
+def photonic_ownership(
+    table: pd.DataFrame, years: NonNegative, electricity_price: EnergyPrice, pue: NonNegative
+) -> pd.DataFrame:
     """Cost of owning the networks of a table over years at full load, and when photonic rails have paid for themselves.
 
     Parameters
@@ -117,8 +127,8 @@ def photonic_ownership(table: pd.DataFrame, years: float, electricity_price: Pos
     usd_per_watt = [float(total_cost(0, 1, span, electricity_price, pue)["energy_usd"]) for span in (years, 1)]
     table = table.assign(energy_usd=table["power_w"] * usd_per_watt[0])
     table["total_usd"] = table["cost_usd"] + table["energy_usd"]
-    own = table[table["network"] == PHOTONIC]
-    cost, power, total = (np.resize(own[name], len(table)) for name in ("cost_usd", "power_w", "total_usd"))
+    photonic = table[table["network"] == PHOTONIC]
+    cost, power, total = (np.resize(photonic[name], len(table)) for name in ("cost_usd", "power_w", "total_usd"))
     dearer, saved = cost - table["cost_usd"], (table["power_w"] - power).clip(lower=0) * usd_per_watt[1]  # a year
     after = (dearer / saved).where(dearer > 0, 0.0).mask(dearer.isna())
     return table.assign(total_saved=share_saved(total, table["total_usd"]), payback_years=after)
@@ -127,12 +137,12 @@ def photonic_ownership(table: pd.DataFrame, years: float, electricity_price: Pos
 @checked
 def circuit_switch_plans(
     switches: Iterable[str],
-    gpus: int,
-    hb_domain_size: int,
-    radix: int,
+    gpus: Count,
+    hb_domain_size: Count,
+    radix: Listed,
     prices: PriceBook,
     powers: PriceBook,
-    nic_ports: int = 2,
+    nic_ports: Few = 2,
     **wiring,
 ) -> pd.DataFrame:
     """What each circuit switch would take for one cluster, beside electrical networks for the same GPUs.

@@ -100,8 +100,8 @@ def frontend_table(simulated: pd.DataFrame, fewer: pd.DataFrame, frontend_bytes:
     rows = []
     for way, early in REQUESTS.items():
         replays = [
-            float(replayed_iteration_times(QUOTED_S, early, each) / base - 1) if len(each) else 0.0
-            for each in (measured_windows(), left)
+            float(replayed_iteration_times(QUOTED_S, early, windows) / base - 1) if len(windows) else 0.0
+            for windows in (measured_windows(), left)
         ]
         rows.append(("replay of the trace", way, *replays))
         rows.append(("simulated", way, *(_quoted(table)[early] for table in (simulated, fewer))))
@@ -273,7 +273,7 @@ def fig8_answer(
     emulated = emulation_summary().set_index(["gpus", "requests"])["control_plane"][16]
     fast = at_full_rate[np.isclose(at_full_rate["reconfiguration_s"], delay_s, atol=0)].set_index("provisioning")
     fast_s = units.show(fast["electrical_s"][False], "s", 3)
-    whole, each = units.show(mine["electrical_s"][False], "s", 4), units.show(plane.overhead_s(ranks), "s", 3)
+    whole, shown = units.show(mine["electrical_s"][False], "s", 4), units.show(plane.overhead_s(ranks), "s", 3)
     return (
         f"With circuits that take {units.show(delay_s, 's')} to change, the measured run's iteration of "
         f"{units.show(base, 's', 4)} grows by {_percent(replay[False])} on demand and {_percent(replay[True])} "
@@ -281,7 +281,7 @@ def fig8_answer(
         f"{_percent(shares[True])} of its {whole}; at no delay it equals electrical rails of equal bandwidth. The run "
         f"was slow: at the rates of the catalog the step takes {fast_s}, and grows by "
         f"{_percent(fast['overhead'][False])} and {_percent(fast['overhead'][True])}. The control plane comes on top: "
-        f"{each} a change with our latencies. In the authors' later emulation it alone adds "
+        f"{shown} a change with our latencies. In the authors' later emulation it alone adds "
         f"{_percent(emulated['on demand'])} on demand and {_percent(emulated['provisioned'])} provisioned."
     )
 
@@ -357,7 +357,7 @@ def control_plane_table(
         plane = catalog_control_plane(name, bound)
         first, cached, up = (plane.overhead_s(ranks, state) for state in ("first time", "cached", "up"))
         faster = sum(delay < cached for delay in switches.values())
-        full = [saturating_gpus(plane, hb_domain_size, changes, iteration_s, ranks, each) for each in (True, False)]
+        full = [saturating_gpus(plane, hb_domain_size, changes, iteration_s, ranks, early) for early in (True, False)]
         rows.append((bound, first, cached, up, faster, *(float(f"{gpus:.3g}") for gpus in full)))
     names = "latencies first_time_s cached_s up_s faster_switches full_at_gpus full_at_gpus_each".split()
     return pd.DataFrame(rows, columns=names)

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore import catalog
-from railcore.catalog.arguments import Listed, checked
+from railcore.catalog.arguments import Bandwidth, Count, Listed, NonNegativeInt, checked
 from railcore.catalog.checks import Floats, Ints, positive, whole
 from railcore.catalog.units import Gbps
 from railcore.training.collectives import steps_and_bytes
@@ -56,7 +56,7 @@ def ring_ports(members: ArrayLike) -> Ints:
 
 
 @checked
-def static_port_partition(groups: Mapping[str, int], ports: int, nic_Bps: float) -> pd.DataFrame:
+def static_port_partition(groups: Mapping[str, int], ports: NonNegativeInt, nic_Bps: Bandwidth) -> pd.DataFrame:
     """Ports of a NIC shared out among groups for the whole job: rings in the groups' order, up to the first misfit.
 
     A ring takes `ring_ports`, and as many times that as the ports allow for all that fit; the rest is idle. A ring of
@@ -84,14 +84,14 @@ def static_port_partition(groups: Mapping[str, int], ports: int, nic_Bps: float)
     needed = ring_ports(members)
     fits = np.cumsum(needed) <= ports
     turns = ports // max(int(needed[fits].sum()), 1)
-    given = np.where(fits, needed * turns, 0)
-    share = given / ports
-    columns = {"group": names, "members": members, "needed_ports": needed, "ports": given}
+    group_ports = np.where(fits, needed * turns, 0)
+    share = group_ports / ports
+    columns = {"group": names, "members": members, "needed_ports": needed, "ports": group_ports}
     return pd.DataFrame({**columns, "bandwidth_Bps": share * nic_Bps, "share": share})
 
 
 @checked
-def ring_neighbours(strategy: Strategy, hb_domain_size: int) -> pd.DataFrame:
+def ring_neighbours(strategy: Strategy, hb_domain_size: Count) -> pd.DataFrame:
     """Ranks that each rank exchanges data with when all its groups run rings: its communication degree.
 
     A pipeline is a chain, or with interleaved chunks a ring. A row for each rank: tensor, context, data, pipeline

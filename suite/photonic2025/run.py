@@ -93,8 +93,8 @@ def solved_machine() -> Machine:
     wanted = windows.loc[windows["window"] == SOLVED_WINDOW, "duration_s"].mean()
     box = catalog_machine(PLATFORM)
     byte_s, found_s = [1 / box.hb_Bps, 1 / _SLOW_BPS], []
-    for each in byte_s:
-        step = run_workload(run_strategy(), machine=box.changed(hb_Bps=1 / each), iterations=1)
+    for seconds in byte_s:
+        step = run_workload(run_strategy(), machine=box.changed(hb_Bps=1 / seconds), iterations=1)
         found_s.append(rail_windows(run_timeline(step))["duration_s"].iloc[SOLVED_WINDOW - 1])
     slope = (found_s[1] - found_s[0]) / (byte_s[1] - byte_s[0])
     return box.changed(hb_Bps=float(1 / (byte_s[0] + (wanted - found_s[0]) / slope)))
@@ -118,10 +118,10 @@ def window_lengths_table(timeline: StepTimeline, datasheet: StepTimeline) -> pd.
     from it), datasheet_s.
     """
     measured = measured_windows(None).groupby("window")["duration_s"].agg(["mean", "min", "max"])
-    found = rail_windows(timeline).iloc[: len(measured)].set_index("window")
-    table = found[["before", "after"]].join(measured)
+    windows = rail_windows(timeline).iloc[: len(measured)].set_index("window")
+    table = windows[["before", "after"]].join(measured)
     table.columns = pd.Index(["before", "after", "measured_s", "least_s", "largest_s"])
-    table["computed_s"] = found["duration_s"]
+    table["computed_s"] = windows["duration_s"]
     fast = rail_windows(datasheet)["duration_s"].iloc[: len(table)].to_numpy()
     return table.reset_index().assign(solved=table.index == SOLVED_WINDOW, datasheet_s=fast)
 
@@ -192,7 +192,7 @@ def overlapped_share(timeline: StepTimeline, kind: str, other: str) -> float:
         runs = {}
         for name in (kind, other):
             ends = rows.loc[rows["kind"] == name, ["start_s", "end_s"]].to_numpy().T
-            begun, ended = (np.searchsorted(np.sort(each), middle, side="right") for each in ends)
+            begun, ended = (np.searchsorted(np.sort(ends_of), middle, side="right") for ends_of in ends)
             runs[name] = begun > ended
         alone += float(np.diff(times)[runs[kind]].sum())
         both += float(np.diff(times)[runs[kind] & runs[other]].sum())
@@ -220,14 +220,14 @@ def unordered_pairs(workload: Workload, stage: int) -> int:
 
 def _reached(followers: list[list[int]], sources: Iterable[int]) -> set[int]:
     """Operations that wait for one of the sources, however indirectly."""
-    found: set[int] = set()
+    reached: set[int] = set()
     queue = deque(sources)
     while queue:
-        for each in followers[queue.popleft()]:
-            if each not in found:
-                found.add(each)
-                queue.append(each)
-    return found
+        for follower in followers[queue.popleft()]:
+            if follower not in reached:
+                reached.add(follower)
+                queue.append(follower)
+    return reached
 
 
 def rail_picture(timeline: StepTimeline) -> dict[str, pd.DataFrame]:
@@ -255,8 +255,8 @@ def rail_picture(timeline: StepTimeline) -> dict[str, pd.DataFrame]:
 
 def _pairs(groups: Iterable[tuple[int, ...]]) -> str:
     """Neighbours in the rings or chains of groups, such as "0-4, 8-12"."""
-    found = {(min(a, b), max(a, b)) for ranks in groups for a, b in pairwise(ranks)}
-    return ", ".join(f"{a}-{b}" for a, b in sorted(found))
+    pairs = {(min(a, b), max(a, b)) for ranks in groups for a, b in pairwise(ranks)}
+    return ", ".join(f"{a}-{b}" for a, b in sorted(pairs))
 
 
 def _parts(timeline: StepTimeline) -> list[Mapping[str, object]]:

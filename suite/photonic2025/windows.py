@@ -63,14 +63,14 @@ def counted_window(joined: Ints, end: Ints, phase: Ints, group: Ints) -> int:
     -------
     Ticks.
     """
-    before = {int(each) for each, at in zip(group, phase, strict=True) if at == 0}
+    before = {int(rank) for rank, at in zip(group, phase, strict=True) if at == 0}
     count = 0
     for tick in range(int(end.max()) + 1):
         running = any(tick < last for last, at in zip(end, phase, strict=True) if at == 0)
         begun = any(
             all(tick >= rank for rank in ranks if rank >= 0)
-            for ranks, at, each in zip(joined, phase, group, strict=True)
-            if at == 1 and int(each) not in before
+            for ranks, at, ticks in zip(joined, phase, group, strict=True)
+            if at == 1 and int(ticks) not in before
         )
         count += not running and not begun
         count -= running and begun
@@ -136,15 +136,15 @@ def rail_bursts(timeline: StepTimeline, rail: int = 0) -> pd.DataFrame:
     whole("rail", rail, 0, rails - 1)
     table = timeline.table
     table = table[(table["link"] == "rail").to_numpy()]
-    table = table[[each[0] % rails == rail for each in table["ranks"]]].sort_values("end_s", kind="stable")
+    table = table[[group[0] % rails == rail for group in table["ranks"]]].sort_values("end_s", kind="stable")
     ranks, hop = list(table["ranks"]), (table["operation"] == "send_receive").to_numpy()
-    members = np.array([len(each) for each in ranks])
+    members = np.array([len(members) for members in ranks])
     volume = table["message_bytes"] * np.where(
         hop, members, np.where(table["operation"] == "all_gather", 1 / members, 1)
     )
     names = [
-        (min(each), max(each), start) if between else burst
-        for each, between, start, burst in zip(ranks, hop, table["start_s"], table["burst"], strict=True)
+        (min(ends), max(ends), start) if between else burst
+        for ends, between, start, burst in zip(ranks, hop, table["start_s"], table["burst"], strict=True)
     ]
     _, first, burst = np.unique(pd.factorize(pd.Series(names, dtype=object))[0], True, True)
     once = ~hop | np.isin(np.arange(len(hop)), first)

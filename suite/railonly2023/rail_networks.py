@@ -127,15 +127,15 @@ def ownership_sensitivity(
     Table of `tornado_table`, low and high in the units of the rows, and price_book and power_book, the names of the
     rows. An input without a low or a high keeps its value there; attrs["warnings"], a tuple of texts, names it.
     """
-    own = {name: row.value for name, row in ranges.items()}
+    values = {name: row.value for name, row in ranges.items()}
 
     def at(name: str, value: float) -> float:
-        return ownership_saving(gpus, hb_domain_size, radix, years, {**own, name: value})
+        return ownership_saving(gpus, hb_domain_size, radix, years, {**values, name: value})
 
     table = tornado_table(
         {name: tuple(row.value if end is None else end for end in (row.low, row.high)) for name, row in ranges.items()},
         at,
-        ownership_saving(gpus, hb_domain_size, radix, years, own),
+        ownership_saving(gpus, hb_domain_size, radix, years, values),
         lambda name, value: units.number(units.convert(value, ranges[name].unit), 4),
     )
     units_of = {name: f" [{row.unit}]" if row.unit != "1" else "" for name, row in ranges.items()}

@@ -165,9 +165,9 @@ class TwoStage:
         """
         n, b = positive("gpus", gpus), positive("batch_tokens", batch_tokens)
         n_m = self.group_size(n, b, n) if group_size is None else np.asarray(group_size, float)
-        each = self.layers / (self.hb_Bps * n)
-        sync = each * 2 * self.block_bytes * (n / n_m - 1)
-        exchange = each * self.collective_rounds * b * self.hidden * self.element_bytes * (n_m - 1)
+        seconds = self.layers / (self.hb_Bps * n)
+        sync = seconds * 2 * self.block_bytes * (n / n_m - 1)
+        exchange = seconds * self.collective_rounds * b * self.hidden * self.element_bytes * (n_m - 1)
         return TwoStageTime(b * self.token_flops / (n * self.gpu_flops), 0.0 * sync, sync, exchange)
 
     def relative_performance(self, gpus: ArrayLike, hb_domain_size: ArrayLike, batch_tokens: ArrayLike) -> Floats:
@@ -326,6 +326,6 @@ def two_stage_sweep(models: Mapping[str, TwoStage], **grid: Sequence | Mapping[s
 def _pick(name: str, option: ArrayLike, values: Mapping[str, Any]) -> Floats:
     options = np.asarray(option, dtype=str)
     chosen = [options == key for key in values]
-    if not np.all(known := np.logical_or.reduce(chosen)):
-        raise ValueError(f"{name} is {str(options[~known][0])!r}: give one of {', '.join(map(repr, values))}")
+    if not np.all(matched := np.logical_or.reduce(chosen)):
+        raise ValueError(f"{name} is {str(options[~matched][0])!r}: give one of {', '.join(map(repr, values))}")
     return np.select(chosen, [np.asarray(value, float) for value in values.values()])

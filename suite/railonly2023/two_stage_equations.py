@@ -79,8 +79,8 @@ def numerical_optimum(model: TwoStage, gpus: ArrayLike, hb_domain_size: ArrayLik
         n_m = np.exp(log_n_m) * (1 + 1e-30j)
         return np.imag(equation_1(model, n, k, b, n_m, k / n_m, n / k).iteration_s) * 1e30
 
-    given = tuple(np.asarray(size, float) for size in (gpus, hb_domain_size, batch_tokens))
-    return np.exp(find_root(slope, (np.log(1e-6), np.log(1e12)), args=given).x)
+    sizes = tuple(np.asarray(size, float) for size in (gpus, hb_domain_size, batch_tokens))
+    return np.exp(find_root(slope, (np.log(1e-6), np.log(1e12)), args=sizes).x)
 
 
 def equation_errors_by_group(model: TwoStage, batch_tokens: float, groups: Sequence[Sequence[int]]) -> pd.DataFrame:
@@ -131,7 +131,7 @@ def formula_errors(
     b, sizes = np.asarray(batch_tokens, float), np.asarray(hb_domain_sizes, float)
     counted = equation_errors_by_group(model, b[0], groups)
     slower = [replace(model, nic_Bps=model.nic_Bps / a, hb_Bps=model.hb_Bps / c) for a in (1, 4) for c in (1, 2)]
-    minima = np.stack([numerical_optimum(each, gpus, sizes, b[0]) for each in slower])
+    minima = np.stack([numerical_optimum(model, gpus, sizes, b[0]) for model in slower])
     least = numerical_optimum(model, gpus, sizes[0], b)
     group = np.clip(least, 1, gpus)
     printed = model.printed_group_size(gpus, b)
@@ -241,9 +241,9 @@ def two_stage_variables(
     -------
     Columns symbol, description, unit, and one for each model.
     """
-    found = {name: _variables(model, gpus, hb_domain_size, batch_tokens[name]) for name, model in models.items()}
-    table = pd.DataFrame([row[:3] for row in next(iter(found.values()))], columns=["symbol", "description", "unit"])
-    return table.assign(**{name: [float(value) for *_, value in rows] for name, rows in found.items()})
+    variables = {name: _variables(model, gpus, hb_domain_size, batch_tokens[name]) for name, model in models.items()}
+    table = pd.DataFrame([row[:3] for row in next(iter(variables.values()))], columns=["symbol", "description", "unit"])
+    return table.assign(**{name: [float(value) for *_, value in rows] for name, rows in variables.items()})
 
 
 def _variables(model: TwoStage, n: float, k: float, b: float) -> list[tuple[str, str, str, Any]]:

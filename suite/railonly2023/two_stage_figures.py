@@ -69,9 +69,9 @@ def printed_rounds() -> dict[str, float]:
 
 def printed_batches(palm_sequences: Sequence[int]) -> dict[str, np.ndarray]:
     """Batch of each model [tokens] as the document prints it; of PaLM every one of `palm_sequences`."""
-    found = {name: catalog.item("models", name)["batch_railonly2023"] for name in _MODELS[:2]}
+    batches = {name: catalog.item("models", name)["batch_railonly2023"] for name in _MODELS[:2]}
     length = catalog.item("models", _MODELS[2])["sequence_length"]
-    return found | {_MODELS[2]: np.array(palm_sequences) * length}
+    return batches | {_MODELS[2]: np.array(palm_sequences) * length}
 
 
 def models_by_reading(tried: pd.DataFrame, nic_Bps: ArrayLike) -> dict[str, TwoStage]:
@@ -110,20 +110,20 @@ class FigureCase:
 
         models: as in this case, under every reading; fig7_gpus, fig5_gpus: clusters of each reading. A row for each.
         """
-        found, size = {}, self.hb_domain_size
+        values, size = {}, self.hb_domain_size
         for k, (short, name) in product((32, 512), zip(("gpt3", "opt"), models, strict=False)):
             saved = models[name].time_reduction(fig7_gpus, k, 2 * k, self.batch_tokens[name])
-            found[f"fig7.{short}_k{k}_to_{2 * k}"] = saved
+            values[f"fig7.{short}_k{k}_to_{2 * k}"] = saved
         first = {name: np.ravel(tokens)[0] for name, tokens in self.batch_tokens.items()}
-        relative = [each.relative_performance(fig5_gpus, size, first[name]) for name, each in models.items()]
+        relative = [model.relative_performance(fig5_gpus, size, first[name]) for name, model in models.items()]
         speedups = 1 / np.stack(relative)
-        found |= {"fig5.ideal_speedup_min": speedups.min(axis=0), "fig5.ideal_speedup_max": speedups.max(axis=0)}
+        values |= {"fig5.ideal_speedup_min": speedups.min(axis=0), "fig5.ideal_speedup_max": speedups.max(axis=0)}
         palm = list(models)[-1]
         for sequences, tokens in zip((512, 2048), np.ravel(self.batch_tokens[palm])[[0, -1]], strict=True):
-            found[f"fig8.palm_rel_b{sequences}"] = models[palm].relative_performance(self.gpus, size, tokens)
+            values[f"fig8.palm_rel_b{sequences}"] = models[palm].relative_performance(self.gpus, size, tokens)
         flops = models[palm].token_flops * self.training_tokens
-        found[_DAYS] = flops / (size * np.asarray(models[palm].gpu_flops) * units.day)
-        return pd.DataFrame(found, index=range(np.broadcast(*found.values()).size))
+        values[_DAYS] = flops / (size * np.asarray(models[palm].gpu_flops) * units.day)
+        return pd.DataFrame(values, index=range(np.broadcast(*values.values()).size))
 
 
 def network_iteration_times(
@@ -391,15 +391,15 @@ def two_stage_cases(names: Iterable[str], **options: Any) -> dict[str, tuple[Two
     Where the document gives a range of batches the model is there with the smallest and the largest, its name followed
     by a line with the sequences. options: of `two_stage.catalog_two_stage`. Raises UnknownName.
     """
-    found = {}
+    entries = {}
     for name in names:
         item = catalog.item("models", name)
         batch, s = item.row("batch_railonly2023"), item["sequence_length"]
         rounds = item["collective_rounds_railonly2023"]
         model = two_stage.catalog_two_stage(name, 1.0, 1.0, 1.0, rounds, **options)  # rates do not change bytes
         tokens = {f"{name}\n{b:g} seq.": b * s for b in (batch.low, batch.high) if b} or {name: batch.value}
-        found.update({case: (model, size) for case, size in tokens.items()})
-    return found
+        entries.update({case: (model, size) for case, size in tokens.items()})
+    return entries
 
 
 def two_stage_matrix(
@@ -515,7 +515,7 @@ def two_stage_traffic_claims(
         "fig3.mp_dp2_pairs": heavy["share_of_pairs"].max(),
         "fig3.mp_dp2_volume": heavy["share_of_bytes"].min(),
         "fig3.dp_stage_ratio": (by_kind.loc["data within", "bytes"] / by_kind.loc["data between", "bytes"]).min(),
-        "fig3.overlapping_pairs": max(each.shared_pairs for each in nets.values()),
+        "fig3.overlapping_pairs": max(network.shared_pairs for network in nets.values()),
         "fig3.mp_group": max(map(float, groups)),
         inside: drawn["domain_pair_bytes"].max(),
         across: drawn["network_pair_bytes"].max(),

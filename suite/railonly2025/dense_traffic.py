@@ -80,10 +80,10 @@ def entry_readings(
     return entries[["domain_pair_bytes", "network_pair_bytes", "data_pair_bytes", "nic_bytes"]]
 
 
-def stage_entries(found: Traffic, strategy: Strategy, stages: int) -> pd.DataFrame:
+def stage_entries(traffic: Traffic, strategy: Strategy, stages: int) -> pd.DataFrame:
     """`Traffic.entries` between the GPUs of the first pipeline stages."""
-    stage = strategy.coordinates(range(found.gpus))["pipeline"]
-    return found.entries(0, int((stage < stages).sum()))
+    stage = strategy.coordinates(range(traffic.gpus))["pipeline"]
+    return traffic.entries(0, int((stage < stages).sum()))
 
 
 def counted_all_gathers(grids: Iterable[Sequence[int]]) -> pd.DataFrame:
@@ -103,7 +103,7 @@ def counted_all_gathers(grids: Iterable[Sequence[int]]) -> pd.DataFrame:
 def dense_traffic_claims(
     model: Transformer,
     strategy: Strategy,
-    found: Traffic,
+    traffic: Traffic,
     hb_domain_size: int,
     entries: pd.DataFrame,
     grids: pd.DataFrame,
@@ -121,8 +121,8 @@ def dense_traffic_claims(
     -------
     For `claims.record`.
     """
-    whole = found.summary(hb_domain_size).set_index("kind").loc["all"]
-    one, four = (stage_entries(found, strategy, stages) for stages in (1, 4))
+    whole = traffic.summary(hb_domain_size).set_index("kind").loc["all"]
+    one, four = (stage_entries(traffic, strategy, stages) for stages in (1, 4))
     between = one[one["source"] // hb_domain_size != one["target"] // hb_domain_size]
     network_error = abs(grids["D(y-1)/x"] / grids["network"] - 1).max()
     values = {
@@ -130,7 +130,7 @@ def dense_traffic_claims(
         "fig3.nic_pair_traffic": whole["network_pair_bytes"],
         "fig3.stage_gpus": one["source"].nunique(),
         "fig3.four_stage_gpus": four["source"].nunique(),
-        "fig3.cluster_gpus": found.entries()["source"].nunique(),
+        "fig3.cluster_gpus": traffic.entries()["source"].nunique(),
         "fig3.rail_stride": (between["source"] - between["target"]).abs().min(),
         "fig3.cross_rail_traffic": whole["cross_rail_bytes"],
         "fig3.gpt1t_parameters": model.total_parameters,
@@ -175,5 +175,5 @@ def first_gpus_entries(name: str, tensor: int, pipeline: int, data: int) -> pd.D
     Columns of `Traffic.entries`.
     """
     strategy = Strategy(tensor, pipeline=pipeline, data=data, sequence_parallel=tensor > 1)
-    found = iteration_traffic(catalog_model(name), strategy, 8 * data, PAPER_RUNTIME)
-    return found.entries(0, min(64, found.gpus))
+    traffic = iteration_traffic(catalog_model(name), strategy, 8 * data, PAPER_RUNTIME)
+    return traffic.entries(0, min(64, traffic.gpus))

@@ -6,9 +6,8 @@ Routings and symbols as in `training.experts`, which has the closed form for a u
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from railcore.catalog.arguments import Listed, checked
+from railcore.catalog.arguments import Count, Listed, NonNegative, NonNegativeArray, NonNegativeInt, checked
 from railcore.catalog.checks import Floats, one_of, whole
 from railcore.training.experts import ROUTINGS, BusiestLinks, checked_imbalance
 
@@ -53,7 +52,7 @@ class LinkLoads:
 
 
 @checked
-def expert_load(experts: Listed, imbalance: float = 1.0, skew: str = "hot") -> Floats:
+def expert_load(experts: Listed, imbalance: NonNegative = 1.0, skew: str = "hot") -> Floats:
     """Share of the tokens that each expert gets, the busiest first; they sum to 1.
 
     imbalance m: load of the busiest over the mean, 1 (uniform) to `experts`. skew: "hot", one expert with m / E and
@@ -68,15 +67,19 @@ def expert_load(experts: Listed, imbalance: float = 1.0, skew: str = "hot") -> F
 
         rank = np.arange(1.0, experts + 1)
         ends = np.array([0.0, 64.0])  # uniform, and all on one
-        found = elementwise.find_root(lambda z: experts / (rank ** -z[..., None]).sum(-1) - imbalance, tuple(ends))
-        return rank**-found.x / (rank**-found.x).sum()
+        root = elementwise.find_root(lambda z: experts / (rank ** -z[..., None]).sum(-1) - imbalance, tuple(ends))
+        return rank**-root.x / (rank**-root.x).sum()
     cool = (1 - imbalance / experts) / max(experts - 1, 1)
     return np.where(np.arange(experts) == 0, imbalance / experts, cool)
 
 
 @checked
 def expert_demand(
-    bytes_per_gpu: float, ranks: Listed, imbalance: float = 1.0, skew: str = "hot", experts: Listed = 0
+    bytes_per_gpu: NonNegative,
+    ranks: Listed,
+    imbalance: NonNegative = 1.0,
+    skew: str = "hot",
+    experts: NonNegativeInt = 0,
 ) -> Floats:
     """Bytes that each GPU sends to the experts of each other one; on the way back it is the transpose.
 
@@ -110,7 +113,7 @@ def expert_demand(
 
 
 @checked
-def link_loads(demand: ArrayLike, hb_domain_size: int, routing: str = "two-hop") -> LinkLoads:
+def link_loads(demand: NonNegativeArray, hb_domain_size: Count, routing: str = "two-hop") -> LinkLoads:
     """Bytes on every link for a demand matrix, counted pair by pair.
 
     demand: bytes from GPU i to GPU j [i, j]; hb_domain_size: GPUs of an HB domain, K; routing: one of ROUTINGS.

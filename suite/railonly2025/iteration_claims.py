@@ -83,20 +83,20 @@ def fig8_claims(table: pd.DataFrame, summary: pd.DataFrame, rates: pd.DataFrame)
     for name, model, column, form in _FIG8_QUOTED:
         mine = summary[summary["model"] == model].set_index("gpus")[column]
         values[name] = mine.max()
-        each = ", ".join(f"{value:{form}} at {n:,} GPUs" for n, value in mine.items())
+        text = ", ".join(f"{value:{form}} at {n:,} GPUs" for n, value in mine.items())
         if column == "slowdown":
             off = rates[model] - claims.paper_value(f"railonly2025.fig8.{name}")
             nearest = rates.loc[off.abs().idxmin()]
             reasons[name] = (
-                f"{each}; GPUs that sustain {nearest['share_of_best_rate']:.0%} of their best rate, so that links "
+                f"{text}; GPUs that sustain {nearest['share_of_best_rate']:.0%} of their best rate, so that links "
                 f"matter less, come nearest to the document with {nearest[model]:.1%}"
             )
         else:
-            reasons[name] = f"the largest over the clusters: {each}; the text does not say of which one it speaks"
+            reasons[name] = f"the largest over the clusters: {text}; the text does not say of which one it speaks"
     return with_prefix("railonly2025.fig8", values, reasons, {})
 
 
-def slowdown_marks(found: Entries, within: float) -> pd.DataFrame:
+def slowdown_marks(slowdowns: Entries, within: float) -> pd.DataFrame:
     """The document's numbers of Fig. 8 as slowdowns over HB domain sizes.
 
     Parameters
@@ -113,7 +113,7 @@ def slowdown_marks(found: Entries, within: float) -> pd.DataFrame:
     rows: list[tuple[str, float, float, bool, str]] = []
     for name, model, column, _ in _FIG8_QUOTED:
         claim_id = f"railonly2025.fig8.{name}"
-        off, printed = claims.differs(claim_id, found.values[claim_id]), claims.paper_value(claim_id)
+        off, printed = claims.differs(claim_id, slowdowns.values[claim_id]), claims.paper_value(claim_id)
         if size := re.search(r"_k(\d+)_", name):
             rows.append((model, int(size[1]), printed, off, f"{printed:.1%}"))
         else:

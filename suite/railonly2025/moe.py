@@ -57,9 +57,9 @@ def slowdown_readings(hb_domain_size: int, domains: int, hb_Bps: float, nic_Bps:
 def platform_slowdown_readings(links: Mapping[str, PlatformLinks], domains: int) -> pd.DataFrame:
     """`slowdown_readings` of several platforms, a column for each."""
     table = pd.DataFrame()
-    for name, each in links.items():
-        found = slowdown_readings(each.hb_domain_size, domains, each.hb_Bps, each.nic_Bps)
-        table[["reading", "equation", name]] = found
+    for name, platform in links.items():
+        readings = slowdown_readings(platform.hb_domain_size, domains, platform.hb_Bps, platform.nic_Bps)
+        table[["reading", "equation", name]] = readings
     return table
 
 

@@ -169,14 +169,14 @@ def schedule_tables(
     The timetables by title, and all their events with columns kind, bubble_share, peak_microbatches.
     """
     kinds = {"GPipe": ("gpipe", 1), "1F1B": ("1f1b", 1), f"interleaved 1F1B, {chunks} chunks": ("interleaved", chunks)}
-    found, events = {}, []
+    tables, events = {}, []
     for letter, (name, (kind, v)) in zip("abc", kinds.items(), strict=True):
         table = timetable.schedule(kind, stages, microbatches, forward_s, backward_s, chunks=v)
         title = f"({letter}) {name}: {units.show(table.total_s, 's', 4)}, bubble {table.bubble_share:.1%}"
-        found[f"{title}, a stage holds up to {table.peak_microbatches.max():.4g} micro-batches"] = table
+        tables[f"{title}, a stage holds up to {table.peak_microbatches.max():.4g} micro-batches"] = table
         peaks = table.peak_microbatches[table.events["stage"]]
         events.append(table.events.assign(kind=kind, bubble_share=table.bubble_share, peak_microbatches=peaks))
-    return found, pd.concat(events)
+    return tables, pd.concat(events)
 
 
 def transfer_costs(

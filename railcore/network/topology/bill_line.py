@@ -3,14 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
-from railcore.catalog.arguments import checked
 from railcore.catalog.checks import one_of
 
 PARTS = ("switch", "circuit switch", "transceiver", "copper cable", "NIC")
 SCOPES = ("switches", "switch links", "host links", "host optics", "NICs")  # what a bill may include
 
 
-@checked
 @dataclass(frozen=True)
 class BillLine:
     """Parts of one kind in one place of a network.

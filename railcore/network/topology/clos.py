@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from railcore.catalog.arguments import PositiveArray, UnboundedArray, checked
+from railcore.catalog.arguments import PositiveArray, UnboundedArray
 from railcore.catalog.checks import Ints, numbers, whole
 from railcore.network.topology.bill_line import Bill, BillLine
 
@@ -115,7 +115,6 @@ class ClosLayout(Pods):
     down: list[Numbers]
     ratios: Sequence[float | Numbers]
 
-    @checked
     def uplinks(self, tier: int, downlinks: Numbers | float) -> Numbers:
         """Uplinks of a switch of `tier` with so many downlinks: ceil(downlinks / s), none at the top."""
         if tier >= self.tiers:
@@ -140,19 +139,16 @@ def checked_oversubscription(value: ArrayLike, name: str = "oversubscription") -
     return ratio
 
 
-@checked
 def floor_div(a: ArrayLike, b: PositiveArray) -> Numbers:
     """Largest whole number of at most a / b."""
     return np.floor(np.true_divide(a, b))
 
 
-@checked
 def ceil_div(a: ArrayLike, b: PositiveArray) -> Numbers:
     """Smallest whole number of at least a / b."""
     return np.ceil(np.true_divide(a, b))
 
 
-@checked
 def down_ports(radix: Ints | Numbers, ratio: UnboundedArray) -> Numbers:
     """Ports that face down at oversubscription s: floor(k s / (1 + s)), all k where s is infinite."""
     return np.floor(radix / (1 + 1 / np.asarray(ratio, dtype=float)) + 1e-9)

@@ -124,7 +124,6 @@ class FailedPart:
         """Share of its bandwidth in the HB domain that a GPU has where it is least."""
         return 1 - 1 / self.fabric.hb_switches if self.part == "HB switch" else 1.0
 
-    @checked
     def uplinks(self, tier: int, links: Floats) -> Floats:
         """What is left of the links out of each block of a tier of a plane, as links that are used alike.
 

@@ -103,12 +103,26 @@ def cut_from_network(whole: Wiring, left: Wiring) -> np.ndarray:
 def fault_effects(fabric: RailFabric) -> pd.DataFrame:
     """What is left when one part fails, a row for each kind of part that the fabric has.
 
-    Columns fabric, fault; gpus_failed; nics_cut: live GPUs without a NIC link; gpus_cut_off: live GPUs that not even
-    their HB domain connects to the largest remaining part; shares left of what there was (1 is all):
-    domain_nic_bandwidth (all NICs of the domain that is worst off, failed GPUs not counted), hb_bandwidth (live GPU
-    that is worst off), rail_bisection (between the halves of the live endpoints of rail 1, network only);
-    switches_before and switches_after on the way from GPU 1 of domain 1 to GPU 1 of the last domain (NaN where one of
-    them is gone or cut off).
+    Parameters
+    ----------
+    fabric
+        Of `rail_only`, `rail_optimized` or `fat_tree`.
+
+    Returns
+    -------
+    Columns fabric and fault; gpus_failed; nics_cut (live GPUs without a NIC link); gpus_cut_off (live GPUs that not
+    even their HB domain connects to the largest remaining part). Shares left of what there was, where 1 is all:
+    domain_nic_bandwidth (all NICs of the domain that is worst off, failed GPUs not counted), hb_bandwidth (of the
+    live GPU that is worst off), rail_bisection (between the halves of the live endpoints of rail 1, network only).
+    switches_before and switches_after on the way from GPU 1 of domain 1 to GPU 1 of the last domain, NaN where one
+    of them is gone or cut off.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> table = rc.fault_effects(rc.rail_only(64, 8, 16))
+    >>> table[["fault", "nics_cut"]].to_dict("list")
+    {'fault': ['GPU', 'NIC', 'host link', 'rail switch', 'HB switch', 'HB domain'], 'nics_cut': [0, 1, 1, 8, 0, 0]}
     """
     whole, rows = whole_wiring(fabric), []
     before, flows = switches_on_the_way(whole), dict[bytes, int]()
@@ -139,7 +153,6 @@ def fault_effects(fabric: RailFabric) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-@checked
 def nics_cut_by_rail_switch(fabric: RailFabric) -> int:
     """NICs that one failed tier-1 switch cuts off at most: the hosts of a leaf, all rails on it together.
 
@@ -192,7 +205,6 @@ def replace_gpu(graph: nx.Graph, failed: str, spare: str) -> nx.Graph:
     return after
 
 
-@checked
 def rail_bisection_with_spare(fabric: RailFabric) -> pd.DataFrame:
     """Bandwidth between the halves of rail 1 (`rail_bisection_bandwidth`) as a GPU of it fails and a spare takes over.
 

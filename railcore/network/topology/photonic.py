@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from railcore.catalog.arguments import checked
+from railcore.catalog.arguments import Few, NonNegativeInt, checked
 from railcore.catalog.checks import Floats, Ints, whole
 from railcore.network.topology.bill_line import Bill, BillLine
 from railcore.network.topology.clos import rail_size
@@ -70,13 +70,11 @@ def _ports_in_plane(nic_ports: ArrayLike, planes: ArrayLike, fibres_per_port: Ar
     return ports // split * whole("fibres_per_port", fibres_per_port)
 
 
-@checked
 def rings_of_ports(ports: int, fibres_per_port: int = 1) -> int:
     """Rings that so many ports of a NIC hold: one fibre takes two ports, one each way is a ring at every port."""
     return ports if fibres_per_port > 1 else ports // 2
 
 
-@checked
 def ring_lengths(nic_ports: int, planes: int = 1, fibres_per_port: int = 1) -> str:
     """Rings that circuits of one NIC port each can close: "any" number of GPUs, an "even" one, or "none".
 
@@ -88,7 +86,6 @@ def ring_lengths(nic_ports: int, planes: int = 1, fibres_per_port: int = 1) -> s
     return "even" if nic_ports == 2 else "none"
 
 
-@checked
 def ring_warnings(nic_ports: int, planes: int = 1, fibres_per_port: int = 1) -> tuple[str, ...]:
     """A text where not every ring closes: `ring_lengths`."""
     found = ring_lengths(nic_ports, planes, fibres_per_port)
@@ -125,7 +122,6 @@ def circuit_reach(
     return whole("hb_domain_size", hb_domain_size) * (whole("ocs_ports", ocs_ports) // ports)
 
 
-@checked
 def circuit_parts(
     gpus: ArrayLike,
     hb_domain_size: ArrayLike,
@@ -202,14 +198,21 @@ class PhotonicRails(HBDomains):
     rails_per_switch: 1 by default, a switch for each rail and plane; None for as many as fit.
 
     Raises ValueError where a rail does not fit into its switch, with the largest cluster. Source: photonic2025, Fig. 1.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> rails = rc.PhotonicRails(gpus=512, hb_domain_size=8, ocs_ports=128, nic_Bps="400 Gbps")
+    >>> int(rails.parts.switches), int(rails.parts.transceivers)
+    (8, 1024)
     """
 
-    ocs_ports: int
-    nic_ports: int = 2
-    planes: int = 1
-    fibres_per_port: int = 1
-    transceivers_per_gpu: int = 0
-    rails_per_switch: int | None = 1
+    ocs_ports: NonNegativeInt
+    nic_ports: Few = 2
+    planes: Few = 1
+    fibres_per_port: Few = 1
+    transceivers_per_gpu: NonNegativeInt = 0
+    rails_per_switch: NonNegativeInt | None = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()

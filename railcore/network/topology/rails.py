@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from railcore import catalog
-from railcore.catalog.arguments import Quantity, checked
+from railcore.catalog.arguments import Bandwidth, Count, Few, Listed, NonNegativeInt, Unbounded, checked
 from railcore.catalog.checks import positive, whole
 from railcore.catalog.derived_fields import derive, given
 from railcore.network.topology.clos import ClosLayout, Parts, clos_layout, rail_parts, rail_size
@@ -22,7 +22,6 @@ def default_bandwidth(network: str) -> float:
     return catalog.item("platforms", _DEFAULT_PLATFORM)[f"{network}_bandwidth"]
 
 
-@checked
 def domain_warnings(gpus: int, hb_domain_size: int, advice: str = "") -> tuple[str, ...]:
     """A text where GPUs do not fill HB domains (scale-up or NVLink domains), with the nearest numbers that do.
 
@@ -55,11 +54,11 @@ class HBDomains:
     Raises ValueError naming the argument that is out of range.
     """
 
-    gpus: int
-    hb_domain_size: int
-    nic_Bps: Quantity | None = field(default=None, kw_only=True)
-    hb_Bps: Quantity | None = field(default=None, kw_only=True)
-    hb_switches: int = field(default=1, kw_only=True)
+    gpus: Count
+    hb_domain_size: Count
+    nic_Bps: Bandwidth | None = field(default=None, kw_only=True)
+    hb_Bps: Bandwidth | None = field(default=None, kw_only=True)
+    hb_switches: NonNegativeInt = field(default=1, kw_only=True)
     warnings: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -121,11 +120,11 @@ class RailFabric(HBDomains):
     Raises ValueError naming the argument that is out of range.
     """
 
-    radix: int
-    oversubscription: float = math.inf
-    rails: int = 0
-    rails_per_switch: int | None = 1
-    planes: int = 1
+    radix: Listed
+    oversubscription: Unbounded = math.inf
+    rails: NonNegativeInt = 0
+    rails_per_switch: NonNegativeInt | None = 1
+    planes: Few = 1
     tier_oversubscription: tuple[float, ...] = ()
     made_by = "rail_only(gpus, hb_domain_size, radix), rail_optimized(...) or fat_tree(endpoints, radix)"
 
@@ -189,7 +188,6 @@ class RailFabric(HBDomains):
         """Bandwidth of one link, one direction [bytes/s]."""
         return self.nic_rate_Bps / self.planes
 
-    @checked
     def block_uplinks(self, tier: int) -> float:
         """Links of one plane out of a block of a tier below the top; all its blocks have as many."""
         tier = int(whole("tier", tier, 1, len(self.links_by_tier) - 1))
@@ -217,7 +215,6 @@ class RailFabric(HBDomains):
         joined = self.rails == 1 or math.isfinite(self.oversubscription)
         return within, min(shares, default=1.0) if joined else 0.0
 
-    @checked
     def endpoints(self, rail: int) -> list[tuple[int, int]]:
         """(domain, rank), both from 1, of the GPUs on a rail, in the order in which leaves take them."""
         ranks = range(rail, self.hb_domain_size + 1, self.rails)
@@ -231,7 +228,7 @@ class RailFabric(HBDomains):
         return build_graph(self, rails)
 
     @checked
-    def with_layer(self, oversubscription: float) -> "RailFabric":
+    def with_layer(self, oversubscription: Unbounded) -> "RailFabric":
         """The same cluster with another any-to-any layer over its rails."""
         return replace(self, oversubscription=oversubscription, rails_per_switch=1)
 
@@ -241,8 +238,12 @@ def rail_only(gpus: int, hb_domain_size: int, radix: int, **options) -> RailFabr
 
     Parameters
     ----------
-    gpus, hb_domain_size, radix
-        GPUs of the cluster and of an HB domain; ports of a switch.
+    gpus
+        GPUs of the cluster.
+    hb_domain_size
+        GPUs of an HB domain (scale-up or NVLink domain).
+    radix
+        Ports of a switch.
     options
         Other fields of `RailFabric`, such as rails, planes, nic_Bps; `with_layer(4)` of the fabric has a 4:1 layer.
 
@@ -253,6 +254,13 @@ def rail_only(gpus: int, hb_domain_size: int, radix: int, **options) -> RailFabr
     References
     ----------
     railonly2023, section 3.1; railonly2025, Architecture Design.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> fabric = rc.rail_only(gpus=16384, hb_domain_size=8, radix=64, nic_Bps="400 Gbps")
+    >>> fabric.rails, fabric.tiers, int(fabric.parts.switches)
+    (8, 2, 768)
     """
     return RailFabric(gpus, hb_domain_size, radix, math.inf, **options)
 
@@ -262,8 +270,12 @@ def rail_optimized(gpus: int, hb_domain_size: int, radix: int, **options) -> Rai
 
     Parameters
     ----------
-    gpus, hb_domain_size, radix
-        GPUs of the cluster and of an HB domain; ports of a switch.
+    gpus
+        GPUs of the cluster.
+    hb_domain_size
+        GPUs of an HB domain (scale-up or NVLink domain).
+    radix
+        Ports of a switch.
     options
         Other fields of `RailFabric`.
 
@@ -274,18 +286,27 @@ def rail_optimized(gpus: int, hb_domain_size: int, radix: int, **options) -> Rai
     References
     ----------
     railonly2023, 2.1; railonly2025, Interplatform Connectivity.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> fabric = rc.rail_optimized(gpus=16384, hb_domain_size=8, radix=64)
+    >>> fabric.tiers, int(fabric.parts.switches)
+    (3, 1280)
     """
     return RailFabric(gpus, hb_domain_size, radix, 1.0, **options)
 
 
 @checked
-def fat_tree(endpoints: int, radix: int, hb_domain_size: int = 1, **options) -> RailFabric:
+def fat_tree(endpoints: NonNegativeInt, radix: Listed, hb_domain_size: Count = 1, **options) -> RailFabric:
     """A Clos over all endpoints in the order of their domains: top-of-rack, aggregation, spine.
 
     Parameters
     ----------
-    endpoints, radix
-        GPUs or servers; ports of a switch.
+    endpoints
+        GPUs or servers.
+    radix
+        Ports of a switch.
     hb_domain_size
         GPUs of an HB domain; 1 for servers.
     options
@@ -294,6 +315,13 @@ def fat_tree(endpoints: int, radix: int, hb_domain_size: int = 1, **options) -> 
     Returns
     -------
     The fabric.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> clos = rc.fat_tree(8192, radix=64, hb_domain_size=8, tier_oversubscription=(4,))
+    >>> clos.tiers, int(clos.parts.switches)
+    (3, 278)
     """
     whole("endpoints", endpoints)
     return RailFabric(endpoints, hb_domain_size, radix, math.inf, rails=1, **options)

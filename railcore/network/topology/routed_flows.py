@@ -13,12 +13,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import count
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from railcore.catalog.arguments import Listed, Range, checked
+from railcore.catalog.arguments import Listed
 from railcore.network.topology.faults import cut_from_network, wiring_left
 from railcore.network.topology.rails import RailFabric
 from railcore.network.topology.wiring import Wiring, whole_wiring
@@ -340,13 +340,11 @@ def moved_to_other_rails(
     return pd.concat([kept, *moved], ignore_index=True)
 
 
-@checked
 def gpu_names(ranks: Iterable[int], hb_domain_size: int) -> list[str]:
     """Nodes of ranks (from 0), which fill HB domains in their order: rank 0 is "D1.GPU1"."""
     return [f"D{rank // hb_domain_size + 1}.GPU{rank % hb_domain_size + 1}" for rank in ranks]
 
 
-@checked
 def domain_ring(gpus: Listed, hb_domain_size: Listed) -> pd.DataFrame:
     """A flow of one byte from every GPU to the GPU of equal rank in the next HB domain, the last to the first."""
     ranks = np.arange(gpus)
@@ -385,8 +383,7 @@ def flow_times(
     return times
 
 
-@checked
-def share_of_nic(fabric: RailFabric, flows: pd.DataFrame, times: Annotated[np.ndarray, Range(above_0=True)]) -> float:
+def share_of_nic(fabric: RailFabric, flows: pd.DataFrame, times: np.ndarray) -> float:
     """(Most bytes that a GPU sends or receives) / nic_Bps over the longest of `flow_times`."""
     most = max(np.bincount(flows[end], flows["bytes"]).max() for end in ("source", "target"))
     return float(most / fabric.nic_rate_Bps / times.max())

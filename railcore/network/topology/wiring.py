@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from railcore.catalog.arguments import Listed, checked
+from railcore.catalog.arguments import Listed
 
 
 class Switch(NamedTuple):
@@ -42,7 +42,6 @@ class WireList:
     trunks: list[tuple[int, int, int]] = field(default_factory=list)
     _numbers: dict[str, int] = field(default_factory=dict)
 
-    @checked
     def add_plane(self, plane: int, rails: range) -> None:
         """Wire these rails (from 1) in one plane."""
         layout, blocks = self.fabric.layout, []
@@ -53,7 +52,6 @@ class WireList:
             groups = 1 if tier == layout.tiers else math.ceil(len(blocks) / int(layout.down[tier - 1]))
             blocks = [self._block(plane, tier, children, None) for children in _spread(blocks, groups)]
 
-    @checked
     def add_pod(self, plane: int, rails: Sequence[int]) -> list[list[tuple[int, int]]]:
         """Wire leaves and inner tiers of the rails of one pod; gives its blocks, each (switch, uplinks) of its head."""
         fabric, layout = self.fabric, self.fabric.layout
@@ -119,7 +117,6 @@ def rails_of_pods(fabric) -> list[range]:
     return [rails[at : at + size] for at in range(0, fabric.rails, size)]
 
 
-@checked
 def even_cuts(items: int, groups: Listed) -> np.ndarray:
     """Where consecutive groups begin and the last one ends, whose lengths differ by one at most."""
     size, more = divmod(items, groups)
@@ -165,7 +162,6 @@ class Wiring:
         alone = np.bincount(self.domain)[self.domain] == 1 if not self.fabric.hb_switches else False
         return self.gpu_works & (self.fabric.hb_domain_size > 1) & (self.hb_share > 0) & ~np.asarray(alone)
 
-    @checked
     def without_gpus(self, count: int) -> "Wiring":
         """What is left when the first GPUs of domain 1 fail."""
         gone, (of_domain,) = np.arange(self.fabric.gpus) < count, np.nonzero(self.domain == 0)
