@@ -115,16 +115,6 @@ def test_the_capital_is_found_by_each_of_its_names():
         ({"states": ["AK"]}, "state 'AK' does not exist"),
         ({"states": ["DC"]}, "of these 0 in District of Columbia; .*give one of these states or a smaller step_deg"),
         ({"authorities": ["ERCT"]}, "balancing authority 'ERCT' does not exist: .*'ERCO'"),
-    ],
-)
-def test_a_refusal_names_argument_value_and_remedy(us, asked, words):
-    with pytest.raises(ValueError, match=words):
-        find(us, **asked)
-
-
-@pytest.mark.parametrize(
-    ("asked", "words"),
-    [
         (
             {"near": "Chicago", "near_m": 300 * km, "states": ["OR"]},
             r"no place is left: [\d,]+ centres, of these \d+ within 300 km of Chicago, IL, of these 0 in Oregon; "
@@ -142,7 +132,7 @@ def test_a_refusal_names_argument_value_and_remedy(us, asked, words):
         ({"states": "OR", "demand_w": 50 * GW}, r"no place has 50 GW: the best has .*: \d+ candidates in Oregon"),
     ],
 )
-def test_a_combination_without_places_says_which_condition_left_how_many(us, asked, words):
+def test_a_refusal_names_the_argument_or_which_condition_left_how_many(us, asked, words):
     with pytest.raises(ValueError, match=words):
         find(us, **asked)
 
