@@ -154,17 +154,6 @@ def test_the_best_is_the_fastest_and_has_a_name(size, n, bandwidth, latency):
         assert every == min(times.values())
 
 
-def test_a_bidirectional_ring_gains_bandwidth_only_with_a_link_for_each_direction():
-    both, one = (all_reduce_time(1e9, 8, bandwidth, 0, name) for name, bandwidth in (
-        ("bidirectional_ring", 2e10), ("ring", 1e10)))  # fmt: skip
-    assert one / both == pytest.approx(2)
-    assert all_reduce_time(1e9, 8, 2e10, 0, "ring") == pytest.approx(both)
-    for n in (4, 5):  # each direction carries half
-        counted = count_bytes(collective_schedule("all_gather", "bidirectional_ring", n))
-        clockwise = [counted.pairs[r, (r + 1) % n] for r in range(n)]
-        assert clockwise == [counted.pairs[r, (r - 1) % n] for r in range(n)] == [n - 1] * n
-
-
 # Hierarchical
 
 
