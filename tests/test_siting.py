@@ -308,12 +308,8 @@ def test_own_grid_from_a_folder(tmp_path):
     ("wrong", "words"),
     [
         (lambda: candidates(EMBEDDED, 200e3), "5 to 150 km"),
-        (lambda: unit_vectors(90.1, 0), "latitude is .*: give degrees from"),
-        (lambda: unit_vectors(0, -180.1), "longitude is .*: give degrees from"),
         (lambda: tiny([(1, 40, -80, "gaz", 1e9, 1e9)]), "gas"),
         (lambda: feeds_demand(offer(), 1.0, "instaled"), "did you mean|nearest|installed"),
-        (lambda: eligible(offer(), most_coal=0.0), "most_coal"),
-        (lambda: around(tiny([(1, 40, -80, "gas", 1e9, 1e9)]), coal_basis="money"), "coal_basis"),
         (lambda: replace(EMBEDDED, plants=EMBEDDED.plants.drop(columns="fuel")), "lack column 'fuel'"),
         (lambda: replace(EMBEDDED, loads=EMBEDDED.loads.assign(load_w=-1.0)), "load_w below 0"),
         (lambda: replace(EMBEDDED, substations=EMBEDDED.substations.iloc[1:]), "substations lack"),

@@ -108,7 +108,7 @@ def test_terms_and_assumptions_reach_the_split():
         ({"rule": "idle fueled"}, "rule 'idle fueled' does not exist: the nearest are .*'idle fuelled'"),
         ({"survey": {"coal_basis": "heat"}}, "coal_basis is 'heat'"),
         ({"survey": {"reserve": "two"}}, "reserve is 'two'"),
-        ({"survey": replace(WIDE, most_coal=0.0)}, "most_coal is 0.0"),
+        ({"survey": {"most_coal": 0.0}}, "most_coal is 0.0"),
         ({"authority_caps": {"PJN": 1.0}}, "authority_caps has .*PJN"),
     ],
 )
