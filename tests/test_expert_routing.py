@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from railcore.catalog.units import Gbps
 from railcore.training import collectives
-from railcore.training.experts import ROUTINGS, busiest_links, expert_all_to_all_time
 from suite.railonly2025.expert_loads import LOAD_SKEWS, expert_demand, expert_load, link_loads
+from suite.railonly2025.expert_routing import ROUTINGS, busiest_links, expert_all_to_all_time
 from suite.railonly2025.moe import slowdown_readings
 
 HB, NIC = 3600 * Gbps, 400 * Gbps

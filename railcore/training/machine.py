@@ -12,7 +12,6 @@ from railcore import catalog
 from railcore.catalog import checks
 from railcore.catalog.arguments import Bandwidth, Count, Flags, PositiveArray, checked
 from railcore.catalog.units import show
-from railcore.training.experts import expert_all_to_all_time
 from railcore.training.formats import FORMATS, LinearFormat
 from railcore.training.group_shares import Fabric, group_shares
 from railcore.training.link_times import Latencies, LinkTimes, all_reduce_links, gather_links
@@ -281,36 +280,35 @@ class Machine:
         nic_share: ArrayLike = 1.0,
         direct_share: ArrayLike = 0.0,
     ) -> LinkTimes:
-        """Times of an all-to-all, D bytes a rank, x ranks in each of y HB domains, and of the links that it uses.
+        """Link times of an all-to-all: tokens of a GPU to their experts, a copy for each expert (`expert_dispatch`).
 
-        Of the D bytes (y - 1) / y leave the domain. The HB interconnect forwards all that is not for the rank's own
-        rail, (x - 1) / x of them; or, where rails meet, that is faster and takes the NIC no longer, each goes straight
-        to its rail, and the HB interconnect has (x - 1) / (x y).
+        (y - 1) / y of the D bytes leave the HB domain. Forwarded, each goes over the HB interconnect to the GPU on its
+        rail first: the HB interconnect carries (x - 1) / x of D. Where rails meet, it may go straight over the NIC
+        instead: then the HB interconnect carries (x - 1) / (x y). The straight way is taken where it is faster and
+        keeps the NIC busy no longer.
 
         Parameters
         ----------
         message_bytes, inside, domains
-            D, x and y.
+            D of a GPU, its own share included [bytes]; x ranks in each of y HB domains.
         nic_share, direct_share
-            Of the NIC's bandwidth, forwarded and not; see `GroupPlace`.
+            Of the NIC's bandwidth, forwarded and straight; see `GroupPlace`.
 
         Returns
         -------
         Seconds.
         """
         x, y, direct = np.asarray(inside), np.asarray(domains), np.asarray(direct_share, float)
-        (hb, nic), (hb_latency, nic_latency, *_) = self.reached(nic_share)
-        groups, sent = (message_bytes, x * y, x, hb), np.asarray(message_bytes, float)
-        start = (x > 1) * hb_latency + (y > 1) * nic_latency
-        time = expert_all_to_all_time(*groups, nic, pipelined=self.collectives.pipelined)
-        links = LinkTimes(time + start, sent * (x - 1) / x / hb, sent * (y - 1) / y / nic)
+        sent = np.asarray(message_bytes, float)
+        leaving = sent * (y - 1) / y
+        forwarded = self.routed_links(sent * (x - 1) / x, leaving, x, y, nic_share)
         if not direct.any():
-            return links
-        (_, nic), meet = self.reached(np.where(direct > 0, direct, 1.0))[0], direct > 0
-        time = expert_all_to_all_time(*groups, nic, "direct", 1.0)
-        straight = LinkTimes(time + start, sent * (x - 1) / (x * y) / hb, sent * (y - 1) / y / nic)
-        faster = meet & (straight.time_s < links.time_s) & (straight.nic_s <= links.nic_s)
-        return LinkTimes(*(np.where(faster, *pair)[()] for pair in zip(straight, links, strict=True)))
+            return forwarded
+        rails_meet = direct > 0
+        share = np.where(rails_meet, direct, 1.0)
+        straight = self.routed_links(sent * (x - 1) / (x * y), leaving, x, y, share, forwarded=False)
+        better = rails_meet & (straight.time_s < forwarded.time_s) & (straight.nic_s <= forwarded.nic_s)
+        return LinkTimes(*(np.where(better, *pair)[()] for pair in zip(straight, forwarded, strict=True)))
 
     def routed_links(
         self,
@@ -318,9 +316,12 @@ class Machine:
         nic_bytes: ArrayLike,
         inside: ArrayLike,
         domains: ArrayLike,
-        nic_share: PositiveArray = 1.0,
+        nic_share: ArrayLike = 1.0,
+        forwarded: bool = True,
     ) -> LinkTimes:
-        """Times of an exchange of these bytes over a GPU's HB interconnect and NIC, at once where `pipelined`.
+        """Link times of an exchange of these bytes over a GPU's HB interconnect and NIC.
+
+        Both work at once where nothing is forwarded, and where the software pipelines what is; else in turn.
 
         Parameters
         ----------
@@ -330,16 +331,19 @@ class Machine:
             x ranks in each of y HB domains, for the latency of a step on each network.
         nic_share
             Of the NIC's bandwidth that it gets.
+        forwarded
+            Whether what leaves the domain passes the HB interconnect too.
 
         Returns
         -------
         Seconds.
         """
         (hb, nic), (hb_latency, nic_latency, *_) = self.reached(nic_share)
-        within, beyond = np.asarray(hb_bytes, float) / hb, np.asarray(nic_bytes, float) / nic
-        time = np.maximum(within, beyond) if self.collectives.pipelined else within + beyond
+        hb_s, nic_s = np.asarray(hb_bytes, float) / hb, np.asarray(nic_bytes, float) / nic
+        at_once = self.collectives.pipelined or not forwarded
+        time = np.maximum(hb_s, nic_s) if at_once else hb_s + nic_s
         start = (np.asarray(inside) > 1) * hb_latency + (np.asarray(domains) > 1) * nic_latency
-        return LinkTimes(time + start, within, beyond)
+        return LinkTimes(time + start, hb_s, nic_s)
 
     def hop_link(self, inside: Flags, nic_share: PositiveArray = 1.0) -> tuple[np.ndarray, np.ndarray]:
         """Bandwidth [bytes/s] and latency [s] of a hop between two GPUs, by whether they are in one HB domain.
