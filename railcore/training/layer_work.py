@@ -219,9 +219,7 @@ class HostOperators(NamedTuple):
     backward_kernels: Any
 
 
-def host_operators(
-    experts_local: Any, cast_kernels: int = 0, bias: bool = False, graphed: bool = False
-) -> HostOperators:
+def host_operators(experts: Any, cast_kernels: int = 0, bias: bool = False, graphed: bool = False) -> HostOperators:
     """What a host starts for a mixture layer, without attention and norms, as Megatron-Core launches it.
 
     Common to all experts are 28 operators forward: router in fp32 and its losses 6; counts of tokens, their exchange
