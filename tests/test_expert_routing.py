@@ -61,8 +61,10 @@ def test_closed_forms_are_the_count(size, domains, routing, excess):
 def test_uniform_times_are_those_of_the_collectives(size, domains, sent):
     link = (sent, size, domains, HB, NIC)
     direct = expert_all_to_all_time(sent, size * domains, size, HB, NIC, "direct", 1.0)
-    inside = collectives.all_to_all_time(sent / domains, size, HB)
-    assert direct == pytest.approx(np.maximum(inside, collectives.all_to_all_time(sent, domains, NIC)), rel=1e-9)
+    inside = collectives.collective_time("all_to_all", sent / domains, size, HB)
+    assert direct == pytest.approx(
+        np.maximum(inside, collectives.collective_time("all_to_all", sent, domains, NIC)), rel=1e-9
+    )
     in_turn = collectives.hierarchical_time("all_to_all", *link)
     for routing in ("two-hop", "hierarchical"):
         time = expert_all_to_all_time(sent, size * domains, size, HB, NIC, routing)

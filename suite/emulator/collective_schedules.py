@@ -434,7 +434,8 @@ def hierarchical_schedule(
     Parameters
     ----------
     operation, hb_ranks, domains, hb_algorithm, nic_algorithm
-        As for `hierarchical_time`. Broadcast and point_to_point start at rank 0, point_to_point ends at the last rank.
+        As for `hierarchical_phase_times`. Broadcast and point_to_point start at rank 0, point_to_point ends at the last
+        rank.
     hb_first
         Whether all_to_all and point_to_point start in the HB domains.
 
@@ -445,7 +446,7 @@ def hierarchical_schedule(
     Raises
     ------
     ValueError
-        As `hierarchical_time`, and for hb_first with an operation that has one order only.
+        As `hierarchical_phase_times`, and for hb_first with an operation that has one order only.
     """
     phases = hierarchical_phases(operation, hb_algorithm, nic_algorithm)
     if hb_first and operation not in RAIL_FORWARDED:
