@@ -167,7 +167,7 @@ class _Iteration:
         exchanges = 1 * gathers + (sums_s > 0)
 
         def around(kinds: Any) -> Any:
-            """A layer beside exchanges on `kinds` sets of circuits in turn; twice each with keys between two of them."""
+            """A layer beside exchanges on `kinds` sets of circuits in turn; twice each with keys between them."""
             kinds = np.where(exchanges > 0, kinds, 1 * rings.context)
             changes = np.where(kinds > 1, kinds * np.maximum(rings.context * exchanges, 1), 0)
             return np.maximum(layer_s, stream + changes * d)
