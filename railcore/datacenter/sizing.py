@@ -304,6 +304,9 @@ def datacenter_size(
     >>> size.binding, int(size.racks), int(size.gpus), rc.show(size.dense_flops, "FLOP/s", 3)
     ('budget', 2048, 147456, '737 EFLOP/s')
     """
+    for name, count in (("gpus", gpus), ("racks", racks)):
+        if count is not None:
+            checks.whole(name, count)
     if price_book not in catalog.names("prices"):
         books = [name for name in catalog.names("prices") if "compute_share" in catalog.item("prices", name)]
         raise catalog.UnknownName("price_book", price_book, books, catalog.rows_to_add("prices", price_book))
