@@ -225,29 +225,6 @@ def test_a_number_keeps_a_unit_that_its_column_lacks():
     assert "1.68 months" in row and "–" in row
 
 
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        (lambda given: given["candidates"][0].update(colour="red;background:url(x)"), "#rrggbb"),
-        (lambda given: given["candidates"][0].update(marker="heart"), "circle, square"),
-        (lambda given: given["candidates"][0].update(state="good"), "best, tie"),
-        (lambda given: given["candidates"][0]["numbers"]["days"].update(grade="guess"), "measured"),
-        (lambda given: given["verdicts"][0].update(kind="ugly"), "good, bad, note"),
-        (lambda given: given["sections"][1].update(id="strategy"), "give each its own"),
-    ],
-)
-def test_what_the_page_cannot_show_is_refused(change, told):
-    given = document()
-    change(given)
-    with pytest.raises(ValueError, match=told):
-        page.page_html([given])
-
-
-def test_no_documents_are_refused():
-    with pytest.raises(ValueError, match="documents is empty"):
-        page.page_html([])
-
-
 def test_a_document_may_lack_what_it_does_not_know():
     given = document()
     for candidate in given["candidates"]:
@@ -271,11 +248,6 @@ def contrast(one, other):
     """Contrast of two colours by WCAG 2."""
     dark, light = sorted(map(_luminance, (one, other)))
     return (light + 0.05) / (dark + 0.05)
-
-
-def test_contrast_is_that_of_wcag():
-    assert contrast("#000000", "#ffffff") == pytest.approx(21)
-    assert contrast("#767676", "#ffffff") == pytest.approx(4.54, abs=0.01)
 
 
 @pytest.mark.parametrize("scheme", page.SCHEMES)

@@ -7,14 +7,7 @@ from hypothesis import strategies as st
 from test_transformer_mixtures import SIZES, models
 
 from railcore import catalog
-from railcore.training.transformer import (
-    RECOMPUTE,
-    SHARDING,
-    Transformer,
-    batch_sequences,
-    catalog_model,
-    model_flops_utilization,
-)
+from railcore.training.transformer import RECOMPUTE, SHARDING, Transformer, batch_sequences, catalog_model
 from suite.ledger import claims
 
 SMALL = dict(
@@ -207,12 +200,6 @@ def test_the_fullest_stage_has_its_layers_and_an_end(model, t, p, e):
     inner = held.layers(model.layers - mixed, mixed) / p
     assert shared == pytest.approx(inner + (sum(ends) if p == 1 else max(ends)), rel=1e-12)
     assert experts == pytest.approx(mixed / p * held.experts, rel=1e-12)
-
-
-def test_utilization_is_the_share_of_the_peak():
-    assert model_flops_utilization(3e15, 10.0, 3, 1e15) == pytest.approx(0.1)
-    half = model_flops_utilization(3e15, [10.0, 20.0], 3, 1e15)
-    assert half[0] == 2 * half[1]
 
 
 def test_batches_are_sequences_however_they_are_published():

@@ -48,10 +48,7 @@ def cases(draw):
 
 def runs(fabric, flows, **options):
     """Single path and ideal spraying."""
-    return [
-        fair_sharing(fabric, flows, ecmp_paths(fabric, flows), **options),
-        ideal_spraying(fabric, flows, **options),
-    ]
+    return [fair_sharing(fabric, flows, ecmp_paths(fabric, flows), **options), ideal_spraying(fabric, flows, **options)]
 
 
 # --- against the textbook and the definition

@@ -112,8 +112,12 @@ def layer_times(
 
     Parameters
     ----------
-    layer, laid, site
-        The layer, its layout, and the machine.
+    layer
+        What a layer needs (`model_layer`).
+    laid
+        Its layout on racks (`rack_layout`).
+    site
+        The racks (`datacenter_site`).
     reduce
         Of x1 and x2: "all_reduce", or "reduce_scatter", which suffices before a gather.
     recomputed
@@ -126,6 +130,14 @@ def layer_times(
     References
     ----------
     flops2024, sections 4 and 4.1, has AllReduce in x1 and x2.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> layer, site = rc.model_layer("Llama-3 405B", "fp8"), rc.datacenter_site(1000, "GB200 NVL72", "fp8")
+    >>> times = rc.layer_times(layer, rc.rack_layout(layer, site), site)
+    >>> round(float(times.share()), 2)
+    0.22
     """
     checks.one_of("reduce", reduce, ("all_reduce", "reduce_scatter"))
     fits, degrees = np.asarray(laid.tensor) > 0, (laid.tensor, laid.layers_per_rack, laid.racks_per_layer_here)

@@ -113,8 +113,10 @@ def model_layer(
         Bytes that training keeps of a parameter and of an activation, or their name in the catalog's precisions.
     micro_batch
         Sequences of a micro-batch, b.
-    layers, hidden
-        L and h of models of another size; by default the model's own.
+    layers
+        Layers L of a model of another size; by default the model's own.
+    hidden
+        Hidden width h of a model of another size; by default the model's own.
 
     Returns
     -------
@@ -124,6 +126,13 @@ def model_layer(
     ------
     ValueError
         Naming an argument that is not positive.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> layer = rc.model_layer("Llama-3 405B", "fp8")
+    >>> int(layer.layers), int(layer.hidden)
+    (126, 16384)
     """
     model, bytes_of = as_model(model), catalog_precision(bytes_of) if isinstance(bytes_of, str) else bytes_of
     depth = checks.positive("layers", model.layers if layers is None else layers)
@@ -208,8 +217,10 @@ def rack_layout(layer: Layer, site: DatacenterSite, tensor: NonNegativeInt = 0, 
 
     Parameters
     ----------
-    layer, site
-        What a layer needs, and the racks. Arrays in their fields make a sweep.
+    layer
+        What a layer needs (`model_layer`); arrays in its fields make a sweep.
+    site
+        The racks (`datacenter_site`).
     tensor
         A degree of your own, a divisor of the rack's GPUs; 0 for the smallest that fits.
     strict
@@ -223,6 +234,13 @@ def rack_layout(layer: Layer, site: DatacenterSite, tensor: NonNegativeInt = 0, 
     ------
     ValueError
         Where no degree fits (it says how many bytes are missing), or the racks hold no replica.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> layer, site = rc.model_layer("Llama-3 405B", "fp8"), rc.datacenter_site(1000, "GB200 NVL72", "fp8")
+    >>> int(rc.rack_layout(layer, site).tensor)
+    1
     """
     size = int(np.max(site.rack_gpus))
     if np.any(np.asarray(site.rack_gpus) != size):

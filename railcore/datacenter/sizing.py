@@ -278,12 +278,14 @@ def datacenter_size(
         "fp4", "fp8" or "bf16", by default the GPU's narrowest.
     power_w
         That the facility may draw, cooling and all (PUE x IT) [W].
-    gpus, racks
-        At most so many; GPUs that do not fill a rack are left out.
+    gpus
+        At most so many GPUs; those that do not fill a rack are left out.
+    racks
+        At most so many racks.
     network
         "parts" counts a rail-optimized network of the usual scale-out switch (`rack_network`), "shares" takes the
         book's shares of budget and power, a rule of thumb; or a `NetworkOfRacks`.
-    **changes
+    changes
         Any field of `Sizing`, in place of the catalog's.
 
     Returns
@@ -296,6 +298,13 @@ def datacenter_size(
         For names or rows that the catalog lacks.
     ValueError
         As `Sizing`: no limit, or too little of one for a rack.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> size = rc.datacenter_size("10 GUSD", "GB200 NVL72", power_w="500 MW", rate_format="fp8")
+    >>> size.binding, int(size.racks), int(size.gpus), rc.show(size.dense_flops, "FLOP/s", 3)
+    ('budget', 2048, 147456, '737 EFLOP/s')
     """
     for name, count in (("gpus", gpus), ("racks", racks)):
         if count is not None:
@@ -397,7 +406,7 @@ def datacenter_site(
         Of the catalog's sites: datacenters, wide-area capacity and delay. By default one datacenter.
     variant
         Its rows replace others where an item has them: `variant_row`.
-    **changes
+    changes
         Any field of `DatacenterSite`, in place of the catalog's.
 
     Returns
@@ -408,6 +417,13 @@ def datacenter_site(
     ------
     UnknownName
         For names that the catalog lacks.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> site = rc.datacenter_site(1000, "GB200 NVL72", "fp8", nic_Bps="800 Gbps")
+    >>> site.rack_gpus, rc.show(site.gpu_rate, "FLOP/s")
+    (72, '5 PFLOP/s')
     """
     rack = catalog.item("platforms", platform)
     gpu = catalog.item("gpus", rack["gpu"])

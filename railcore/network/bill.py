@@ -96,15 +96,29 @@ def bill_table(
     ----------
     bill
         Lines whose units are numbers.
-    prices, powers
-        Books of prices [USD] and of powers [W].
+    prices
+        Book of prices [USD].
+    powers
+        Book of peak powers [W]; None for prices alone.
     include
-        As of `bill_total`.
+        Which lines count: scopes out of "switches", "switch links", "host links", "host optics".
 
     Returns
     -------
     Columns network, part, scope, tier, item, count (pieces), units (ports, ends of links, cables, NICs), cost_usd and,
     with powers, power_w; their sums are `bill_total`.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> bill = rc.rail_only(gpus=1024, hb_domain_size=8, radix=64).parts.bill()
+    >>> print(rc.bill_table(bill, rc.price_book("street2025"))[["part", "scope", "count"]].to_string(index=False))
+           part        scope  count
+         switch     switches   32.0
+    transceiver   host links 1024.0
+    transceiver  host optics 1024.0
+         switch     switches   16.0
+    transceiver switch links 2048.0
     """
     rows = []
     for line in _included(bill, include):
@@ -119,7 +133,7 @@ def merged_bill(bill: Bill) -> Bill:
 
     Sweeps that ask a bill several times are faster so.
     """
-    found: dict[tuple, BillLine] = {}
+    found: dict[tuple[object, ...], BillLine] = {}
     for line in bill:
         key = line.network, line.part, line.scope, line.item, line.rate_Bps, line.count is None
         if key in found:

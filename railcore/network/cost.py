@@ -95,12 +95,16 @@ def compare_rail_networks(
 
     Parameters
     ----------
-    gpus, hb_domain_size
-        GPUs of the cluster and of an HB domain (scale-up or NVLink domain).
+    gpus
+        GPUs of the cluster.
+    hb_domain_size
+        GPUs of an HB domain (scale-up or NVLink domain).
     radix
         Ports of a switch.
-    prices, powers
-        Books of prices [USD] and of peak powers [W].
+    prices
+        Book of prices [USD].
+    powers
+        Book of peak powers [W].
     share_switches
         Whether rails that are less than a switch share one in rail-only.
 
@@ -110,6 +114,14 @@ def compare_rail_networks(
     _rail_only); switch_ratio (rail-only over rail-optimized), cost_saving, power_saving; price_book, power_book,
     includes.
     attrs["warnings"]: a text where GPUs of a row do not fill HB domains, and where rail-only takes no less.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> books = rc.matching_books("street2025")
+    >>> table = rc.compare_rail_networks([1024, 16384], 8, 64, *books)
+    >>> table[["gpus", "cost_saving"]].round(2).to_dict("list")
+    {'gpus': [1024, 16384], 'cost_saving': [0.0, 0.38]}
     """
     n, k, ports = (array.ravel() for array in np.broadcast_arrays(gpus, hb_domain_size, radix))
     table = {"gpus": n, "hb_domain_size": k, "radix": ports}
@@ -234,12 +246,18 @@ def cluster_networks(
 
     Parameters
     ----------
-    gpus, hb_domain_size, radix
-        GPUs of the cluster and of an HB domain; ports of a switch.
+    gpus
+        GPUs of the cluster.
+    hb_domain_size
+        GPUs of an HB domain (scale-up or NVLink domain).
+    radix
+        Ports of a switch.
     oversubscription
         Of the layer over the rails, and of the leaves of the Clos; 1 or infinite for neither.
-    prices, powers
-        Books of prices [USD] and of peak powers [W].
+    prices
+        Book of prices [USD].
+    powers
+        Book of peak powers [W].
 
     Returns
     -------
@@ -252,6 +270,19 @@ def cluster_networks(
     there is no such network: the numbers of its row are NaN, and its note says so. The note of rail-only says where it
     takes no less than rail-optimized. attrs["warnings"]: texts why, and what to do; where the GPUs do not fill HB
     domains or all are in one; where a book is scaled from another link rate.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> books = rc.matching_books("street2025")
+    >>> table = rc.cluster_networks(4096, 8, 64, 4.0, *books)
+    >>> print(table[["network", "tiers", "switches"]].to_string(index=False))
+              network  tiers  switches
+       rail-optimized      3       320
+                 Clos      3       320
+    rails + layer 4:1      3       256
+     Clos, leaves 4:1      3       146
+            rail-only      2       192
     """
     fabrics = cluster_fabrics(gpus, hb_domain_size, radix, [oversubscription])
     rows = [{"network": name, **_network_row(fabric, prices, powers)} for name, fabric in fabrics.items()]
@@ -274,7 +305,6 @@ def cluster_networks(
     return table
 
 
-@checked
 def cluster_breakdown(
     gpus: Count, hb_domain_size: Count, radix: Listed, oversubscription: Unbounded, prices: PriceBook, powers: PriceBook
 ) -> pd.DataFrame:
@@ -368,19 +398,40 @@ def ownership_costs(
 
     Parameters
     ----------
-    gpus, hb_domain_size, radix
-        GPUs of the cluster and of an HB domain; ports of a switch. Rails that are less than a switch share one in
-        rail-only.
-    prices, powers
-        Books of prices [USD] and of peak powers [W].
-    years, electricity_price, pue
-        As in `total_cost`.
+    gpus
+        GPUs of the cluster.
+    hb_domain_size
+        GPUs of an HB domain (scale-up or NVLink domain).
+    radix
+        Ports of a switch. Rails that are less than a switch share one in rail-only.
+    prices
+        Book of prices [USD].
+    powers
+        Book of peak powers [W].
+    years
+        Years that the network runs.
+    electricity_price
+        Price of energy [USD/J], or a text such as "0.1 USD/kWh".
+    pue
+        Power usage effectiveness: power of the facility over that of its IT.
 
     Returns
     -------
     Columns network, host_links, power_w, purchase_usd, energy_usd, total_usd, price_book, power_book.
     attrs["warnings"]: texts where the GPUs do not fill HB domains, and where a book has no copper and its rows are left
     out.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> books = rc.matching_books("street2025")
+    >>> table = rc.ownership_costs(1024, 8, 64, *books, years=4, electricity_price="0.1 USD/kWh", pue=1.2)
+    >>> print(table[["network", "host_links"]].to_string(index=False))
+           network host_links
+    rail-optimized     optics
+    rail-optimized     copper
+         rail-only     optics
+         rail-only     copper
     """
     check_books(prices, powers)
     rows, without = [], [book.name for book in (prices, powers) if book.dac is None and not book.copper_name]

@@ -33,14 +33,23 @@ class PriceBook:
     typical_port: in a book of powers, what a switch port draws on average; None where the book has none.
     ends_per_module: ends of links that one optical module serves: 2 for a twin-port one.
     name: where the numbers come from; tables show it.
-    copper_name, circuit_name: books of the catalog whose copper and circuit ports count where this one has none; ""
-        for the same as the others. They are read when they are asked for.
+    copper_name: book of the catalog whose copper counts where this one has none; "" for `cable`'s own. It is read when
+        it is asked for.
+    circuit_name: the same for ports of circuit switches.
     rate_Bps: link rate of the parts, one direction [bytes/s], or None.
-    source_Bps, copper_source_Bps: link rate that the numbers were scaled from [bytes/s]; None where none were.
+    source_Bps: link rate that the numbers were scaled from [bytes/s]; None where none were.
+    copper_source_Bps: the same of the copper.
     unit: "USD" or "W"; "" where only numbers are given. A book of one unit is not taken for the other.
     rate_exponent: how the numbers rise with the link rate; None for the catalog's, row rate_exponent of `scaling`.
 
     Raises ValueError for what is below 0.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> book = rc.PriceBook(port="600 USD", transceiver="400 USD", rate_Bps="400 Gbps", name="quote")
+    >>> book.port, book.unit, book.at_rate("800 Gbps").port
+    (600.0, 'USD', 1200.0)
     """
 
     port: Quantity
@@ -53,10 +62,10 @@ class PriceBook:
     copper_name: str = field(default="", kw_only=True)
     circuit_name: str = field(default="", kw_only=True)
     rate_Bps: Bandwidth | None = field(default=None, kw_only=True)
-    source_Bps: Any = field(default=None, kw_only=True)
-    copper_source_Bps: Any = field(default=None, kw_only=True)
+    source_Bps: float | None = field(default=None, kw_only=True)
+    copper_source_Bps: float | None = field(default=None, kw_only=True)
     unit: str = field(default="", kw_only=True)
-    rate_exponent: Any = field(default=None, kw_only=True)
+    rate_exponent: float | None = field(default=None, kw_only=True)
     made_by = "PriceBook(port=..., transceiver=...), price_book(name) or power_book(name)"
 
     def __post_init__(self) -> None:
@@ -193,10 +202,13 @@ class PriceBook:
     def with_exponent(self, exponent: Any) -> "PriceBook":
         """The book as another exponent gives it: what was scaled is scaled anew, and `at_rate` takes it."""
         old, rate = self._rate_exponent, self.rate_Bps
-        steps = {"port": self.source_Bps, "transceiver": self.source_Bps, "typical_port": self.source_Bps}
-        steps["dac"] = self.copper_source_Bps or self.source_Bps
-        steps = {part: source for part, source in steps.items() if source and rate and getattr(self, part) is not None}
-        factors = {part: (rate / source) ** (exponent - old) for part, source in steps.items()}
+        sources: dict[str, float | None] = dict.fromkeys(("port", "transceiver", "typical_port"), self.source_Bps)
+        sources["dac"] = self.copper_source_Bps or self.source_Bps
+        factors = {
+            part: (rate / source) ** (exponent - old)
+            for part, source in sources.items()
+            if source and rate and getattr(self, part) is not None
+        }
         return replace(self.times(factors), rate_exponent=exponent)
 
     def times(self, factors: Mapping[str, Any]) -> "PriceBook":
@@ -380,16 +392,34 @@ def _rate_text(rate_Bps: Any) -> str:
 
 @checked
 def price_book(name: str) -> PriceBook:
-    """Prices of a book of the catalog [USD]; copper and circuit ports are `DEFAULT_BOOK`'s where the book has none.
+    """Prices of a book of the catalog [USD].
 
+    name: of the book. Copper and circuit ports are `DEFAULT_BOOK`'s where the book has none.
     Raises UnknownName listing the nearest books, and ValueError listing all rows that the book lacks.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> book = rc.price_book("street2025")
+    >>> book.unit, rc.show(book.rate_Bps, "bps")
+    ('USD', '400 Gbps')
     """
     return _book("prices", name)
 
 
 @checked
 def power_book(name: str) -> PriceBook:
-    """Peak powers of a book of the catalog [W]; copper, circuit ports and errors as of `price_book`."""
+    """Peak powers of a book of the catalog [W].
+
+    name: of the book. Copper and circuit ports are `DEFAULT_BOOK`'s where the book has none.
+    Raises UnknownName listing the nearest books, and ValueError listing all rows that the book lacks.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> rc.power_book("street2025").unit
+    'W'
+    """
     return _book("powers", name)
 
 
@@ -397,11 +427,34 @@ def power_book(name: str) -> PriceBook:
 def matching_books(
     prices: str, powers: str | None = None, rate_Bps: Bandwidth | None = None
 ) -> tuple[PriceBook, PriceBook]:
-    """Prices [USD] and peak powers [W] for the links of one network, as of `book_of_links`.
+    """Prices and peak powers for the links of one network.
 
-    prices, powers: books of the catalog. Without `powers` they are those of the same name, or `DEFAULT_BOOK`'s where
-    the catalog has none of that name. Powers without a link rate are at that of the prices. rate_Bps: of the links, one
-    direction [bytes/s], by default that of the prices. Raises as `price_book`.
+    Parameters
+    ----------
+    prices
+        Name of a book of prices in the catalog.
+    powers
+        Name of a book of powers. By default that of the same name, or `DEFAULT_BOOK`'s where the catalog has none
+        of it. Powers without a link rate are at that of the prices.
+    rate_Bps
+        Link rate, one direction [bytes/s]; by default that of the prices. A book of another rate is scaled, and
+        says so.
+
+    Returns
+    -------
+    Books of prices [USD] and of powers [W].
+
+    Raises
+    ------
+    UnknownName
+        For names that the catalog lacks; ValueError listing all rows that a book lacks.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> prices, powers = rc.matching_books("street2025", rate_Bps="400 Gbps")
+    >>> prices.unit, powers.unit, rc.show(prices.rate_Bps, "bps")
+    ('USD', 'W', '400 Gbps')
     """
     listed = price_book(prices)
     bought = book_of_links("prices", listed, rate_Bps)

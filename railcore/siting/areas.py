@@ -90,6 +90,13 @@ class Area:
     are not. Slope, zoning and price of land are not in the data.
 
     Raises ValueError for near without near_m or the reverse and for numbers out of range, UnknownName for a name.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> area = rc.Area(near="Chicago", near_m="300 km", states=["IL", "WI"])
+    >>> area.states
+    ('Illinois', 'Wisconsin')
     """
 
     near: str | Point | None = None

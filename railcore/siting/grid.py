@@ -122,9 +122,28 @@ class PowerGrid:
 
 @checked
 def load_grid(folder: str | Path = "") -> PowerGrid:
-    """The embedded grid, or that of a folder with files of the same names and columns (see data/grid/README.md).
+    """The embedded grid, or that of a folder.
 
-    Raises ValueError naming the file or column that is missing.
+    Parameters
+    ----------
+    folder
+        With files of the same names and columns as data/grid (its README.md has them); "" for the embedded grid.
+
+    Returns
+    -------
+    Plants [W], lines, substations and loads, each a table.
+
+    Raises
+    ------
+    ValueError
+        Naming the file or column that is missing.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> grid = rc.load_grid()
+    >>> grid.name, {"fuel", "latitude", "longitude"} <= {*grid.plants.columns}
+    ('synthetic grid of about 2016 to 2020', True)
     """
     tables: dict[str, Any] = {kind: _table(kind, folder) for kind in _COLUMN_NAMES}
     return PowerGrid(Path(folder).name if folder else _EMBEDDED_NAME, **tables)

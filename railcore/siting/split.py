@@ -286,8 +286,10 @@ def find_places(
     ----------
     grid
         Whose plants feed it.
-    demand_w, radius_m
-        Power of all places together [W], and how far a plant may lie from its place [m].
+    demand_w
+        Power of all places together [W].
+    radius_m
+        How far a plant may lie from its place [m].
     rule
         Requirement rule, one of `supply.RULES`, by default what the load nearby leaves.
     k
@@ -310,6 +312,14 @@ def find_places(
     ValueError
         As in `Area`, `candidates`, `supply` and `best_split`: an area without places says which condition left how
         many, a demand that no k places meet how much the best have.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> ohio = rc.Area(states=["OH"])
+    >>> places = rc.find_places(rc.load_grid(), "1 GW", "75 km", rule="installed", area=ohio)
+    >>> places.places[["name", "authority"]].to_dict("list")
+    {'name': ['11 km NE of Toledo, OH'], 'authority': ['PJM']}
     """
     arguments = {*signature(find_places).parameters, *(term.name for term in fields(SplitTerms))} - {"terms"}
     if stray := [name for name in terms if name not in arguments]:

@@ -1,4 +1,4 @@
-"""What a siting adds to training: delay and capacity between its places, and the time of an iteration.
+"""What a siting costs in training: delay and capacity between its places, and the iteration time.
 
 Fibre joins every two places, each link as long as that between the two farthest. Racks are shared as evenly as the
 powers of the places allow, for the model of `datacenter` sums gradients over datacenters at one pace. Symbols as in
@@ -29,7 +29,7 @@ def training_cases(
     models: Iterable[str | Transformer],
     machine: DatacenterSite,
     bytes_of: str = "bf16",
-    options: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] = {},
 ) -> dict[str, TrainingCase]:
     """Models on the same machine, by name.
 
@@ -47,16 +47,9 @@ def training_cases(
     Returns
     -------
     `TrainingCase` by name of the model.
-
-    Raises
-    ------
-    UnknownName
-        For a model or precision that the catalog lacks.
     """
     every = [model if isinstance(model, Transformer) else catalog_model(model) for model in models]
-    return {
-        model.name: TrainingCase(model, catalog_precision(bytes_of), machine, dict(options or {})) for model in every
-    }
+    return {model.name: TrainingCase(model, catalog_precision(bytes_of), machine, options) for model in every}
 
 
 def multisite_times(
@@ -115,7 +108,7 @@ def _with_racks(case: TrainingCase, y: np.ndarray) -> tuple[Layout, exposed.Laye
 
 
 def _times(case: TrainingCase, racks: tuple[np.ndarray, ...]) -> dict[str, Any]:
-    """Columns of `multisite_times` that are computed."""
+    """Computed columns of `multisite_times`."""
     least, most, every = racks
     (laid, t), (_, largest) = _with_racks(case, least), _with_racks(case, most)
     x = t.steps_s
@@ -206,11 +199,6 @@ def training_by_siting(
     delay_high_s (of the route factor's bounds), those of `multisite_times`, best (most spare power of the sitings that
     meet the demand and are within the tolerance of the least slowdown), pareto (no other is ahead in spare power or
     slowdown and not behind in the other). Columns of training are NaN where the demand is not met.
-
-    Raises
-    ------
-    ValueError
-        As in `sitings.demand_shares`.
     """
     power, rows, rack_shares = np.asarray(power_w, float), [], []
     for name, (at, shares) in demand_shares(places, sitings, power, demand_w).items():

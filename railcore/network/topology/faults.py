@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -18,7 +19,7 @@ from railcore.network.topology.wiring import Wiring, whole_wiring
 FAULT_KINDS = ("GPU", "NIC", "host link", "rail switch", "trunk link", "spine", "HB switch", "HB domain")
 
 
-def failed_part(graph: nx.Graph, kind: str) -> tuple[list, list]:
+def failed_part(graph: nx.Graph, kind: str) -> tuple[list[Any], list[Any]]:
     """One part of a kind, the first in name order that serves GPU 1 of domain 1: (nodes, edges) that fail with it.
 
     A spine is a switch above tier 1; a trunk link is one link of the trunk that leaves the first rail switch. Empty
@@ -31,7 +32,7 @@ def failed_part(graph: nx.Graph, kind: str) -> tuple[list, list]:
     trunks = [(leaf, up) for leaf in leaves[:1] for up in graph[leaf] if graph.edges[leaf, up]["kind"] == "trunk"]
     hb = [other for other in graph[gpu] if graph.nodes[other]["kind"] == "hb"]
     chassis = nx.get_node_attributes(graph, "chassis")  # the box that a switch is in: with VLANs, one for several nodes
-    found: dict[str, tuple[list, list]] = {
+    found: dict[str, tuple[list[Any], list[Any]]] = {
         "GPU": ([gpu], []),
         "NIC": ([], hosts),
         "host link": ([], hosts[:1]),
@@ -103,12 +104,26 @@ def cut_from_network(whole: Wiring, left: Wiring) -> np.ndarray:
 def fault_effects(fabric: RailFabric) -> pd.DataFrame:
     """What is left when one part fails, a row for each kind of part that the fabric has.
 
-    Columns fabric, fault; gpus_failed; nics_cut: live GPUs without a NIC link; gpus_cut_off: live GPUs that not even
-    their HB domain connects to the largest remaining part; shares left of what there was (1 is all):
-    domain_nic_bandwidth (all NICs of the domain that is worst off, failed GPUs not counted), hb_bandwidth (live GPU
-    that is worst off), rail_bisection (between the halves of the live endpoints of rail 1, network only);
-    switches_before and switches_after on the way from GPU 1 of domain 1 to GPU 1 of the last domain (NaN where one of
-    them is gone or cut off).
+    Parameters
+    ----------
+    fabric
+        Of `rail_only`, `rail_optimized` or `fat_tree`.
+
+    Returns
+    -------
+    Columns fabric and fault; gpus_failed; nics_cut (live GPUs without a NIC link); gpus_cut_off (live GPUs that not
+    even their HB domain connects to the largest remaining part). Shares left of what there was, where 1 is all:
+    domain_nic_bandwidth (all NICs of the domain that is worst off, failed GPUs not counted), hb_bandwidth (of the
+    live GPU that is worst off), rail_bisection (between the halves of the live endpoints of rail 1, network only).
+    switches_before and switches_after on the way from GPU 1 of domain 1 to GPU 1 of the last domain, NaN where one
+    of them is gone or cut off.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> table = rc.fault_effects(rc.rail_only(64, 8, 16))
+    >>> table[["fault", "nics_cut"]].to_dict("list")
+    {'fault': ['GPU', 'NIC', 'host link', 'rail switch', 'HB switch', 'HB domain'], 'nics_cut': [0, 1, 1, 8, 0, 0]}
     """
     whole, rows = whole_wiring(fabric), []
     before, flows = switches_on_the_way(whole), dict[bytes, int]()

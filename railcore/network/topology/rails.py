@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from railcore import catalog
 from railcore.catalog.arguments import Bandwidth, Count, Few, Listed, NonNegativeInt, Unbounded, checked
@@ -233,13 +233,17 @@ class RailFabric(HBDomains):
         return replace(self, oversubscription=oversubscription, rails_per_switch=1)
 
 
-def rail_only(gpus: int, hb_domain_size: int, radix: int, **options) -> RailFabric:
+def rail_only(gpus: int, hb_domain_size: int, radix: int, **options: Any) -> RailFabric:
     """Rails without any layer over them.
 
     Parameters
     ----------
-    gpus, hb_domain_size, radix
-        GPUs of the cluster and of an HB domain; ports of a switch.
+    gpus
+        GPUs of the cluster.
+    hb_domain_size
+        GPUs of an HB domain (scale-up or NVLink domain).
+    radix
+        Ports of a switch.
     options
         Other fields of `RailFabric`, such as rails, planes, nic_Bps; `with_layer(4)` of the fabric has a 4:1 layer.
 
@@ -250,17 +254,28 @@ def rail_only(gpus: int, hb_domain_size: int, radix: int, **options) -> RailFabr
     References
     ----------
     railonly2023, section 3.1; railonly2025, Architecture Design.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> fabric = rc.rail_only(gpus=16384, hb_domain_size=8, radix=64, nic_Bps="400 Gbps")
+    >>> fabric.rails, fabric.tiers, int(fabric.parts.switches)
+    (8, 2, 768)
     """
     return RailFabric(gpus, hb_domain_size, radix, math.inf, **options)
 
 
-def rail_optimized(gpus: int, hb_domain_size: int, radix: int, **options) -> RailFabric:
+def rail_optimized(gpus: int, hb_domain_size: int, radix: int, **options: Any) -> RailFabric:
     """Rails under a full-bisection any-to-any Clos.
 
     Parameters
     ----------
-    gpus, hb_domain_size, radix
-        GPUs of the cluster and of an HB domain; ports of a switch.
+    gpus
+        GPUs of the cluster.
+    hb_domain_size
+        GPUs of an HB domain (scale-up or NVLink domain).
+    radix
+        Ports of a switch.
     options
         Other fields of `RailFabric`.
 
@@ -271,18 +286,27 @@ def rail_optimized(gpus: int, hb_domain_size: int, radix: int, **options) -> Rai
     References
     ----------
     railonly2023, 2.1; railonly2025, Interplatform Connectivity.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> fabric = rc.rail_optimized(gpus=16384, hb_domain_size=8, radix=64)
+    >>> fabric.tiers, int(fabric.parts.switches)
+    (3, 1280)
     """
     return RailFabric(gpus, hb_domain_size, radix, 1.0, **options)
 
 
 @checked
-def fat_tree(endpoints: NonNegativeInt, radix: Listed, hb_domain_size: Count = 1, **options) -> RailFabric:
+def fat_tree(endpoints: NonNegativeInt, radix: Listed, hb_domain_size: Count = 1, **options: Any) -> RailFabric:
     """A Clos over all endpoints in the order of their domains: top-of-rack, aggregation, spine.
 
     Parameters
     ----------
-    endpoints, radix
-        GPUs or servers; ports of a switch.
+    endpoints
+        GPUs or servers.
+    radix
+        Ports of a switch.
     hb_domain_size
         GPUs of an HB domain; 1 for servers.
     options
@@ -291,6 +315,13 @@ def fat_tree(endpoints: NonNegativeInt, radix: Listed, hb_domain_size: Count = 1
     Returns
     -------
     The fabric.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> clos = rc.fat_tree(8192, radix=64, hb_domain_size=8, tier_oversubscription=(4,))
+    >>> clos.tiers, int(clos.parts.switches)
+    (3, 278)
     """
     whole("endpoints", endpoints)
     return RailFabric(endpoints, hb_domain_size, radix, math.inf, rails=1, **options)
