@@ -187,19 +187,6 @@ def test_every_row_of_ours_with_a_range_has_a_shape_and_no_other_has_one():
                 assert catalog.item(path.stem, row["name"]).row(row["parameter"]).shape == row["shape"]
 
 
-def test_our_own_files_name_a_shape_and_have_its_column(tmp_path):
-    """What a user may leave out we may not."""
-    path = tmp_path / "gpus.csv"
-    path.write_text(tables.csv_text(catalog.COLUMNS, [GOOD | {"shape": ""}]))
-    with pytest.raises(ValueError, match="line 2, X100 power: column 'shape' is blank: write one of linear, log"):
-        items._rows(path)
-    path.write_text(tables.csv_text(catalog.COLUMNS, [GOOD | {"shape": "", "low": "2", "high": "2"}]))
-    assert [row.shape for row in items._rows(path)] == [""]
-    path.write_text(tables.csv_text(catalog.OLD_COLUMNS, [GOOD]))
-    with pytest.raises(ValueError, match=r"columns are .*: write name,.*,note,shape"):
-        items._rows(path)
-
-
 @pytest.mark.parametrize("header", [catalog.COLUMNS, catalog.OLD_COLUMNS])
 @pytest.mark.parametrize(
     ("row", "shape"),

@@ -90,17 +90,6 @@ def test_capacity_drops_what_is_above_it_and_padding_fills_up():
     assert dispatch.capacity_copies(2, 1.25, [1, 1.2, 2], padded=True) == pytest.approx([2.5, 2.5, 2.5])
 
 
-def test_operators_of_the_host_grow_with_its_experts():
-    plain, many = dispatch.host_operators(1), dispatch.host_operators(16)
-    assert (plain.forward, plain.backward) == (many.forward, many.backward) == (28, 14)
-    assert (many.forward_kernels - plain.forward_kernels, many.backward_kernels) == (15 * 2, 16 * 6)
-    cast = dispatch.host_operators(16, cast_kernels=3)
-    assert (cast.forward - many.forward, cast.forward_kernels - many.forward_kernels) == (2, 16 * 2 * 3)
-    assert (dispatch.host_operators([1, 16], bias=True).forward - plain.forward).tolist() == [2, 32]
-    graphed = dispatch.host_operators(16, graphed=True)
-    assert (graphed.forward, graphed.backward) == (28 - 17 + 1, 14 - 4 + 1)
-
-
 def test_a_host_that_is_slower_sets_the_pace_and_waits_add_up():
     assert dispatch.host_bound_time([3, 5], 4) == pytest.approx([4, 5])
     assert dispatch.host_bound_time(3, 4, 1) == 7
