@@ -156,8 +156,6 @@ def test_a_picture_numbers_rails_as_asked_and_says_what_it_leaves_out():
         texts = [text.get_text() for text in page.axes[0].texts]
         assert f"Rail {first}" in texts and f"Rail {first + 3}" in texts and f"Rail {first + 4}" not in texts
         assert page.get_suptitle() == "Mine (drawn: 6 of 20 nodes)"
-    with pytest.raises(ValueError, match="lit is 'backend'"):
-        cluster_figure(cluster.graph(), network_table(cluster), "backend")
 
 
 @pytest.mark.parametrize("switches", [0, 1, 4])

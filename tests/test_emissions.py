@@ -13,8 +13,7 @@ from railcore.catalog import units
 from railcore.siting.candidates import candidates
 from railcore.siting.grid import PowerGrid, load_grid
 from railcore.siting.nodes import power_nodes
-from railcore.siting.reasons import carbon_and_cost, electricity_prices, marginal_intensity
-from railcore.siting.sitings import even_shares
+from railcore.siting.sitings import carbon_and_cost, electricity_prices, even_shares, marginal_intensity
 
 
 @pytest.fixture(scope="module")

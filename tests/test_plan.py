@@ -32,7 +32,7 @@ from railcore.planner.shown_numbers import NUMBERS
 from railcore.planner.spec import GoalsSpec, Spec, WishesSpec
 from railcore.siting.areas import Area
 from railcore.siting.grid import load_grid
-from railcore.siting.reasons import carbon_and_cost
+from railcore.siting.sitings import carbon_and_cost
 from railcore.siting.split import find_places
 from railcore.strategies.parts import search
 from railcore.training.iteration import iteration_times

@@ -14,6 +14,11 @@ from railcore.siting.split_problem import SiteOptions
 km = 1e3
 
 
+def options_of(latitude, longitude, power_w, plants, authority, radius_m=np.inf) -> SiteOptions:
+    latitude, longitude, power_w = (np.array(column, float) for column in (latitude, longitude, power_w))
+    return SiteOptions(latitude, longitude, power_w, plants.astype(np.float32), np.array(authority), radius_m)
+
+
 def make(seed: int, n: int = 9, plants: int = 12, span: float = 4.0) -> SiteOptions:
     """Candidates on a small map, each with a few of the plants near it."""
     random = np.random.default_rng(seed)
@@ -21,8 +26,12 @@ def make(seed: int, n: int = 9, plants: int = 12, span: float = 4.0) -> SiteOpti
     where = random.uniform(0, span, (2, plants))
     near = np.hypot(latitude[:, None] - 40 - where[0], longitude[:, None] + 100 - where[1]) < span / 4
     power = random.integers(1, 9, plants) * 1e8
-    return SiteOptions(
-        latitude, longitude, near @ power, csr_array(near.astype(float)), random.choice(["A", "B", "C"], n)
+    return options_of(
+        latitude,
+        longitude,
+        near @ power,
+        csr_array(near.astype(float)),
+        random.choice(["A", "B", "C"], n),
     )
 
 
@@ -127,7 +136,7 @@ def circles(seed: int) -> SiteOptions:
     at = 38 + random.uniform(0, 8, 60), -100 + random.uniform(0, 8, 60)
     sites = 38 + random.uniform(0, 8, 90), -100 + random.uniform(0, 8, 90)
     near = great_circle_distance(at[0][:, None], at[1][:, None], *sites) <= 50 * km
-    return SiteOptions(*at, near.sum(axis=1) * 1e9, csr_array(near.astype(float)), ["A"] * 60, radius_m=50 * km)
+    return options_of(*at, near.sum(axis=1) * 1e9, csr_array(near.astype(float)), ["A"] * 60, radius_m=50 * km)
 
 
 @settings(max_examples=10)
@@ -164,7 +173,7 @@ def test_both_ways_to_the_spare_power_of_the_shortest(seed):
 
 def test_power_dealt_between_unequal_places():
     plants = csr_array(np.eye(3))
-    options = SiteOptions([40, 41, 42.0], [-100.0] * 3, [4e9, 2e9, 1e9], plants, ["A", "A", "B"])
+    options = options_of([40, 41, 42.0], [-100.0] * 3, [4e9, 2e9, 1e9], plants, ["A", "A", "B"])
     terms = dict(least_share=0.3, resolution_m=0)
     found = best_split(options, 3e9, 3, **terms)
     assert found.power_w.tolist() == pytest.approx(
@@ -178,7 +187,7 @@ def test_power_dealt_between_unequal_places():
 
 def test_rows_of_every_k():
     options = make(2, n=12, plants=24, span=6.0)
-    rows = splits(options, 1.5e9, least_separation_m=50 * km)
+    rows = splits(options, 1.5e9, range(1, 7), least_separation_m=50 * km)
     assert rows["k"].tolist() == [1, 2, 3, 4, 5, 6]
     solved = rows[rows["problem"] == ""]
     assert len(solved) and len(solved) < 6 and rows.loc[rows["problem"] != "", "longest_m"].isna().all()

@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Iterable
 from decimal import Decimal
+from typing import Any
 
 kilo, mega, giga, tera, peta, exa = 1e3, 1e6, 1e9, 1e12, 1e15, 1e18
 KB, MB, GB, TB, PB = kilo, mega, giga, tera, peta
@@ -107,7 +108,7 @@ def dimension_of(text: str) -> str | None:
         return None
 
 
-def convert(value, to: str):
+def convert(value: Any, to: str) -> Any:
     """SI `value` (a number or an array) in the unit `to`: convert(5e10, "bit/s") = 4e11."""
     return value / unit(to)[1]
 

@@ -285,7 +285,7 @@ def datacenter_size(
     network
         "parts" counts a rail-optimized network of the usual scale-out switch (`rack_network`), "shares" takes the
         book's shares of budget and power, a rule of thumb; or a `NetworkOfRacks`.
-    **changes
+    changes
         Any field of `Sizing`, in place of the catalog's.
 
     Returns
@@ -406,7 +406,7 @@ def datacenter_site(
         Of the catalog's sites: datacenters, wide-area capacity and delay. By default one datacenter.
     variant
         Its rows replace others where an item has them: `variant_row`.
-    **changes
+    changes
         Any field of `DatacenterSite`, in place of the catalog's.
 
     Returns

@@ -133,7 +133,7 @@ def merged_bill(bill: Bill) -> Bill:
 
     Sweeps that ask a bill several times are faster so.
     """
-    found: dict[tuple, BillLine] = {}
+    found: dict[tuple[object, ...], BillLine] = {}
     for line in bill:
         key = line.network, line.part, line.scope, line.item, line.rate_Bps, line.count is None
         if key in found:

@@ -305,7 +305,6 @@ def cluster_networks(
     return table
 
 
-@checked
 def cluster_breakdown(
     gpus: Count, hb_domain_size: Count, radix: Listed, oversubscription: Unbounded, prices: PriceBook, powers: PriceBook
 ) -> pd.DataFrame:

@@ -33,10 +33,12 @@ class PriceBook:
     typical_port: in a book of powers, what a switch port draws on average; None where the book has none.
     ends_per_module: ends of links that one optical module serves: 2 for a twin-port one.
     name: where the numbers come from; tables show it.
-    copper_name, circuit_name: books of the catalog whose copper and circuit ports count where this one has none; ""
-        for the same as the others. They are read when they are asked for.
+    copper_name: book of the catalog whose copper counts where this one has none; "" for `cable`'s own. It is read when
+        it is asked for.
+    circuit_name: the same for ports of circuit switches.
     rate_Bps: link rate of the parts, one direction [bytes/s], or None.
-    source_Bps, copper_source_Bps: link rate that the numbers were scaled from [bytes/s]; None where none were.
+    source_Bps: link rate that the numbers were scaled from [bytes/s]; None where none were.
+    copper_source_Bps: the same of the copper.
     unit: "USD" or "W"; "" where only numbers are given. A book of one unit is not taken for the other.
     rate_exponent: how the numbers rise with the link rate; None for the catalog's, row rate_exponent of `scaling`.
 
@@ -60,10 +62,10 @@ class PriceBook:
     copper_name: str = field(default="", kw_only=True)
     circuit_name: str = field(default="", kw_only=True)
     rate_Bps: Bandwidth | None = field(default=None, kw_only=True)
-    source_Bps: Any = field(default=None, kw_only=True)
-    copper_source_Bps: Any = field(default=None, kw_only=True)
+    source_Bps: float | None = field(default=None, kw_only=True)
+    copper_source_Bps: float | None = field(default=None, kw_only=True)
     unit: str = field(default="", kw_only=True)
-    rate_exponent: Any = field(default=None, kw_only=True)
+    rate_exponent: float | None = field(default=None, kw_only=True)
     made_by = "PriceBook(port=..., transceiver=...), price_book(name) or power_book(name)"
 
     def __post_init__(self) -> None:
@@ -200,10 +202,13 @@ class PriceBook:
     def with_exponent(self, exponent: Any) -> "PriceBook":
         """The book as another exponent gives it: what was scaled is scaled anew, and `at_rate` takes it."""
         old, rate = self._rate_exponent, self.rate_Bps
-        steps = {"port": self.source_Bps, "transceiver": self.source_Bps, "typical_port": self.source_Bps}
-        steps["dac"] = self.copper_source_Bps or self.source_Bps
-        steps = {part: source for part, source in steps.items() if source and rate and getattr(self, part) is not None}
-        factors = {part: (rate / source) ** (exponent - old) for part, source in steps.items()}
+        sources: dict[str, float | None] = dict.fromkeys(("port", "transceiver", "typical_port"), self.source_Bps)
+        sources["dac"] = self.copper_source_Bps or self.source_Bps
+        factors = {
+            part: (rate / source) ** (exponent - old)
+            for part, source in sources.items()
+            if source and rate and getattr(self, part) is not None
+        }
         return replace(self.times(factors), rate_exponent=exponent)
 
     def times(self, factors: Mapping[str, Any]) -> "PriceBook":

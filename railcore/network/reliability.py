@@ -3,8 +3,8 @@
 The one account of failures: `parts_at_risk` lists the parts of a cluster, `expected_failures` their year.
 """
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
@@ -19,8 +19,58 @@ from railcore.network.topology.rails import RailFabric, rail_only, rail_optimize
 
 RATES = ("low", "value", "high")  # of the catalog's rows
 STOPS = ("what cuts GPUs off", "every part")  # what counts as a stop of a job
+Row = tuple[str, str, float, float, float, float]  # of _COLUMNS
 _BELOW = ("tier-1 switch", "host link", "host transceiver")  # between a NIC and its first switch
 _COLUMNS = ["part", "kind", "count", "gpus_stopped", "gpus_slowed", "share_lost"]
+
+
+class PacketFabric(Protocol):
+    """A network of packet switches under HB domains, as `RailFabric` is one."""
+
+    @property
+    def gpus(self) -> int:
+        """GPUs."""
+        ...
+
+    @property
+    def hb_domain_size(self) -> int:
+        """GPUs of an HB domain."""
+        ...
+
+    @property
+    def domains(self) -> int:
+        """HB domains."""
+        ...
+
+    @property
+    def hb_switches(self) -> int:
+        """HB switches of a domain."""
+        ...
+
+    @property
+    def tiers(self) -> int:
+        """Tiers of switches."""
+        ...
+
+    @property
+    def switches_by_tier(self) -> Sequence[int]:
+        """Switches, from tier 1 on."""
+        ...
+
+    @property
+    def links_by_tier(self) -> Sequence[int]:
+        """Links below each tier, all planes together."""
+        ...
+
+    @property
+    def nic_ports(self) -> int:
+        """Ports of a NIC."""
+        ...
+
+    @property
+    def homing(self) -> int:
+        """Switches of tier 1 that the ports of a NIC lie on."""
+        ...
 
 
 def host_gpus(platform: str = "") -> int:
@@ -29,7 +79,7 @@ def host_gpus(platform: str = "") -> int:
     return int(catalog.item("platforms", platform).get("host_gpus", measured) if platform else measured)
 
 
-def parts_at_risk(fabric: Any, platform: str = "") -> pd.DataFrame:
+def parts_at_risk(fabric: PhotonicRails | PacketFabric, platform: str = "") -> pd.DataFrame:
     """Parts of a cluster that can fail, and what one failure of each takes.
 
     What stops: a GPU, its NIC or its software stops one GPU, a host its GPUs. An HB switch stops the GPUs of its HB
@@ -42,11 +92,10 @@ def parts_at_risk(fabric: Any, platform: str = "") -> pd.DataFrame:
     Parameters
     ----------
     fabric
-        The network and its HB domains: `PhotonicRails`, `RailFabric`, or another fabric of packet switches with its
-        gpus, hb_domain_size, domains, hb_switches, tiers, switches_by_tier, links_by_tier, nic_ports and homing.
+        The network and its HB domains: `PhotonicRails`, a fabric such as `rail_only(...)`, or another `PacketFabric`.
     platform
-        Of the catalog, for its hosts and HB switch chips or trays; by default hosts of `host_gpus` and one HB switch
-        for each plane of an HB domain.
+        Platform of the catalog, for its hosts and HB switch chips or trays. By default hosts are those of `host_gpus`,
+        with one HB switch for each plane of an HB domain.
 
     Returns
     -------
@@ -64,14 +113,14 @@ def parts_at_risk(fabric: Any, platform: str = "") -> pd.DataFrame:
     n, k = fabric.gpus, fabric.hb_domain_size
     each = int(catalog.item("platforms", platform)["hb_switch_parts"]) if platform else fabric.hb_switches
     hosts = -(-n // host_gpus(platform))
-    rows: list[tuple] = [(part, part, n, 1, 1, 1.0) for part in ("GPU", "NIC", "software")]
+    rows: list[Row] = [(part, part, n, 1, 1, 1.0) for part in ("GPU", "NIC", "software")]
     rows.append(("host", "host", hosts, n / hosts, n / hosts, 1.0))
     rows.append(("HB switch", "HB switch", fabric.domains * each if k > 1 else 0, k, k, 1 / max(each, 1)))
     rows += _circuit_parts(fabric) if isinstance(fabric, PhotonicRails) else _packet_parts(fabric)
     return pd.DataFrame(rows, columns=_COLUMNS)
 
 
-def _packet_parts(fabric: Any) -> list[tuple]:
+def _packet_parts(fabric: PacketFabric) -> list[Row]:
     """Rows of `parts_at_risk` of switches, links and transceivers at both ends of a link."""
     n = fabric.gpus
     switches, links, ports, homes = fabric.switches_by_tier, fabric.links_by_tier, fabric.nic_ports, fabric.homing
@@ -88,7 +137,7 @@ def _packet_parts(fabric: Any) -> list[tuple]:
     ]
 
 
-def _circuit_parts(fabric: PhotonicRails) -> list[tuple]:
+def _circuit_parts(fabric: PhotonicRails) -> list[Row]:
     """Rows of `parts_at_risk` of circuit switches, fibres and the transceivers of NICs; a fibre takes its port."""
     n, ports, fibres, modules = fabric.gpus, fabric.nic_ports, fabric.fibres_per_port, fabric.transceivers
     switches, whole = int(fabric.parts.switches), rings_of_ports(ports, fibres)
@@ -104,7 +153,7 @@ def _circuit_parts(fabric: PhotonicRails) -> list[tuple]:
     ]
 
 
-def _cut(part: str, kind: str, count: int, gpus: float, share: float) -> tuple:
+def _cut(part: str, kind: str, count: int, gpus: float, share: float) -> Row:
     """A row of `parts_at_risk`: GPUs stop where they lose all of their NIC."""
     return part, kind, int(count), gpus if share >= 1 else 0, gpus, share
 
@@ -280,7 +329,9 @@ def checkpoint_interval(mtbf: ArrayLike, checkpoint_time: ArrayLike) -> np.ndarr
     return np.maximum(np.sqrt(2 * delta * m) - delta, delta)
 
 
-def goodput(mtbf: ArrayLike, checkpoint_time: ArrayLike, restart_time: ArrayLike, interval=None) -> np.ndarray:
+def goodput(
+    mtbf: ArrayLike, checkpoint_time: ArrayLike, restart_time: ArrayLike, interval: ArrayLike | None = None
+) -> np.ndarray:
     """Share of wall time that advances the job: G = tau / (M exp(R / M) (exp((tau + delta) / M) - 1)).
 
     Exponential failures; the denominator is the mean time that a stretch of tau + delta takes.

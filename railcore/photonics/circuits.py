@@ -90,7 +90,7 @@ class PhotonicCircuits(RailNetwork):
         if self.ports < 2:
             raise ValueError(f"ports is {self.ports}: give 2 or more, since a ring takes two ports of a NIC")
 
-    def slots_of(self, lane: tuple) -> int:
+    def slots_of(self, lane: tuple[Any, ...]) -> int:
         """Circuits of a side of a NIC at a time, one of other lanes."""
         return self.ports // 2 if lane[0] in ("out", "in") else 1
 
@@ -159,7 +159,7 @@ class PhotonicCircuits(RailNetwork):
 def photonic_overhead(
     model: Transformer | str,
     machine: Machine | str,
-    strategy: Strategy | Mapping,
+    strategy: Strategy | Mapping[str, object],
     reconfiguration_s: SecondsArray,
     global_batch: Listed,
     provisioning: bool | Sequence[bool] = (False, True),
@@ -286,9 +286,9 @@ class CircuitPolicy(LanePolicy):
 
     def __init__(self, workload: Workload, network: PhotonicCircuits) -> None:
         super().__init__(workload, network)
-        self.circuit_log: list[tuple] = []
-        self.reconfiguration_log: list[tuple] = []
-        self.slot: dict[tuple, int] = {}  # of a lane's state
+        self.circuit_log: list[tuple[Any, ...]] = []
+        self.reconfiguration_log: list[tuple[Any, ...]] = []
+        self.slot: dict[tuple[Any, ...], int] = {}  # of a lane's state
         self.ready: set[int] = set()
         self.reserved: dict[int, float] = {}  # who has circuits before asking, and when they are up
         self.joined: list[int] = []
@@ -373,11 +373,11 @@ class CircuitPolicy(LanePolicy):
                 up = self.lanes[end].held.pop(state)[1]
                 self._log(end, state, up, now)
 
-    def _log(self, name: tuple, state: Any, up: float, down: float) -> None:
+    def _log(self, name: tuple[Any, ...], state: Any, up: float, down: float) -> None:
         slot = self.slot.pop((name, state))
         self.circuit_log.append((name[1], f"{name[0]} {slot}", f"{state[0]}-{state[1]}", up, down))
 
-    def logs(self) -> tuple[list[tuple], list[tuple]]:
+    def logs(self) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
         """Circuits with those that stay, and all changes."""
         for name, lane in self.lanes.items():
             for state, (_, up) in lane.held.items():

@@ -164,7 +164,7 @@ class Workload:
 def training_step(
     model: Transformer | str,
     machine: Machine | str,
-    strategy: Strategy | Mapping,
+    strategy: Strategy | Mapping[str, object],
     global_batch: Listed,
     options: StepOptions = DEFAULT_STEP,
     runtime: Runtime | str | None = None,

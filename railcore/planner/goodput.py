@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -36,7 +35,7 @@ def training_goodput(
     fabric: RailFabric | PhotonicRails,
     model: Transformer | str,
     machine: Machine | str,
-    strategy: Strategy | Mapping[str, Any],
+    strategy: Strategy | Mapping[str, object],
     global_batch: NonNegativeInt,
     platform: str = "",
     rates: str = "value",

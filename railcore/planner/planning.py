@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from railcore.planner.answer import CIRCUIT_KEYS, Answer, Designs, answer_of, racks_of, with_energy
 from railcore.planner.candidates import Candidate, network_candidates
@@ -64,7 +64,7 @@ def _cluster_key(spec: Spec) -> str:
 
 
 def plan(
-    spec: Spec | Mapping[str, Any] | str | Path, progress: Progress | None = None, shared: Shared | None = None
+    spec: Spec | Mapping[str, object] | str | Path, progress: Progress | None = None, shared: Shared | None = None
 ) -> Plan:
     """What every model says of one cluster and its job, on one basis.
 

@@ -112,7 +112,7 @@ def dense_slowdown(
     return table.assign(slowdown=table["iteration_s"] / table["iteration_s"].iloc[-1] - 1)
 
 
-def _flows_between_domains(job: tuple, options: Mapping[str, Any]) -> pd.DataFrame:
+def _flows_between_domains(job: tuple[Any, ...], options: Mapping[str, Any]) -> pd.DataFrame:
     """All flows of an iteration between HB domains, with a ring on every rail where groups lie evenly in domains."""
     rings, size = dict.fromkeys(TRAFFIC_KINDS, "hierarchical"), options["hb_domain_size"]
     try:
@@ -267,7 +267,7 @@ def failed_part_slowdowns(
     fabric: RailFabric | PhotonicRails,
     model: Transformer | str,
     machine: Machine | str,
-    strategy: Strategy | Mapping[str, Any],
+    strategy: Strategy | Mapping[str, object],
     global_batch: NonNegativeInt,
     runtime: Runtime | str | None = None,
 ) -> pd.DataFrame:

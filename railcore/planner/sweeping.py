@@ -19,7 +19,7 @@ from railcore.planner.sweep_chunk import Planned, inputs_hash, planned_chunk
 from railcore.planner.sweep_folder import opened
 from railcore.planner.sweep_grid import Chunk, Points, sweep_points
 
-Progress = Callable[[str], Any]
+Progress = Callable[[str], object]
 Done = tuple[Chunk, Planned | str]  # a reason in place of rows where no process could plan a chunk
 Planning = Generator[Done, None, None]
 Planner = Callable[[Points, Sequence[Chunk], int], Planning]
@@ -30,8 +30,8 @@ _NEEDED = "needs Dask, which is not installed: pip install 'railcore[sweeps]'"
 
 
 def sweep(
-    spec: Mapping[str, Any] | str | Path,
-    over: Any = None,
+    spec: Mapping[str, object] | str | Path,
+    over: pd.DataFrame | Mapping[str, object] | Sequence[Mapping[str, object]] | str | Path | None = None,
     out: str | Path | None = None,
     workers: int = 1,
     scheduler: str | None = None,

@@ -192,15 +192,15 @@ def search_parts(
     machine: Machine | str,
     gpus: int,
     global_batch: int | Sequence[int],
-    runtime: Runtime | str | Sequence | None = None,
-    offload: str | Sequence = "none",
+    runtime: Runtime | str | Sequence[Runtime | str] | None = None,
+    offload: str | Sequence[str] | list[str | Sequence[str]] = "none",
     top: int = 10,
     at_most: bool = False,
     shares: Listed = 1,
     hb_domain_size: int | None = None,
     only_best: bool = False,
     fabric: Fabric | None = None,
-    **limits: int | str | Sequence,
+    **limits: int | str | Sequence[int | str | bool],
 ) -> list[SearchPart]:
     """The parts of a search, to run anywhere: SearchResult.merged([part.run() for part in parts]) is `search`.
 
@@ -230,7 +230,8 @@ def search_parts(
     runtimes = [as_runtime(each, machine) for each in asked]
     if not runtimes or len({each.name for each in runtimes}) < len(runtimes):
         raise ValueError("runtime has no entry, or several of one name: give each a name of its own")
-    offloads = [checked_offload(each) for each in (offload if isinstance(offload, list) else [offload])]
+    choices: list[str | Sequence[str]] = list(offload) if isinstance(offload, list) else [offload]
+    offloads = [checked_offload(choice) for choice in choices]
     if not offloads or len(set(offloads)) < len(offloads):
         raise ValueError(f"offload is {offload!r}: give a name, or a list of different ones")
     return [
@@ -277,8 +278,8 @@ def search(
     machine: Machine | str,
     gpus: Count,
     global_batch: int | Sequence[int],
-    runtime: Runtime | str | Sequence | None = None,
-    offload: str | Sequence = "none",
+    runtime: Runtime | str | Sequence[Runtime | str] | None = None,
+    offload: str | Sequence[str] | list[str | Sequence[str]] = "none",
     top: Listed = 10,
     at_most: bool = False,
     workers: NonNegativeInt = 1,
@@ -286,7 +287,7 @@ def search(
     hb_domain_size: Count | None = None,
     only_best: bool = False,
     fabric: Fabric | None = None,
-    **limits: int | str | Sequence,
+    **limits: int | str | Sequence[int | str | bool],
 ) -> SearchResult:
     """Evaluate all strategies that divide; keep the best, one of each design, and counts by obstacle.
 

@@ -233,7 +233,7 @@ def error_summary(table: pd.DataFrame, by: str | list[str] = "source") -> pd.Dat
 def software_times(
     model: Transformer | str,
     machine: Machine | str,
-    strategy: Strategy | Mapping,
+    strategy: Strategy | Mapping[str, object],
     global_batch: NonNegativeInt,
     runtimes: Sequence[str] = (),
 ) -> pd.DataFrame:

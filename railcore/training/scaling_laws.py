@@ -9,7 +9,7 @@ outside of those ranges comes with a warning.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -133,7 +133,7 @@ def fit_power_law(x: ArrayLike, y: ArrayLike) -> tuple[float, float]:
 
 def parametric_loss(
     parameters: PositiveArray, tokens: PositiveArray, E: float, A: float, B: float, alpha: float, beta: float
-):
+) -> Any:
     """Loss of a model trained on tokens: L = E + A / N^alpha + B / D^beta.
 
     Parameters
@@ -177,7 +177,7 @@ def parametric_optimum(A: Positive, B: Positive, alpha: Positive, beta: Positive
 
 def joint_loss(
     parameters: PositiveArray, tokens: PositiveArray, N_c: Positive, D_c: Positive, alpha_N: Positive, alpha_D: Positive
-):
+) -> Any:
     """Loss of a model trained on tokens: L = ((N_c / N)^(alpha_N / alpha_D) + D_c / D)^alpha_D.
 
     Parameters

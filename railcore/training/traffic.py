@@ -204,7 +204,7 @@ _Pattern = tuple[NDArray[np.int64], Floats]
 @checked
 def iteration_traffic(
     model: Transformer | str,
-    strategy: Strategy | Mapping,
+    strategy: Strategy | Mapping[str, object],
     global_batch: NonNegativeInt,
     runtime: Runtime | str | None = None,
     algorithms: Mapping[str, str] | None = None,
@@ -302,7 +302,7 @@ def _members(strategy: Strategy, group: str, hb_domain_size: int) -> NDArray[np.
     return grid.reshape(-1, grid.shape[-1])
 
 
-def _in_domains(groups: NDArray, hb_domain_size: int) -> NDArray:
+def _in_domains(groups: NDArray[Any], hb_domain_size: int) -> NDArray[Any]:
     """Members of groups by HB domain [groups, y, x]. Raises ValueError unless x are in each of y."""
     if hb_domain_size < 1:
         raise ValueError(f"hb_domain_size is {hb_domain_size}: a hierarchical algorithm needs the HB domain's GPUs")

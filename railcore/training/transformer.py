@@ -64,8 +64,10 @@ class Transformer:
     expert_hidden: f_e, inner width of an expert; 0 for f.
     shared_hidden: f_s, inner width of all experts together that every token passes besides.
     dense_layers: first layers, which have no experts.
-    expert_groups, token_groups: groups of experts, and the most of them that a token's experts lie in; 0 for no limit.
-    query_rank, kv_rank: of latent attention (MLA); 0 for queries straight from the hidden layer and for ordinary heads.
+    expert_groups: groups that the experts are in; 0 for none.
+    token_groups: groups that the experts of one token may lie in at most; 0 for no limit.
+    query_rank: of latent attention (MLA); 0 for queries straight from the hidden layer.
+    kv_rank: of latent attention (MLA); 0 for ordinary heads.
     rope_dim: elements of a head's rotary part, beside the d others (MLA).
     value_dim: elements of a head's values; 0 for d.
     window: tokens that a layer attends to; 0 for all.

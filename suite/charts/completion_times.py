@@ -19,7 +19,7 @@ _FEW = 1e-5  # share of packets sent again; less is drawn there
 
 
 def _styles(names: Sequence[str]) -> dict[str, dict]:
-    """Line, marker and colour of each transport; of those of one colour only the first is solid."""
+    """Line, marker and colour of each transport. Of one colour, the first is solid and the others are dashed."""
     colours, styles = plotting.colours_of(names), {}
     for i, (name, colour) in enumerate(colours.items()):
         earlier = list(colours.values())[:i].count(colour)
@@ -28,7 +28,7 @@ def _styles(names: Sequence[str]) -> dict[str, dict]:
 
 
 def _over_seeds(data: pd.DataFrame, by: Sequence[str], value: str) -> pd.DataFrame:
-    """Least, median and most over the other columns, in the order of the data."""
+    """Least, median and most of a value over its seeds, in the order of the data."""
     parts = data.groupby(list(by), sort=False)[value]
     return parts.agg(least="min", median="median", most="max").reset_index()
 

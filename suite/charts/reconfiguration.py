@@ -121,7 +121,7 @@ def circuit_timelines(parts: Mapping[str, pd.DataFrame], until_s: float, title: 
 
 
 def _early_changes(ax: plt.Axes, lanes: pd.DataFrame, y: float, until_s: float) -> None:
-    """Double arrows from where a rank's circuits begin to change to where its traffic asks for them, if far apart."""
+    """Double arrows from a change of a rank's circuits to the traffic that asks for them, if far apart."""
     traffic = lanes[lanes["lane"] == "traffic"].sort_values("start_s")
     for row in lanes[lanes["lane"] == "change"].itertuples():
         after = traffic[traffic["start_s"] >= row.end_s - 1e-9]["asked_s"]

@@ -8,7 +8,6 @@ import pandas as pd
 
 from railcore import catalog
 from railcore.catalog import files, units
-from railcore.catalog.checks import at_least
 from railcore.photonics import circuits
 from railcore.photonics.circuits import PhotonicCircuits
 from railcore.photonics.control_plane import ControlPlane, catalog_control_plane, saturating_gpus
@@ -58,8 +57,8 @@ def windows_on_circuits(frontend_bytes: float) -> pd.DataFrame:
     Traffic before and after such a message meets. Where both are of the same parallelism, no window is left. Columns
     iteration, window (its number among all), before, after, start_s, duration_s.
     """
-    most, windows = float(at_least("frontend_bytes", frontend_bytes)), measured_windows()
-    large = (windows["volume_after_bytes"] >= most).to_numpy()
+    windows = measured_windows()
+    large = (windows["volume_after_bytes"] >= frontend_bytes).to_numpy()
     rows: list[dict[str, Any]] = []
     last, freed = windows["before"].iloc[0], windows["start_s"].iloc[0]
     ends = windows["start_s"].to_numpy()
@@ -118,12 +117,9 @@ def _quoted(simulated: pd.DataFrame) -> pd.Series:
 def emulated_runs(gpus: int = 16) -> pd.DataFrame:
     """Runs of the authors' later emulation: columns requests, controller, reconfiguration_s, iteration_s, deviation_s.
 
-    requests is empty in the run without a control plane. Raises ValueError for another number of GPUs.
+    gpus: 16 or 64. requests is empty in the run without a control plane.
     """
     table = pd.read_csv(files.data("measured/photonic_emulation.csv"), keep_default_na=False)
-    sizes = sorted(table["gpus"].unique())
-    if gpus not in sizes:
-        raise ValueError(f"gpus is {gpus!r}: give one of {', '.join(map(str, sizes))}")
     return table[table["gpus"] == gpus].drop(columns="gpus").reset_index(drop=True)
 
 

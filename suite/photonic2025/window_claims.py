@@ -176,20 +176,20 @@ def window_equation_claims(configurations: pd.DataFrame) -> Entries:
     runs = published_runs("check")
     mine = runs[(runs["model"] == "Llama-3.1 405B") & (runs["precision"] == "bf16") & (runs["gpus"] == _TIMED_GPUS)]
     modelled = float(predictions(mine)["modelled_s"].iloc[0])
-    rows, trained, timed = (configurations.iloc[i] for i in range(3))
+    document, trained, timed = (configurations.iloc[i] for i in range(3))
     scaled = modelled * _TIMED_GPUS / _CLAIMED_GPUS
     values = {
         "window_definition": definition_error(),
-        "windows_llama405b": float(rows["windows"]),
+        "windows_llama405b": float(document["windows"]),
         "iteration_llama405b": scaled,
-        "windows_per_second": rows["windows"] / scaled,
+        "windows_per_second": document["windows"] / scaled,
     }
     reasons = {
         "windows_llama405b": "with the window into the next iteration, which the trace and Fig. 8 count; one less "
         f"without it. The reference's own v of {trained['interleave']} gives {trained['windows']}",
         "iteration_llama405b": f"{modelled:.1f} s on the {_TIMED_GPUS:,} GPUs of the reference, where "
         f"{timed['iteration_s']:g} s were measured, times {_TIMED_GPUS:,} / {_CLAIMED_GPUS:,}",
-        "windows_per_second": f"{rows['windows']} windows of {rows['configuration']} over {scaled:.1f} s, the time of "
-        f"{timed['configuration']}, which has {timed['windows']} windows by the same count",
+        "windows_per_second": f"{document['windows']} windows of {document['configuration']} over {scaled:.1f} s, the "
+        f"time of {timed['configuration']}, which has {timed['windows']} windows by the same count",
     }
     return with_prefix("photonic2025.eq1", values, reasons, {})

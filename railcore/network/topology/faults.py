@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -18,7 +19,7 @@ from railcore.network.topology.wiring import Wiring, whole_wiring
 FAULT_KINDS = ("GPU", "NIC", "host link", "rail switch", "trunk link", "spine", "HB switch", "HB domain")
 
 
-def failed_part(graph: nx.Graph, kind: str) -> tuple[list, list]:
+def failed_part(graph: nx.Graph, kind: str) -> tuple[list[Any], list[Any]]:
     """One part of a kind, the first in name order that serves GPU 1 of domain 1: (nodes, edges) that fail with it.
 
     A spine is a switch above tier 1; a trunk link is one link of the trunk that leaves the first rail switch. Empty
@@ -31,7 +32,7 @@ def failed_part(graph: nx.Graph, kind: str) -> tuple[list, list]:
     trunks = [(leaf, up) for leaf in leaves[:1] for up in graph[leaf] if graph.edges[leaf, up]["kind"] == "trunk"]
     hb = [other for other in graph[gpu] if graph.nodes[other]["kind"] == "hb"]
     chassis = nx.get_node_attributes(graph, "chassis")  # the box that a switch is in: with VLANs, one for several nodes
-    found: dict[str, tuple[list, list]] = {
+    found: dict[str, tuple[list[Any], list[Any]]] = {
         "GPU": ([gpu], []),
         "NIC": ([], hosts),
         "host link": ([], hosts[:1]),

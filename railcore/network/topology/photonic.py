@@ -189,13 +189,17 @@ def circuit_parts(
 class PhotonicRails(HBDomains):
     """HB domains whose GPUs of equal rank share optical circuit switches (OCS), which join ports one to one.
 
-    gpus, hb_domain_size, nic_Bps, hb_Bps, hb_switches, warnings: as in `HBDomains`.
+    gpus: of the cluster.
+    hb_domain_size: GPUs of an HB domain (scale-up or NVLink domain).
     ocs_ports: of a circuit switch.
     nic_ports: of a NIC, each with a circuit of its own at nic_Bps / nic_ports.
     planes: over which the NIC ports are spread, each with circuit switches of its own.
     fibres_per_port: of a NIC port, each on a port of the circuit switch: 2 where the directions have one each.
     transceivers_per_gpu: of its NIC; 0 for one for each NIC port.
     rails_per_switch: 1 by default, a switch for each rail and plane; None for as many as fit.
+    nic_Bps: bandwidth of a GPU's NIC, one direction [bytes/s]; by default the catalog's.
+    hb_Bps: bandwidth of a GPU inside its HB domain, one direction [bytes/s]; by default that of DGX H100.
+    hb_switches: HB switches of a domain, which share its bandwidth.
 
     Raises ValueError where a rail does not fit into its switch, with the largest cluster. Source: photonic2025, Fig. 1.
 

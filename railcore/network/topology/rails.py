@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from railcore import catalog
 from railcore.catalog.arguments import Bandwidth, Count, Few, Listed, NonNegativeInt, Unbounded, checked
@@ -233,7 +233,7 @@ class RailFabric(HBDomains):
         return replace(self, oversubscription=oversubscription, rails_per_switch=1)
 
 
-def rail_only(gpus: int, hb_domain_size: int, radix: int, **options) -> RailFabric:
+def rail_only(gpus: int, hb_domain_size: int, radix: int, **options: Any) -> RailFabric:
     """Rails without any layer over them.
 
     Parameters
@@ -265,7 +265,7 @@ def rail_only(gpus: int, hb_domain_size: int, radix: int, **options) -> RailFabr
     return RailFabric(gpus, hb_domain_size, radix, math.inf, **options)
 
 
-def rail_optimized(gpus: int, hb_domain_size: int, radix: int, **options) -> RailFabric:
+def rail_optimized(gpus: int, hb_domain_size: int, radix: int, **options: Any) -> RailFabric:
     """Rails under a full-bisection any-to-any Clos.
 
     Parameters
@@ -298,7 +298,7 @@ def rail_optimized(gpus: int, hb_domain_size: int, radix: int, **options) -> Rai
 
 
 @checked
-def fat_tree(endpoints: NonNegativeInt, radix: Listed, hb_domain_size: Count = 1, **options) -> RailFabric:
+def fat_tree(endpoints: NonNegativeInt, radix: Listed, hb_domain_size: Count = 1, **options: Any) -> RailFabric:
     """A Clos over all endpoints in the order of their domains: top-of-rack, aggregation, spine.
 
     Parameters
