@@ -80,11 +80,6 @@ def test_more_gpus_are_never_slower():
     assert all(after <= before * (1 + 1e-12) for before, after in pairwise(times))
 
 
-def test_fewer_gpus_than_an_hb_domain():
-    found = gpu_counts(DENSE, BOX, 5, 12)
-    assert found["gpus"].max() == 4 and set(found["hb_domain_size"]) <= {4, 5}
-
-
 def test_where_the_short_search_finds_nothing_all_strategies_are_tried():
     tight, data_only = BOX.changed(memory_bytes=8e7), {"tensor": 1, "context": 1, "pipeline": 1}
     assert search(DENSE, tight, 24, 24, top=1, at_most=True, **SHORT, **data_only).best.empty
