@@ -25,13 +25,13 @@ from railcore.planner.job_comparison import job_networks
 from railcore.planner.slowdowns import failed_part_slowdowns
 from railcore.strategies.parts import search
 from railcore.strategies.space import strategy_blocks
-from railcore.training.experts import expert_all_to_all_time
 from railcore.training.group_shares import group_shares
 from railcore.training.iteration import iteration_time, iteration_times
 from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import DIMENSIONS, Strategy
 from railcore.training.rank_order import group_levels
 from railcore.training.transformer import Transformer
+from suite.railonly2025.expert_routing import expert_all_to_all_time
 
 H100 = catalog_machine("DGX H100")
 DENSE = Transformer("dense", 8, 1152, 24, 24, 4608, 32000, 512, ffn_matrices=2)

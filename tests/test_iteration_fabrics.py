@@ -16,11 +16,12 @@ from railcore.network import reliability
 from railcore.network.topology import faults, routed_flows
 from railcore.network.topology.graph import route
 from railcore.network.topology.rails import RailFabric, rail_only, rail_optimized
-from railcore.training import experts, machine
+from railcore.training import machine
 from railcore.training.iteration import iteration_times
 from railcore.training.parallelism import Strategy
 from railcore.training.transformer import Transformer
 from suite.railonly2025 import expert_loads
+from suite.railonly2025.expert_routing import expert_all_to_all_time
 
 MODEL = Transformer("small", 8, 1152, 24, 24, 4608, 32000, 512, ffn_matrices=2)
 MIXED = replace(MODEL, experts=16, top_k=2)
@@ -409,11 +410,11 @@ def test_expert_time_is_the_exchange_of_every_layer_and_micro_batch():
     sent = 2 * 512 * MIXED.hidden * MIXED.top_k
     hb, nic = H100.hb_Bps * H100.links.hb_fraction, H100.nic_Bps * H100.links.nic_fraction
     step = H100.links.hb_latency_s + H100.links.nic_latency_s
-    one = experts.expert_all_to_all_time(sent, 16, 4, hb, nic, "two-hop")
+    one = expert_all_to_all_time(sent, 16, 4, hb, nic, "two-hop")
     expected = 4 * MIXED.layers * (float(one) + step)
     assert found.loc["rail-only, forwarding before sending", "expert_s"] == pytest.approx(expected)
     # A leaf has 12 GPUs, three domains of a group's four, and four uplinks: 3/4 of a group sends a third out of it.
-    one = experts.expert_all_to_all_time(sent, 16, 4, hb, nic * 4 / 12 / (1 / 3), "two-hop", pipelined=True)
+    one = expert_all_to_all_time(sent, 16, 4, hb, nic * 4 / 12 / (1 / 3), "two-hop", pipelined=True)
     assert found.loc["Clos", "expert_s"] >= 4 * MIXED.layers * (float(one) + step) * (1 - 1e-12)
 
 
@@ -423,5 +424,5 @@ def test_the_layer_slows_an_exchange_as_the_wired_fabric_does():
     demand = expert_loads.expert_demand(1e9, 32)
     loads = routed_flows.fabric_loads(fabric, flows_of(demand * (1 - np.eye(32))))
     busiest = loads[loads["kind"] != "hb"]["time_s"].max()
-    direct = experts.expert_all_to_all_time(1e9, 32, 4, fabric.hb_rate_Bps, fabric.nic_rate_Bps, "direct", 2.0)
+    direct = expert_all_to_all_time(1e9, 32, 4, fabric.hb_rate_Bps, fabric.nic_rate_Bps, "direct", 2.0)
     assert busiest == pytest.approx(float(direct))

@@ -9,6 +9,7 @@ from railcore import catalog
 from railcore.catalog import files
 from railcore.training.formats import BF16, FORMATS
 from railcore.training.machine import catalog_machine
+from railcore.training.machine_rows import product_share_row
 from railcore.training.products import product_passes, product_time, sustained_share
 from railcore.training.runtime import MODERN
 
@@ -43,13 +44,12 @@ def test_a_share_gives_back_the_time_that_it_was_solved_from(precision):
     assert sustained_share(machine, sizes, rate, form) == pytest.approx(machine.rates.linear_fraction)
 
 
-def test_a_gpu_without_a_measured_rate_takes_its_best_one_and_blocks_that_of_fp8(tmp_path, monkeypatch):
-    from railcore.training.machine import product_share
-
-    only = {"matmul_fraction_bf16": 0.8, "matmul_fraction_fp8": 0.7}
-    assert product_share(only, "bf16") == 0.8 and product_share(only, "mxfp8") == 0.7
-    more = only | {"matmul_sustained_fp8": 0.6}
-    assert product_share(more, "fp8") == product_share(more, "nvfp4") == 0.6
+def test_a_gpu_without_a_measured_rate_takes_its_best_one_and_blocks_that_of_fp8():
+    best = {"matmul_fraction_bf16", "matmul_fraction_fp8"}
+    assert product_share_row(best, "bf16") == "matmul_fraction_bf16"
+    assert product_share_row(best, "mxfp8") == "matmul_fraction_fp8"
+    more = best | {"matmul_sustained_fp8"}
+    assert product_share_row(more, "fp8") == product_share_row(more, "nvfp4") == "matmul_sustained_fp8"
 
 
 def test_narrower_operands_are_faster_and_scales_of_blocks_cost():

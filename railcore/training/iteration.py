@@ -20,7 +20,7 @@ from railcore.catalog.arguments import NonNegativeInt, checked
 from railcore.catalog.checks import whole
 from railcore.catalog.units import show
 from railcore.training.critical_path import LAYER_ROW, MEMORY, NETWORK, SETTING, CriticalPath, critical_path
-from railcore.training.expert_dispatch import parts_groups
+from railcore.training.expert_dispatch import splits_groups
 from railcore.training.group_shares import Fabric
 from railcore.training.layer import LAYER_PARTS, LayerCosts, layer_costs
 from railcore.training.layer_traffic import LINK_KINDS
@@ -294,7 +294,7 @@ def iteration_times(
     wrong = indivisible(model, columns)
     if model.experts and runtime.dispatcher == "nodes":
         inside, domains = group_levels(columns)["expert"].in_domains(machine.hb_domain_size)
-        wrong["experts"] = wrong["experts"] | parts_groups("nodes", model.expert_groups, inside * domains, domains)
+        wrong["experts"] = wrong["experts"] | splits_groups(model.expert_groups, inside * domains, domains)
     obstacles = sum(each << OBSTACLES.index(name) for name, each in wrong.items())
     short = np.asarray(path.short, np.int64)
     obstacles |= ((short & NETWORK) > 0) << OBSTACLES.index("network")
