@@ -187,19 +187,6 @@ def test_every_row_of_ours_with_a_range_has_a_shape_and_no_other_has_one():
                 assert catalog.item(path.stem, row["name"]).row(row["parameter"]).shape == row["shape"]
 
 
-def test_our_own_files_name_a_shape_and_have_its_column(tmp_path):
-    """What a user may leave out we may not."""
-    path = tmp_path / "gpus.csv"
-    path.write_text(tables.csv_text(catalog.COLUMNS, [GOOD | {"shape": ""}]))
-    with pytest.raises(ValueError, match="line 2, X100 power: column 'shape' is blank: write one of linear, log"):
-        items._rows(path)
-    path.write_text(tables.csv_text(catalog.COLUMNS, [GOOD | {"shape": "", "low": "2", "high": "2"}]))
-    assert [row.shape for row in items._rows(path)] == [""]
-    path.write_text(tables.csv_text(catalog.OLD_COLUMNS, [GOOD]))
-    with pytest.raises(ValueError, match=r"columns are .*: write name,.*,note,shape"):
-        items._rows(path)
-
-
 @pytest.mark.parametrize("header", [catalog.COLUMNS, catalog.OLD_COLUMNS])
 @pytest.mark.parametrize(
     ("row", "shape"),
@@ -266,7 +253,7 @@ def test_unknown_name_lists_the_nearest(ask, nearest, kind):
     assert nearest in str(error.value)
 
 
-@pytest.mark.parametrize("family", ["gpus", "prices", "latencies"])
+@pytest.mark.parametrize("family", ["prices", "latencies"])
 def test_a_file_that_is_cut_in_a_row_is_refused(tmp_path, family):
     """At every place within its middle and its last row; the last comma ends a row whose shape is blank."""
     whole = (files.DATA / "catalog" / f"{family}.csv").read_bytes()

@@ -134,7 +134,7 @@ def test_arrays_of_strategies_have_the_shares_of_each(several):
 
 
 @given(cases(), st.sampled_from([DENSE, MIXTURE]))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_a_full_fabric_is_todays_time_and_less_of_it_is_never_faster(case, model):
     fabric, strategy = case
     box, row = H100.changed(hb_domain_size=fabric.hb_domain_size), strategy.columns(strategy.data * 4)

@@ -351,13 +351,6 @@ def test_interleaving_takes_micro_batches_that_fill_no_turn():
     assert row["iteration_s"] == pytest.approx(float(expected.total_s)) and row["limit"] == "feasible"
 
 
-def test_a_domain_that_is_the_cluster_ends_the_job():
-    box = H100.changed(hb_domain_size=128)
-    found = planner.failed_part_slowdowns(rail_only(128, 128, 16), MODEL, box, ALIGNED, BATCH)
-    assert set(found["fault"]) == {"none", "GPU", "HB switch", "HB domain"}
-    assert found.loc[found["fault"] == "HB domain", "data"].tolist() == [4, 0, 0]
-
-
 def test_fabrics_beside_each_other(broken):
     wide = planner.fabrics_side_by_side(broken)
     rows = broken[["fault", "job"]].drop_duplicates()
@@ -403,19 +396,6 @@ def test_leaves_slow_a_mixture_and_a_wider_domain_needs_no_network():
     assert 0 < some[("Clos", 2.0)] < some[("Clos", 8.0)]
     in_turn, at_once = (some[(f"rail-only, forwarding {how}", math.inf)] for how in ("before sending", "at once"))
     assert in_turn > at_once == 0
-
-
-def test_expert_time_is_the_exchange_of_every_layer_and_micro_batch():
-    found = planner.mixture_slowdowns(MIXED, H100, EXPERTS, 64, [4], [3.0], 16).set_index("way")
-    sent = 2 * 512 * MIXED.hidden * MIXED.top_k
-    hb, nic = H100.hb_Bps * H100.links.hb_fraction, H100.nic_Bps * H100.links.nic_fraction
-    step = H100.links.hb_latency_s + H100.links.nic_latency_s
-    one = expert_all_to_all_time(sent, 16, 4, hb, nic, "two-hop")
-    expected = 4 * MIXED.layers * (float(one) + step)
-    assert found.loc["rail-only, forwarding before sending", "expert_s"] == pytest.approx(expected)
-    # A leaf has 12 GPUs, three domains of a group's four, and four uplinks: 3/4 of a group sends a third out of it.
-    one = expert_all_to_all_time(sent, 16, 4, hb, nic * 4 / 12 / (1 / 3), "two-hop", pipelined=True)
-    assert found.loc["Clos", "expert_s"] >= 4 * MIXED.layers * (float(one) + step) * (1 - 1e-12)
 
 
 def test_the_layer_slows_an_exchange_as_the_wired_fabric_does():

@@ -50,22 +50,6 @@ def changed(before, after):
 # Eager PyTorch
 
 
-def test_attention_reaches_the_share_of_its_kernel_and_ramps_with_the_sequence():
-    machine = H100.changed(
-        attention_kernels=(("flash1", 0.2),), attention_fraction=0.5, attention_ramp=300.0, kernel_s=0
-    )
-    best, first, other = (
-        layer_work(GPT, machine, Runtime(attention=name), Strategy())["attention"]
-        for name in ("best", "flash1", "cudnn")
-    )
-    assert first.forward / best.forward == pytest.approx(2.5) and first.backward == pytest.approx(2.5 * first.forward)
-    assert np.array_equal(other.forward, best.forward)  # no row of its own
-    assert machine.attention_share("flash1", 4096) == pytest.approx(0.2)
-    assert machine.attention_share("flash1", 300) == pytest.approx(machine.attention_share("flash1", 1e12) / 2)
-    split = layer_work(GPT, machine, MODERN, Strategy(context=4))["attention"]
-    assert (split.forward / best.forward).item() == pytest.approx((1 + 1200 / S) / (1 + 300 / S) / 4)
-
-
 @pytest.mark.parametrize("slowdown", [1.0, 1.25, 2.0, 8.0])
 def test_a_hidden_second_of_a_collective_costs_what_the_kernels_beside_it_lose(slowdown):
     quiet, machine = H100.changed(collective_processors=0), H100.changed(overlap_slowdown=slowdown)
@@ -375,8 +359,3 @@ def test_beside_slow_nics_compute_that_wants_the_memory_loses_little():
     }
     assert waits[True] < 0.6 * waits[False]
     assert not eager.contends(H100) and eager.contends(slow) and not MODERN.contends(slow)
-    near = slow.changed(hb_domain_size=64, call_latency_s=0, hb_latency_s=0)  # busy as long as the collective
-    one, other = (
-        parts(GPT, job, near.changed(memory_contention=share), eager, 256)["data_s"] for share in (False, True)
-    )
-    assert other == pytest.approx(one)

@@ -247,17 +247,6 @@ def test_template_prints_each_file_with_units_and_the_shares_of_another_gpu_as_a
     assert shares["processors"]["value"] == ""  # the maker prints it
 
 
-def test_template_takes_the_shares_of_the_gpu_that_is_named():
-    shares = {row["parameter"]: row for row in template.template("gpus", "B400", like="H200")["efficiencies"]}
-    assert shares["memory_fraction"]["value"] == "0.865"
-    assert "H200" in shares["memory_fraction"]["source"]
-    assert shares["matmul_fraction_bf16"]["low"] == "0.511"
-    a100 = template.template("gpus", "B400", like="A100")["efficiencies"]
-    assert next(row for row in a100 if row["parameter"] == "matmul_fraction_fp8")["value"] == ""  # it has none
-    with pytest.raises(catalog.UnknownName, match="'H200'"):
-        template.template("gpus", "B400", like="H2O")
-
-
 def _clone(own, platform, gpu="X1"):
     """The platform "X box" of a GPU modelled on another platform's, with its datasheet alone filled in; its machine."""
     like = str(catalog.item("platforms", platform)["gpu"])

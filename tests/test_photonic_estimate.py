@@ -250,11 +250,3 @@ def test_errors_of_the_estimate(runs):
     assert chunks["low"].min() > 0.35 and chunks["high"].max() < 2.1
     some = table[(table["rails"] == "plain") & (table["overhead"] >= 0.01) & ~table["software"].isin(bounds)]
     assert ((some["estimated"] / some["overhead"]).between(0.9, 1.25)).mean() > 0.95
-
-
-def test_error_table_counts():
-    row = {"rails": "plain", "software": "x", "electrical_s": 2.0, "estimated_electrical_s": 2.1}
-    table = pd.DataFrame([row | {"overhead": 0.1, "estimated": 0.2}, row | {"overhead": 0.001, "estimated": 0.0}])
-    found = estimate_errors(table).iloc[0]
-    assert found[["runs", "low", "high"]].tolist() == [2, 2.0, 2.0]
-    assert found["time_error"] == pytest.approx(0.05) and found["largest_error"] == pytest.approx(0.1)

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jobs import DENSE, H100, SOFTWARE, jobs, llama_8b
 from timelines import check
@@ -17,7 +17,7 @@ from railcore.training.machine import catalog_machine
 from railcore.training.parallelism import Strategy
 
 A100 = catalog_machine("DGX A100", hb_domain_size=4)
-DELAYS = (0.0, 1e-3, 0.02, 0.2, 1.0)  # of the time of an iteration on electrical rails
+DELAYS = (0.0, 1e-3, 0.1, 1.0)  # of the time of an iteration on electrical rails
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,6 @@ def test_without_delay_circuits_are_electrical_rails(job, options, ports, provis
     assert simulate(workload, PhotonicCircuits(ports=ports, bandwidth="per port")).total_s >= electrical.total_s - near
 
 
-@settings(max_examples=18)
 @given(jobs(), st.sampled_from(SOFTWARE), st.sampled_from((2, 4)), st.sampled_from(DELAYS))
 def test_with_a_fixed_order_delays_never_help_and_provisioning_never_hurts(job, options, ports, learned):
     if (workload := rail_job(job, options)) is None:
@@ -89,27 +88,6 @@ def test_with_a_fixed_order_delays_never_help_and_provisioning_never_hurts(job, 
         assert before["asked"] <= asked + near and before["early"] <= early + near
         assert least <= early + near <= asked + 2 * near
         before = {"asked": asked, "early": early}
-
-
-@pytest.fixture(scope="module")
-def crossing():
-    """A step in which a ReduceScatter and a hop ask for the same ports within a fraction of a millisecond, and two
-    delays, short and long, between which first come first served orders them another way."""
-    strategy = Strategy(tensor=4, pipeline=2, data=4, sharding="gradients")
-    workload = training_step(replace(DENSE, layers=4), H100.changed(nic_Bps=12.5e9), strategy, 8, runtime="modern")
-    delays = np.arange(500e-6, 900e-6, 8e-6).tolist()
-    drop = int(np.argmin(np.diff([simulate(workload, PhotonicCircuits(delay)).total_s for delay in delays])))
-    return workload, delays[drop], delays[drop + 1]
-
-
-def test_first_come_first_served_a_longer_delay_can_make_a_shorter_iteration(crossing):
-    """What comes later lets the hop go first, and the next stage with it. With either order fixed it does not."""
-    workload, *delays = crossing
-    short, long = (simulate(workload, PhotonicCircuits(delay)) for delay in delays)
-    assert long.total_s < 0.95 * short.total_s
-    for order in (learned_order(short), learned_order(long)):
-        times = [simulate(workload, PhotonicCircuits(delay, order=order)).total_s for delay in delays]
-        assert times[0] <= times[1]
 
 
 @pytest.mark.parametrize("delay", [1e-3, 1.0])
@@ -155,15 +133,12 @@ def test_tiny_collectives_on_the_host_network_spare_circuits(llama):
 
 
 @pytest.mark.parametrize("provisioning", [False, True])
-def test_an_order_is_kept_on_every_lane(crossing, provisioning):
-    """Here that of a run at another delay, which first come first served would not have."""
-    workload, short, long = crossing
-    order = learned_order(simulate(workload, PhotonicCircuits(short)))
-    assert learned_order(simulate(workload, PhotonicCircuits(long))) != order
-    timeline = simulate(workload, PhotonicCircuits(long, order=order, provisioning=provisioning))
+def test_an_order_is_kept_on_every_lane(llama, provisioning):
+    order = learned_order(simulate(llama, PhotonicCircuits(1.0)))
+    timeline = simulate(llama, PhotonicCircuits(1e-6, order=order, provisioning=provisioning))
     lanes = {}
     for op in order:
-        for need in timeline.network.needs(workload, op):
+        for need in timeline.network.needs(llama, op):
             if not need.circuit:
                 lanes.setdefault(need.lane, []).append(timeline.start_s[op])
     assert all((np.diff(starts) > 0).all() for starts in lanes.values())
@@ -175,54 +150,54 @@ def test_a_step_on_the_host_network_is_by_default_a_message_of_the_control_plane
     assert network.transfer_s(llama, op) == llama.steps[op] * catalog_control_plane().message_s
 
 
-class TestOverhead:
-    def test_of_the_llama_run(self):
-        delays = [0.0, 1e-6, 0.1]
-        table = photonic_overhead("Llama-3 8B", A100, llama_8b(), delays, 4, options=fsdp_options())
-        assert list(table["reconfiguration_s"]) == delays * 2
-        assert list(table["provisioning"]) == [False] * 3 + [True] * 3
-        assert table["overhead"].to_numpy() == pytest.approx(table["iteration_s"] / table["electrical_s"] - 1)
-        assert table["overhead"][[0, 3]].to_numpy() == pytest.approx(0, abs=1e-9)
-        demand = table[~table["provisioning"]]
-        added = (demand["iteration_s"] - demand["electrical_s"]).to_numpy()
-        assert added == pytest.approx(8 * np.array(delays), abs=1e-9)
-        assert (table["overhead"].to_numpy()[3:] <= demand["overhead"].to_numpy() + 1e-9).all()
-        assert demand["reconfigurations"].nunique() == 1  # of the first replica, however many are simulated
-        assert table.attrs["warnings"] == ()
+def test_the_overhead_of_the_llama_run():
+    delays = [0.0, 1e-6, 0.1]
+    table = photonic_overhead("Llama-3 8B", A100, llama_8b(), delays, 4, options=fsdp_options())
+    assert list(table["reconfiguration_s"]) == delays * 2
+    assert list(table["provisioning"]) == [False] * 3 + [True] * 3
+    assert table["overhead"].to_numpy() == pytest.approx(table["iteration_s"] / table["electrical_s"] - 1)
+    assert table["overhead"][[0, 3]].to_numpy() == pytest.approx(0, abs=1e-9)
+    demand = table[~table["provisioning"]]
+    added = (demand["iteration_s"] - demand["electrical_s"]).to_numpy()
+    assert added == pytest.approx(8 * np.array(delays), abs=1e-9)
+    assert (table["overhead"].to_numpy()[3:] <= demand["overhead"].to_numpy() + 1e-9).all()
+    assert demand["reconfigurations"].nunique() == 1  # of the first replica, however many are simulated
+    assert table.attrs["warnings"] == ()
 
-    def test_runs_all_replicas_where_one_does_not_stand_for_all(self):
-        strategy = Strategy(tensor=4, context=2, pipeline=2, data=2)
-        model = replace(DENSE, layers=4)
-        table = photonic_overhead(model, H100, strategy, [1e-3], 4, True, ports=4)
-        workload = training_step(model, H100, strategy, 4, iterations=2)
-        run = simulate(workload, PhotonicCircuits(1e-3, provisioning=True, ports=4))
-        assert table["iteration_s"].item() == run.iteration_s
-        assert table["electrical_s"].item() == simulate(workload, ElectricalRails()).iteration_s
 
-    @pytest.mark.parametrize("parts", [{}, {"tensor": 4}, {"pipeline": 4}, {"data": 4}, {"pipeline": 2, "data": 2}])
-    def test_nothing_changes_where_nothing_leaves_the_hb_domain(self, parts):
-        table = photonic_overhead(replace(DENSE, layers=4), H100, Strategy(**parts), [0.0, 1.0], 4)
-        assert (table["overhead"] == 0).all() and (table["reconfigurations"] == 0).all()
+def test_runs_all_replicas_where_one_does_not_stand_for_all():
+    strategy = Strategy(tensor=4, context=2, pipeline=2, data=2)
+    model = replace(DENSE, layers=4)
+    table = photonic_overhead(model, H100, strategy, [1e-3], 4, True, ports=4)
+    workload = training_step(model, H100, strategy, 4, iterations=2)
+    run = simulate(workload, PhotonicCircuits(1e-3, provisioning=True, ports=4))
+    assert table["iteration_s"].item() == run.iteration_s
+    assert table["electrical_s"].item() == simulate(workload, ElectricalRails()).iteration_s
 
-    @pytest.mark.parametrize("parts", [{"pipeline": 2}, {"data": 2, "pipeline": 2}])
-    def test_no_delay_makes_a_step_faster_and_what_floats_lose_is_refused(self, parts):
-        """Where circuits stay, a long time of the first change adds nothing to the second iteration."""
-        job = replace(DENSE, layers=4), H100, Strategy(tensor=4, **parts)
-        for exponent in range(-12, 4):
-            table = photonic_overhead(*job, 10.0**exponent, 4)
-            assert (table["overhead"] >= 0).all()
-            stay = table["reconfigurations"] == 0
-            assert (table["overhead"][stay] == 0).all() and ("data" in parts or stay.all())
-        for exponent in range(8, 60, 3):
-            with pytest.raises(ValueError, match="floats do not tell its operations apart: give a shorter time of a c"):
-                photonic_overhead(*job, 10.0**exponent, 4)
 
-    @pytest.mark.parametrize("parts", [{"tensor": 4, "pipeline": 4}, {"tensor": 4, "data": 4}])
-    def test_circuits_of_one_kind_of_traffic_stay(self, parts):
-        table = photonic_overhead(
-            replace(DENSE, layers=4), H100, Strategy(**parts), [1.0], 4, options=StepOptions(sync_groups=())
-        )
-        assert table["overhead"].to_numpy() == pytest.approx(0, abs=1e-9) and not table["reconfigurations"].any()
+@pytest.mark.parametrize(
+    "parts",
+    [{}, {"tensor": 4}, {"data": 4}, {"pipeline": 2, "data": 2}]  # nothing leaves the HB domain
+    + [{"tensor": 4, "pipeline": 4}, {"tensor": 4, "data": 4}],  # one kind of traffic does
+)
+def test_circuits_of_one_kind_of_traffic_stay(parts):
+    job, alone = (replace(DENSE, layers=4), H100, Strategy(**parts)), StepOptions(sync_groups=())
+    table = photonic_overhead(*job, [0.0, 1.0], 4, options=alone)
+    assert table["overhead"].to_numpy() == pytest.approx(0, abs=1e-9) and not table["reconfigurations"].any()
+
+
+@pytest.mark.parametrize("parts", [{"pipeline": 2}, {"data": 2, "pipeline": 2}])
+def test_no_delay_makes_a_step_faster_and_what_floats_lose_is_refused(parts):
+    """Where circuits stay, a long time of the first change adds nothing to the second iteration."""
+    job = replace(DENSE, layers=4), H100, Strategy(tensor=4, **parts)
+    for exponent in range(-12, 4):
+        table = photonic_overhead(*job, 10.0**exponent, 4)
+        assert (table["overhead"] >= 0).all()
+        stay = table["reconfigurations"] == 0
+        assert (table["overhead"][stay] == 0).all() and ("data" in parts or stay.all())
+    for exponent in range(8, 60, 3):
+        with pytest.raises(ValueError, match="floats do not tell its operations apart: give a shorter time of a c"):
+            photonic_overhead(*job, 10.0**exponent, 4)
 
 
 def test_an_overhead_says_what_is_odd():

@@ -186,26 +186,6 @@ def test_what_lets_the_runner_up_win_does(case):
         assert row["known"] == "to 0.5%; may miss a window under 19%"
 
 
-@pytest.mark.parametrize(("least", "most"), [(0.3, 0.37), (0.26, 0.9), (1.02, 1.3), (2.5, 3.1), (3.0, 9.0)])
-def test_a_window_as_wide_as_a_step_is_found(least, most):
-    """No time rises with the factor, and no factor times a time falls: the lead has any slope from -1 to 1."""
-    asked, middle, half = [], math.log(least * most) / 2, math.log(most / least) / 2
-
-    def times(factor):
-        asked.append(factor)
-        lead = abs(math.log(factor) - middle) - half
-        return math.exp(-lead / 2) / math.sqrt(factor), math.exp(lead / 2) / math.sqrt(factor)
-
-    near, far, exact = (1.0, 4.0, least) if least > 1 else (1.0, 1 / 4, most)
-    at = answers._crossing(times, near, far)
-    assert least <= at <= most and abs(math.log(at / exact)) <= math.log(1.0055)
-    assert len(set(asked)) <= 9 + 5 + 1
-    assert math.isnan(answers._crossing(lambda f: (1.0, 1.0), near, far))
-    asked.clear()
-    assert math.isnan(answers._crossing(lambda f: asked.append(f) or (1.0, 1.0 + 0.1 / f), 1.0, 4.0))
-    assert set(asked) == {1.0, 4.0}
-
-
 @pytest.mark.parametrize(
     ("model", "gpus", "batch", "limits"),
     [(DENSE, 16, 48, {}), (MIXTURE, 16, 32, {}), (DENSE, 8, 24, {"micro_batch": 1})],

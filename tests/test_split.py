@@ -8,9 +8,8 @@ from scipy.optimize import linprog
 from scipy.sparse import csr_array
 
 from railcore.network.globe import great_circle_distance
-from railcore.siting.search import strongest_places
 from railcore.siting.split import best_split, splits
-from railcore.siting.split_problem import SiteOptions, SplitConstraints
+from railcore.siting.split_problem import SiteOptions
 
 km = 1e3
 
@@ -189,18 +188,3 @@ def test_rows_of_every_k():
     assert (solved["strong_enough"] >= solved["undominated"]).all()
     most = best_split(options, 1.5e9, int(solved["k"].iloc[-1]), least_separation_m=50 * km)
     assert most.table(options).shape[1] == 6
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_strongest_within_a_reach(seed):
-    options = make(seed, n=25, plants=40, span=7.0)
-    options = options[np.argsort(-options.power_w, kind="stable")]
-    none, far = np.full(25, -1), table(options)
-    both = (options.plants @ options.plants.T).toarray() > 0
-    fits = ~both & (far >= 100 * km) & (far <= 350 * km)
-    power = [
-        options.power_w[[*t]].sum() for t in combinations(range(25), 3) if all(fits[p] for p in combinations(t, 2))
-    ]
-    found = strongest_places(SplitConstraints(options, 3, 0.0, 100 * km, none, (), ()), reach_m=350 * km)
-    assert (found is None) == (not power)
-    assert found is None or options.power_w[found].sum() == pytest.approx(max(power))

@@ -124,18 +124,6 @@ def test_activations_scale(model, b, t, c, sequence_parallel, fused):
         assert whole == pytest.approx(t * shared, rel=1e-12)
 
 
-def test_a_mixtures_layers_count_on_average():
-    model, dense = small(**MIXTURE), small()
-    tokens, h = 32, 64
-    copies = 2 * 1.5
-    ours, theirs = (m.layer_activation_bytes(1, 2, 1, True) for m in (model, dense))
-    assert ours["feed-forward"] == theirs["feed-forward"] * (1 + copies) / 2
-    assert ours["dispatched"] == 2 * tokens * h * copies / 2 and theirs["dispatched"] == 0
-    assert all(ours[kind] == theirs[kind] for kind in ("inputs", "dropout", "attention", "scores"))
-    whole = model.layer_activation_bytes(1, 2, 1, True, whole_experts=True)  # take the slices as they are
-    assert whole["dispatched"] == ours["dispatched"] / 2
-
-
 def test_arrays_are_a_loop_of_numbers():
     rng = np.random.default_rng(0)
     b, t, c, e = (rng.choice([1, 2, 4, 8], 40) for _ in range(4))

@@ -317,18 +317,3 @@ def test_ndp_sends_again_on_a_pull_alone():
     run = simulate_packets(fabric, flows, MIXES["NDP"])
     assert run.retransmitted_share < 1.2
     assert run.completion_s.max() < 1.15 * optimum_s(fabric, flows, ACKNOWLEDGED)
-
-
-def test_a_start_is_never_early():
-    fabric, slot_s = leaf_spine(8, 4, LINK), ACKNOWLEDGED.packet_bytes / LINK
-    for start_s in (0.0, 0.49 * slot_s, 0.51 * slot_s, 7 * slot_s):
-        run = simulate_packets(fabric, Flows([0], [7], 1e5, start_s), MIXES["NDP"])
-        assert -1e-12 <= run.completion_s[0] - run.alone_s[0] < slot_s
-
-
-def test_small_packets_and_large_switches_are_simulated():
-    fast = leaf_spine(8, 4, 800 * Gbps)
-    assert simulate_packets(fast, permutation(8, 1e5), MIXES["RoCEv2"], Framing(256.0)).slowdown.min() >= 1
-    wide = three_tier(96, 128, LINK)
-    assert wide.paths == 4096
-    assert simulate_packets(wide, permutation(96, 1e5), MIXES["NDP"]).slowdown.min() >= 1

@@ -175,17 +175,6 @@ def test_the_hash_is_splitmix64():
     assert ecmp_paths(fabric, permutation(64, 1e6), 1)[:8].tolist() == [7, 3, 6, 7, 1, 6, 4, 0]
 
 
-def test_a_hash_spreads_evenly_and_every_seed_is_a_draw_of_its_own():
-    fabric, flows = leaf_spine(4096, 64, LINK), permutation(4096, 1e6)
-    paths = np.stack([ecmp_paths(fabric, flows, seed) for seed in range(64)])
-    counts = np.bincount(paths.ravel(), minlength=64)
-    assert abs(counts / 4096 - 1).max() < 5 / np.sqrt(4096)
-    assert np.mean(paths[1:] == paths[:-1]) == pytest.approx(1 / 64, abs=1e-3)
-    many = entropy_paths(fabric, flows, 200)
-    assert np.array_equal(many[:, 0], paths[0]) and np.array_equal(many[:, :8], entropy_paths(fabric, flows, 8))
-    assert abs(np.bincount(many.ravel(), minlength=64) / (200 * 64) - 1).max() < 0.05
-
-
 def test_routing_that_has_converged_avoids_dead_links():
     fabric, flows = leaf_spine(512, 16, LINK).degraded(0.2, 1), permutation(512, 1e6)
     there = [flows_per_link(fabric, flows, ecmp_paths(fabric, flows, 4, converged)) for converged in (True, False)]

@@ -202,7 +202,7 @@ def replay_claims(simulated: pd.DataFrame, tiny: pd.DataFrame) -> Entries:
     readings["fig8.overhead_100ms_provisioning"] += f"; {on_rails}"
     readings["intro.iteration_overhead"] = f"the provisioned replay of section 4.2 at 100 ms; {on_rails}"
     reasons = {
-        "fig8.overhead_milliseconds": f"{windows_of_an_iteration()} windows, each longer by the whole delay",
+        "fig8.overhead_milliseconds": f"{measured_windows()['window'].max()} windows, each longer by the whole delay",
         "sec5.all_to_all_on_ring": "traffic both ways around, each piece the shorter way; "
         f"{ring_all_to_all_ratio(_RING_RANKS, both_ways=False):.3g} one way around",
     }
@@ -230,11 +230,6 @@ def _replayed_rails() -> list[float]:
     rails = [_replayed(QUOTED_S, True, windows) for rail, windows in every.groupby("rail") if rail != WINDOW_RAIL]
     shortest = every.groupby(["iteration", "window"], as_index=False)["duration_s"].min()
     return [*rails, _replayed(QUOTED_S, True, shortest)]
-
-
-def windows_of_an_iteration() -> int:
-    """Windows of a measured iteration, the one into the next included, as `windows.window_count` counts them."""
-    return int(measured_windows()["window"].max())
 
 
 def table3_delays() -> dict[str, float]:
