@@ -425,7 +425,7 @@ def _placement_warnings(machine: Machine, columns: Columns) -> tuple[str, ...]:
 
 
 def _whole_groups(columns: Columns, size: int) -> int:
-    """Largest number of GPUs in use of an HB domain with which no group lies unevenly; 0 if below half of the domain."""
+    """Largest number of GPUs in use of a domain with which no group lies unevenly; 0 if below half of the domain."""
     groups = group_levels(columns)
     for used in range(size - 1, max(size // 2, 1) - 1, -1):
         if not any(groups[kind].lie_unevenly(used).any() for kind in _PLACED.values()):
