@@ -63,8 +63,8 @@ def expected_error(machine: Machine | str, precision: str = "", mixture: bool = 
     whether the model has experts; dense models and mixtures are never mixed.
     Raises ValueError for another precision, UnknownName for a platform and for a precision that its GPU lacks.
     """
-    platform, own = (machine, "bf16") if isinstance(machine, str) else (machine.platform, machine.precision)
-    precision = one_of("precision", precision or own, PRECISIONS)
+    platform, default = (machine, "bf16") if isinstance(machine, str) else (machine.platform, machine.precision)
+    precision = one_of("precision", precision or default, PRECISIONS)
     # A machine that was given field by field is of no platform.
     gpu = catalog_machine(platform, precision).gpu if platform or isinstance(machine, str) else machine.gpu
     generation = gpu_generation(gpu)
