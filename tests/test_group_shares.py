@@ -21,7 +21,8 @@ from railcore.network.topology.photonic import PhotonicRails
 from railcore.network.topology.rails import RailFabric, fat_tree, rail_only, rail_optimized
 from railcore.network.topology.wiring import whole_wiring
 from railcore.planner.goodput import training_goodput
-from railcore.planner.job_comparison import job_networks, network_shares
+from railcore.planner.job_comparison import job_networks
+from railcore.planner.network_slowdowns import network_shares
 from railcore.planner.slowdowns import failed_part_slowdowns
 from railcore.strategies.parts import search
 from railcore.strategies.space import strategy_blocks

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from railcore import catalog
 from railcore.catalog.units import day, year
 from railcore.datacenter.operation import run_of_time, training_time
 from railcore.datacenter.rack_network import CountedNetwork, PricedNetwork
@@ -24,8 +23,8 @@ from railcore.network.topology.rails import RailFabric
 from railcore.photonics.circuit_search import best_on_circuits
 from railcore.planner.candidates import AnyFabric, Candidate
 from railcore.planner.case import Case, Values
+from railcore.planner.fabrics import limiting_fabric, switching_time
 from railcore.planner.goodput import training_goodput
-from railcore.planner.job_comparison import limiting_fabric
 from railcore.planner.spec import OperationSpec
 from railcore.strategies.labels import strategy_label
 from railcore.strategies.parts import search
@@ -194,12 +193,11 @@ class Designs:
 
     def _on_circuits(self, fabric: PhotonicRails) -> Design | None:
         spec, best = self.case.spec.network, None
-        switch = catalog.item("circuit_switches", spec.circuit_switch)
-        delay = switch["reconfiguration_time"] if spec.reconfiguration is None else spec.reconfiguration
+        delay_s = switching_time(spec.circuit_switch, spec.reconfiguration)
         rings = ring_lengths(spec.nic_ports, fabric.planes, fabric.fibres_per_port)
         own: dict[str, Any] = {"ports": spec.nic_ports, "rings": rings, **self._options}
         for machine, gpus, batch in self._tried(fabric.gpus):
-            table = best_on_circuits(self.case.model, machine, gpus, batch, delay, **own)
+            table = best_on_circuits(self.case.model, machine, gpus, batch, delay_s, **own)
             row = table.iloc[0]
             if math.isnan(row["iteration_s"]):
                 continue

@@ -26,7 +26,7 @@ from railcore.planner.case import Case
 from railcore.planner.choice import missed_limits, rank_number
 from railcore.planner.evidence import error_of, grade_of, rows_behind, source_text
 from railcore.planner.find import racks_found
-from railcore.planner.job_comparison import network_shares
+from railcore.planner.network_slowdowns import network_shares
 from railcore.planner.shown_numbers import NUMBERS
 from railcore.planner.spec import FindSpec, GoalsSpec, Spec
 from railcore.planner.uncertainty import TIE, Situation, Uncertainty, flips, uncertainty, win_shares
