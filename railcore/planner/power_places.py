@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from railcore.catalog.units import kWh
-from railcore.planner.case import checked_area
+from railcore.planner.case import area_of
 from railcore.planner.spec import SiteSpec
 from railcore.siting.grid import load_grid
 from railcore.siting.reasons import carbon_and_cost
@@ -38,7 +38,7 @@ class PowerPlaces:
 def power_places_of(spec: SiteSpec, demand_w: float) -> PowerPlaces:
     """The best places for a demand [W]; where there is none, a note says why."""
     try:
-        terms = (spec.radius, spec.rule or AFTER_LOAD, spec.places, checked_area(spec))
+        terms = (spec.radius, spec.rule or AFTER_LOAD, spec.places, area_of(spec))
         found = find_places(load_grid(), demand_w, *terms)
     except ValueError as error:
         told = re.sub("|".join(_KEYS), lambda found: _KEYS[found[0]], str(error))
