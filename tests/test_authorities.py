@@ -156,16 +156,10 @@ def test_caps_are_what_capacity_leaves_above_demand():
         authorities.authority_caps(["PJM", "PJN"])
 
 
-def test_a_demand_that_nobody_meets_and_bad_numbers_are_refused():
+def test_a_demand_that_nobody_meets():
     assert np.isnan(siting_claims.fewest_even_parts(PRINTED, 900 * GW))
     # each feeds one of three parts, and nobody the third
     assert np.isnan(siting_claims.fewest_even_parts({"PJM": 1.4 * GW, "BPAT": 1.4 * GW}, 4 * GW))
-    for demand in (0, -1e9, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match="demand_w is"):
-            siting_claims.feeders_by_region(PRINTED, demand)
-    for most in (0, 13):
-        with pytest.raises(ValueError, match="most is"):
-            siting_claims.feeders_by_region(PRINTED, 1e9, most)
 
 
 @pytest.mark.skipif(not FOLDER.is_dir(), reason="RAILCORE_EIA_DIR names no folder with EIA's files")

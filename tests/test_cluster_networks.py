@@ -15,7 +15,7 @@ from railcore.deploy.cluster_cost import cluster_network_parts
 from railcore.network import price_books
 from railcore.network.switches import SwitchModel
 from suite.drawing.clusters import cluster_figure
-from suite.nwktimes2025.cluster import GPUS_PER_NODE, NODES, cluster_claims, document_cluster
+from suite.nwktimes2025.cluster import GPUS_PER_NODE, cluster_claims, document_cluster
 
 SHARED = ("frontend", "management", "storage")
 
@@ -93,18 +93,6 @@ def test_a_nic_is_no_faster_than_its_pcie_link():
     assert flow(graph, ["D1.GPU1"], ["D2.GPU1"]) == pytest.approx(pcie)
     assert "its PCIe link carries 504.1 Gbps" in cluster.warnings[0]
     assert Cluster(2, 2, nic_Bps="800 Gbps", pcie_generation=6).warnings == Cluster(2, 2).warnings == ()
-
-
-def test_rails_join_gpus_of_one_rank_and_nothing_else():
-    graph = document_cluster().graph("scale-out")
-    switches = of_kind(graph, "switch")
-    assert len(switches) == GPUS_PER_NODE
-    for switch in switches:
-        ranks = {graph.nodes[nic]["rank"] for nic in graph[switch]}
-        assert ranks == {graph.nodes[switch]["rail"]} and len(graph[switch]) == NODES
-    assert nx.number_connected_components(graph) == GPUS_PER_NODE
-    joined = document_cluster(oversubscription=1.0).graph("scale-out")
-    assert nx.is_connected(joined)
 
 
 WATTS = price_books.PriceBook(

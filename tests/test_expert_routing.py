@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from railcore.catalog.units import Gbps
 from railcore.training import collectives
-from railcore.training.experts import ROUTINGS, busiest_links, expert_all_to_all_time
 from suite.railonly2025.expert_loads import expert_demand, expert_load, link_loads
+from suite.railonly2025.expert_routing import ROUTINGS, busiest_links, expert_all_to_all_time
 from suite.railonly2025.moe import slowdown_readings
 
 HB, NIC = 3600 * Gbps, 400 * Gbps
@@ -62,8 +62,10 @@ def test_closed_forms_are_the_count(size, domains, routing, excess):
 def test_uniform_times_are_those_of_the_collectives(size, domains, sent):
     link = (sent, size, domains, HB, NIC)
     direct = expert_all_to_all_time(sent, size * domains, size, HB, NIC, "direct", 1.0)
-    inside = collectives.all_to_all_time(sent / domains, size, HB)
-    assert direct == pytest.approx(np.maximum(inside, collectives.all_to_all_time(sent, domains, NIC)), rel=1e-9)
+    inside = collectives.collective_time("all_to_all", sent / domains, size, HB)
+    assert direct == pytest.approx(
+        np.maximum(inside, collectives.collective_time("all_to_all", sent, domains, NIC)), rel=1e-9
+    )
     in_turn = collectives.hierarchical_time("all_to_all", *link)
     for routing in ("two-hop", "hierarchical"):
         time = expert_all_to_all_time(sent, size * domains, size, HB, NIC, routing)

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from railcore import catalog
 from railcore.catalog.units import Gbps
 from railcore.training import transfers, transformer
-from railcore.training.experts import expert_all_to_all_time
 from railcore.training.parallelism import Strategy
 from railcore.training.runtime import Runtime
 from suite.railonly2025.expert_job import ExpertJob
 from suite.railonly2025.expert_loads import expert_demand
+from suite.railonly2025.expert_routing import expert_all_to_all_time
 from suite.railonly2025.moe import (
     ROUTING_LOADS,
     iteration_overheads,

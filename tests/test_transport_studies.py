@@ -126,7 +126,7 @@ def test_cases_run_on_three_tiers():
 def test_latencies_are_the_catalogs():
     found = hop_latencies("800 Gbps", cable_m=0)
     assert list(found) == list(LATENCIES)
-    assert found["link_latency_s"] == pytest.approx(delay.correction_delay("800 Gbps")[0]) and found["link_latency_s"]
+    assert found["link_latency_s"] == pytest.approx(delay.correction_delay(800 * Gbps)[0]) and found["link_latency_s"]
     assert found["switch_latency_s"] == pytest.approx(catalog.item("latencies", "SN5600")["latency"])
     assert found["nic_latency_s"] == pytest.approx(catalog.item("latencies", "ConnectX-7")["latency"])
     usual = hop_latencies("800 Gbps", cable_m=catalog.item("wide_area", "fibre")["hall_length"])

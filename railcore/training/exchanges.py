@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from railcore.training.expert_dispatch import DispatchBytes, dispatch_bytes, parts_groups
+from railcore.training.expert_dispatch import DispatchBytes, dispatch_bytes, splits_groups
 from railcore.training.formats import ELEMENT_BYTES, WEIGHT_BYTES, LinearFormat
 from railcore.training.rank import Rank
 from railcore.training.recompute import recomputed_operators
@@ -115,11 +115,11 @@ def sent_by_domain(rank: Rank, element_bytes: float) -> DispatchBytes:
     """What a rank sends one way where each HB domain gets a copy of a token, and forwards it (dispatcher "nodes")."""
     model = rank.model
     x, y = rank.groups["expert"].in_domains(rank.hb_domain_size)
-    # What does not divide has its obstacle elsewhere.
-    wrong = parts_groups("nodes", model.expert_groups, x * y, y)
-    ranks = np.where(wrong, 1, np.gcd(x * y, model.experts))
-    sizes = (rank.dispatched_tokens, model.hidden, model.experts, model.top_k, ranks, np.gcd(x, ranks))
-    sent = dispatch_bytes(*sizes, "nodes", element_bytes, model.expert_groups, model.token_groups)
+    # Ranks that do not divide the experts or split their groups rule the strategy out elsewhere: any divisor will do.
+    ranks = np.where(splits_groups(model.expert_groups, x * y, y), 1, np.gcd(x * y, model.experts))
+    token_bytes = rank.dispatched_tokens * model.hidden * element_bytes
+    groups = model.expert_groups, model.token_groups
+    sent = dispatch_bytes(token_bytes, model.experts, model.top_k, ranks, np.gcd(x, ranks), *groups)
     busiest = rank.copies / model.top_k  # rows of the busiest rank over the mean
     return DispatchBytes(busiest * sent.nic_bytes, busiest * sent.hb_bytes)
 

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from railcore.training.expert_dispatch import host_bound_time, host_operators
 from railcore.training.machine import Machine
 from railcore.training.products import product_passes
 from railcore.training.rank import Rank
@@ -17,6 +16,9 @@ from railcore.training.runtime import Runtime
 from railcore.training.transformer import Transformer
 
 OWN_KERNELS = (5, 9)  # four products and the attention forward, twice the products and the attention backward
+_EXPERT_LAYERS = 2  # linear layers of an expert: gate and up in one, and down
+_COMMON_OPERATORS = (28, 14)  # forward and backward, whatever the experts are; see host_operators
+_GRAPHED_OPERATORS = (17, 4)  # of them, what a graph of router and preprocessing holds
 LOSS_BYTES = 32  # of cross entropy in fp32 a logit: cast 6, maximum 4, exponent 8, sum 4, gradient 4, cast back 6
 
 
@@ -204,41 +206,104 @@ def expert_kernel_bytes(model: Transformer) -> tuple[float, float]:
     return 28 * result + 8 * inner, 36 * result + 10 * inner
 
 
+class HostOperators(NamedTuple):
+    """What the host starts for one mixture layer and one micro-batch.
+
+    forward, backward: operators, each from Python.
+    forward_kernels, backward_kernels: kernels that a library starts in a loop over the experts.
+    """
+
+    forward: Any
+    backward: Any
+    forward_kernels: Any
+    backward_kernels: Any
+
+
+def host_operators(experts: Any, cast_kernels: int = 0, bias: bool = False, graphed: bool = False) -> HostOperators:
+    """What a host starts for a mixture layer, without attention and norms, as Megatron-Core launches it.
+
+    Common to all experts are 28 operators forward: router in fp32 and its losses 6; counts of tokens, their exchange
+    and copies to the host 11; two orderings of tokens with their maps 5; exchanges of tokens and of their weights 3;
+    activation 1; orderings back 2. Backward 14: seven kernels of the same chain reversed, three exchanges and four of
+    the router. Casts pad rows to whole blocks and back, 2 in each pass. Biases take two operators an expert and pass.
+    One call starts the kernels of all experts: a product for each linear layer forward, two backward and a place for
+    each weight's gradient, 2; and in each pass the casts of each linear layer's operand.
+
+    Parameters
+    ----------
+    experts
+        Of a rank.
+    cast_kernels
+        That cast an expert's matrix; 0 in bf16.
+    bias
+        Whether experts have biases.
+    graphed
+        Router, counts and their preprocessing are in a CUDA graph, of which only the start counts.
+
+    Returns
+    -------
+    Numbers. The fixed counts come from reading the code; take them as good to a third.
+
+    References
+    ----------
+    GitHub NVIDIA/Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py at 0014f13 (2025: dispatcher
+    "alltoall"), moe README (grouped products on several streams); GitHub NVIDIA/TransformerEngine,
+    pytorch/module/grouped_linear.py at 0069563 (2025), pull request 1525 (2025-04: current scaling).
+    """
+    n = np.asarray(experts, float)
+    per_expert = (2.0 if cast_kernels else 0.0) + 2 * bias * n
+    forward, backward = (
+        count - graphed * (inside - 1) + per_expert
+        for count, inside in zip(_COMMON_OPERATORS, _GRAPHED_OPERATORS, strict=True)
+    )
+    casts = n * _EXPERT_LAYERS * cast_kernels
+    return HostOperators(forward, backward, n * _EXPERT_LAYERS + casts, n * 3 * _EXPERT_LAYERS + casts)
+
+
 def host_waits(rank: Rank, machine: Machine, gpu: Passes) -> Passes:
     """What a layer takes beyond its time on the GPU, because the host starts its operators.
 
-    Eager software takes the longer of both. So do mixture layers without CUDA graphs of the whole layer: the host has
-    to learn the numbers of tokens first, and of the shorter time dropless_serial_share adds to the longer. Graphs of
-    parts leave it the operators of routed experts, and the start of a graph in each pass.
+    A GPU's time G and a host's time H make max(G, H) + r min(G, H), with r = 0 where the host is always ahead, and 1
+    where each waits for the other. H counts in two cases:
+
+    - eager software, r = 0;
+    - mixture layers without CUDA graphs of the whole layer: the host waits once for the numbers of tokens, so that r is
+      dropless_serial_share; for padded experts too, whose counts are read as a list. Graphs of parts leave the host the
+      operators of routed experts, and the start of a graph in each pass.
 
     Parameters
     ----------
     rank, machine
         Of the strategies, on which GPU.
     gpu
-        Time on the GPU [s].
+        Time on the GPU, G [s].
 
     Returns
     -------
     Seconds.
+
+    References
+    ----------
+    Megatron-Core, token_dispatcher.py (synchronization before the exchange), experts.py (tokens_per_expert).
     """
     model, runtime, host = rank.model, rank.runtime, machine.host
     waits_for_counts, parts = bool(model.experts) and runtime.graphs != "whole", runtime.graphs_of_parts
     if not (runtime.eager or waits_for_counts):
         return Passes(0 * gpu.forward, 0 * gpu.backward)
     casts = runtime.linear_format(machine).cast_kernels
-    more = host_operators(rank.experts, casts, model.biases, parts)
+    mixture = host_operators(rank.experts, casts, model.biases, parts)
     forward, backward = (1, 1) if parts else (host.forward_operators, host.backward_operators)
     serial = host.dropless_serial_share if waits_for_counts else 0.0
 
-    def waits(operators: int, of_experts: Any, kernels: Any, gpu_s: Any) -> Any:
-        started = of_experts * host.launch_s + kernels * host.kernel_launch_s
+    def waits(operators: int, mixture_operators: Any, kernels: Any, gpu_s: Any) -> Any:
+        mixture_s = mixture_operators * host.launch_s + kernels * host.kernel_launch_s
+        host_s = operators * host.launch_s + rank.mixtures * mixture_s
         finite_s = np.where(np.isfinite(gpu_s), gpu_s, 0.0)  # traffic without a route takes infinitely long
-        return host_bound_time(finite_s, operators * host.launch_s + rank.mixtures * started, serial) - finite_s
+        return np.maximum(finite_s, host_s) + serial * np.minimum(finite_s, host_s) - finite_s
 
     return Passes(
-        waits(forward, more.forward, more.forward_kernels, gpu.forward),
-        waits(backward, more.backward, more.backward_kernels, gpu.backward),
+        waits(forward, mixture.forward, mixture.forward_kernels, gpu.forward),
+        waits(backward, mixture.backward, mixture.backward_kernels, gpu.backward),
     )
 
 

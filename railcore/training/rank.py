@@ -4,7 +4,6 @@ Symbols as in `transformer`; b sequences of a micro-batch, t tensor, c context, 
 of a micro-batch on a rank. All numbers are arrays of the columns' shape.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from railcore.training.expert_dispatch import capacity_copies
 from railcore.training.formats import ELEMENT_BYTES
 from railcore.training.machine import Machine
 from railcore.training.rank_order import GroupLevels, group_levels
@@ -207,13 +205,17 @@ def wide_dense_layers(model: Transformer) -> bool:
 
 
 def expert_rows(model: Transformer, runtime: Runtime) -> float:
-    """Rows that the experts of the busiest rank compute, over its own tokens; padded to the capacity where it drops.
+    """Rows that the experts of the busiest rank compute, over its own tokens.
 
-    Raises ValueError for a capacity above the model's number of experts, which no routing fills.
+    k m with top_k k and imbalance m. With a capacity c it is k c: an expert takes at most c u k / E of the u tokens of
+    each rank, drops the rest, and computes zeros up to that. Raises ValueError for a capacity above the model's number
+    of experts, which no routing fills.
+
+    Sources: Lepikhin et al. 2020, arXiv:2006.16668, 2.2; Megatron-Core, moe README (moe-expert-capacity-factor,
+    moe-pad-expert-input-to-capacity).
     """
     if not model.experts:
         return 1.0
     if runtime.capacity > model.experts:
         raise ValueError(f"capacity is {runtime.capacity:g}: give at most experts {model.experts} of {model.name}")
-    capacity = runtime.capacity or math.inf
-    return float(capacity_copies(model.top_k, capacity, model.imbalance, padded=bool(runtime.capacity)))
+    return float(model.top_k * (runtime.capacity or model.imbalance))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from railcore import catalog
-from railcore.catalog.arguments import Count, NonNegativeInt, Range, checked
+from railcore.catalog.arguments import NonNegativeInt, Range, checked
 
 if TYPE_CHECKING:
     import jinja2
@@ -117,7 +117,7 @@ class SwitchConfig:
 
 
 @checked
-def frr_text(config: SwitchConfig, entries: Count = sys.maxsize) -> str:
+def frr_text(config: SwitchConfig, entries: Annotated[int, Range(1)] = sys.maxsize) -> str:
     """The configuration as a file frr.conf.
 
     entries: interfaces, neighbours and list entries of a kind that are written at most; a comment counts the others.

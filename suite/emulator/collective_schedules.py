@@ -397,7 +397,8 @@ def hierarchical_schedule(
     Parameters
     ----------
     operation, hb_ranks, domains, hb_algorithm, nic_algorithm
-        As for `hierarchical_time`. Broadcast and point_to_point start at rank 0, point_to_point ends at the last rank.
+        As for `hierarchical_phase_times`. Broadcast and point_to_point start at rank 0, point_to_point ends at the last
+        rank.
     hb_first
         Whether all_to_all and point_to_point start in the HB domains.
 

@@ -19,7 +19,7 @@ from railcore.datacenter import exposed
 from railcore.datacenter.layouts import Layer, Layout
 from railcore.datacenter.sizing import DatacenterSite
 from railcore.siting.distances import Located, diameter_m, fibre_delays_s
-from railcore.siting.sitings import Sitings, shares_or_nan, siting_indices
+from railcore.siting.sitings import Sitings, demand_shares
 from railcore.training.formats import catalog_precision
 from railcore.training.transformer import Transformer, catalog_model
 from suite.flops2024.training_case import TrainingCase, tokens_per_micro_batch
@@ -201,10 +201,10 @@ def training_by_siting(
     slowdown and not behind in the other). Columns of training are NaN where the demand is not met.
     """
     power, rows, rack_shares = np.asarray(power_w, float), [], []
-    for name, at in siting_indices(places, power, sitings).items():
+    for name, (at, shares) in demand_shares(places, sitings, power, demand_w).items():
         total = float(power[at].sum())
-        rack_shares.append(shares_or_nan(power[at], demand_w))
-        rows.append((name, total >= demand_w, total, total - demand_w, rack_shares[-1].min(), diameter_m(places, at)))
+        rack_shares.append(shares)
+        rows.append((name, total >= demand_w, total, total - demand_w, shares.min(), diameter_m(places, at)))
     table = pd.DataFrame(rows, columns="siting meets power_w spare_w least_share longest_m".split())
     delay = fibre_delays_s(table["longest_m"])
     table = table.assign(delay_low_s=delay["low"], delay_high_s=delay["high"])

@@ -9,7 +9,7 @@ import pandas as pd
 
 from railcore import catalog
 from railcore.catalog import UnknownName, files, units
-from railcore.siting.authorities import MAX_PARTS, authority_row, authority_table, feeders_of_parts
+from railcore.siting.authorities import authority_row, authority_table, feeders_of_parts
 from railcore.siting.candidates import Candidates
 from railcore.siting.distances import distance_to_place
 from railcore.siting.grid import PowerGrid
@@ -41,6 +41,7 @@ DOCUMENT_RULE = "idle fuelled"  # calibrated, see data/calibrations.csv
 COUNTED_WITH = tuple(
     "demand_w grid radius_m point_radius_m anchors_m step_deg oil coal_basis most_coal reserve".split()
 )
+MAX_PARTS = 12  # of a demand
 _NODE_COLUMN = "washington_nodes_"  # and the method, with underscores
 
 
@@ -253,7 +254,7 @@ def feeders_by_region(disposable_w: Mapping[str, float], demand_w: float, most: 
     """`feeders_of_parts`, with how many of them lie east and northwest: columns east, northwest.
 
     East: in the Eastern interconnection. Northwest: in the region of that name, as Table 1 prints it or else as EIA
-    does. Source: flops2024, section 2, arithmetic on Table 1. Errors as in `feeders_of_parts`.
+    does. Source: flops2024, section 2, arithmetic on Table 1. Raises UnknownName for an unknown code.
     """
     parts, printed = feeders_of_parts(disposable_w, demand_w, most), printed_regions()
     eastern = {code for code in disposable_w if authority_row(code)["interconnect"] == "Eastern"}

@@ -12,7 +12,7 @@ from railcore.photonics import circuits
 from railcore.photonics.circuits import PhotonicCircuits
 from railcore.photonics.control_plane import ControlPlane, catalog_control_plane, saturating_gpus
 from railcore.photonics.simulation import simulate
-from railcore.photonics.workload import Workload, replicas_equal, training_step
+from railcore.photonics.workload import Workload, differing_replicas, training_step
 from railcore.training.machine import Machine, catalog_machine
 from railcore.training.parallelism import Strategy
 from railcore.training.runtime import Runtime
@@ -395,7 +395,7 @@ def explored_timeline(
     -------
     What `draw` gives.
     """
-    batch, one = strategy.data * micro_batches, replicas_equal(machine, strategy)
+    batch, one = strategy.data * micro_batches, not differing_replicas(machine, strategy)
     step = training_step(model, machine, strategy, batch, **how, iterations=2, one_replica=one)
     run = simulate(step, network)
     base = simulate(step, circuits.electrical_twin(network))

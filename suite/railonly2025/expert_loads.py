@@ -1,6 +1,6 @@
 """Uneven demand of a mixture's experts: who sends how much to whom, and bytes on every link, counted pair by pair.
 
-Routings and symbols as in `training.experts`, which has the closed form for a uniform load or one hot expert.
+Routings and symbols as in `expert_routing`, which has the closed form for a uniform load or one hot expert.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.catalog.checks import Floats
-from railcore.training.experts import BusiestLinks, checked_imbalance
+from suite.railonly2025.expert_routing import BusiestLinks, checked_imbalance
 
 
 @dataclass(frozen=True)
