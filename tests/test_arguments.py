@@ -233,7 +233,7 @@ def test_help_shows_annotations_in_few_letters():
     assert shown.startswith(
         "(model: Transformer | str, machine: Machine | str, gpus: int, global_batch: int | Sequence[int], "
     )
-    assert "runtime: Runtime | str | Sequence | None = None" in shown
+    assert "runtime: Runtime | str | Sequence[Runtime | str] | None = None" in shown
     assert "gpus: ArrayLike" in str(inspect.signature(cost.compare_rail_networks))
     assert "nic_Bps: Quantity | None = None" in str(inspect.signature(RailFabric))
 

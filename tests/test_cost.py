@@ -70,7 +70,6 @@ def test_total_cost_of_ownership():
     assert costs["energy_usd"] == pytest.approx([energy, 0])
     assert costs["total_usd"] == pytest.approx([1000 + energy, 0])
     assert cost.total_cost(7, 9, 0, price, 1)["total_usd"] == 7
-    assert cost.energy([1e3, 0], 2, 1.2, load=0.5) == pytest.approx([1.2 * 8760 * 3.6e6, 0])
 
 
 def test_ownership_adds_up():

@@ -9,7 +9,7 @@ from railcore import catalog
 from railcore import datacenter as dc
 from railcore.catalog.units import day, hour, show, year
 from railcore.datacenter import operation
-from railcore.datacenter.operation import largest_parameters, layer_of_size, models_by_budget, precision_for_format
+from railcore.datacenter.operation import largest_parameters, layer_of_size, models_by_budget
 from railcore.datacenter.sizing import datacenter_size
 from railcore.network import reliability
 from railcore.network.cost import total_cost
@@ -268,8 +268,6 @@ def test_budgets_train_the_optimum_or_the_largest_that_fits():
         365 * 86400, datacenter_size(1e11, NVL72, "flops2024").dense_flops
     )
     assert table["optimal_parameters"][1] == pytest.approx(float(each))
-    with pytest.raises(ValueError, match="number_format is 'fp2'"):
-        precision_for_format("fp2")
     assert (timed["time_days"] * (1 - timed["exposed_share"])).to_numpy() == pytest.approx(365)
 
 

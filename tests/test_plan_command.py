@@ -9,7 +9,8 @@ from test_plan import numbers, spec
 
 from railcore.__main__ import main
 from railcore.planner.planning import plan
-from railcore.planner.spec import Spec, spec_template
+from railcore.planner.spec import Spec
+from railcore.planner.spec_template import spec_template
 
 SMALL = {"candidates": ["rail-optimized", "photonic rails"], "job": {"search": {"context": 1, "micro_batch": 1}}}
 TEXT = """

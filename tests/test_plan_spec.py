@@ -16,7 +16,9 @@ from railcore.planner.case import case_of
 from railcore.planner.choice import missed_limits
 from railcore.planner.planning import plan
 from railcore.planner.power_places import power_places_of
-from railcore.planner.spec import Spec, read_spec, spec_schema, spec_template
+from railcore.planner.spec import Spec
+from railcore.planner.spec_reading import read_spec
+from railcore.planner.spec_template import spec_schema, spec_template
 from railcore.training.transformer import Transformer
 
 TEXT = """
@@ -112,9 +114,9 @@ def test_what_is_no_toml_and_no_file(tmp_path):
 
 def test_only_platform_size_and_model_are_needed():
     found = read_spec({"cluster": {"platform": "DGX H100", "gpus": 8}, "job": {"model": "Llama-3 8B"}})
-    given = {key: value for key, value, is_given in found.given() if is_given}
+    given = {key: value for key, value, is_given in found.entries() if is_given}
     assert given == {"cluster.platform": "DGX H100", "cluster.gpus": 8, "job.model": "Llama-3 8B"}
-    assert {key for key, _, is_given in found.given() if not is_given} >= {"network.candidates", "books.prices"}
+    assert {key for key, _, is_given in found.entries() if not is_given} >= {"network.candidates", "books.prices"}
     for left_out in ("cluster", "job"):
         kept = {name: part for name, part in spec().items() if name != left_out}
         assert faults(kept) == [f"{left_out} is missing: give it"]

@@ -14,11 +14,6 @@ from railcore.siting.split_problem import SiteOptions
 km = 1e3
 
 
-def options_of(latitude, longitude, power_w, plants, authority, radius_m=np.inf) -> SiteOptions:
-    latitude, longitude, power_w = (np.array(column, float) for column in (latitude, longitude, power_w))
-    return SiteOptions(latitude, longitude, power_w, plants.astype(np.float32), np.array(authority), radius_m)
-
-
 def make(seed: int, n: int = 9, plants: int = 12, span: float = 4.0) -> SiteOptions:
     """Candidates on a small map, each with a few of the plants near it."""
     random = np.random.default_rng(seed)
@@ -26,12 +21,8 @@ def make(seed: int, n: int = 9, plants: int = 12, span: float = 4.0) -> SiteOpti
     where = random.uniform(0, span, (2, plants))
     near = np.hypot(latitude[:, None] - 40 - where[0], longitude[:, None] + 100 - where[1]) < span / 4
     power = random.integers(1, 9, plants) * 1e8
-    return options_of(
-        latitude,
-        longitude,
-        near @ power,
-        csr_array(near.astype(float)),
-        random.choice(["A", "B", "C"], n),
+    return SiteOptions(
+        latitude, longitude, near @ power, csr_array(near.astype(float)), random.choice(["A", "B", "C"], n)
     )
 
 
@@ -136,7 +127,7 @@ def circles(seed: int) -> SiteOptions:
     at = 38 + random.uniform(0, 8, 60), -100 + random.uniform(0, 8, 60)
     sites = 38 + random.uniform(0, 8, 90), -100 + random.uniform(0, 8, 90)
     near = great_circle_distance(at[0][:, None], at[1][:, None], *sites) <= 50 * km
-    return options_of(*at, near.sum(axis=1) * 1e9, csr_array(near.astype(float)), ["A"] * 60, radius_m=50 * km)
+    return SiteOptions(*at, near.sum(axis=1) * 1e9, csr_array(near.astype(float)), np.full(60, "A"), radius_m=50 * km)
 
 
 @settings(max_examples=10)
@@ -173,7 +164,8 @@ def test_both_ways_to_the_spare_power_of_the_shortest(seed):
 
 def test_power_dealt_between_unequal_places():
     plants = csr_array(np.eye(3))
-    options = options_of([40, 41, 42.0], [-100.0] * 3, [4e9, 2e9, 1e9], plants, ["A", "A", "B"])
+    power, where = np.array([4e9, 2e9, 1e9]), (np.array([40, 41, 42.0]), np.full(3, -100.0))
+    options = SiteOptions(*where, power, plants, np.array(["A", "A", "B"]))
     terms = dict(least_share=0.3, resolution_m=0)
     found = best_split(options, 3e9, 3, **terms)
     assert found.power_w.tolist() == pytest.approx(

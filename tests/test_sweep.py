@@ -19,7 +19,8 @@ from railcore.__main__ import main
 from railcore.catalog import files
 from railcore.planner import answer, sweep_chunk, sweep_grid, sweeping
 from railcore.planner.planning import Shared, plan
-from railcore.planner.spec import Spec, check_key, read_spec
+from railcore.planner.spec import Spec
+from railcore.planner.spec_reading import check_key, read_spec
 from railcore.planner.sweep_command import TEMPLATE
 from railcore.planner.sweep_folder import stored_sweep
 from railcore.planner.sweep_grid import sweep_points

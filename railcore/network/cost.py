@@ -5,7 +5,7 @@ for other links. Prices and powers of unlike link rates are refused.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -18,11 +18,10 @@ from railcore.catalog.arguments import (
     EnergyPrice,
     Listed,
     NonNegative,
-    PositiveArray,
+    Range,
     Unbounded,
     checked,
 )
-from railcore.catalog.checks import at_least, share
 from railcore.network.bill import bill_table, bill_total, bill_totals, include_text
 from railcore.network.price_books import PriceBook, check_books
 from railcore.network.topology.clos import Parts, checked_oversubscription, rail_parts
@@ -143,8 +142,8 @@ def compare_rail_networks(
     return with_book_names(compared, prices, powers)
 
 
-def with_domain_warnings(table: pd.DataFrame, gpus: PositiveArray, hb_domain_size: PositiveArray) -> pd.DataFrame:
-    """A table with `domain_warnings` as attrs["warnings"]; of many rows the first that needs one, and how many do."""
+def with_domain_warnings(table: pd.DataFrame, gpus: ArrayLike, hb_domain_size: ArrayLike) -> pd.DataFrame:
+    """A table with `domain_warnings` as attrs["warnings"]: that of the first row that has one, and how many have."""
     n, k = np.broadcast_arrays(*map(np.atleast_1d, (gpus, hb_domain_size)))
     ragged = np.flatnonzero(n % k)
     texts = domain_warnings(int(n[ragged[0]]), int(k[ragged[0]])) if ragged.size else ()
@@ -185,8 +184,8 @@ def cluster_fabrics(
     shapes["rail-only"] = {}
     if planes > 1:
         shapes[f"rail-only, {planes} planes"] = {"planes": planes}
-    given = {"gpus": gpus, "hb_domain_size": hb_domain_size, "radix": radix, "rails_per_switch": None, **links}
-    return {name: RailFabric(**given, **shape) for name, shape in shapes.items()}
+    cluster = {"gpus": gpus, "hb_domain_size": hb_domain_size, "radix": radix, "rails_per_switch": None, **links}
+    return {name: RailFabric(**cluster, **shape) for name, shape in shapes.items()}
 
 
 def fabric_cost(fabric: RailFabric | PhotonicRails, prices: PriceBook, powers: PriceBook) -> dict[str, Any]:
@@ -195,7 +194,7 @@ def fabric_cost(fabric: RailFabric | PhotonicRails, prices: PriceBook, powers: P
     Parameters
     ----------
     fabric
-        Each port of whose NICs has an equal share of the NIC's rate.
+        Network whose NICs split their rate evenly over their ports.
     prices, powers
         Books of prices [USD] and of peak powers [W] for the rate of its NICs; their numbers may be arrays.
 
@@ -203,11 +202,11 @@ def fabric_cost(fabric: RailFabric | PhotonicRails, prices: PriceBook, powers: P
     -------
     cost_usd and power_w; NaN where ports are slower than the book's links and the book does not say its rate.
     """
-    bill, found, ports = fabric.parts.bill(), {}, fabric.nic_ports
+    bill, totals, ports = fabric.parts.bill(), {}, fabric.nic_ports
     for name, book in (("cost_usd", prices), ("power_w", powers)):
-        known = ports == 1 or book.rate_Bps is not None
-        found[name] = bill_total(bill, book.of_ports(ports))[()] if known else np.nan
-    return found
+        scalable = ports == 1 or book.rate_Bps is not None
+        totals[name] = bill_total(bill, book.of_ports(ports))[()] if scalable else np.nan
+    return totals
 
 
 def _network_row(fabric: RailFabric, prices: PriceBook, powers: PriceBook) -> dict[str, Any]:
@@ -328,15 +327,21 @@ def cluster_breakdown(
     return with_book_names(pd.concat(tables, ignore_index=True), prices, powers)
 
 
-def energy(power_w: ArrayLike, years: float, pue: float = 1.0, load: float = 1.0) -> np.ndarray:
-    """Energy drawn over years [J]: power x load x PUE x time.
+def total_cost(
+    purchase_usd: ArrayLike, power_w: ArrayLike, years: float, electricity_price: float, pue: float, load: float = 1.0
+) -> dict[str, np.ndarray]:
+    """Cost of owning a network over years: purchase, energy and their sum [USD].
+
+    energy = power x load x PUE x time.
 
     Parameters
     ----------
-    power_w
-        Peak power [W].
+    purchase_usd, power_w
+        Price [USD] and peak power [W].
     years
         Time in use.
+    electricity_price
+        Price of energy [USD/J].
     pue
         Power of the facility over that of its IT, at least 1.
     load
@@ -344,42 +349,10 @@ def energy(power_w: ArrayLike, years: float, pue: float = 1.0, load: float = 1.0
 
     Returns
     -------
-    Energy of each power [J].
-
-    Raises
-    ------
-    ValueError
-        An argument is out of its range.
-    """
-    power, time = at_least("power_w", power_w), at_least("years", years) * units.year
-    return power * share("load", load) * at_least("pue", pue, 1) * time
-
-
-def total_cost(
-    purchase_usd: ArrayLike, power_w: ArrayLike, years: float, electricity_price: float, pue: float, load: float = 1.0
-) -> dict[str, np.ndarray]:
-    """Cost of owning a network over years: purchase, energy and their sum [USD].
-
-    Parameters
-    ----------
-    purchase_usd, power_w
-        Price [USD] and peak power [W].
-    years, pue, load
-        As in `energy`.
-    electricity_price
-        Price of energy [USD/J].
-
-    Returns
-    -------
     purchase_usd, energy_usd and total_usd.
-
-    Raises
-    ------
-    ValueError
-        An argument is out of its range.
     """
     purchase = np.asarray(purchase_usd, float)
-    energy_usd = energy(power_w, years, pue, load) * at_least("electricity_price", electricity_price)
+    energy_usd = np.asarray(power_w, float) * load * pue * (years * units.year) * electricity_price
     return {"purchase_usd": purchase, "energy_usd": energy_usd, "total_usd": purchase + energy_usd}
 
 
@@ -392,7 +365,7 @@ def ownership_costs(
     powers: PriceBook,
     years: NonNegative,
     electricity_price: EnergyPrice,
-    pue: NonNegative,
+    pue: Annotated[float, Range(1)],
 ) -> pd.DataFrame:
     """Cost over years of rail-optimized and rail-only networks at full load, all optics and with copper to the hosts.
 

@@ -111,11 +111,11 @@ def parts_at_risk(fabric: PhotonicRails | PacketFabric, platform: str = "") -> p
     {'GPU': 1024, 'host': 128}
     """
     n, k = fabric.gpus, fabric.hb_domain_size
-    each = int(catalog.item("platforms", platform)["hb_switch_parts"]) if platform else fabric.hb_switches
+    switches = int(catalog.item("platforms", platform)["hb_switch_parts"]) if platform else fabric.hb_switches
     hosts = -(-n // host_gpus(platform))
     rows: list[Row] = [(part, part, n, 1, 1, 1.0) for part in ("GPU", "NIC", "software")]
     rows.append(("host", "host", hosts, n / hosts, n / hosts, 1.0))
-    rows.append(("HB switch", "HB switch", fabric.domains * each if k > 1 else 0, k, k, 1 / max(each, 1)))
+    rows.append(("HB switch", "HB switch", fabric.domains * switches if k > 1 else 0, k, k, 1 / max(switches, 1)))
     rows += _circuit_parts(fabric) if isinstance(fabric, PhotonicRails) else _packet_parts(fabric)
     return pd.DataFrame(rows, columns=_COLUMNS)
 
@@ -138,12 +138,12 @@ def _packet_parts(fabric: PacketFabric) -> list[Row]:
 
 
 def _circuit_parts(fabric: PhotonicRails) -> list[Row]:
-    """Rows of `parts_at_risk` of circuit switches, fibres and the transceivers of NICs; a fibre takes its port."""
+    """Rows of `parts_at_risk` of circuit switches, fibres and the NICs' transceivers. A failed fibre takes its port."""
     n, ports, fibres, modules = fabric.gpus, fabric.nic_ports, fabric.fibres_per_port, fabric.transceivers
     switches, whole = int(fabric.parts.switches), rings_of_ports(ports, fibres)
 
     def lost(gone: int) -> float:
-        """Share of its rings that a NIC loses with so many ports; of its ports where it has no ring."""
+        """Share of its rings that a NIC without so many ports loses; of its ports where it has no ring."""
         return 1 - rings_of_ports(ports - gone, fibres) / whole if whole else gone / ports
 
     return [
@@ -172,13 +172,13 @@ def failure_rows(
 ) -> list[Value]:
     """Rows of the catalog that a job's failures rest on: rates and repair times of kinds of parts, checkpoint, restart.
 
-    kinds: of parts. checkpoint_time, restart_time: given in place of the catalog's [s], or None.
+    kinds: of parts. checkpoint_time, restart_time: the user's, in place of the catalog's rows [s]; None for the rows.
     """
     rows = [row for kind in sorted(kinds) for row in rate_and_repair(kind)]
     job = catalog.item("failure_rates", "job")
     rows += [job.row("checkpoint_time"), job.row("restart_time")]
-    given = {"checkpoint_time": checkpoint_time, "restart_time": restart_time}
-    kept = [row for row in rows if row.name != "job" or given.get(row.parameter) is None]
+    replaced = {"checkpoint_time": checkpoint_time, "restart_time": restart_time}
+    kept = [row for row in rows if row.name != "job" or replaced.get(row.parameter) is None]
     return list({(row.name, row.parameter): row for row in kept}.values())
 
 
@@ -282,9 +282,9 @@ def cluster_failures(gpus: int, hb_domain_size: int, radix: int, platform: str, 
         network = table.loc[["switch", "transceiver", "link"]].sum()
         table.loc["network"], table.loc["all"] = network, table.sum()
         tables.append(table.assign(fabric=name).rename_axis("part").reset_index())
-    found = pd.concat(tables)[["fabric", "part", *table.columns]]
-    found.attrs["warnings"] = fabric.warnings
-    return found
+    failures = pd.concat(tables)[["fabric", "part", *table.columns]]
+    failures.attrs["warnings"] = fabric.warnings
+    return failures
 
 
 def job_interruptions(gpus: int, hb_domain_size: int, radix: int, platform: str, planes: int = 1) -> pd.DataFrame:
@@ -309,15 +309,15 @@ def job_interruptions(gpus: int, hb_domain_size: int, radix: int, platform: str,
         slows = ~cuts & parts["part"].isin(_BELOW)
         years = {rates: expected_failures(parts, rates) for rates in RATES}
         for stops, counted in zip(STOPS, (cuts, cuts | True), strict=True):
-            for rates, found in years.items():
-                events, down = found["events_per_year"][counted].sum(), found["parts_down"][slows].sum()
+            for rates, failures in years.items():
+                events, down = failures["events_per_year"][counted].sum(), failures["parts_down"][slows].sum()
                 rows.append((name, stops, rates, events, down))
     return pd.DataFrame(rows, columns=["fabric", "stops", "rates", "events_per_year", "planes_down"])
 
 
 def mean_time_between_failures(events_per_year: float) -> float:
     """Time between interruptions [s]: year / events."""
-    return year / float(positive("events_per_year", events_per_year))
+    return year / events_per_year
 
 
 def checkpoint_interval(mtbf: ArrayLike, checkpoint_time: ArrayLike) -> np.ndarray:
@@ -325,8 +325,8 @@ def checkpoint_interval(mtbf: ArrayLike, checkpoint_time: ArrayLike) -> np.ndarr
 
     M mtbf, delta checkpoint_time [s]. Source: Young 1974 and Daly 2006, first order.
     """
-    delta, m = positive("checkpoint_time", checkpoint_time, "seconds"), positive("mtbf", mtbf, "seconds")
-    return np.maximum(np.sqrt(2 * delta * m) - delta, delta)
+    delta = np.asarray(checkpoint_time, float)
+    return np.maximum(np.sqrt(2 * delta * mtbf) - delta, delta)
 
 
 def goodput(
@@ -354,6 +354,6 @@ def goodput(
     Daly 2006, complete model of wall time.
     """
     m, delta = positive("mtbf", mtbf, "seconds"), positive("checkpoint_time", checkpoint_time, "seconds")
-    tau = checkpoint_interval(m, delta) if interval is None else positive("interval", interval, "seconds")
+    tau = checkpoint_interval(m, delta) if interval is None else np.asarray(interval, float)
     with np.errstate(over="ignore"):  # a stretch that takes for ever: the share is 0
-        return tau / (m * np.exp(at_least("restart_time", restart_time) / m) * np.expm1((tau + delta) / m))
+        return tau / (m * np.exp(np.asarray(restart_time, float) / m) * np.expm1((tau + delta) / m))

@@ -11,7 +11,8 @@ from railcore.planner.choice import merged, ranked
 from railcore.planner.page import page_html
 from railcore.planner.report import document, terminal_text
 from railcore.planner.result import Plan, Progress, Told, energy_prices, found_answer
-from railcore.planner.spec import FindSpec, SiteSpec, Spec, read_spec
+from railcore.planner.spec import FindSpec, SiteSpec, Spec
+from railcore.planner.spec_reading import read_spec
 
 if TYPE_CHECKING:
     from railcore.planner.power_places import PowerPlaces

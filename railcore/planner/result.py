@@ -294,7 +294,7 @@ class Plan:
     @cached_property
     def defaults(self) -> pd.DataFrame:
         """Every key of the spec that has a value, and whether it was given: key, value, given."""
-        return pd.DataFrame([*self.spec.given()], columns=["key", "value", "given"])
+        return pd.DataFrame([*self.spec.entries()], columns=["key", "value", "given"])
 
     @cached_property
     def sources(self) -> pd.DataFrame:

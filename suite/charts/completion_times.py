@@ -14,7 +14,6 @@ from suite.plotting import COLOURS, GREY, heat_colours, legend_below, log_axis, 
 
 _OPTIMUM: dict = {"color": "black", "linestyle": ":", "linewidth": 1.3}
 _STATISTICS = {"mean": "mean of the flows", "p99": "99th percentile", "last": "last flow"}
-_NEVER = "never"  # of flows that are not complete
 _FEW = 1e-5  # share of packets sent again; less is drawn there
 
 
@@ -363,7 +362,7 @@ def slowdown_bars(data: pd.DataFrame, way: str, by: str) -> plt.Figure:
         ax.hlines(y, shown["least"], shown["most"], color="black", linewidth=1)
         for place, middle, most in zip(y, over["median"], over["most"], strict=True):
             if np.isinf(middle):
-                plotting.text_beside(ax, _NEVER, (1, place), (4, 0), va="center", fontsize=8)
+                plotting.text_beside(ax, "never", (1, place), (4, 0), va="center", fontsize=8)
             elif middle == middle:
                 at = (most if np.isfinite(most) else middle, place)
                 plotting.text_beside(ax, number(middle, 2), at, (4, 0), va="center", fontsize=8)

@@ -159,8 +159,8 @@ def _spans(ax: plt.Axes, rows: pd.DataFrame, y: float, half: float, fill: str, *
     ax.add_collection(PolyCollection(list(corners), facecolors=[fill], **{"linewidths": 0, **style}))
 
 
-def _label(ax: plt.Axes, row, text: str, y: float, until_s: float, size: float = 8, **style) -> None:
+def _label(ax: plt.Axes, row, text: str, y: float, until_s: float, **style) -> None:
     """A text in the middle of a span, where it fits."""
     inches = ax.get_window_extent().width / ax.figure.dpi
-    if (row.end_s - row.start_s) / until_s * inches * 72 > 0.62 * size * len(text):
-        ax.text((row.start_s + row.end_s) / 2, y, text, ha="center", va="center", fontsize=size, **style)
+    if (row.end_s - row.start_s) / until_s * inches * 72 > 0.62 * 8 * len(text):
+        ax.text((row.start_s + row.end_s) / 2, y, text, ha="center", va="center", fontsize=8, **style)

@@ -223,7 +223,8 @@ def model_memory_diagram(
         needs += [f"over {row.network}"] if row.network != "none" else ["no network"]
         needs = [part for text in needs for part in text.replace(" and ", "\nand ").split("\n")]
         top = bottom + height - 0.24
-        page.text(0.08, top, f"{row.model} model, {_bits(row.precision)}", font=9, ha="left", weight="bold")
+        bits = "".join(filter(str.isdigit, row.precision))  # "16" of "bf16"
+        page.text(0.08, top, f"{row.model} model, {bits} bits", font=9, ha="left", weight="bold")
         for line, text in enumerate(needs, start=1):
             page.text(0.08, top - 0.06 - 0.16 * line, text, ha="left")
         if document and row.model in document:
@@ -241,11 +242,6 @@ def model_memory_diagram(
                     page.box(cell.left, cell.bottom, cell.width, cell.height * used / gpu_bytes, face=_FILL)
                     page.text(*cell.middle, f"{number(used / GB, 3)}\nGB")
     return page.figure
-
-
-def _bits(precision: str) -> str:
-    """A number format in words: "16 bits" of "bf16"."""
-    return f"{''.join(filter(str.isdigit, precision))} bits"
 
 
 def ultra_ethernet_diagram(

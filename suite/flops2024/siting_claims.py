@@ -365,8 +365,10 @@ def siting_reasons(rule: str, account: pd.DataFrame, table: pd.DataFrame, real: 
     west = account.set_index("rule").loc[rule, "western_candidates"]
     near = account.loc[account["rule"] != rule, "washington_places"]
     others = dict.fromkeys(f"{count:g}" for count in (near.min(), near.max()))
+    places = zip(account["rule"], account["single_places"], strict=True)
+    single = ", ".join(f"{name} {count}" for name, count in places if name != rule)
     result = {
-        SINGLE_SITE: f"by the other rules {_listed(account, 'single_places', rule)}"
+        SINGLE_SITE: f"by the other rules {single}"
         + "".join(f"; by this rule {text}" for text in wider)
         + on_real["single_places"].replace(" (", "; ").removesuffix(")"),
         NEAR_WASHINGTON: f"by the other rules {' to '.join(others)}",
@@ -401,12 +403,6 @@ def siting_entries(
     """
     ours = siting_values(low_w, high_w, rule, account)
     return Entries(ours, siting_reasons(rule, account, table, real), siting_readings(ours, high_w, rule, account, real))
-
-
-def _listed(account: pd.DataFrame, column: str, but: str) -> str:
-    """Counts of a column by rule, but for one rule."""
-    counts = zip(account["rule"], account[column], strict=True)
-    return ", ".join(f"{name} {count}" for name, count in counts if name != but)
 
 
 def that_have(count: float, noun: str, where: str = "", exact: bool = True) -> str:

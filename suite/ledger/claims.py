@@ -250,14 +250,15 @@ def _basis(claim_id: str, reading: str, reason: str, judged: str) -> tuple[str, 
     parts = grounds.solved_texts(claim_id) + ([f"reading: {reading}"] if reading else [])
     hows = {"stated", *grounds.calibrations_of(claim_id).values(), *(["reading"] if reading else [])}
     hows |= {"assumed"} if decided_by_assumed(claim_id, judged) else set()
-    return grounds.strongest(hows), "; ".join(parts + ([reason] if reason else []))
+    return max(hows, key=list(grounds.BASES).index), "; ".join(parts + ([reason] if reason else []))
 
 
 def decided_by_assumed(claim_id: str, judged: str) -> list[grounds.MovingInput]:
     """Assumed inputs of the catalog at whose low or high end a claim has another verdict than `judged`."""
     entry = claim(claim_id)
     terms = entry.paper_value, entry.relation, entry.tolerance
-    return grounds.deciding_inputs(claim_id, lambda value: verdict(value, *terms), judged)
+    assumed = [moved for moved in grounds.moving_inputs(claim_id) if moved.family != "derived"]
+    return [moved for moved in assumed if verdict(moved.value, *terms) != judged]
 
 
 def _comparison(rows: list[dict[str, str]], custom: bool) -> str:

@@ -13,7 +13,6 @@ from railcore.photonics.simulation import StepTimeline
 from railcore.training.machine import Machine
 from railcore.training.parallelism import Strategy
 from railcore.training.runs import predictions, published_runs
-from railcore.training.transformer import Transformer
 from suite.ledger import claims
 from suite.ledger.readings import Entries, merge_entries, with_prefix
 from suite.photonic2025 import ring_limits
@@ -121,7 +120,9 @@ def volume_claims(timeline: StepTimeline) -> Entries:
         "sync_allreduce_volume": sizes["AR"].max() / units.MB,
     }
     message = measured_windows().query("after == 'PP'")["volume_after_bytes"].iloc[0] / MESSAGES
-    one_sequence = _message_bytes(timeline.workload.model, timeline.workload.strategy)
+    workload = timeline.workload
+    # Bytes of a message for one sequence: s h elements of 2 bytes over the tensor ranks.
+    one_sequence = 2 * workload.model.sequence_length * workload.model.hidden / workload.strategy.tensor
     entries = with_prefix("photonic2025.fig4", values, {}, {"pp_message": _MESSAGES_READING})
     taken = {"micro_batch": "the trace's bytes are those of four messages; of two messages they would be two sequences"}
     sequences = {"micro_batch": message / one_sequence}
@@ -130,11 +131,6 @@ def volume_claims(timeline: StepTimeline) -> Entries:
         f"sequences would be {units.show(2 * one_sequence, 'B', 4)}"
     }
     return merge_entries(entries, with_prefix("photonic2025.fig3", sequences, reason, taken))
-
-
-def _message_bytes(model: Transformer, strategy: Strategy) -> float:
-    """Bytes that a rank sends to the next stage for one sequence: s h elements of 2 bytes over the tensor ranks."""
-    return 2 * model.sequence_length * model.hidden / strategy.tensor
 
 
 def concurrency_claims(machine: Machine) -> Entries:

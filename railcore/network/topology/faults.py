@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from railcore.catalog.arguments import checked
-from railcore.catalog.checks import one_of
 from railcore.catalog.units import convert
 from railcore.network.topology.graph import fabric_name, rail_bisection_bandwidth, same_rail_switches
 from railcore.network.topology.rails import RailFabric, rail_only, rail_optimized
@@ -22,17 +21,16 @@ FAULT_KINDS = ("GPU", "NIC", "host link", "rail switch", "trunk link", "spine", 
 def failed_part(graph: nx.Graph, kind: str) -> tuple[list[Any], list[Any]]:
     """One part of a kind, the first in name order that serves GPU 1 of domain 1: (nodes, edges) that fail with it.
 
-    A spine is a switch above tier 1; a trunk link is one link of the trunk that leaves the first rail switch. Empty
-    where the fabric has no such part. Raises ValueError for an unknown kind.
+    kind: of FAULT_KINDS. A spine is a switch above tier 1; a trunk link is one link of the trunk that leaves the first
+    rail switch. Empty where the fabric has no such part.
     """
-    one_of("kind", kind, FAULT_KINDS)
     gpu = "D1.GPU1"
     hosts = [(gpu, other) for other in graph[gpu] if graph.edges[gpu, other]["kind"] == "host"]
     leaves = [leaf for _, leaf in hosts]
     trunks = [(leaf, up) for leaf in leaves[:1] for up in graph[leaf] if graph.edges[leaf, up]["kind"] == "trunk"]
     hb = [other for other in graph[gpu] if graph.nodes[other]["kind"] == "hb"]
     chassis = nx.get_node_attributes(graph, "chassis")  # the box that a switch is in: with VLANs, one for several nodes
-    found: dict[str, tuple[list[Any], list[Any]]] = {
+    parts: dict[str, tuple[list[Any], list[Any]]] = {
         "GPU": ([gpu], []),
         "NIC": ([], hosts),
         "host link": ([], hosts[:1]),
@@ -42,11 +40,11 @@ def failed_part(graph: nx.Graph, kind: str) -> tuple[list[Any], list[Any]]:
         "HB switch": (hb[:1], []),
         "HB domain": ([node for node, at in graph.nodes(data=True) if at["domain"] == 1], []),
     }
-    return found[kind]
+    return parts[kind]
 
 
 def fail(graph: nx.Graph, kind: str) -> nx.Graph:
-    """The graph without one part of a kind; a link is taken out of its trunk, a whole trunk of one with its edge."""
+    """The graph without one part of a kind. A trunk of several links loses one; a trunk of one link is removed."""
     nodes, edges = failed_part(graph, kind)
     left = graph.copy()
     left.remove_nodes_from(nodes)
@@ -61,15 +59,12 @@ def fail(graph: nx.Graph, kind: str) -> nx.Graph:
 
 
 def _left(has: float, had: float) -> float:
+    """Share that is left, 1 of nothing."""
     return has / had if had else 1.0
 
 
 def wiring_left(whole: Wiring, kind: str) -> Wiring | None:
-    """What is left of a fabric's wiring without the part that `failed_part` names; None where it has no such part.
-
-    Raises ValueError for an unknown kind.
-    """
-    one_of("kind", kind, FAULT_KINDS)
+    """What is left of a fabric's wiring without the part that `failed_part` names; None where it has no such part."""
     fabric, leaf = whole.fabric, whole.leaf
     if kind in ("GPU", "HB domain"):
         return whole.without_gpus(1 if kind == "GPU" else fabric.hb_domain_size)
@@ -131,7 +126,7 @@ def fault_effects(fabric: RailFabric) -> pd.DataFrame:
         if (left := wiring_left(whole, kind)) is None:
             continue
         live, on_rail = left.gpu_works, np.arange(fabric.gpus) % fabric.hb_domain_size % fabric.rails == 0
-        had, has = (np.bincount(whole.domain[live], (w.leaf >= 0).sum(axis=0)[live]) for w in (whole, left))
+        had, has = (np.bincount(whole.domain[live], (wiring.leaf >= 0).sum(axis=0)[live]) for wiring in (whole, left))
         lives = np.unique(whole.domain[live])
         sides, rail = np.where(live, 0, 3), np.flatnonzero(on_rail & live)
         half = rail.size // 2
@@ -190,9 +185,7 @@ def replace_gpu(graph: nx.Graph, failed: str, spare: str) -> nx.Graph:
     The spare's links move to the ports of the failed GPU, which leaves the graph. Source: railonly2025, Fault
     Tolerance Properties. Raises ValueError where the spare is in another HB domain or is the failed GPU.
     """
-    if failed not in graph:
-        raise ValueError(f"failed is {failed!r}, which the graph lacks: name a GPU such as 'D1.GPU1'")
-    if spare not in graph or failed == spare or graph.nodes[failed]["domain"] != graph.nodes[spare]["domain"]:
+    if failed == spare or graph.nodes[failed]["domain"] != graph.nodes[spare]["domain"]:
         raise ValueError(f"spare is {spare!r}: name another GPU of the HB domain of {failed!r}")
     after = graph.copy()
     for a, b, at in list(graph.edges(spare, data=True)):
