@@ -171,7 +171,7 @@ def _plan(options) -> int:
     import json
 
     from railcore.planner import command as plan_command
-    from railcore.planner.spec import spec_schema, spec_template
+    from railcore.planner.spec_template import spec_schema, spec_template
 
     if options.init or options.schema:
         print(spec_template() if options.init else json.dumps(spec_schema(), indent=1))

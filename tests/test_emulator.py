@@ -73,19 +73,3 @@ def test_memory_is_what_is_held():
     assert ranks.current_bytes[1] == 12
     table = ranks.memory
     assert list(table.total_bytes) == list(table.bytes.cumsum())
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: TransferLabel("sideways", "tensor"), "forward"),
-        (lambda: TransferLabel("forward", "gossip"), "pipeline"),
-        (lambda: EmulatedRanks(2, 2).held(1, "output"), "rank 1 does not hold it; it holds nothing"),
-        (lambda: EmulatedRanks(4, 2).send(0, 0, np.zeros(1), LABEL), "different ranks from 0 to 3"),
-        (lambda: EmulatedRanks(4, 2).reduce_scatter([0, 1], [np.zeros(3)] * 2, LABEL), "a multiple of the group's 2"),
-        (lambda: EmulatedRanks(4, 2).all_gather([0, 1], [np.zeros(3), np.zeros(2)], LABEL), "same shape"),
-    ],
-)
-def test_what_does_not_fit_is_refused(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from railcore.training import expert_dispatch as dispatch
-from railcore.training.layer_work import host_operators
 
 
 def drawn_copies(experts, top_k, places, groups=0, token_groups=0):
@@ -71,14 +70,3 @@ def test_one_copy_a_domain_never_takes_more_of_the_nic_than_one_an_expert():
     nodes = dispatch.dispatch_bytes(1.0, 256, 8, 64, inside)
     assert np.all(nodes.nic_bytes <= 8 * (1 - inside / 64) * (1 + 1e-12)) and np.all(np.diff(nodes.nic_bytes) < 0)
     assert nodes.nic_bytes[-1] == 0 and nodes.hb_bytes[0] == 0
-
-
-def test_operators_of_the_host_grow_with_its_experts():
-    plain, many = host_operators(1), host_operators(16)
-    assert (plain.forward, plain.backward) == (many.forward, many.backward) == (28, 14)
-    assert (many.forward_kernels - plain.forward_kernels, many.backward_kernels) == (15 * 2, 16 * 6)
-    cast = host_operators(16, cast_kernels=3)
-    assert (cast.forward - many.forward, cast.forward_kernels - many.forward_kernels) == (2, 16 * 2 * 3)
-    assert (host_operators([1, 16], bias=True).forward - plain.forward).tolist() == [2, 32]
-    graphed = host_operators(16, graphed=True)
-    assert (graphed.forward, graphed.backward) == (28 - 17 + 1, 14 - 4 + 1)

@@ -270,17 +270,7 @@ def test_free_links_give_the_time_of_the_timetable(p, v, rounds, recompute):
 
 @pytest.mark.parametrize("recompute", range(3))
 @pytest.mark.parametrize(
-    ("p", "v", "m"),
-    [
-        (1, 1, 5),
-        (2, 1, 8),
-        (8, 1, 3),
-        (8, 1, 16),
-        (2, 3, 8),
-        (4, 2, 4),
-        (8, 6, 16),
-        (2, 6, 8),
-    ],
+    ("p", "v", "m"), [(1, 1, 5), (2, 1, 8), (8, 1, 3), (8, 1, 16), (2, 3, 8), (4, 2, 4), (8, 6, 16), (2, 6, 8)]
 )
 def test_the_fullest_stage_holds_the_timetables_micro_batches(p, v, m, recompute):
     model = replace(MODELS["GPT-3"], vocabulary=1, layers=480)

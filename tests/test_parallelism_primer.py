@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from collisions import text_collisions
 
-from railcore.training.parallelism import Strategy
+from railcore.training.parallelism import DIMENSIONS, Strategy
 from suite import legible
 from suite.charts import rank_timelines
 from suite.drawing import neural
@@ -94,7 +94,7 @@ def test_gpus_that_compute_at_once_are_those_of_the_pass():
 
 def test_every_possible_strategy_trains_alike_and_has_its_bytes_in_the_table():
     network, samples = FeedForward([8, 8, 8, 8], "linear"), 16
-    ways = comparison.possible_strategies(network, 8, samples, 2)
+    ways = comparison.possible_strategies(network, 8, samples, 2, DIMENSIONS)
     shapes = {(way.tensor, way.pipeline, way.data) for way in ways.values()}
     assert shapes == {(t, p, 8 // (t * p)) for t in (1, 2, 4, 8) for p in (1, 2) if t * p <= 8}
     for way in ways.values():
@@ -107,9 +107,9 @@ def test_every_possible_strategy_trains_alike_and_has_its_bytes_in_the_table():
 
 def test_a_split_that_fits_no_strategy_is_refused_with_what_would_fit():
     with pytest.raises(ValueError, match="give 35 samples, or fewer GPUs"):
-        comparison.possible_strategies(FeedForward([4, 4]), 7, 16, 5)
+        comparison.possible_strategies(FeedForward([4, 4]), 7, 16, 5, DIMENSIONS)
     with pytest.raises(ValueError, match="60 or 75"):
-        comparison.sized_strategy(64, 5, data=3)
+        comparison.sized_strategy(64, 5, 1, 1, 3, DIMENSIONS)
     with pytest.raises(ValueError, match="give those of 4 layers"):
         primer.chain_run((3, 3, 1))
 

@@ -190,14 +190,6 @@ def test_the_path_of_even_stages_is_fill_last_stage_and_drain(kind):
     assert list(path[path.event == "send"].part) == ["fill"] * 3 + ["drain"] * 3
 
 
-def test_closed_forms_take_arrays():
-    m = np.array([8, 16, 64])
-    bubble = pipeline_bubble_time(8, m, 1.0, 2.0, np.array([[1], [2]]), 0.1)
-    assert bubble.shape == (2, 3)
-    one_by_one = [[pipeline_bubble_time(8, n, 1.0, 2.0, v, 0.1) for n in m] for v in (1, 2)]
-    assert bubble == pytest.approx(np.array(one_by_one))
-
-
 def test_the_formulas_of_the_document_against_their_counts():
     checks = formula_checks((2, 3, 7), (1, 4, 9), (0.5, 2.0), (2, 5))
     tensor = checks.formula == "pls_tp_time"

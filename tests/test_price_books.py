@@ -79,12 +79,6 @@ def test_powers_of_another_link_rate_are_scaled_and_say_so(own_catalog):
     }
 
 
-def test_powers_of_the_same_name_count(own_catalog):
-    own_catalog("powers", our_powers(400))
-    assert price_books.matching_books("street2025", "ours")[1].port == 600
-    assert price_books.matching_books("street2025")[1] == price_books.power_book("street2025")
-
-
 def test_powers_without_a_link_rate_are_at_that_of_the_prices(own_catalog):
     head, rate, *rows = our_powers(800).splitlines()
     own_catalog("powers", "\n".join([head, *rows]))
@@ -107,14 +101,6 @@ def test_copper_and_circuits_of_another_book_are_inputs_only_where_they_are_used
     assert costs == (default.dac, default.circuit_port)
     rows = {("prices", price_books.DEFAULT_BOOK, f"{part}_price") for part in ("dac", "circuit_port")}
     assert not rows & set(made) and rows <= set(used)
-
-
-def test_draws_and_exponents_reach_copper_of_another_book():
-    book = price_books.price_book("flops2024")
-    dearer = book.times({"dac": 2}).at_rate(1.6e12 / 8)
-    assert dearer.cable == pytest.approx(2 * book.at_rate(1.6e12 / 8).cable)
-    half = [each.with_exponent(0.5).cable for each in (book, book.times({"dac": 1}))]  # read before, and after
-    assert half == pytest.approx([2**0.5 * price_books.price_book(price_books.DEFAULT_BOOK).dac] * 2)
 
 
 def test_copper_is_scaled_as_the_rest_and_says_so(own_catalog):

@@ -82,12 +82,6 @@ def test_of_many_rail_switches_the_first_are_drawn():
     assert drawn.get_suptitle() == "mine (7 of 16 switches)"
 
 
-def test_no_more_than_two_switches_around_the_hosts():
-    plan = AddressPlan(designs.rail_design("fig13_11"))
-    with pytest.raises(ValueError, match="one or two switches"):
-        nic_wiring(plan.ports, plan.trunks, {}, "")
-
-
 def test_the_panel_has_every_interface_once():
     panel = designs.front_panel_table(designs.rail_plan("fig13_7"))
     drawn = front_panel(panel, designs.PANEL_ROWS, "panel", "a note")

@@ -360,12 +360,7 @@ def test_a_faster_nic_takes_media_side_by_side(price):
     [
         (lambda: table(1000, 10, 3), "planes is 3, but with a NIC of 800 Gbps 51.2T has modes for 1, 2, 4, 8"),
         (lambda: table(10, 11, 1), "rails is 11, more than the 10 GPUs"),
-        (lambda: table(10, 1, 1, "smooth", tier_oversubscription=(2.0,)), "counted whole only"),
         (lambda: scale_out.chip_modes("51.2T", 150 * Gbps), "nic_Bps is .*150 Gbps.*ports of 100, 200, 400, 800 Gbps"),
-        (
-            lambda: locality.oversubscribed_leaves(8, 2, 1, [1], 2, 2, EQUIPMENT, outside=1.5),
-            "outside is 1.5: give a share",
-        ),
         (lambda: cabling.link_media(123.0), "nic_Bps is 123.0"),
         (
             lambda: cabling.cheapest_link_costs(

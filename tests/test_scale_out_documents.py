@@ -25,7 +25,7 @@ def test_the_job_fills_whole_stages_of_its_racks():
     assert 0 < found.racks - found.stages * found.racks_of_a_stage < found.stages
     row = found.table().iloc[0]
     assert row.gpus_at_work == found.stages * found.racks_of_a_stage * 72 <= row.bought_gpus
-    assert found.ring_bytes > 0 and found.chain_bytes > 0 and 0 < found.outside < 1
+    assert found.ring_bytes > 0 and 0 < found.outside < 1
     assert job(72 * 23_333, 1).outside == 0  # one datacenter sends nothing to others
 
 

@@ -288,7 +288,6 @@ def test_variables_and_optima():
     [
         (lambda: MODEL.iteration(64, 128, 1e6), "hb_domain_size is 128: give at most the 64 GPUs"),
         (lambda: MODEL.iteration(64, 8, 1e6, 16), "group_size is 16: give 1 to hb_domain_size 8"),
-        (lambda: two_stage_equations.counted_iteration(MODEL, 1e6, 0, 2, 2), "n_m is 0"),
     ],
 )
 def test_what_is_out_of_range_is_named(call, words):

@@ -88,13 +88,7 @@ def test_a_table_is_saved_as_numbers_and_as_people_read_it():
 @pytest.mark.parametrize(
     ("item", "data", "drawn", "message"),
     [
-        (
-            "railonly2025.fig11",
-            DATA,
-            True,
-            r"figure, table or page .*'railonly2025.fig11' does not exist: the nearest are .*fig1'",
-        ),
-        ("extra.saving", DATA, True, "does not exist"),
+        ("railonly2025.fig11", DATA, True, r"figure, table or page .*fig11' does not exist: the nearest are .*fig1'"),
         ("railonly2025.fig1", DATA, False, "give its matplotlib figure"),
         ("railonly2025.fig1", DATA.head(0), True, "has no data"),
     ],
@@ -105,17 +99,16 @@ def test_a_save_that_lacks_something_writes_nothing(figure, item, data, drawn, m
     assert not written()
 
 
-def test_a_narrow_picture_is_refused_before_anything_is_written(figure):
-    figure.set_size_inches(5, 3)
-    with pytest.raises(ValueError, match=r"800 pixels wide: draw it at least 7\.5 inches"):
-        outputs.save("railonly2025.fig1", DATA, figure)
-    assert not written()
-
-
-def test_a_dense_vector_picture_is_refused(figure):
-    rng = np.random.default_rng(0)
-    figure.axes[0].scatter(*rng.random((2, 20000)))
-    with pytest.raises(ValueError, match="rasterise"):
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda figure: figure.set_size_inches(5, 3), r"800 pixels wide: draw it at least 7\.5 inches"),
+        (lambda figure: figure.axes[0].scatter(np.arange(2e4), np.sin(np.arange(2e4))), "rasterise"),
+    ],
+)
+def test_a_narrow_or_dense_picture_is_refused_before_anything_is_written(figure, change, message):
+    change(figure)
+    with pytest.raises(ValueError, match=message):
         outputs.save("railonly2025.fig1", DATA, figure)
     assert not written()
 
@@ -138,13 +131,6 @@ def test_a_picture_that_cannot_be_read_by_itself_is_refused(figure, change, mess
     assert not written()
     monkeypatch.setattr(workspace, "parameterized", lambda: True)
     outputs.save("railonly2025.fig1", DATA, figure)  # with the reader's own numbers
-
-
-def test_small_texts_that_nobody_sees_do_not_count(figure):
-    figure.axes[0].text(0, 0, "small", fontsize=6, visible=False)
-    figure.axes[0].tick_params(labelsize=7)
-    figure.axes[0].set_axis_off()
-    outputs.save("railonly2025.fig1", DATA, figure)
 
 
 def test_a_table_of_more_columns_than_a_page_has_is_refused():
@@ -263,11 +249,6 @@ def test_a_page_of_another_notebook_and_a_page_as_a_table_write_nothing(paged, m
     ):
         outputs.save_page(PAGE["id"], "<p>")
     assert not written()
-
-
-def test_a_page_of_two_megabytes_is_saved(paged):
-    outputs.save_page(PAGE["id"], "\r\n" + "e" * (outputs.MAX_PAGE_B - 1))
-    assert (workspace.output_folder() / "plans/h100_1024.html").stat().st_size == outputs.MAX_PAGE_B
 
 
 def test_the_gallery_links_to_pages(index, paged):
@@ -409,16 +390,6 @@ def test_a_control_may_be_left_to_the_platform():
     assert drawn[-1] == {"hb_domain_size": 64, "nic": None}
 
 
-def test_stacked_bars_stand_on_each_other():
-    data = pd.DataFrame({"network": ["x", "x", "y"], "part": ["ports", "optics", "ports"], "usd": [1.0, 2.0, 4.0]})
-    ax = bars.stacked_costs(data, "network", "usd", "part", plt.subplots()[1], "USD")
-    tops = {round(bar.get_x() + bar.get_width() / 2): 0.0 for bar in ax.patches}
-    for bar in ax.patches:
-        tops[round(bar.get_x() + bar.get_width() / 2)] += bar.get_height()
-    assert tops == {0: 3.0, 1: 4.0}
-    plt.close("all")
-
-
 def test_a_tornado_has_the_widest_bar_on_top():
     data = pd.DataFrame({"input": ["little", "much"], "low": ["1", "2"], "high": ["3", "4"]})
     data = data.assign(at_low=[0.4, 0.1], at_high=[0.6, 0.9], centre=0.5)
@@ -427,7 +398,7 @@ def test_a_tornado_has_the_widest_bar_on_top():
     plt.close("all")
 
 
-@pytest.mark.parametrize("towards", [0.75, 0.0, 1.0])
+@pytest.mark.parametrize("towards", [0.0, 1.0])
 def test_a_tornado_does_not_hang_on_the_last_bit(towards):
     data = pd.DataFrame({"input": ["one", "other"], "low": ["1", "2"], "high": ["3", "4"]})
     data = data.assign(at_low=[0.25, 0.25], at_high=[np.nextafter(0.75, towards), 0.75], centre=0.5)
@@ -512,7 +483,6 @@ def test_dark_is_high_in_every_heat_map():
     ax.figure.canvas.draw()
     cells = lightness(ax.collections[0].get_facecolors())
     assert cells.argmax() == 0 and cells.argmin() == 3
-    assert {text.get_text() for text in ax.texts} == {"0%", "38%", "50%", "80%"}
     plt.close("all")
 
 

@@ -16,6 +16,6 @@ from .slowdowns import mixture_slowdowns as mixture_slowdowns
 from .slowdowns import platform_fabric as platform_fabric
 from .slowdowns import rail_only_and_optimized as rail_only_and_optimized
 from .spec import Spec as Spec
-from .spec import read_spec as read_spec
+from .spec_reading import read_spec as read_spec
 from .sweep_folder import stored_sweep as stored_sweep
 from .sweeping import sweep as sweep

@@ -19,7 +19,8 @@ from railcore.planner import report
 from railcore.planner.page import page_html
 from railcore.planner.planning import plan
 from railcore.planner.result import Plan
-from railcore.planner.spec import UncertaintySpec, check_draws, read_spec
+from railcore.planner.spec import UncertaintySpec, check_draws
+from railcore.planner.spec_reading import read_spec
 
 NOT_MET = 3  # exit status where a hard limit is not met
 _QUIET_S = 1.0  # what takes longer is told

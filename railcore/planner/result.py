@@ -37,7 +37,7 @@ from railcore.training.iteration import iteration_times, stage_memory
 if TYPE_CHECKING:
     from railcore.planner.power_places import PowerPlaces
 
-Progress = Callable[[str], Any]
+Progress = Callable[[str], object]
 
 
 class Told(NamedTuple):
@@ -294,7 +294,7 @@ class Plan:
     @cached_property
     def defaults(self) -> pd.DataFrame:
         """Every key of the spec that has a value, and whether it was given: key, value, given."""
-        return pd.DataFrame([*self.spec.given()], columns=["key", "value", "given"])
+        return pd.DataFrame([*self.spec.entries()], columns=["key", "value", "given"])
 
     @cached_property
     def sources(self) -> pd.DataFrame:

@@ -112,7 +112,7 @@ def dense_slowdown(
     return table.assign(slowdown=table["iteration_s"] / table["iteration_s"].iloc[-1] - 1)
 
 
-def _flows_between_domains(job: tuple, options: Mapping[str, Any]) -> pd.DataFrame:
+def _flows_between_domains(job: tuple[Any, ...], options: Mapping[str, Any]) -> pd.DataFrame:
     """All flows of an iteration between HB domains, with a ring on every rail where groups lie evenly in domains."""
     rings, size = dict.fromkeys(TRAFFIC_KINDS, "hierarchical"), options["hb_domain_size"]
     try:
@@ -267,7 +267,7 @@ def failed_part_slowdowns(
     fabric: RailFabric | PhotonicRails,
     model: Transformer | str,
     machine: Machine | str,
-    strategy: Strategy | Mapping[str, Any],
+    strategy: Strategy | Mapping[str, object],
     global_batch: NonNegativeInt,
     runtime: Runtime | str | None = None,
 ) -> pd.DataFrame:
@@ -288,8 +288,12 @@ def failed_part_slowdowns(
     ----------
     fabric
         Of strategy.gpus GPUs: rails, a Clos, or photonic rails, whose circuits are up when they are asked for.
-    model, machine, strategy
-        The job, and a GPU with its links, or their names in the catalog. A strategy may be what `search` found.
+    model
+        Trained model: a `Transformer`, or its name in the catalog.
+    machine
+        GPU with its links: a `Machine`, or the name of a platform in the catalog.
+    strategy
+        How the model is split over GPUs: a `Strategy`, or a row of `search`'s tables.
     global_batch
         B [sequences].
     runtime
@@ -311,6 +315,14 @@ def failed_part_slowdowns(
     References
     ----------
     railonly2025, Fault Tolerance Properties.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> fabric, strategy = rc.rail_only(64, 8, 16), rc.Strategy(tensor=8, data=8)
+    >>> table = rc.failed_part_slowdowns(fabric, "Llama-3 8B", "DGX H100", strategy, global_batch=64)
+    >>> table[["fault", "job"]].drop_duplicates().head(3).to_dict("list")
+    {'fault': ['none', 'GPU', 'GPU'], 'job': ['whole', 'spare GPUs take over', 'replicas dropped, whole batch']}
     """
     model, machine, strategy = as_model(model), as_machine(machine), as_strategy(strategy)
     odd = checked_job(fabric, model, strategy, global_batch)

@@ -12,7 +12,7 @@ from railcore.catalog import files
 from railcore.planner.planning import Shared, plan
 from railcore.planner.result import Plan
 from railcore.planner.shown_numbers import NUMBERS
-from railcore.planner.spec import read_spec
+from railcore.planner.spec_reading import read_spec
 from railcore.planner.sweep_grid import with_values
 
 _TEXTS = ("candidate", "also", "strategy", "limits_missed", "wishes_missed", "site", "note")

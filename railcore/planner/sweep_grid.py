@@ -15,7 +15,7 @@ import pandas as pd
 from railcore import catalog
 from railcore.catalog.tables import read_csv
 from railcore.planner.answer import CIRCUIT_KEYS
-from railcore.planner.spec import check_key, read_value, spec_values
+from railcore.planner.spec_reading import check_key, read_value, spec_values
 
 MOST_POINTS = 1_000_000
 _RANGE = {"from", "to", "steps", "spacing"}

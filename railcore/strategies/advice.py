@@ -1,6 +1,7 @@
-"""What a search advises: other GPUs, HB domains or batches, as calls that work as printed, and what each of them costs.
+"""What a search advises: calls with other GPUs, HB domains or batches, which work as printed, and what each costs.
 
-More GPUs are not always faster: where they or the batch have few divisors, few strategies divide them.
+More GPUs are not always faster: where they or the batch have few divisors, few strategies divide them. `result` and
+`other` are each a `SearchResult`.
 """
 
 import math
@@ -14,14 +15,14 @@ import numpy as np
 from railcore import catalog
 from railcore.catalog.units import show
 from railcore.network.topology.rails import domain_warnings
-from railcore.strategies.splits import allowed_values, divisors
+from railcore.strategies.splits import allowed_values, divisors, used_of_domain
 from railcore.training.machine import Machine, catalog_machine
 from railcore.training.parallelism import LEVEL_NAMES
 from railcore.training.software import as_runtime, newest_runtime
 from railcore.training.transformer import as_model
 
 _TRIED_DOMAINS = 200  # HB domains more or less, for a number of GPUs that fills them
-_AS_WELL = 1.1  # times the GPU-seconds of a sequence that such a number may take
+_AS_WELL = 1.1  # times the GPU-seconds a sequence that such a number may take
 _NONE = "No number from half to twice as many fills them and trains about as well a GPU."
 _CLEARLY_FASTER = 1.05  # times as fast: worth HB domains of which some GPUs stay idle, or another batch
 _FASTER = 1.01  # times as fast, on fewer GPUs
@@ -29,7 +30,10 @@ _NEAR_BATCH, _TRIED_BATCHES = 0.1, 3  # share that another batch may be off, and
 
 
 def warnings(result: Any, uneven: tuple[str, ...]) -> tuple[str, ...]:
-    """What is ragged in a search, and calls that are faster or worth comparing. uneven: how its best groups lie."""
+    """What does not fill HB domains, and calls that are faster or worth comparing.
+
+    uneven: texts on groups of the best strategy that lie unevenly in HB domains.
+    """
     ragged = _ragged(result, uneven)
     return *ragged, *(text for text in result.faster if text not in ragged)
 
@@ -40,7 +44,7 @@ def faster(result: Any) -> tuple[str, ...]:
     if (fewer := _on_fewer(result)) and _speed(result, fewer) >= _FASTER:
         texts.append(_alternative(result, fewer))
     batches = [_searched(result, result.gpus, result.machine.hb_domain_size, batch) for batch in _batches(result)]
-    best = max(batches, key=lambda found: _speed(result, found), default=None)
+    best = max(batches, key=lambda other: _speed(result, other), default=None)
     if best is not None and _speed(result, best) >= _CLEARLY_FASTER:
         texts.append(_alternative(result, best))
     return tuple(texts)
@@ -49,44 +53,46 @@ def faster(result: Any) -> tuple[str, ...]:
 def _on_fewer(result: Any) -> Any | None:
     """The same search on the GPUs of the fastest strategy of `splits_at_most`; None for all GPUs, or where none fits.
 
-    All GPUs of an HB domain are in use, or as many as a power of 2: near what at_most=True finds, and soon there.
+    A fast approximation of at_most=True: all GPUs of an HB domain are in use, or a power of 2 of them.
     """
     K = result.machine.hb_domain_size
-    boxes = [result.machine.changed(hb_domain_size=used) for used in sorted({K, 2 ** (K.bit_length() - 1)})]
-    fewer = [replace(part, hb_domain_size=K, top=1, only_best=True) for part in result.parts]
-    parts = [replace(part, machine=box) for box in boxes for part in fewer]
-    used = type(result).merged(part.run() for part in parts)
-    if used.best.empty or used.best["gpus"].iloc[0] == result.gpus:
+    boxes = [result.machine.changed(hb_domain_size=used) for used in used_of_domain(K)]
+    parts = [replace(part, hb_domain_size=K, top=1, only_best=True) for part in result.parts]
+    fewer = type(result).merged(replace(part, machine=box).run() for box in boxes for part in parts)
+    if fewer.best.empty or fewer.best["gpus"].iloc[0] == result.gpus:
         return None
-    gpus = int(used.best["gpus"].iloc[0])
-    return _searched(result, gpus, min(gpus, used.parts[used.fastest["part"][0]].machine.hb_domain_size))
+    gpus = int(fewer.best["gpus"].iloc[0])
+    return _searched(result, gpus, min(gpus, fewer.parts[fewer.fastest["part"][0]].machine.hb_domain_size))
 
 
 def _batches(result: Any) -> list[int]:
-    """Batches near a given one that have more divisors in common with the GPUs, those with most first."""
-    (given, *more), gpus = dict(result.parts[0].allowed)["global_batch"], result.gpus
-    if more:
+    """Batches near the search's own that have more divisors in common with the GPUs, those with most first."""
+    (batch, *others), gpus = _batches_of(result), result.gpus
+    if others:
         return []
-    multiples = np.unique([d * max(round(given / d), 1) for d in divisors(gpus).tolist()])
-    near = multiples[np.abs(multiples - given) <= _NEAR_BATCH * given]
-    common = np.gcd(near, gpus)
-    near, common = near[common > math.gcd(given, gpus)], common[common > math.gcd(given, gpus)]
-    return near[np.argsort(-common, kind="stable")][:_TRIED_BATCHES].tolist()
+    multiples = np.unique([d * max(round(batch / d), 1) for d in divisors(gpus).tolist()])
+    near = multiples[np.abs(multiples - batch) <= _NEAR_BATCH * batch]
+    near = near[np.gcd(near, gpus) > math.gcd(batch, gpus)]
+    return near[np.argsort(-np.gcd(near, gpus), kind="stable")][:_TRIED_BATCHES].tolist()
+
+
+def _batches_of(result: Any) -> tuple[int, ...]:
+    return dict(result.parts[0].allowed)["global_batch"]
 
 
 def _ragged(result: Any, uneven: tuple[str, ...]) -> tuple[str, ...]:
-    """What is ragged in a search, and calls to compare with it."""
+    """What does not fill HB domains or lies unevenly in them, and calls to compare with."""
     gpus, K = result.gpus, result.machine.hb_domain_size
     if gpus % K == 0 and not uneven:
         return ()
-    better = [_alternative(result, found) for found in _filling(result)] if gpus % K else []
+    better = [_alternative(result, other) for other in _filling(result)] if gpus % K else []
     advice = "Compare the searches below." if better else _NONE
     smaller = divisors(gpus)
     smaller = smaller[(smaller > 1) & (smaller < K)]
     if smaller.size and len(result.best):
-        found = _searched(result, gpus, int(smaller[-1]))
-        if _speed(result, found) >= _CLEARLY_FASTER:
-            better.append(_alternative(result, found))
+        other = _searched(result, gpus, int(smaller[-1]))
+        if _speed(result, other) >= _CLEARLY_FASTER:
+            better.append(_alternative(result, other))
     return (*domain_warnings(gpus, K, advice), *uneven, *better)
 
 
@@ -95,9 +101,9 @@ def _filling(result: Any) -> list[Any]:
     K = result.machine.hb_domain_size
     full = result.gpus // K
     fewer, more = range(full, full // 2, -1)[:_TRIED_DOMAINS], range(full + 1, 2 * full + 2)[:_TRIED_DOMAINS]
-    tried = ((_searched(result, n * K, K) for n in way) for way in (fewer, more))
-    good = (next((each for each in some if _trains_as_well(result, each)), None) for some in tried)
-    return [each for each in good if each]
+    tried = ((_searched(result, n * K, K) for n in domains) for domains in (fewer, more))
+    nearest = (next((other for other in others if _trains_as_well(result, other)), None) for others in tried)
+    return [other for other in nearest if other]
 
 
 def _searched(result: Any, gpus: int, hb_domain_size: int, batch: int = 0) -> Any:
@@ -130,21 +136,21 @@ def _alternative(result: Any, other: Any) -> str:
     cost = _difference(domains - math.ceil(result.gpus / box.hb_domain_size), _price_usd(box))
     speed = _speed(result, other)
     compared = f", {_times(speed)}" if speed < math.inf else ""
-    takes = f"{call_text(other, box)}: {show(other.best['total_s'].iloc[0], 's', 3)} an iteration"
-    (batch, *_), (given, *_) = (dict(each.parts[0].allowed)["global_batch"] for each in (other, result))
-    if batch != given:
+    takes = f"{_call_text(other, box)}: {show(other.best['total_s'].iloc[0], 's', 3)} an iteration"
+    batch = _batches_of(other)[0]
+    if batch != _batches_of(result)[0]:
         return f"{takes} of {batch:,} sequences{compared}{' a sequence' if compared else ''}."
     return f"{takes}{compared}, on {domains:,} HB domain{'s' * (domains != 1)}{used} ({cost})."
 
 
 def _times(speed: float) -> str:
-    """How fast, over another."""
+    """How many times as fast, or as long, in words."""
     ratio = f"{max(speed, 1 / speed):.3g}"
     return "as fast" if ratio == "1" else f"{ratio} times as {'fast' if speed > 1 else 'long'}"
 
 
 def _difference(domains: int, price_usd: float) -> str:
-    """HB domains more or less, and what they cost."""
+    """How many HB domains more or fewer, and what they cost."""
     if not domains:
         return "as many"
     word = "more" if domains > 0 else "fewer"
@@ -160,30 +166,30 @@ def _price_usd(machine: Machine) -> float:
     return box.get("price", 0.0) if box["gpus"] == machine.hb_domain_size else 0.0
 
 
-def call_text(result: Any, given: Machine) -> str:
-    """The call that makes a search again. given: the machine that a user has.
+def _call_text(result: Any, machine: Machine) -> str:
+    """The call that makes a search again, for a user who has this machine.
 
-    What is not as in the catalog stands there as its argument's name: model, machine, runtime.
+    What is no entry of the catalog is shown as `model`, `machine` or `runtime`.
     """
-    part, runtimes = result.parts[0], list(dict.fromkeys(each.runtime for each in result.parts))
-    offloads = list(dict.fromkeys(each.offload or "none" for each in result.parts))
-    platform, K = part.machine.platform, part.machine.hb_domain_size
-    alone = part.machine.changed(fabric=None)
+    first, runtimes = result.parts[0], list(dict.fromkeys(part.runtime for part in result.parts))
+    offloads = list(dict.fromkeys(part.offload or "none" for part in result.parts))
+    platform, K = first.machine.platform, first.machine.hb_domain_size
+    alone = first.machine.changed(fabric=None)
     box = _named("machine", platform, "platforms", partial(catalog_machine, hb_domain_size=K), alone)
-    own = catalog.item("platforms", platform)["gpus"] if box != "machine" else given.hb_domain_size
-    limits = dict(part.allowed)
+    default = catalog.item("platforms", platform)["gpus"] if box != "machine" else machine.hb_domain_size
+    limits = dict(first.allowed)
     usual = dict(allowed_values(limits["global_batch"], {}))
     shown = {"gpus": repr(result.gpus), "global_batch": repr(_one(limits["global_batch"]))}
-    shown |= {"hb_domain_size": repr(K)} if own != K else {}
-    shown |= {"fabric": "fabric"} if part.machine.links.fabric else {}
-    if runtimes != [newest_runtime(part.machine)]:
-        names = [_named("runtime", each.name, "runtimes", as_runtime, each) for each in runtimes]
+    shown |= {"hb_domain_size": repr(K)} if default != K else {}
+    shown |= {"fabric": "fabric"} if first.machine.links.fabric else {}
+    if runtimes != [newest_runtime(first.machine)]:
+        names = [_named("runtime", runtime.name, "runtimes", as_runtime, runtime) for runtime in runtimes]
         shown["runtime"] = "runtime" if "runtime" in names else names[0] if len(names) == 1 else f"[{', '.join(names)}]"
     if offloads != ["none"]:
         shown["offload"] = repr(offloads[0] if len(offloads) == 1 else offloads)
-    own_limits = {name: values for name, values in limits.items() if name not in shown and values != usual[name]}
-    shown |= {name: repr(_one(_named_levels(name, values))) for name, values in own_limits.items() if values}
-    model = _named("model", part.model.name, "models", as_model, part.model)
+    changed = {name: values for name, values in limits.items() if name not in shown and values != usual[name]}
+    shown |= {name: repr(_one(_named_levels(name, values))) for name, values in changed.items() if values}
+    model = _named("model", first.model.name, "models", as_model, first.model)
     return f"search({', '.join([model, box, *(f'{name}={text}' for name, text in shown.items())])})"
 
 
@@ -197,5 +203,5 @@ def _one(values: Any) -> Any:
 
 
 def _named(argument: str, name: str, family: str, read: Callable[[str], Any], value: Any) -> str:
-    """An argument as it is written: the catalog's name where that is the same, else the argument's own."""
+    """An argument as it is written: the name in the catalog where that has the same value, else the argument's name."""
     return repr(name) if name in catalog.names(family) and read(name) == value else argument

@@ -1,8 +1,8 @@
-"""What a search says to a designer: distinct designs, what would let another one win, and which one holds.
+"""What a search says to a designer: distinct designs, what would let another one win, and which one is robust.
 
 A design is a way to split the GPUs (tensor, context, expert, pipeline, data ranks), a placement, an offload, software,
-and the GPUs in use of an HB domain. It stands for all strategies that differ in the rest, which are its neighbours: the
-fastest of them is shown.
+and the GPUs in use of an HB domain. It stands for all strategies that differ only in the rest; the fastest is shown.
+`result` is a `SearchResult`.
 """
 
 import math
@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 
 from railcore import catalog
-from railcore.catalog import checks
 from railcore.strategies.labels import with_strategy_labels
 from railcore.training.machine import Machine
 from railcore.training.machine_rows import RESERVED, cast_share_row, product_share_row
@@ -23,7 +22,7 @@ from railcore.training.strategy_columns import STRATEGY_RANGES
 from railcore.training.unique_rows import Columns
 
 KEPT_DESIGNS = 100  # best ones that a search keeps
-_CHANGES = {  # what a designer buys beside memory, and the fields of a machine that it scales
+_CHANGES = {  # what a designer buys besides memory: fields of a machine that it scales
     "NIC bandwidth": ("nic_Bps",),
     "HB bandwidth": ("hb_Bps",),
     "memory bandwidth": ("memory_Bps",),
@@ -31,16 +30,17 @@ _CHANGES = {  # what a designer buys beside memory, and the fields of a machine 
 }
 _MOST = 4.0  # a change is looked for from 1 / _MOST to _MOST times
 _RANGE = f"from 1/{_MOST:g} to {_MOST:g}"
-_STEP = _MOST ** (1 / 8)  # of two factors tried, where there is no proof that nothing is between them
-_PRECISION = _STEP ** (1 / 32)  # to which a crossing is known
+_STEP = _MOST ** (1 / 8)  # between factors that are tried
+_PRECISION = _STEP ** (1 / 32)  # of a crossing
 _MOST_BATCHES = 2000
-_FIELDS = {  # of a machine, by parameters of the catalog's efficiencies that do not end in a unit's name alone
+_FIELDS = {  # of a machine, by parameters of the catalog's efficiencies with another name
     "kernel_time": "kernel_s",
     **dict.fromkeys(("reserved_memory", *RESERVED), "reserved_bytes"),
     "host_memory_bandwidth": "host_memory_Bps",
     "launch_time": "launch_s",
     "iteration_host_time": "iteration_host_s",
 }
+_COUNTED = ("processors", "collective_processors")  # fields that are whole numbers
 
 
 def designs(result: Any, n: int = 5) -> pd.DataFrame:
@@ -51,55 +51,46 @@ def designs(result: Any, n: int = 5) -> pd.DataFrame:
     """
     rows = _first(result, n)
     table = with_strategy_labels(result.table(rows))
-    found = result.estimates(rows)
-    parts = {name: values for name, values in (found.breakdown | found.memory).items() if values.max(initial=0) > 0}
-    busy = {"hb_utilization": found.hb_utilization, "nic_utilization": found.nic_utilization}
+    times = result.estimates(rows)
+    parts = {name: values for name, values in (times.breakdown | times.memory).items() if values.max(initial=0) > 0}
+    busy = {"hb_utilization": times.hb_utilization, "nic_utilization": times.nic_utilization}
     table.insert(0, "strategy", table.pop("strategy"))
-    times = table["sequence_s"] / table["sequence_s"].min()
-    return table.assign(times_best=times, **parts, **busy)
+    times_best = table["sequence_s"] / table["sequence_s"].min()
+    return table.assign(times_best=times_best, **parts, **busy)
 
 
 def _first(result: Any, n: int) -> Columns:
-    """The best n designs as columns of strategies. Raises ValueError where n is out of range."""
-    checks.whole("n", n, 1, KEPT_DESIGNS)
+    """The best n designs as columns of strategies."""
     return {name: values[:n] for name, values in result.leaders.items()}
 
 
 def _leading(result: Any, n: int) -> Columns:
-    """The same. Raises ValueError too where there is none: what nothing fits has no answer."""
+    """The best n designs. Raises ValueError where nothing fits."""
     if not len(result.leaders["part"]):
         result.strategy()  # says why there is none
     return _first(result, n)
 
 
 def _times(result: Any, rows: Columns, **changes: Any) -> np.ndarray:
-    """Seconds per sequence of strategies on changed machines; infinite where something rules one out."""
-    found = result.estimates(rows, **changes)
-    return np.where(found.feasible, found.total_s / rows["global_batch"], math.inf)
+    """Seconds per sequence of strategies on a changed machine; infinite where something rules one out."""
+    times = result.estimates(rows, **changes)
+    return np.where(times.feasible, times.total_s / rows["global_batch"], math.inf)
 
 
 def runner_up_wins(result: Any, n: int = 2) -> pd.DataFrame:
     """What would have to change for design n to be faster than the best, all else and both strategies as they are.
 
-    It wins where it takes less time, or fits or can split the batch and the best does not. How exact an answer is:
+    It wins where it is faster, or where it fits or can split the batch and the best does not. How exact an answer is:
 
-    - Memory changes no time, only what fits: design n wins from its own need up to that of the best, to the last bit.
-    - Of batches all are tried that both can split, evenly spaced ones where they are many.
-    - Bandwidths and rates are tried at steps, and a crossing is found by halving between two; the column `known` has
-      how wide both are. A window narrower than a step may be passed over. A step is left out where nothing can be
-      between its ends if a machine that is better f times is never slower, and hardly ever more than f times as fast.
+    - Memory changes what fits, and no time: design n wins from its own need up to that of the best, to the last bit.
+    - All batches that both can split are tried; where they are many, evenly spaced ones.
+    - Bandwidths and rates are tried at steps, and a crossing between two is halved; the column `known` has both widths.
+      A window narrower than a step may be missed. Intervals that monotonicity excludes are skipped: a machine that is f
+      times as good is taken to be never slower, and at most f times as fast.
 
-    Parameters
-    ----------
-    result
-        A `SearchResult`.
-    n
-        The design, from 1 (the best itself).
-
-    Returns
-    -------
-    A row for each change: columns change; below and above, the factors on it nearest to 1 at which design n wins, NaN
-    for none; until, of memory the least such factor, NaN of others; text; known, how exact that is.
+    n: the design, from 1 (the best itself). A row for each change, with columns change; below and above, the factors
+    nearest to 1 at which design n wins, NaN for none; until, of memory the least such factor, NaN of others; text;
+    known, how exact that is.
     """
     rows = _leading(result, n)
     if len(rows["part"]) < n:
@@ -117,7 +108,7 @@ def _memory_window(best_bytes: float, other_bytes: float, memory_bytes: float) -
     """The least and the largest factor on a GPU's memory at which the other strategy fits and the best does not."""
 
     def least(need: float) -> float:
-        """The least float at which it fits: need / memory but for the last bits."""
+        """The least factor at which it fits: need / memory, to the last bit."""
         factor = need / memory_bytes
         while factor * memory_bytes >= need:
             factor = math.nextafter(factor, 0.0)
@@ -130,7 +121,7 @@ def _memory_window(best_bytes: float, other_bytes: float, memory_bytes: float) -
 
 
 def _memory_text(until: float, most: float) -> str:
-    """The window in as few digits, three or more, as lie inside it and leave less than a tenth of it out."""
+    """The window in the fewest digits, at least three, that stay inside it and cover nine tenths of it."""
     if math.isnan(until):
         return "never by memory: it needs as much as the best or more"
     low, high = str(until), str(most)
@@ -168,7 +159,7 @@ def _crossing(times: Callable[[float], tuple[float, float]], near: float, far: f
     """The factor nearest to 1 between `near`, where the other strategy is not faster, and `far`; NaN for none."""
     low, high = sorted((near, far))
     (best_low, other_low), (best_high, other_high) = times(low), times(high)
-    if other_high >= best_low or low * other_low >= high * best_high:  # no time rises with f, no f times a time falls
+    if other_high >= best_low or low * other_low >= high * best_high:  # times fall with f, f times a time does not
         return math.nan
     best, other = times(far)
     if high / low <= (_PRECISION if other < best else _STEP) * (1 + 1e-9):
@@ -199,21 +190,13 @@ def _batch_row(result: Any, pair: Columns) -> tuple[str, float, float, float, st
 def robust(result: Any, n: int = 5) -> pd.DataFrame:
     """The best n designs with each uncertain input of the machine at its low and at its high end.
 
-    Inputs are the rows of the catalog's efficiencies, of the GPU and of all, that have such ends. Times are seconds per
-    sequence, infinite where a design does not fit. Regret is the time over the best of the designs in that case, less
-    1; the robust design is the one whose largest regret is least, of equal ones the faster.
+    Inputs are the rows of the catalog's efficiencies, of the GPU and of all, that have both ends. Regret of a design is
+    its time over the best design's in that case, less 1. The robust design has the least largest regret; of equal ones
+    it is the faster.
 
-    Parameters
-    ----------
-    result
-        A `SearchResult`.
-    n
-        Designs compared.
-
-    Returns
-    -------
-    A row for each case: columns input ("as given" first), end, value, one for each design (its label), best (label).
-    attrs: "best", "robust" (labels), "regret" (largest regret by label).
+    n: designs compared. A row for each case, with columns input ("as given" first), end, value, one for each design
+    (its label, in seconds per sequence, infinite where it does not fit), best (label). attrs: "best", "robust"
+    (labels), "regret" (largest regret by label).
     """
     rows = _leading(result, n)
     labels = [f"{i}: {text}" for i, text in enumerate(with_strategy_labels(result.table(rows))["strategy"], start=1)]
@@ -222,8 +205,8 @@ def robust(result: Any, n: int = 5) -> pd.DataFrame:
         key = (row.family, row.name, row.parameter)
         for end in ("low", "high"):
             changes = machine_changes(result.machine, {key: getattr(row, end)})
-            shown = changes["reserved_bytes"] if row.parameter in RESERVED else getattr(row, end)
-            cases.append((f"{row.name} {row.parameter}", end, shown, changes))
+            value = changes["reserved_bytes"] if row.parameter in RESERVED else getattr(row, end)
+            cases.append((f"{row.name} {row.parameter}", end, value, changes))
     times = np.array([_times(result, rows, **changes) for *_, changes in cases])
     least = times.min(axis=1, keepdims=True)
     fits = np.isfinite(least)
@@ -237,49 +220,35 @@ def robust(result: Any, n: int = 5) -> pd.DataFrame:
     return table
 
 
-def _whole(name: str, value: float) -> float:
-    """Processors are counted."""
-    return int(value) if name in ("processors", "collective_processors") else value
-
-
 def uncertain_inputs(machine: Machine) -> list[tuple[catalog.Value, tuple[str, ...]]]:
-    """Rows of the catalog's efficiencies that have a low and a high end, with the fields of a machine that they are.
+    """Rows of the catalog's efficiencies that have a low and a high end, each with its fields of a machine.
 
-    A part of the reserved memory stands for `reserved_bytes`; `machine_changes` adds the other parts as they are.
+    A part of the reserved memory has the field `reserved_bytes`, which `machine_changes` sums over all parts.
     """
-    known = machine.values
     shares = catalog.item("efficiencies", machine.gpu) if machine.gpu in catalog.names("efficiencies") else {}
     fields = {
         "linear_fraction": product_share_row(shares, machine.precision),
         "bf16_fraction": product_share_row(shares, "bf16"),
         "cast_fraction": cast_share_row(machine.precision),
     }
-    found = []
+    uncertain = []
     for name in (machine.gpu, "all"):
         if name not in catalog.names("efficiencies"):
             continue
         for row in catalog.item("efficiencies", name).rows:
             candidates = [_FIELDS.get(row.parameter, row.parameter), f"{row.parameter}_s"]
             candidates += [field for field, parameter in fields.items() if parameter == row.parameter]
-            names = tuple(dict.fromkeys(each for each in candidates if each in known))
+            names = tuple(dict.fromkeys(field for field in candidates if field in machine.values))
             if names and row.low is not None and row.high is not None and row.low < row.high:
-                found.append((row, names))
-    return found
+                uncertain.append((row, names))
+    return uncertain
 
 
 def machine_changes(machine: Machine, values: Mapping[tuple[str, str, str], float]) -> dict[str, Any]:
-    """Fields of a machine with other values of rows of `uncertain_inputs`.
+    """Fields for `Machine.changed` from other values of rows of `uncertain_inputs`.
 
-    Parameters
-    ----------
-    machine
-        As the catalog has it.
-    values
-        By family, item and parameter; other rows are passed over.
-
-    Returns
-    -------
-    Fields for `Machine.changed`. Reserved memory changes by what its parts change.
+    machine: as the catalog has it. values: by family, item and parameter; other rows are ignored. Reserved memory
+    changes by the sum of its parts' changes.
     """
     changes, reserved = dict[str, Any](), list[float]()
     for row, names in uncertain_inputs(machine):
@@ -289,7 +258,7 @@ def machine_changes(machine: Machine, values: Mapping[tuple[str, str, str], floa
         if row.parameter in RESERVED:
             reserved.append(value - row.value)
         else:
-            changes |= {name: _whole(name, value) for name in names}
+            changes |= {name: int(value) if name in _COUNTED else value for name in names}
     if reserved:
         changes["reserved_bytes"] = max(machine.memory.reserved_bytes + sum(reserved), 0.0)
     return changes

@@ -1,4 +1,4 @@
-"""What no strategy of a split can be faster than: which splits of fewer GPUs are worth a search."""
+"""A lower bound on the time of a split's strategies: it says which splits of fewer GPUs are worth a search."""
 
 from functools import lru_cache
 from typing import Any
@@ -16,18 +16,9 @@ from railcore.training.unique_rows import unique_places
 
 
 def by_least_time(part: Any, splits: np.ndarray, done: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Splits without those that are done, those first of which a sequence may take least, with that time.
+    """Splits that are not done, in the order of the least time that a sequence may take, with that time [s].
 
-    Parameters
-    ----------
-    part
-        A `SearchPart`.
-    splits, done
-        Rows of t, c, p, d.
-
-    Returns
-    -------
-    Rows, and seconds.
+    part: a `SearchPart`. splits, done: rows of t, c, p, d.
     """
     both = dict(zip("tcpd", np.concatenate([done, splits]).T, strict=True))
     known = unique_places(both, "tcpd")[1][len(done) :]
@@ -38,28 +29,22 @@ def by_least_time(part: Any, splits: np.ndarray, done: np.ndarray) -> tuple[np.n
 
 
 def least_sequence_s(part: Any, splits: np.ndarray) -> np.ndarray:
-    """Time of a sequence that no strategy of a split goes below: passes of its layers and what fills the pipeline [s].
+    """Time of a sequence that no strategy of a split goes below: passes of its layers and the pipeline's filling [s].
 
-    n t (1 + f / m) / (d b), least over micro-batches b, batches G, experts, and ends as layers or not: t of a layer,
-    all of whose traffic stays in one HB domain, over both links together and without latency; n = ceil(L / p) layers;
-    m = G / (d b) micro-batches; f = (L / n - 1) / v stages, v = L / p chunks where that is whole, else 1, or the most
-    that are allowed, and 0 from both ends.
+    It is the least of t n (1 + f / m) / (d b) over micro-batches b, batches G, experts, and ends as layers or not:
 
-    Parameters
-    ----------
-    part
-        A `SearchPart`.
-    splits
-        Rows of t, c, p, d.
+    - t: time of a layer, with all its traffic in one HB domain, over both links together, without latency;
+    - n = ceil(L / p): layers of the fullest stage;
+    - m = G / (d b): micro-batches;
+    - f = (L / n - 1) / v: filling of the pipeline, in micro-batches; 0 where the schedule fills it from both ends;
+    - v: chunks, the most allowed; by default L / p where that is whole, else 1.
 
-    Returns
-    -------
-    Seconds, one a split.
+    part: a `SearchPart`. splits: rows of t, c, p, d.
     """
     model, limits = part.model, dict(part.allowed)
     t, c, p, d = splits.T
     sizes = np.unique(np.concatenate([divisors(batch) for batch in limits["global_batch"]]))
-    # One p of each kind of stages. Degrees are those of all parts, so that these share the table.
+    # One p for all p with equal stages. Degrees are those of the whole cluster, so that all parts share the table.
     every = np.arange(1, model.layers + 3)
     shares = np.unique(mixture_shares(model, every), axis=1, return_inverse=True)[1].ravel()
     tensor, context = divisors(model.heads), divisors(model.sequence_length)
@@ -87,8 +72,8 @@ def least_sequence_s(part: Any, splits: np.ndarray) -> np.ndarray:
                 rows = np.flatnonzero(d == degree)
                 b = np.flatnonzero(batch // degree % sizes == 0)
                 m = batch // degree / sizes[b]
-                each = layer_s[rows][:, b] / sizes[b] * (1 + filling[rows, None] / m)
-                least[rows] = np.minimum(least[rows], n[rows] / degree * each.min(axis=1))
+                sequence_s = layer_s[rows][:, b] / sizes[b] * (1 + filling[rows, None] / m)
+                least[rows] = np.minimum(least[rows], n[rows] / degree * sequence_s.min(axis=1))
     return least
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import pandas as pd
 
-from railcore.catalog.arguments import Range, Share, checked
+from railcore.catalog.arguments import Range
 from railcore.network.topology.rails import domain_warnings
 from railcore.strategies.labels import strategy_label
 from railcore.strategies.parts import search
@@ -16,7 +16,6 @@ from railcore.training.transformer import Transformer, as_models
 _ADVICE = "The warnings of `search` compare numbers that do."
 
 
-@checked
 def best_times(
     models: Mapping[str, Transformer | str] | Sequence[str],
     machine: Machine | str,
@@ -26,7 +25,7 @@ def best_times(
     nics_Bps: Annotated[Sequence[float], Range(0, example="400 Gbps")] = (),
     **options: Any,
 ) -> pd.DataFrame:
-    """Iteration time of the best strategy at every model, cluster, HB domain size, batch and NIC.
+    """Iteration time of the best strategy, for every model, cluster, HB domain size, batch and NIC.
 
     Parameters
     ----------
@@ -54,8 +53,8 @@ def best_times(
         raise ValueError(f"batches lacks {missing[0]!r}: give the batches of each model")
     nics = nics_Bps if len(nics_Bps) else (machine.nic_Bps,)
     for (name, model), n, nic in itertools.product(models.items(), gpus, nics):
+        box = machine.changed(nic_Bps=nic)
         for batch, k in itertools.product(batches[name], [*(k for k in hb_domain_sizes if k < n), n]):
-            box = machine.changed(nic_Bps=nic)
             best = search(model, box, n, batch, top=1, hb_domain_size=k, only_best=True, **options).best
             strategy = strategy_label(best.iloc[0]) if len(best) else "none fits"
             rows.append((name, n, k, batch, nic, best["total_s"].min(), strategy))
@@ -72,20 +71,20 @@ def best_times(
     return table.assign(gain=gain.where(doubled))
 
 
-def smallest_hb_domain_near_ideal(table: pd.DataFrame, within: Share) -> int:
+def smallest_hb_domain_near_ideal(table: pd.DataFrame, within: float) -> int:
     """Smallest HB domain size from which on every cluster of a table is within a share of its ideal."""
     good = table.assign(good=table["slowdown"] <= within).groupby("hb_domain_size")["good"].all()
     return int(good.index[good & good[::-1].cummin()[::-1]].min())
 
 
-def hb_domain_summary(table: pd.DataFrame, hb_domain_size: int, within: Share) -> pd.DataFrame:
+def hb_domain_summary(table: pd.DataFrame, hb_domain_size: int, within: float) -> pd.DataFrame:
     """Slowdown and strategy of each model and cluster at one HB domain size.
 
     Column plateau is `smallest_hb_domain_near_ideal`.
     """
     sizes = {key: smallest_hb_domain_near_ideal(part, within) for key, part in table.groupby(["model", "gpus"])}
     rows = table[table["hb_domain_size"] == hb_domain_size].assign(
-        plateau=lambda mine: [sizes[key] for key in zip(mine["model"], mine["gpus"], strict=True)]
+        plateau=lambda part: [sizes[key] for key in zip(part["model"], part["gpus"], strict=True)]
     )
     return rows[["model", "gpus", "iteration_s", "ideal_s", "slowdown", "strategy", "plateau"]]
 
@@ -108,7 +107,7 @@ def slowdown_by_sustained_rate(
     fractions: Sequence[float],
     **options: Any,
 ) -> pd.DataFrame:
-    """Largest slowdown over the clusters at one HB domain size, by the share of its best rate that a GPU sustains.
+    """Largest slowdown over the clusters at one HB domain size, by the sustained share of a GPU's best rate.
 
     Parameters
     ----------
@@ -119,7 +118,7 @@ def slowdown_by_sustained_rate(
     gpus, hb_domain_size
         Of the clusters; K [GPUs].
     fractions
-        Of the rate of its best matrix product, in place of the whole.
+        Sustained rates, as shares of that of the GPU's best matrix product.
     options
         Of `best_times`, batches among them.
 
@@ -128,10 +127,10 @@ def slowdown_by_sustained_rate(
     Columns share_of_best_rate and one for each model. attrs["warnings"] as of `best_times`.
     """
     rows, texts = [], dict[str, None]()
-    whole = as_machine(machine)
-    best = {name: whole.values[name] for name in ("linear_fraction", "bf16_fraction")}
+    machine = as_machine(machine)
+    best = {name: machine.values[name] for name in ("linear_fraction", "bf16_fraction")}
     for fraction in fractions:
-        box = whole.changed(**{name: fraction * share for name, share in best.items()})
+        box = machine.changed(**{name: fraction * share for name, share in best.items()})
         table = best_times(models, box, gpus, [hb_domain_size], **options)
         texts |= dict.fromkeys(table.attrs["warnings"])
         slowdown = table[table["hb_domain_size"] == hb_domain_size].groupby("model")["slowdown"].max()

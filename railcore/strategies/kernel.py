@@ -21,14 +21,14 @@ class Tables(NamedTuple):
     """What a search reads.
 
     layers, stages: records.
-    first_layers: records of layers of the first stage, where an iteration is computed with these too; else empty.
-    passes_s: (t_f + t_b) / b of each layer, less a rounding: a sequence takes at least n / d of it.
-    layer_of: for each entry its row of layers; the entries of a stage are those from layer_first to layer_last.
+    first_layers: records of layers on the first stage, where these differ and are computed too; else empty.
+    passes_s: (t_f + t_b) / b of each layer, rounded down: a sequence takes at least (n / d) passes_s.
+    layer_of: the row of layers of each entry; the entries of a stage are those from layer_first to layer_last.
     pipeline, data, interleave: p, d and v of each stage, as floats.
     interleaved: whether v > 1, of each stage.
     micro_batch: b of each entry.
-    first, first_interleaved, last: of each entry, its part of `batches`: up to `last`, from `first`, or from
-        first_interleaved where v > 1.
+    first, first_interleaved, last: the part of `batches` of each entry: from `first`, or from first_interleaved where
+        v > 1, up to `last`.
     batches: sequences of an iteration.
     counts: strategies of a stage.
     """
@@ -57,8 +57,8 @@ class Kept(NamedTuple):
 
     counts: strategies by the bits of what rules them out.
     least_bytes: least memory of all.
-    histogram: feasible strategies by time between edges, and at last those on the last edge.
-    cells: the bin in which a cell of numbers begins, from first_cell on.
+    histogram: feasible strategies by time between edges; the last number is of those on the last edge.
+    cells: the bin in which each cell of numbers begins; the first cell is number first_cell.
     best: columns TIME (of a sequence), MEMORY and TOTAL of the fastest strategies, in order of time.
     best_at: their places, stage, layer and batch.
     size: rows of `best`.
@@ -79,7 +79,7 @@ class Kept(NamedTuple):
 
 
 def empty_kept(stages: int, top: int) -> Kept:
-    """Room for the `top` fastest strategies, and for the fastest one of each of so many stages."""
+    """A `Kept` with room for the `top` fastest strategies and the fastest one of each stage. stages: their number."""
     low, high = (int(np.float64(edge).view(np.int64) >> _CELL_SHIFT) for edge in TIME_EDGES_S[[0, -1]])
     starts = (np.arange(low, high + 1, dtype=np.int64) << _CELL_SHIFT).view(np.float64)
     cells = np.clip(np.searchsorted(TIME_EDGES_S, starts, "right") - 1, 0, TIME_EDGES_S.size - 2)
@@ -111,7 +111,7 @@ def visit(tables: Tables, setting: Any, kept: Kept, begin: int, end: int, only_b
     begin, end
         Stages.
     only_best
-        Whether layers are passed over whose passes alone take longer than all of `best`.
+        Whether layers are skipped whose passes alone take longer than the slowest of a full `best`.
 
     Returns
     -------
@@ -178,7 +178,7 @@ def _move(numbers: Any, places: Any, to: int, row: int) -> None:
 
 @njit
 def _keep_fastest(kept: Kept, size: int, values: tuple, place: tuple) -> int:
-    """Put a strategy among the fastest, by time and memory; equal ones came before and stay. The rows then."""
+    """Put a strategy among the fastest, by time and memory; of equal ones the earlier stays. Returns the rows then."""
     best, places = kept.best, kept.best_at
     low, high = 0, size
     while low < high:

@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
 
+from railcore.catalog.arguments import Range, checked
 from railcore.catalog.tables import readable
 from railcore.catalog.units import show
 from railcore.strategies import advice, answers
@@ -23,6 +24,7 @@ from railcore.training.unique_rows import Columns
 
 NUMBERS = ("sequence_s", "total_s", "memory_bytes")
 _ROW = (*STRATEGY_COLUMNS, *NUMBERS, "part")
+DesignCount = Annotated[int, Range(1, KEPT_DESIGNS)]
 
 
 @dataclass(frozen=True)
@@ -48,22 +50,23 @@ class SearchResult:
 
     @classmethod
     def merged(cls, results: Iterable["SearchResult"]) -> "SearchResult":
-        """One result of the parts of a search: what a search of all at once finds. Associative.
+        """One result of all parts, equal to a search of all at once; merging in steps gives the same.
 
         Of equal time and memory the first part's strategy stays, in a part the first one by KEY. Raises ValueError for
         no results, and for results that kept different numbers of strategies.
         """
         results = list(results)
-        if len({part.top for each in results for part in each.parts}) != 1:
+        parts = dict.fromkeys(part for result in results for part in result.parts)
+        if len({part.top for part in parts}) != 1:
             raise ValueError("results are none, or kept different numbers of strategies: merge those of one search")
         if len(results) == 1:
             return results[0]
-        number = {part: i for i, part in enumerate(dict.fromkeys(part for each in results for part in each.parts))}
+        number = {part: i for i, part in enumerate(parts)}
 
         def together(name: str) -> Columns:
-            tables = [getattr(each, name) for each in results]
+            tables = [getattr(result, name) for result in results]
             rows = {column: np.concatenate([table[column] for table in tables]) for column in _ROW}
-            places = [np.array([number[part] for part in each.parts], np.int64) for each in results]
+            places = [np.array([number[part] for part in result.parts], np.int64) for result in results]
             rows["part"] = np.concatenate([place[table["part"]] for place, table in zip(places, tables, strict=True)])
             order = np.lexsort([*(rows[name] for name in reversed(("memory_bytes", "part", *KEY))), rows["sequence_s"]])
             return {column: values[order] for column, values in rows.items()}
@@ -71,12 +74,12 @@ class SearchResult:
         fastest, leaders = together("fastest"), together("leaders")
         new = pd.DataFrame({name: leaders[name] for name in ("part", *DESIGN)}).duplicated().to_numpy()
         return cls(
-            parts=tuple(number),
-            counts=_sums(each.counts for each in results),
-            splits=_sums(each.splits for each in results),
-            least_memory_bytes=min(each.least_memory_bytes for each in results),
-            histogram=np.sum([each.histogram for each in results], axis=0),
-            fastest=_some(fastest, fastest_of(fastest["sequence_s"], fastest["memory_bytes"], results[0].parts[0].top)),
+            parts=tuple(parts),
+            counts=_sums(result.counts for result in results),
+            splits=_sums(result.splits for result in results),
+            least_memory_bytes=min(result.least_memory_bytes for result in results),
+            histogram=np.sum([result.histogram for result in results], axis=0),
+            fastest=_some(fastest, _fastest(fastest["sequence_s"], fastest["memory_bytes"], results[0].parts[0].top)),
             leaders=_some(leaders, np.flatnonzero(~new)[:KEPT_DESIGNS]),
         )
 
@@ -97,46 +100,45 @@ class SearchResult:
 
     @cached_property
     def best(self) -> pd.DataFrame:
-        """The strategies of least time per sequence, in order, one of each time and memory.
+        """The strategies of least time per sequence, in order; of equal time and memory one.
 
-        Where parts differ, columns say in what: gpus and hb_domain_size in use, offload, runtime. A row, or all of it,
-        can be given to `iteration_times` and others in place of a `Strategy`.
+        Where parts differ, columns say in what: gpus and hb_domain_size in use, offload, runtime. `iteration_times` and
+        others take a row, or the whole table, in place of a `Strategy`.
         """
         return self.table(self.fastest)
 
     def table(self, rows: Columns) -> pd.DataFrame:
-        """Strategies to be read, levels and placement by name, switches True or False; columns as those of `best`.
+        """Strategies with levels and placement by name and switches as True or False; columns are those of `best`.
 
         rows: some of `fastest` or `leaders`.
         """
         columns = {name: rows[name] for name in (*STRATEGY_COLUMNS, *NUMBERS)}
         columns |= {name: np.asarray(names)[rows[name]] for name, names in LEVEL_NAMES.items()}
         columns |= {name: rows[name].astype(bool) for name in STRATEGY_SWITCHES}
-        parts, each = self.parts, rows["part"]
         if self.parts[0].at_most:
             columns["gpus"] = np.prod([rows[name] for name in ("tensor", "context", "pipeline", "data")], axis=0)
         varying = {
-            "hb_domain_size": [part.machine.hb_domain_size for part in parts],
-            "offload": [" and ".join(part.offload) or "none" for part in parts],
-            "runtime": [part.runtime.name for part in parts],
+            "hb_domain_size": [part.machine.hb_domain_size for part in self.parts],
+            "offload": [" and ".join(part.offload) or "none" for part in self.parts],
+            "runtime": [part.runtime.name for part in self.parts],
         }
-        columns |= {name: np.asarray(texts)[each] for name, texts in varying.items() if len(set(texts)) > 1}
+        columns |= {name: np.asarray(values)[rows["part"]] for name, values in varying.items() if len(set(values)) > 1}
         return pd.DataFrame(columns)
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """Where GPUs do not fill HB domains or groups of the best lie unevenly in them, and what is `faster`.
+        """Where GPUs do not fill HB domains, or groups of the best lie unevenly in them; and calls to compare with.
 
-        Searches to compare with are calls, with what each costs in HB domains and the time that it finds.
+        Each call has its HB domains, their cost and the time of its best strategy; those of `faster` are among them.
         """
         uneven = self.estimates(_some(self.fastest, [0])).warnings if len(self.best) else ()
         return uneven if self.parts[0].at_most else advice.warnings(self, uneven)
 
     @cached_property
     def faster(self) -> tuple[str, ...]:
-        """Calls that are faster on fewer GPUs or with another batch, and their times; none where fewer may be used.
+        """Calls that are faster on fewer GPUs or with another batch, and their times; none with at_most.
 
-        They are found by searches of their own when they are asked for, or the result is printed.
+        They take searches of their own, which run when this is asked for or the result is printed.
         """
         return () if self.parts[0].at_most else advice.faster(self)
 
@@ -195,42 +197,45 @@ class SearchResult:
 
         rows: some of `fastest` or `leaders`. changes: fields of the machine that are others, such as nic_Bps.
         """
-        found = {}
+        places, estimates = [], []
         for number in np.unique(rows["part"]).tolist() or [0]:
-            part, mine = self.parts[number], rows["part"] == number
-            columns = {name: rows[name][mine] for name in STRATEGY_COLUMNS}
+            part, of_part = self.parts[number], rows["part"] == number
+            columns = {name: rows[name][of_part] for name in STRATEGY_COLUMNS}
             box = part.machine.changed(**changes) if changes else part.machine
-            found[number] = np.flatnonzero(mine), iteration_times(part.model, box, columns, part.runtime, part.offload)
-        order = np.argsort(np.concatenate([places for places, _ in found.values()]))
+            places.append(np.flatnonzero(of_part))
+            estimates.append(iteration_times(part.model, box, columns, part.runtime, part.offload))
+        order = np.argsort(np.concatenate(places))
         joined: dict[str, Any] = {}
-        estimates = [estimate for _, estimate in found.values()]
         for field in fields(IterationEstimate):
             values = [getattr(estimate, field.name) for estimate in estimates]
             if isinstance(values[0], dict):
-                joined[field.name] = {key: np.concatenate([each[key] for each in values])[order] for key in values[0]}
+                joined[field.name] = {key: np.concatenate([value[key] for value in values])[order] for key in values[0]}
             elif isinstance(values[0], tuple):
-                joined[field.name] = tuple(dict.fromkeys(text for each in values for text in each))
+                joined[field.name] = tuple(dict.fromkeys(text for texts in values for text in texts))
             else:
                 joined[field.name] = np.concatenate(values)[order]
         return IterationEstimate(**joined)
 
-    def designs(self, n: int = 5) -> pd.DataFrame:
+    @checked
+    def designs(self, n: DesignCount = 5) -> pd.DataFrame:
         """The best n designs, each by its fastest strategy; see `answers.designs`. n: at most KEPT_DESIGNS."""
         return answers.designs(self, n)
 
-    def runner_up_wins(self, n: int = 2) -> pd.DataFrame:
+    @checked
+    def runner_up_wins(self, n: DesignCount = 2) -> pd.DataFrame:
         """What would have to change for design n to be faster than the best one; see `answers.runner_up_wins`."""
         return answers.runner_up_wins(self, n)
 
-    def robust(self, n: int = 5) -> pd.DataFrame:
+    @checked
+    def robust(self, n: DesignCount = 5) -> pd.DataFrame:
         """The best n designs with uncertain inputs at their low and high ends; see `answers.robust`."""
         return answers.robust(self, n)
 
 
 def _sums(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     total: dict[str, int] = {}
-    for each in counts:
-        for name, number in each.items():
+    for of_result in counts:
+        for name, number in of_result.items():
             total[name] = total.get(name, 0) + number
     return total
 
@@ -239,7 +244,7 @@ def _some(rows: Columns, places: Any) -> Columns:
     return {name: values[places] for name, values in rows.items()}
 
 
-def fastest_of(time: np.ndarray, memory: np.ndarray, top: int) -> np.ndarray:
+def _fastest(time: np.ndarray, memory: np.ndarray, top: int) -> np.ndarray:
     """Places of the least times, in order; of strategies with the same time and memory the first."""
     order = np.lexsort((memory, time))
     new = np.ones(order.size, bool)

@@ -1,9 +1,9 @@
-"""The strategies of a cluster, as the rows of layers and stages that they are of.
+"""The strategies of a cluster as tables of stages and layers.
 
-A strategy is a stage (its split, experts, placement, chunks, sharding), a layer (micro-batch, recompute) and a batch.
-The first two are rows of tables: a million strategies have some thousand rows. Strategies are in the order of KEY. Of
-those that differ in their placement alone, and have all groups as near in HB domains and with equal shares of a NIC,
-the first one counts.
+A strategy is a stage (split, experts, placement, chunks, sharding), a layer (micro-batch, recompute) and a batch.
+Stages and layers are rows of tables: a few thousand rows make a million strategies. Strategies are in the order of KEY.
+Where placements alone differ, and put all groups as near in HB domains with equal shares of a NIC, only the first is
+kept.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from railcore.catalog.checks import whole
 from railcore.strategies.splits import SPLIT, Allowed, allowed_values, among, divisors, exact_splits
 from railcore.training.expert_dispatch import splits_groups
 from railcore.training.group_shares import Fabric, group_shares
@@ -26,14 +25,14 @@ from railcore.training.rank_order import gpus_of, group_levels
 from railcore.training.runtime import Runtime
 from railcore.training.software import as_runtime
 from railcore.training.stage import STAGE_COLUMNS
-from railcore.training.strategy_columns import STRATEGY_COLUMNS, STRATEGY_RANGES
+from railcore.training.strategy_columns import STRATEGY_COLUMNS
 from railcore.training.transformer import LEVELS, RECOMPUTE, Transformer, as_model
 from railcore.training.unique_rows import Columns, unique_places, unique_rows
 
 _GROUP = (*SPLIT, "expert", "whole_experts", "placement")
 _CHOICES = ("sequence_parallel", "recompute", "keep_gathered")
-DESIGN = (*SPLIT, "expert", "placement")  # what tells designs apart that are no neighbours
-KEY = (  # by which strategies are in order
+DESIGN = (*SPLIT, "expert", "placement")  # columns that tell designs apart
+KEY = (  # the order of strategies
     *(*_GROUP, "interleave", "sharding", "ends_as_layers"),
     *("micro_batch", "sequence_parallel", "recompute", "keep_gathered", "global_batch"),
 )
@@ -45,11 +44,11 @@ _PIECE_ROWS = 49_152  # of layers before choices, unless one split has more
 class Space:
     """The strategies of some splits as rows of tables.
 
-    layers, stages: columns LAYER_COLUMNS and STAGE_COLUMNS, a row each; layers are given once for all splits that they
-        serve: layer_of are their rows.
-    layer_first, layer_last: of each stage, its part of layer_of.
-    first, first_interleaved, last: of each entry of layer_of, its part of `batches`, by whether v > 1.
-    design: of each stage, a number of its DESIGN.
+    layers, stages: columns LAYER_COLUMNS and STAGE_COLUMNS; a layer stands once for all stages that it serves.
+    layer_of: rows of layers, those of one stage after those of another.
+    layer_first, layer_last: the part of layer_of of each stage.
+    first, last: the part of `batches` of each entry of layer_of; first_interleaved in place of first where v > 1.
+    design: a number for the DESIGN of each stage.
     """
 
     layers: Columns
@@ -69,18 +68,16 @@ class Space:
         plain, interleaved = (
             np.concatenate([[0], np.cumsum(self.last - first)]) for first in (self.first, self.first_interleaved)
         )
-        each = np.where(self.stages["interleave"] > 1, *(
-            sums[self.layer_last] - sums[self.layer_first] for sums in (interleaved, plain)
-        ))  # fmt: skip
-        return each.astype(np.int64)
+        counts = [sums[self.layer_last] - sums[self.layer_first] for sums in (interleaved, plain)]
+        return np.where(self.stages["interleave"] > 1, *counts).astype(np.int64)
 
     def strategies(self, stage: np.ndarray, entry: np.ndarray, batch: np.ndarray) -> Columns:
         """Columns STRATEGY_COLUMNS of strategies given by their stage, their entry of layer_of and their batch."""
         layer = self.layer_of[entry]
-        found = {name: self.stages[name][stage] for name in STAGE_COLUMNS}
-        found |= {name: self.layers[name][layer] for name in ("micro_batch", *_CHOICES)}
-        found["global_batch"] = self.batches[batch]
-        return {name: found[name] for name in STRATEGY_COLUMNS}
+        columns = {name: self.stages[name][stage] for name in STAGE_COLUMNS}
+        columns |= {name: self.layers[name][layer] for name in ("micro_batch", *_CHOICES)}
+        columns["global_batch"] = self.batches[batch]
+        return {name: columns[name] for name in STRATEGY_COLUMNS}
 
     def blocks(self) -> Iterator[Columns]:
         """All strategies in their order, in blocks of columns."""
@@ -107,9 +104,9 @@ def _ranges(first: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def pieces(model: Transformer, splits: np.ndarray, allowed: Allowed) -> Iterator[np.ndarray]:
-    """The splits in their order, cut so that the tables of each piece stay small.
+    """The splits in their order, in pieces whose tables stay small.
 
-    A split has as many rows as micro-batches, experts and placements.
+    A split has a row for each micro-batch, number of expert ranks and placement.
     """
     limits = dict(allowed)
     batches = np.asarray(limits["global_batch"])
@@ -117,8 +114,8 @@ def pieces(model: Transformer, splits: np.ndarray, allowed: Allowed) -> Iterator
         d: _batches_by_micro_batch(tuple(batches[batches % d == 0].tolist()), d, limits["micro_batch"])[0].size
         for d in np.unique(splits[:, 3]).tolist()
     }
-    each = len(divisors(max(model.experts, 1))) * (1 + (model.experts > 0)) * len(limits["placement"] or ())
-    rows = np.cumsum([each * steps[d] for d in splits[:, 3].tolist()])
+    per_step = len(divisors(max(model.experts, 1))) * (1 + (model.experts > 0)) * len(limits["placement"] or ())
+    rows = np.cumsum([per_step * steps[d] for d in splits[:, 3].tolist()])
     begin = 0
     while begin < len(splits):
         before = rows[begin - 1] if begin else 0
@@ -129,20 +126,20 @@ def pieces(model: Transformer, splits: np.ndarray, allowed: Allowed) -> Iterator
 
 @lru_cache(maxsize=8)
 def space_of(model: Transformer, splits: bytes, allowed: Allowed, runtime: Runtime, links: GpuLinks) -> Space:
-    """The strategies of some splits, kept for searches on other machines.
+    """The strategies of some splits; cached for searches on other machines.
 
     Parameters
     ----------
     model
         What is trained.
     splits
-        Rows of t, c, p, d as the bytes of whole numbers of 64 bits.
+        Rows of t, c, p, d as bytes of 64-bit integers.
     allowed
         Values allowed of each column.
     runtime
-        Of which it counts whether selective recompute is none, and how tokens find their experts.
+        Its selective recompute and dispatcher count.
     links
-        Of which its HB domains and its fabric count: what groups of ranks are near, and what share of a NIC they get.
+        Its HB domains and fabric count: how near groups of ranks lie, and their shares of a NIC.
 
     Returns
     -------
@@ -157,7 +154,7 @@ def space_of(model: Transformer, splits: bytes, allowed: Allowed, runtime: Runti
     steps = _micro_batches(model, pairs, limits)
     begin = np.searchsorted(steps["pair"], np.arange(pairs["data"].size + 1))
     row, step = _ranges(begin[pair], begin[pair + 1])
-    # A layer is of a kind of group, a micro-batch, and a choice of those that its kind has.
+    # A layer is a kind of group, a micro-batch, and a choice that this kind has.
     micro_batch = steps["micro_batch"][step]
     place, layer = unique_places({"kind": kind_of[row], "micro_batch": micro_batch}, ("kind", "micro_batch"))
     choices, good = _choices(model, kinds, limits, runtime)
@@ -182,10 +179,10 @@ def space_of(model: Transformer, splits: bytes, allowed: Allowed, runtime: Runti
 def _groups(
     model: Transformer, split: Columns, limits: dict[str, Any], runtime: Runtime, links: GpuLinks
 ) -> tuple[Columns, np.ndarray, Columns]:
-    """Splits with experts and placement, a row each; which kind of layers each has, and of each kind one of them.
+    """Groups: splits with experts and placement, a row each; the kind of layers of each group; a group of each kind.
 
-    Layers are of one kind where sizes are equal, and tensor, context and expert ranks are as near each other and get
-    equal shares of a NIC.
+    Layers are of one kind where sizes are equal, and tensor, context and expert ranks lie equally near and get equal
+    shares of a NIC.
     """
     axes = {
         "expert": among(divisors(max(model.experts, 1)), limits["expert"]),
@@ -200,15 +197,15 @@ def _groups(
     near = {kind: levels.in_domains(links.hb_domain_size) for kind, levels in groups.items()}
     shares = group_shares(links.fabric, groups, links.hb_domain_size, gpus_of(group))
     codes = group | {f"{kind} near": inside for kind, (inside, _) in near.items()}
-    for kind, each in {**shares.by_kind, "direct": shares.direct}.items():
-        codes[f"{kind} share"] = np.unique(each + 0.0 * group["tensor"], return_inverse=True)[1]
+    for kind, of_nic in {**shares.by_kind, "direct": shares.direct}.items():
+        codes[f"{kind} share"] = np.unique(of_nic + 0.0 * group["tensor"], return_inverse=True)[1]
     codes["pipeline near"] = near["pipeline"][1] == 1
     first, _ = unique_places(codes, [name for name in codes if name != "placement"])
     if model.experts and runtime.dispatcher == "nodes":
         inside, domains = (values[first] for values in near["expert"])
         first = first[~splits_groups(model.expert_groups, inside * domains, domains)]
     first = np.sort(first)
-    group, codes = ({name: values[first] for name, values in each.items()} for each in (group, codes))
+    group, codes = ({name: values[first] for name, values in columns.items()} for columns in (group, codes))
     codes["mixtures"] = np.unique(mixture_shares(model, group["pipeline"]), axis=1, return_inverse=True)[1].ravel()
     names = ["tensor", "context", "expert", "whole_experts", "mixtures"]
     names += [f"{kind} {what}" for kind in LINK_KINDS for what in ("near", "share")]
@@ -265,12 +262,11 @@ def _stages(model: Transformer, group: Columns, limits: dict[str, Any]) -> tuple
 def _micro_batches(model: Transformer, pairs: Columns, limits: dict[str, Any]) -> Columns:
     """Micro-batches of each pair of p and d, and the part of the batches that each divides, in order."""
     batches = np.asarray(limits["global_batch"])
-    found: list[list[np.ndarray]] = [[], [], []]
+    steps = [np.zeros((0, 3), np.int64)]
     for number, d in enumerate(pairs["data"].tolist()):
         b, batch = _batches_by_micro_batch(tuple(batches[batches % d == 0].tolist()), d, limits["micro_batch"])
-        for values, kept in zip((np.full(b.size, number), b, batch), found, strict=True):
-            kept.append(values)
-    pair, b, batch = (np.concatenate([np.zeros(0, np.int64), *values]) for values in found)
+        steps.append(np.column_stack([np.full(b.size, number), b, batch]))
+    pair, b, batch = np.concatenate(steps).T.copy()
     new = np.ones(pair.size, bool)
     new[1:] = (np.diff(pair) != 0) | (np.diff(b) != 0)
     first = np.flatnonzero(new)
@@ -297,9 +293,9 @@ def _batches_by_micro_batch(
     batches: tuple[int, ...], d: int, allowed: tuple[int, ...] | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Micro-batches with the batches that they divide at d data ranks, in order."""
-    found = [among(divisors(batch // d), allowed) for batch in batches]
-    b = np.concatenate([np.zeros(0, np.int64), *found])
-    batch = np.repeat(np.asarray(batches, np.int64), [len(some) for some in found])
+    of_batch = [among(divisors(batch // d), allowed) for batch in batches]
+    b = np.concatenate([np.zeros(0, np.int64), *of_batch])
+    batch = np.repeat(np.asarray(batches, np.int64), [len(values) for values in of_batch])
     order = np.lexsort((batch, b))
     return b[order], batch[order]
 
@@ -347,12 +343,11 @@ def strategy_blocks(
     Raises
     ------
     ValueError
-        For a count or limit out of range.
+        For a limit out of range.
     """
     model, allowed = as_model(model), allowed_values(global_batch, dict(limits))
-    whole("gpus", gpus, most=STRATEGY_RANGES["data"][1])
     splits = exact_splits(model, gpus, allowed)[0]
     box = as_machine(machine, fabric)
     shared = allowed, as_runtime(runtime, box), box.links
-    found = (space_of(model, piece.tobytes(), *shared) for piece in pieces(model, splits, allowed))
-    return (block for space in found for block in space.blocks())
+    spaces = (space_of(model, piece.tobytes(), *shared) for piece in pieces(model, splits, allowed))
+    return (block for space in spaces for block in space.blocks())

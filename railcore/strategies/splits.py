@@ -22,18 +22,23 @@ def divisors(n: int) -> np.ndarray:
     """Divisors of n in order."""
     small = np.arange(1, math.isqrt(n) + 1)
     small = small[n % small == 0]
-    found = np.unique(np.concatenate([small, n // small]))
-    found.setflags(write=False)
-    return found
+    every = np.unique(np.concatenate([small, n // small]))
+    every.setflags(write=False)
+    return every
+
+
+def used_of_domain(K: int) -> list[int]:
+    """GPUs in use of an HB domain of K that a short search tries: the largest power of 2, and all."""
+    return sorted({K, 2 ** (K.bit_length() - 1)})
 
 
 def allowed_values(global_batch: Any, limits: dict[str, Any]) -> Allowed:
     """Values allowed for each name in STRATEGY_COLUMNS. Raises ValueError as `strategy_blocks`."""
     if unknown := sorted(set(limits) - set(STRATEGY_COLUMNS)):
         raise ValueError(f"limit {unknown[0]!r} is unknown: name one of {', '.join(STRATEGY_COLUMNS)}")
-    given = {"placement": "all", **limits, "global_batch": global_batch}
+    limits = {"placement": "all", **limits, "global_batch": global_batch}
     allowed: dict[str, tuple[int, ...] | None] = dict.fromkeys(STRATEGY_COLUMNS)
-    for name, values in given.items():
+    for name, values in limits.items():
         every = name == "placement" and isinstance(values, str) and values == "all"
         numbers = np.unique(column_numbers(name, PLACEMENTS if every else values))
         if not numbers.size:
@@ -48,7 +53,7 @@ def among(values: np.ndarray, allowed: tuple[int, ...] | None) -> np.ndarray:
 
 
 def exact_splits(model: Transformer, gpus: int, allowed: Allowed) -> tuple[np.ndarray, dict[str, int]]:
-    """Splits of all GPUs over tensor, context, pipeline and data ranks that divide [n, 4]; all splits by obstacle."""
+    """Splits of all GPUs over tensor, context, pipeline and data ranks that divide [n, 4]; counts by obstacle."""
     limits = dict(allowed)
     rows = [
         (t, c, p, gpus // (t * c * p))
@@ -65,7 +70,7 @@ def exact_splits(model: Transformer, gpus: int, allowed: Allowed) -> tuple[np.nd
 
 
 def _split_obstacles(model: Transformer, splits: np.ndarray, limits: dict[str, Any]) -> np.ndarray:
-    """Place in OBSTACLES of what no batch and no ends change for a split, and the next number where nothing is."""
+    """Place in OBSTACLES of the first obstacle of each split for every batch and both ends; len(OBSTACLES) for none."""
     columns = {name: splits[:, i, None, None] for i, name in enumerate(SPLIT)}
     ends = np.asarray(limits["ends_as_layers"] or (0, 1))
     columns |= {"global_batch": np.asarray(limits["global_batch"])[:, None], "ends_as_layers": ends}
@@ -80,7 +85,7 @@ def _split_obstacles(model: Transformer, splits: np.ndarray, limits: dict[str, A
 def _degrees_at_most(
     model: Transformer, gpus: int, limits: dict[str, Any], domain: int, ragged: bool
 ) -> tuple[np.ndarray, np.ndarray, list[int]]:
-    """Tensor ranks, context ranks, and the numbers of layers that a pipeline may split, its ends among them or not."""
+    """Tensor ranks, context ranks, and layers that a pipeline may split: with its ends as layers or without."""
     t = among(divisors(model.heads), limits["tensor"])
     t = t[(t <= gpus) & (ragged | (domain % t == 0) | (t % domain == 0))]
     c = among(divisors(model.sequence_length), limits["context"])
@@ -89,24 +94,26 @@ def _degrees_at_most(
 
 def _data_degrees(batch: int, limits: dict[str, Any]) -> np.ndarray:
     """Data ranks that divide a batch, with a micro-batch that is allowed."""
-    each = [batch // b for b in limits["micro_batch"] or (1,) if batch % b == 0]
-    return among(np.unique(np.concatenate([divisors(k) for k in each] or [np.zeros(0, int)])), limits["data"])
+    shares = [batch // b for b in limits["micro_batch"] or (1,) if batch % b == 0]
+    return among(np.unique(np.concatenate([divisors(n) for n in shares] or [np.zeros(0, int)])), limits["data"])
 
 
 def splits_at_most(
     model: Transformer, gpus: int, allowed: Allowed, domain: int, ragged: bool
 ) -> tuple[np.ndarray, dict[str, int]]:
-    """Splits [n, 4] that use most of the GPUs, and all splits that were tried by obstacle.
+    """Splits [n, 4] that use most of the GPUs, and number of splits by obstacle.
 
-    For each t, c and p the largest d that divides a batch: n = t c p d is at most `gpus`. Of the numbers of stages that
-    leave as many layers on the fullest one only the least, unless p is limited.
+    For each t, c and p the largest d that divides a batch, with t c p d <= `gpus`. Of all p with the same number of
+    layers on the fullest stage only the least, unless p is limited.
 
     Parameters
     ----------
     model, gpus, allowed
         What is trained, GPUs that can be used, values allowed.
-    domain, ragged
-        GPUs used of an HB domain, K'; whether tensor ranks need not be K' / t in a domain or t / K' domains.
+    domain
+        GPUs used of an HB domain, K'.
+    ragged
+        Whether t may neither divide K' nor be a multiple of it.
 
     Returns
     -------
@@ -119,12 +126,12 @@ def splits_at_most(
         p = np.asarray(limits["pipeline"])
     t, c, p = (grid.ravel() for grid in np.meshgrid(t, c, p, indexing="ij"))
     most = gpus // (t * c * p)
-    found = []
-    for batch in limits["global_batch"] or ():
+    of_batch = []
+    for batch in limits["global_batch"]:
         d = _data_degrees(batch, limits)
         place = np.searchsorted(d, most, "right") - 1
-        found.append(np.column_stack([t, c, p, d[place]])[place >= 0] if d.size else np.zeros((0, 4), int))
-    splits = np.unique(np.concatenate(found), axis=0)
+        of_batch.append(np.column_stack([t, c, p, d[place]])[place >= 0] if d.size else np.zeros((0, 4), int))
+    splits = np.unique(np.concatenate(of_batch), axis=0)
     obstacle = _split_obstacles(model, splits, limits)
     return splits[obstacle == len(OBSTACLES)], dict(Counter([*OBSTACLES, "feasible"][i] for i in obstacle))
 
@@ -144,8 +151,7 @@ def all_splits_at_most(model: Transformer, gpus: int, allowed: Allowed, domain: 
     limits = dict(allowed)
     t, c, places = _degrees_at_most(model, gpus, limits, domain, ragged)
     p = among(np.arange(1, min(places[-1], gpus) + 1), limits["pipeline"])
-    degrees = [_data_degrees(batch, limits) for batch in limits["global_batch"] or ()]
-    d = np.unique(np.concatenate(degrees))
+    d = np.unique(np.concatenate([_data_degrees(batch, limits) for batch in limits["global_batch"]]))
     grids = np.meshgrid(t, c, p, d[d <= gpus], indexing="ij")
     splits = np.column_stack([grid.ravel() for grid in grids])
     splits = splits[np.prod(splits, axis=1) <= gpus]

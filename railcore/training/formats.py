@@ -102,7 +102,6 @@ class Precision:
         return self.master + self.weights + self.gradients + self.optimizer
 
 
-@checked
 def catalog_precision(name: str) -> Precision:
     """Precision of the catalog, such as "fp8" or "bf16". Raises UnknownName for another name."""
     item = catalog.item("precisions", name)

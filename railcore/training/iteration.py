@@ -165,7 +165,7 @@ def obstacle_names(obstacles: np.ndarray) -> np.ndarray:
 def iteration_time(
     model: Transformer | str,
     machine: Machine | str,
-    strategy: Strategy | Mapping,
+    strategy: Strategy | Mapping[str, object],
     global_batch: NonNegativeInt,
     runtime: Runtime | str | None = None,
     offload: str | Sequence[str] = "none",
@@ -175,9 +175,12 @@ def iteration_time(
 
     Parameters
     ----------
-    model, machine, runtime
-        What is trained, on which GPU, with which software; names of the catalog do. None for the newest software for
-        the GPU.
+    model
+        Trained model: a `Transformer`, or its name in the catalog.
+    machine
+        GPU with its links: a `Machine`, or the name of a platform in the catalog.
+    runtime
+        Training software: a `Runtime`, or its name in the catalog; None for the newest for the GPU.
     strategy
         How it is split over GPUs; or a row of `search`'s tables.
     global_batch
@@ -200,6 +203,14 @@ def iteration_time(
     ValueError
         For a batch that is no whole number above 0, for another offload, and a fabric that is smaller than the job or
         has smaller HB domains than the machine.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> strategy = rc.Strategy(tensor=8, pipeline=4, data=4, sequence_parallel=True, sharding="optimizer")
+    >>> time = rc.iteration_time("Llama-3 70B", "DGX H100", strategy, global_batch=128)
+    >>> round(time.total_s), time.obstacles
+    (8, ())
     """
     strategy = as_strategy(strategy)
     return iteration_times(model, machine, strategy, runtime, offload, _whole_batch(global_batch), fabric).one()
@@ -213,7 +224,7 @@ def _whole_batch(global_batch: int) -> int:
 def iteration_times(
     model: Transformer | str,
     machine: Machine | str,
-    strategies: Strategy | Mapping | Sequence,
+    strategies: Strategy | Mapping[str, object] | Sequence[Strategy | Mapping[str, object]],
     runtime: Runtime | str | None = None,
     offload: str | Sequence[str] = "none",
     global_batch: NonNegativeInt | None = None,
@@ -228,9 +239,12 @@ def iteration_times(
 
     Parameters
     ----------
-    model, machine, runtime
-        What is trained, on which GPU, with which software; names in the catalog do. None for the newest software for
-        the GPU.
+    model
+        Trained model: a `Transformer`, or its name in the catalog.
+    machine
+        GPU with its links: a `Machine`, or the name of a platform in the catalog.
+    runtime
+        Training software: a `Runtime`, or its name in the catalog; None for the newest for the GPU.
     strategies
         A `Strategy`, several, or a table or a row as `SearchResult.best` has them: values that broadcast, by the names
         in STRATEGY_COLUMNS. They are whole numbers, switches also True or False, and recompute, sharding and placement
@@ -252,6 +266,14 @@ def iteration_times(
     ValueError
         For a missing column or batch, for values that are not whole or out of range, for unknown names, and for a
         fabric that is smaller than a job or has smaller HB domains than the machine.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> strategies = [rc.Strategy(tensor=tensor, data=64 // tensor, sharding="optimizer") for tensor in (2, 4, 8)]
+    >>> times = rc.iteration_times("Llama-3 8B", "DGX H100", strategies, global_batch=128)
+    >>> times.total_s.round(1).tolist(), times.limits.tolist()
+    ([1.6, 1.8, 2.3], ['feasible', 'feasible', 'feasible'])
     """
     model, machine = as_model(model), as_machine(machine, fabric)
     runtime = as_runtime(runtime, machine)
@@ -437,7 +459,7 @@ def _whole_groups(columns: Columns, size: int) -> int:
 def stage_memory(
     model: Transformer | str,
     machine: Machine | str,
-    strategy: Strategy | Mapping,
+    strategy: Strategy | Mapping[str, object],
     global_batch: NonNegativeInt,
     runtime: Runtime | str | None = None,
     offload: str | Sequence[str] = "none",
@@ -451,8 +473,18 @@ def stage_memory(
 
     Parameters
     ----------
-    model, machine, strategy, global_batch, runtime, offload
-        As for `iteration_time`.
+    model
+        Trained model: a `Transformer`, or its name in the catalog.
+    machine
+        GPU with its links: a `Machine`, or the name of a platform in the catalog.
+    strategy
+        How the model is split over GPUs: a `Strategy`, or a row of `search`'s tables.
+    global_batch
+        Sequences of an iteration.
+    runtime
+        Training software: a `Runtime`, or its name in the catalog; None for the newest for the GPU.
+    offload
+        What stays in the host's memory: "none", or one or several of "optimizer", "activations", "weights".
 
     Returns
     -------
@@ -463,6 +495,14 @@ def stage_memory(
     ------
     ValueError
         As `iteration_time`.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> strategy = rc.Strategy(tensor=8, pipeline=4, data=2, sequence_parallel=True)
+    >>> table = rc.stage_memory("Llama-3 70B", "DGX H100", strategy, global_batch=64)
+    >>> table[["stage", "layers", "fits"]].to_dict("list")
+    {'stage': [0, 1, 2, 3], 'layers': [20.0, 20.0, 20.0, 20.0], 'fits': [True, True, True, True]}
     """
     model, machine, strategy = as_model(model), as_machine(machine), as_strategy(strategy)
     runtime, away = as_runtime(runtime, machine), checked_offload(offload)

@@ -63,10 +63,40 @@ def megatron_run(
 ) -> MegatronRun:
     """Strategy, model and batch of a Megatron-LM launch line, checked against each other.
 
-    args: the line (torchrun's words included) or its words; gpus: N where the line does not say it; vocabulary: V
-    before padding, where the line has a tokenizer and no --vocab-size.
-    `warnings` lists the arguments that are not used and what had to be assumed. Raises ValueError for what contradicts
-    or does not divide. Source: Megatron-LM, megatron/training/arguments.py.
+    Parameters
+    ----------
+    args
+        The line (torchrun's words included), or its words.
+    gpus
+        GPUs N, where the line does not say it.
+    vocabulary
+        Tokens V before padding, where the line has a tokenizer and no --vocab-size.
+
+    Returns
+    -------
+    `MegatronRun`: model, strategy, global_batch, and warnings: the arguments that are not used and what had to be
+    assumed.
+
+    Raises
+    ------
+    ValueError
+        For what contradicts or does not divide.
+
+    References
+    ----------
+    Megatron-LM, megatron/training/arguments.py.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> run = rc.megatron_run(
+    ...     "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 2048 "
+    ...     "--max-position-embeddings 2048 --vocab-size 50304 --micro-batch-size 1 --global-batch-size 64 "
+    ...     "--tensor-model-parallel-size 8",
+    ...     gpus=64,
+    ... )
+    >>> run.strategy.tensor, run.strategy.data, run.global_batch
+    (8, 8, 64)
     """
     options, warnings = _read(args)
     if vocabulary:

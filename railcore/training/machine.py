@@ -367,10 +367,14 @@ def catalog_machine(
 
     Parameters
     ----------
-    platform, precision
-        Of the catalog's platforms; one of PRECISIONS.
-    hb_domain_size, nic_Bps
-        GPUs of an HB domain, and bandwidth of a NIC [bytes/s]; None for the platform's.
+    platform
+        Name of a platform in the catalog, such as "DGX H100".
+    precision
+        Number format of the linear layers, one of PRECISIONS, such as "bf16" or "fp8".
+    hb_domain_size
+        GPUs of an HB domain (scale-up or NVLink domain); None for the platform's.
+    nic_Bps
+        Bandwidth of a GPU's NIC, one direction [bytes/s]; None for the platform's.
     changes
         Other fields of `Machine` in place of the catalog's.
 
@@ -384,6 +388,13 @@ def catalog_machine(
         For another precision, and for blocks (mxfp8, nvfp4) on a GPU whose products do not scale them.
     KeyError
         UnknownName; where the GPU has no rate in that precision.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> gpu = rc.catalog_machine("DGX H100", "fp8", nic_Bps="800 Gbps")
+    >>> gpu.hb_domain_size, rc.show(gpu.nic_Bps, "bps")
+    (8, '800 Gbps')
     """
     checks.one_of("precision", precision, PRECISIONS)
     box = catalog.item("platforms", platform)

@@ -102,6 +102,13 @@ class Strategy:
     warnings: what a launch line said that is not used here; comparisons leave it out.
 
     Raises ValueError naming the argument that is out of range or contradicts another.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> strategy = rc.Strategy(tensor=8, pipeline=4, data=16, micro_batch=2, sequence_parallel=True)
+    >>> strategy.gpus, strategy.microbatches(1024)
+    (512, 32)
     """
 
     tensor: Count = 1

@@ -233,7 +233,7 @@ def error_summary(table: pd.DataFrame, by: str | list[str] = "source") -> pd.Dat
 def software_times(
     model: Transformer | str,
     machine: Machine | str,
-    strategy: Strategy | Mapping,
+    strategy: Strategy | Mapping[str, object],
     global_batch: NonNegativeInt,
     runtimes: Sequence[str] = (),
 ) -> pd.DataFrame:
@@ -241,8 +241,14 @@ def software_times(
 
     Parameters
     ----------
-    model, machine, strategy, global_batch
-        As for `iteration_times`.
+    model
+        Trained model: a `Transformer`, or its name in the catalog.
+    machine
+        GPU with its links: a `Machine`, or the name of a platform in the catalog.
+    strategy
+        How the model is split over GPUs: a `Strategy`, or a row of `search`'s tables.
+    global_batch
+        Sequences of an iteration.
     runtimes
         Of the catalog; by default all that have a date (`runtime_of`) and drive the machine's GPU.
 
@@ -250,6 +256,13 @@ def software_times(
     -------
     Columns runtime, iteration_s, limit and over_best, the fastest first; the best is the fastest that is feasible, if
     any is.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> table = rc.software_times("Llama-3 8B", "DGX H100", rc.Strategy(tensor=2, data=32), global_batch=256)
+    >>> table["runtime"].iloc[0]
+    'megatron-bridge2026'
     """
     machine = as_machine(machine)
     names = runtimes or dated_runtimes(machine)

@@ -9,7 +9,7 @@ outside of those ranges comes with a warning.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -126,7 +126,7 @@ def fit_power_law(x: ArrayLike, y: ArrayLike) -> tuple[float, float]:
 
 def parametric_loss(
     parameters: PositiveArray, tokens: PositiveArray, E: float, A: float, B: float, alpha: float, beta: float
-):
+) -> Any:
     """Loss of a model trained on tokens: L = E + A / N^alpha + B / D^beta.
 
     Parameters
@@ -170,7 +170,7 @@ def parametric_optimum(A: Positive, B: Positive, alpha: Positive, beta: Positive
 
 def joint_loss(
     parameters: PositiveArray, tokens: PositiveArray, N_c: Positive, D_c: Positive, alpha_N: Positive, alpha_D: Positive
-):
+) -> Any:
     """Loss of a model trained on tokens: L = ((N_c / N)^(alpha_N / alpha_D) + D_c / D)^alpha_D.
 
     Parameters
@@ -194,12 +194,24 @@ def joint_loss(
 
 @checked
 def scaling_law(name: str, reading: str = "table") -> ScalingLaw:
-    """A law of the catalog, one of SCALING_LAWS.
+    """A scaling law of the catalog.
 
     Kaplan: N = N_e C_min^p with C = 2 C_min, training at the critical batch size. Hoffmann 1 and 2 print a table and an
     exponent: reading "table" is the least squares of Table 3 or A3 (`fit_power_law`), "printed" the exponent of Table 2
     through the size projected for Gopher's compute. Hoffmann 3, as fitted or as printed ("rounded"), and Besiroglu:
-    `parametric_optimum`. Raises ValueError for another name or reading.
+    `parametric_optimum`.
+
+    name: one of SCALING_LAWS, such as "Hoffmann 2".
+    reading: "table", "printed" or "rounded".
+
+    Raises ValueError for another name or reading.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> law = rc.scaling_law("Hoffmann 2")
+    >>> rc.show(float(law.parameters_after("365 days", "1 EFLOP/s", 0.4)), "parameters", 2)
+    '290,000,000,000 parameters'
     """
     one_of("name", name, SCALING_LAWS)
     one_of("reading", reading, ("table", "printed"))

@@ -45,8 +45,16 @@ def dated_runtimes(platform: Machine | str) -> list[str]:
 def runtime_of(platform: Machine | str, released: str) -> Runtime:
     """The training software of a platform at a date: the newest of the catalog's runtimes for its maker's GPUs.
 
-    platform: a machine, or a platform's name. released: year and month, such as "2025-09".
+    platform: a `Machine`, or a platform's name.
+    released: year and month, such as "2025-09".
+
     Raises ValueError for a date in another form, and for one before the first runtime.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> rc.runtime_of("DGX H200", "2025-10").name
+    'megatron-bridge2025'
     """
     _checked_month("released", released)
     return _newest(gpu_maker(as_machine(platform)), released)

@@ -204,7 +204,7 @@ _Pattern = tuple[NDArray[np.int64], Floats]
 @checked
 def iteration_traffic(
     model: Transformer | str,
-    strategy: Strategy | Mapping,
+    strategy: Strategy | Mapping[str, object],
     global_batch: NonNegativeInt,
     runtime: Runtime | str | None = None,
     algorithms: Mapping[str, str] | None = None,
@@ -216,8 +216,10 @@ def iteration_traffic(
 
     Parameters
     ----------
-    model, strategy
-        The model or its name in the catalog, and how it is split (or a row of `search`'s tables).
+    model
+        Trained model: a `Transformer`, or its name in the catalog.
+    strategy
+        How the model is split over GPUs: a `Strategy`, or a row of `search`'s tables.
     global_batch
         Sequences of the step.
     runtime
@@ -226,8 +228,10 @@ def iteration_traffic(
         One of ALGORITHMS for each kind, by default "ring", such as {"data": "hierarchical"}.
     hb_domain_size
         GPUs of an HB domain, for the hierarchical ones, and for a runtime that sends tokens by HB domains.
-    precision, embeddings
-        Of the linear layers; whether the traffic of the model's ends counts. See `transfer_table`.
+    precision
+        Number format of the linear layers, one of PRECISIONS.
+    embeddings
+        Whether traffic of the model's ends counts: embedding and logits.
 
     Returns
     -------
@@ -238,6 +242,13 @@ def iteration_traffic(
     ValueError
         As `Strategy.check`, for an unknown algorithm, and for a hierarchical one whose groups do not have equally many
         members in each HB domain.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> traffic = rc.iteration_traffic("Llama-3 8B", rc.Strategy(tensor=8, data=8), global_batch=64)
+    >>> traffic.summary(hb_domain_size=8)[["kind", "nic_bytes"]].round(-6).to_dict("list")
+    {'kind': ['tensor', 'data', 'all'], 'nic_bytes': [0.0, 3514000000.0, 3514000000.0]}
     """
     model, strategy = as_model(model), as_strategy(strategy)
     rows = step_transfers(model, strategy, global_batch, runtime, precision, hb_domain_size, embeddings)
@@ -291,7 +302,7 @@ def _members(strategy: Strategy, group: str, hb_domain_size: int) -> NDArray[np.
     return grid.reshape(-1, grid.shape[-1])
 
 
-def _in_domains(groups: NDArray, hb_domain_size: int) -> NDArray:
+def _in_domains(groups: NDArray[Any], hb_domain_size: int) -> NDArray[Any]:
     """Members of groups by HB domain [groups, y, x]. Raises ValueError unless each of y domains has x of them."""
     if hb_domain_size < 1:
         raise ValueError(f"hb_domain_size is {hb_domain_size}: a hierarchical algorithm needs the HB domain's GPUs")

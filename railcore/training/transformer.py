@@ -62,8 +62,10 @@ class Transformer:
     expert_hidden: f_e, inner width of an expert; 0 for f.
     shared_hidden: f_s, inner width of all experts together that every token passes besides.
     dense_layers: first layers, which have no experts.
-    expert_groups, token_groups: groups of experts, and the most of them that a token's experts lie in; 0 for no limit.
-    query_rank, kv_rank: of latent attention (MLA); 0 for queries straight from the hidden layer and for ordinary heads.
+    expert_groups: groups that the experts are in; 0 for none.
+    token_groups: groups that the experts of one token may lie in at most; 0 for no limit.
+    query_rank: of latent attention (MLA); 0 for queries straight from the hidden layer.
+    kv_rank: of latent attention (MLA); 0 for ordinary heads.
     rope_dim: elements of a head's rotary part, beside the d others (MLA).
     value_dim: elements of a head's values; 0 for d.
     window: tokens that a layer attends to; 0 for all.
@@ -73,6 +75,15 @@ class Transformer:
     clamped: whether experts bound the inputs of their activation.
 
     Raises ValueError naming the arguments that are out of range or do not go together.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> sizes = {"layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn_hidden": 14336, "ffn_matrices": 3}
+    >>> ends = {"vocabulary": 128256, "sequence_length": 8192, "tied_embeddings": False}
+    >>> model = rc.Transformer("ours", **sizes, **ends, biases=False)
+    >>> f"{model.total_parameters:,}"
+    '8,030,261,248'
     """
 
     name: str
@@ -378,7 +389,20 @@ class Transformer:
 
 @checked
 def catalog_model(name: str, **changes: Any) -> Transformer:
-    """A model of the catalog, such as catalog_model("GPT-3", sequence_length=4096). Raises UnknownName."""
+    """A model of the catalog.
+
+    name: of the model, such as "GPT-3" (`railcore list models`).
+    changes: other fields of `Transformer` in place of the catalog's, such as sequence_length=4096.
+
+    Raises UnknownName listing the nearest names.
+
+    Examples
+    --------
+    >>> import railcore as rc
+    >>> model = rc.catalog_model("Llama-3 70B", sequence_length=4096)
+    >>> model.layers, model.hidden, model.sequence_length
+    (80, 8192, 4096)
+    """
     item, kinds = catalog.item("models", name), get_type_hints(Transformer)
     needed = {part.name for part in fields(Transformer) if part.default is MISSING} - {"name", *changes}
     values: dict[str, Any] = {key: kind(item[key]) for key, kind in kinds.items() if key in item or key in needed}

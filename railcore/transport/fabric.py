@@ -336,7 +336,6 @@ def leaf_spine(
     return PathFabric(np.arange(hosts) // per_leaf, round(uplinks) if hosts > per_leaf else 0, link_Bps, **options)
 
 
-@checked
 def three_tier(
     hosts: Count, radix: Listed, link_Bps: Bandwidth, oversubscription: Unbounded = 1.0, **options
 ) -> PathFabric:
@@ -379,7 +378,6 @@ def three_tier(
     return PathFabric(leaf, half, link_Bps, pod=pod, cores=round(cores), **options)
 
 
-@checked
 def rail_paths(fabric: RailFabric, **options) -> PathFabric:
     """The network of a `RailFabric` as paths: host i is GPU i, and a rail is a group of leaves.
 

@@ -121,7 +121,6 @@ def split_flows(flows: Flows, parts: Listed) -> Flows:
     return Flows(source, destination, np.repeat(flows.size_bytes / count, count), np.repeat(flows.start_s, count))
 
 
-@checked
 def incast(
     senders: NonNegativeInt,
     receiver: NonNegativeInt,
@@ -157,7 +156,6 @@ def incast(
     return Flows(source, np.full(count, receiver), size_bytes, starts)
 
 
-@checked
 def all_to_all(groups: NonNegativeArray, size_bytes: Bytes) -> Flows:
     """Every host of a group sends one flow to every other host of its group, all at once.
 

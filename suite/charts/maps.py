@@ -212,7 +212,7 @@ def within_axes(ax: plt.Axes, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def mark_box(ax: plt.Axes, point: np.ndarray | tuple[float, float], reach: float) -> Bbox:
-    """Box of a mark that reaches so many typographic points to each side."""
+    """Box of a mark with a half-width of so many points."""
     x, y = ax.transData.transform(point)
     half = reach * ax.figure.dpi / 72
     return Bbox([[x - half, y - half], [x + half, y + half]])

@@ -110,7 +110,7 @@ def discard(name: str) -> str:
 
 
 def own_files() -> list[str]:
-    """What build/lab holds that is not to be had elsewhere: edited copies, and files that somebody made there."""
+    """Files that only build/lab holds: edited copies, and files that somebody made there."""
     paths = [path for path in sorted(_LAB.rglob("*")) if path.is_file() and not path.is_symlink()]
     shown = [path for path in paths if not any(part.startswith(".") for part in path.relative_to(_LAB).parts)]
     copies = {_COPIES / f"{name}.ipynb": name for name in {*_notebooks(), *_copied()}}

@@ -223,7 +223,7 @@ class _Plan:
     """What becomes of a run's results.
 
     values: parameters of its one notebook.
-    own: it uses numbers that stand neither in notebooks nor in data/.
+    has_parameters: it uses numbers that stand neither in notebooks nor in data/.
     publishing: parameters that stand in notebooks become the published ones.
     custom: notebooks whose results stay in build/custom, with the names of their runs.
     """

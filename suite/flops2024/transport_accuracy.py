@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 
 from railcore.catalog import files
-from railcore.catalog.checks import whole
 from railcore.catalog.units import Gbps, number
 from railcore.transport import levels
 from railcore.transport.optimum import Framing
@@ -92,7 +91,7 @@ def reference_cases(seeds: int = SEEDS) -> tuple[dict[str, Any], ...]:
             mtu_bytes=row.payload_bytes,
             header_bytes=row.header_bytes,
             link_latency_s=row.link_latency_us / 1e6,
-            seed=range(int(whole("seeds", seeds)) * (SINGLE_SEEDS if len(group) == 1 else 1)),
+            seed=range(seeds * (SINGLE_SEEDS if len(group) == 1 else 1)),
         )
     return tuple(cases)
 
@@ -175,15 +174,15 @@ def single_draws(compared: pd.DataFrame) -> str:
     return f"{inside}. Not in it: {'; '.join(parts)} times the optimum." if parts else f"{inside}."
 
 
-def compare_with_uec(runs: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Every published run of Ultra Ethernet's congestion controls beside ours.
+def compare_with_uec() -> pd.DataFrame:
+    """Every published run of Ultra Ethernet's congestion controls beside our stored ones.
 
-    runs: of `uec_cases`; by default what is stored. Columns of `uec_rows`, and: rule (of `UEC_RULES`, blank where none
+    Columns of `uec_rows`, and: rule (of `UEC_RULES`, blank where none
     bounds the error), ours_first_s, ours_last_s, last_error, within, excess_error (of last_s - optimum_s), and the same
     error of two baselines, optimum_error (the optimum itself) and constant_error (one constant times the optimum, the
     best of all for the median of its own error); retransmitted_share and ours_retransmitted_share of the packets.
     """
-    rows, ours = uec_rows(), runs_of_cases(uec_cases(), runs)
+    rows, ours = uec_rows(), runs_of_cases(uec_cases())
     last, optimum = rows["last_s"], rows["optimum_s"]
     excess = (last - optimum).abs()
     constants = (last / optimum).to_numpy()

@@ -28,7 +28,7 @@ _NO_WAY = 9999  # hops
 
 @dataclass(frozen=True, eq=False)
 class _Network:
-    """Ways through what is left of a fabric. cut: GPUs whose NIC a fault has cut off."""
+    """Routes through what is left of a fabric. cut: GPUs whose NIC a fault has cut off."""
 
     wiring: Wiring
     cut: np.ndarray
@@ -64,10 +64,10 @@ class _Network:
         hops = np.full((switches, leaf.size), _NO_WAY, np.int16)
         hops[leaf, np.arange(leaf.size)] = 0
         for far in count(1):
-            found = (step @ (hops == far - 1).astype(np.float32) > 0) & (hops == _NO_WAY)
-            if not found.any():
+            reached = (step @ (hops == far - 1).astype(np.float32) > 0) & (hops == _NO_WAY)
+            if not reached.any():
                 return hops
-            hops[found] = far
+            hops[reached] = far
         raise AssertionError
 
     @cached_property
@@ -95,7 +95,7 @@ def _network(fabric: RailFabric, fault: str | None) -> _Network:
 
 
 class _Flows(NamedTuple):
-    """Flows between GPUs, all arrays of one length. flow: the place of the given flow that it is a part of."""
+    """Flows between GPUs, all arrays of one length. flow: row of the user's flow of which it is a part."""
 
     source: np.ndarray
     target: np.ndarray
@@ -122,21 +122,21 @@ def _joined(parts: list) -> Any:
 def _checked_flows(network: _Network, flows: pd.DataFrame) -> _Flows:
     source, target = (flows[end].to_numpy(int) for end in ("source", "target"))
     size, gpus = flows["bytes"].to_numpy(float), network.wiring.fabric.gpus
-    given = _Flows(source, target, size, np.arange(size.size)).some((source != target) & (size > 0))
-    ends = np.unique(np.concatenate([given.source, given.target]))
+    moving = _Flows(source, target, size, np.arange(size.size)).some((source != target) & (size > 0))
+    ends = np.unique(np.concatenate([moving.source, moving.target]))
     inside = (ends >= 0) & (ends < gpus)
     wrong = ends[~(inside & network.wiring.gpu_works[np.where(inside, ends, 0)])]
     if wrong.size:
         raise ValueError(f"flows name GPU {wrong[0]}, which has failed or is none of the fabric's {gpus}: drop them")
-    return given
+    return moving
 
 
 def _by_interconnect(network: _Network, flows: pd.DataFrame) -> tuple[_Flows, _Flows]:
     """Flows within HB domains, and flows over the network alone, from flows between any GPUs."""
-    wiring, given = network.wiring, _checked_flows(network, flows)
-    inside = wiring.domain[given.source] == wiring.domain[given.target]
-    inside &= wiring.hb_works[given.source] & wiring.hb_works[given.target]
-    hb, left = [given.some(inside)], given.some(~inside)
+    wiring, moving = network.wiring, _checked_flows(network, flows)
+    inside = wiring.domain[moving.source] == wiring.domain[moving.target]
+    inside &= wiring.hb_works[moving.source] & wiring.hb_works[moving.target]
+    hb, left = [moving.some(inside)], moving.some(~inside)
     reached = (network.hops(left.source, left.target) < _NO_WAY).any(axis=0)
     net, left = [left.some(reached)], left.some(~reached)
     for at_source, at_target in ((True, False), (False, True), (True, True)):
@@ -180,8 +180,8 @@ def _routed(network: _Network, flows: pd.DataFrame) -> tuple[_Links, np.ndarray]
     hb, net = _by_interconnect(network, flows)
     slowest = np.zeros(len(flows))
     links = []
-    for found, times, flow in (_over_domains(network, hb), _over_network(network, net)):
-        links.append(found)
+    for used, times, flow in (_over_domains(network, hb), _over_network(network, net)):
+        links.append(used)
         np.maximum.at(slowest, flow, times)
     return _joined(links), slowest
 
@@ -194,17 +194,17 @@ def _over_domains(network: _Network, flows: _Flows) -> tuple[_Links, np.ndarray,
         load, rate = np.bincount(of, flows.bytes, pair.size), fabric.hb_rate_Bps / max(fabric.hb_domain_size - 1, 1)
         links = _Links(pair // fabric.gpus, pair % fabric.gpus, load, np.full(pair.size, rate))
         return links, (load / rate)[of], flows.flow
-    each = fabric.hb_rate_Bps / fabric.hb_switches
+    rate = fabric.hb_rate_Bps / fabric.hb_switches
     working = np.rint(wiring.hb_share * fabric.hb_switches).astype(int)
     first = fabric.hb_switches - working  # the first switches fail first
     parts, times = [], np.zeros(flows.flow.size)
     for end, upwards in ((flows.source, True), (flows.target, False)):
         load = np.bincount(end, flows.bytes, fabric.gpus) / np.maximum(working, 1)
-        times = np.maximum(times, load[end] / each)
+        times = np.maximum(times, load[end] / rate)
         gpu, switch = np.nonzero((load > 0)[:, None] & (np.arange(fabric.hb_switches) >= first[:, None]))
         other = fabric.gpus + wiring.domain[gpu] * fabric.hb_switches + switch
         tail, head = (gpu, other) if upwards else (other, gpu)
-        parts.append(_Links(tail, head, load[gpu], np.full(gpu.size, each)))
+        parts.append(_Links(tail, head, load[gpu], np.full(gpu.size, rate)))
     return _joined(parts), times, flows.flow
 
 
@@ -290,10 +290,10 @@ def fabric_loads(fabric: RailFabric, flows: pd.DataFrame, fault: str | None = No
 def moved_to_other_rails(
     fabric: RailFabric, flows: pd.DataFrame, cut: np.ndarray, one_neighbour: bool = False
 ) -> pd.DataFrame:
-    """Flows, where those of GPUs with cut-off NICs move to other rails at both ends.
+    """Flows after those of cut-off NICs have moved to other rails.
 
-    HB takes such a flow to GPUs of the source's domain, their rails to GPUs of equal rank in the target's domain, and
-    HB to the target.
+    The HB domain takes such a flow to other GPUs of the source's domain, the rails of these GPUs to GPUs of equal rank
+    in the target's domain, and the HB domain there to the target.
 
     Parameters
     ----------
@@ -308,7 +308,7 @@ def moved_to_other_rails(
 
     Returns
     -------
-    Columns source, target, bytes, flow (place of the flow of which it is a part).
+    Columns source, target, bytes, flow (row of the flow of which it is a part).
 
     Raises
     ------
@@ -341,7 +341,7 @@ def moved_to_other_rails(
 
 
 def gpu_names(ranks: Iterable[int], hb_domain_size: int) -> list[str]:
-    """Nodes of ranks (from 0), which fill HB domains in their order: rank 0 is "D1.GPU1"."""
+    """Names of ranks (from 0), which fill HB domains in their order: rank 0 is "D1.GPU1"."""
     return [f"D{rank // hb_domain_size + 1}.GPU{rank % hb_domain_size + 1}" for rank in ranks]
 
 

@@ -1,0 +1,179 @@
+"""Reading a spec from a TOML file, a text or a dictionary: one message has all its faults."""
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from railcore.catalog import units
+from railcore.planner.spec import Spec, nearest, section_at
+
+
+def read_spec(spec: Spec | Mapping[str, Any] | str | Path) -> Spec:
+    """A spec of a TOML file, a text in TOML, or a dictionary.
+
+    Raises ValueError with all faults, each by its dotted key, with its value and what to write.
+    """
+    if isinstance(spec, Spec):
+        return spec
+    name, values = _named_values(spec)
+    faults = list(_contradictions(values))
+    try:
+        read = Spec.model_validate(values)
+    except ValidationError as error:
+        faults = [*_faults(error), *faults]
+    if faults:
+        raise ValueError(_message(name, faults))
+    return read
+
+
+def _named_values(spec: Mapping[str, Any] | str | Path) -> tuple[str, dict[str, Any]]:
+    """What messages call a spec, and its values."""
+    if isinstance(spec, Mapping):
+        return "spec", dict(spec)
+    name, text = "spec", str(spec)
+    if "\n" not in text:
+        name = Path(text).name
+        try:
+            text = Path(text).read_text(encoding="utf-8-sig")
+        except OSError as error:
+            raise ValueError(f"spec {text!r} cannot be read ({error.strerror}): give a TOML file") from None
+    try:
+        return name, tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{name} is no TOML: {error}") from None
+
+
+def spec_values(spec: Mapping[str, Any] | str | Path) -> tuple[dict[str, Any], Path]:
+    """Values of a spec as they are written, and the folder of its file. Raises ValueError for what is no TOML."""
+    in_file = not isinstance(spec, Mapping) and "\n" not in str(spec)
+    return _named_values(spec)[1], Path(str(spec)).parent if in_file else Path()
+
+
+def check_key(key: str) -> None:
+    """Raises ValueError with the nearest keys for a dotted key that a spec does not have."""
+    *sections, last = key.split(".")
+    for depth, name in enumerate(key.split(".")):
+        section = section_at(tuple(sections[:depth]))
+        if section is None:  # in a table of one's own, such as job.model
+            return
+        if name not in section.model_fields:
+            raise ValueError(f"{key} is unknown: {nearest(name, section.model_fields)}")
+    if last in Spec.model_fields and not sections and last != "title":
+        raise ValueError(f"{key} is a section: give its keys, such as {key}.{_first_key(last)}")
+
+
+def _first_key(section: str) -> str:
+    inside = section_at((section,))
+    return next(iter(inside.model_fields)) if inside else "..."
+
+
+def read_value(key: str, value: Any) -> Any:
+    """A value of a dotted key as a spec reads it, quantities in SI units; unchanged where a spec would refuse it."""
+    *sections, last = key.split(".")
+    section = section_at(tuple(sections))
+    field = section.model_fields.get(last) if section else None
+    if field is None:
+        return value
+    kind: Any = Annotated[field.annotation, field]
+    try:
+        return TypeAdapter(kind).validate_python(value)
+    except ValidationError:
+        return value
+
+
+def _contradictions(values: Mapping[str, Any]) -> Iterator[str]:
+    """Faults of keys that do not go together, whatever their values are."""
+    sections = {
+        name: {key: value for key, value in section.items() if value is not None}
+        for name, section in values.items()
+        if isinstance(section, Mapping)
+    }
+    cluster, find, limits = (sections.get(name, {}) for name in ("cluster", "find", "limits"))
+    operation, job, network = (sections.get(name, {}) for name in ("operation", "job", "network"))
+    sizes = [key for key in ("gpus", "racks", "budget", "power") if key in cluster]
+    if isinstance(values.get("find"), Mapping) and len(find) != 1:
+        has = " and ".join(find) or "nothing"
+        yield f'find has {has}: give one of gpus = "fewest", cost = "least" and days = "fewest"'
+    if not sizes and values.get("find") is None and isinstance(values.get("cluster"), Mapping):
+        yield "cluster has no size: give gpus, racks, budget or power, or [find] with limits"
+    if sizes and find:
+        yield f"cluster.{sizes[0]} is given beside find: give one of them"
+    if {"gpus", "racks"} <= set(sizes):
+        yield "cluster.gpus is given beside cluster.racks: give one of them"
+    if "gpus" in find and not {"days", "cost"} & set(limits):
+        yield "find.gpus needs limits.days or limits.cost: without them one rack would do"
+    if "days" in find and not {"power", "purchase", "gpus"} & set(limits):
+        yield "find.days needs limits.power, limits.purchase or limits.gpus: without them it never ends"
+    if find and "carbon" in limits and "carbon" not in operation:
+        yield "limits.carbon beside find needs operation.carbon: the site is not known before the cluster is"
+    if find and "cost" in limits and "site" in values and "electricity" not in operation:
+        yield "limits.cost beside find and site needs operation.electricity: the site is not known before it"
+    if "mapping" in job and "launch" in job:
+        yield "job.mapping is given beside job.launch: give one of them"
+    yield from _network_contradictions(network)
+
+
+def _network_contradictions(network: Mapping[str, Any]) -> Iterator[str]:
+    tables = network.get("candidate", [])
+    candidates = [table for table in tables if isinstance(table, Mapping)] if isinstance(tables, list) else []
+    names = [str(candidate.get("name")) for candidate in candidates]
+    if network.get("candidates") == [] and not candidates:
+        yield "network.candidates is []: give names, or networks of your own in [[network.candidate]]"
+    for name in dict.fromkeys(name for name in names if names.count(name) > 1):
+        yield f"network.candidate {name!r} is given more than once: give each a name of its own"
+    unused = {"photonic rails": ("oversubscription", "planes", "radix"), "rail-only": ("oversubscription",)}
+    for candidate in candidates:
+        for key in unused.get(str(candidate.get("layout")), ()):
+            if key in candidate:
+                layout = candidate["layout"]
+                yield f"network.candidate {candidate.get('name')!r}: {layout} takes no {key}: leave it out"
+
+
+def _message(name: str, faults: list[str]) -> str:
+    head = f"{name} has {units.counted(len(faults), 'faults')}:"
+    return f"{head} {faults[0]}" if len(faults) == 1 else "\n  ".join([head, *faults])
+
+
+def _faults(refusal: ValidationError) -> list[str]:
+    """All faults, a line each. Where a value may be of several kinds, only the faults of the kind that it is."""
+    keys, wrong_kinds, wrong_values = [], dict[str, list[str]](), dict[str, list[str]]()
+    for error in refusal.errors():
+        key = ".".join(str(part) for part in error["loc"] if not _is_of_union(part))
+        keys.append(key)
+        faults = wrong_kinds if error["type"].endswith("_type") else wrong_values
+        faults.setdefault(key, []).append(_fault(key, error))
+    lines = []
+    for key in dict.fromkeys(keys):
+        below = any(other.startswith(f"{key}.") for other in keys)
+        of_kind = [] if below else wrong_kinds.get(key, [])[:1]
+        lines += dict.fromkeys(wrong_values.get(key, of_kind))
+    return lines
+
+
+def _fault(key: str, error: Any) -> str:
+    """A fault that pydantic found, in a line: dotted key, value, remedy and the nearest names."""
+    kind, value = error["type"], error["input"]
+    if kind == "extra_forbidden":
+        section = section_at(error["loc"][:-1])
+        return f"{key} is unknown: {nearest(str(error['loc'][-1]), section.model_fields if section else [])}"
+    if kind == "missing":
+        return f"{key} is missing: give it"
+    if kind == "literal_error":
+        allowed = [word.strip("' ") for word in error["ctx"]["expected"].replace(" or ", ", ").split(",")]
+        return f"{key} is {value!r}: {nearest(str(value), allowed)}"
+    text = error["msg"].removeprefix("Value error, ").replace("Input should be", "give", 1)
+    text = text.partition(". Rows to add")[0].rpartition("does not exist: ")[2]
+    text = text.replace(", unable to parse string as a number", ", without a unit").replace("a valid ", "a ")
+    text = re.sub(r"a integer.*", "a whole number", text)
+    text = re.sub(r"a dictionary or instance of \w+", "a table of keys", text)
+    return f"{key} is {value!r}: {text}"
+
+
+def _is_of_union(part: Any) -> bool:
+    """Whether a part of pydantic's location names a member of a union, and is no key."""
+    words = ("str", "int", "literal", "list", "dict", "function-", "tuple", "constrained-", "PriceSpec", "PowerSpec")
+    return isinstance(part, str) and part.startswith(words)
