@@ -49,7 +49,7 @@ class Runtime:
     sharded_gradients: with sharding "optimizer", a chunk's gradients leave when all its micro-batches have passed, and
         a rank keeps its share of them; two chunks are whole at a time.
     moment_bytes: of each of the optimizer's two moments of a parameter [bytes].
-    master_bytes: of the optimizer's copy of a weight besides the one that is computed with: 4 for fp32, 2 for the bits
+    master_bytes: of the optimizer's copy of a weight, besides the one that is computed with: 4 for fp32, 2 for the bits
         that bf16 lacks, 0 for none [bytes].
     fp32_shards: with sharding "weights", a rank's share of the weights is the optimizer's copy alone, and is cast a
         layer at a time (PyTorch FSDP).
