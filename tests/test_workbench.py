@@ -451,10 +451,10 @@ def test_colours_of_one_group_are_told_apart(seen_with):
 
 def test_a_thing_has_one_colour_in_every_chart():
     assert sum(len(getattr(plotting, name)) for name in GROUPS) == len(plotting._THINGS)
-    found = plotting.colours_of(["a", "rail-only", "b", "NDP", "NDP, queues of 32"])
-    assert found["rail-only"] == plotting.NETWORKS["rail-only"] == plotting.colours_of(["rail-only"])["rail-only"]
-    assert found["NDP"] == found["NDP, queues of 32"] == plotting.TRANSPORTS["NDP"]
-    assert [found["a"], found["b"]] == [plotting.COLOURS[0], plotting.COLOURS[3]]  # of those that are free
+    colours = plotting.colours_of(["a", "rail-only", "b", "NDP", "NDP, queues of 32"])
+    assert colours["rail-only"] == plotting.NETWORKS["rail-only"]
+    assert colours["NDP"] == colours["NDP, queues of 32"] == plotting.TRANSPORTS["NDP"]
+    assert (colours["a"], colours["b"]) == (plotting.COLOURS[0], plotting.COLOURS[3])  # of those that are free
     data = pd.DataFrame({"x": [1.0, 2.0] * 2, "y": range(4), "network": ["own", "own", "rail-only", "rail-only"]})
     lines = plotting.plot_lines(data, "x", "y", "network", plt.subplots()[1]).get_lines()
     assert [line.get_color() for line in lines] == [plotting.COLOURS[0], plotting.NETWORKS["rail-only"]]
