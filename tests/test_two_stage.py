@@ -156,7 +156,7 @@ def test_the_rings_load_no_link_that_the_rails_lack(case, sent):
     for fabric in (rail_only(*case), rail_optimized(*case)):
         loads = fabric_loads(fabric, ring)
         assert loads["time_s"].max() == pytest.approx(sent / 5e10) and not loads["kind"].eq("hb").any()
-        assert nic_bandwidth_share(fabric, [ring]) == pytest.approx(1)
+        assert nic_bandwidth_share(fabric, ring) == pytest.approx(1)
     alone = fabric_loads(rail_only(k, k, k), domain_ring(k, k).assign(bytes=sent))  # one domain: no link
     assert alone["time_s"].sum() == 0
 

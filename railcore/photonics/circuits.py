@@ -16,14 +16,15 @@ Source: photonic2025, sections 3 and 4.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
 from railcore.catalog import units
-from railcore.catalog.arguments import Bytes, Listed, Quantity, Range, Seconds, SecondsArray, checked
+from railcore.catalog.arguments import Bytes, Listed, Seconds, SecondsArray, checked
 from railcore.catalog.checks import one_of
+from railcore.network.switches import LinkRate
 from railcore.photonics.control_plane import catalog_control_plane
 from railcore.photonics.simulation import (
     RAIL,
@@ -70,7 +71,7 @@ class PhotonicCircuits(RailNetwork):
     frontend_bytes: Bytes = 0.0
     frontend_s: Seconds | None = None
     frontend_kinds: tuple[str, ...] = ()
-    frontend_Bps: Annotated[Quantity, Range(0, above_0=True, example="400 Gbps")] | None = None
+    frontend_Bps: LinkRate | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
