@@ -99,7 +99,7 @@ def test_draws_are_recorded_by_their_median_and_range(tmp_path, monkeypatch):
     assert (row["value"], row["low"], row["high"]) == ("0.63", "0.5225", "0.791")
     told = "reading: the document's number is one draw; 5 to 95% of 10 seeds give 0.522 to 0.791; the slow switch"
     assert (row["reason"], row["basis"]) == (told, "reading")
-    kept = {each["id"]: each for each in claims.ledger([row])}[SHARE]
+    kept = {entry["id"]: entry for entry in claims.ledger([row])}[SHARE]
     assert kept["verdict"] == "reproduced" and kept["low"] == "0.5225"
     assert claims.differs(SHARE, 0.63) and not claims.differs(SHARE, 0.63, seeds)
     with pytest.raises(ValueError, match=r"is 'differs' .*ours 0.6,"):
@@ -188,7 +188,7 @@ def test_cases_of_a_table():
     assert len(cases) == 6
     assert cases[:2] == [{"n": 32768, "r": 64}, {"n": 32768, "r": 128}]
     assert name in claims.ids("railonly2025.table1")
-    assert all(found.startswith("railonly2025.table1.") for found in claims.ids("railonly2025.table1"))
+    assert all(claim_id.startswith("railonly2025.table1.") for claim_id in claims.ids("railonly2025.table1"))
 
 
 def test_look_up_finds_the_row_of_each_case():
@@ -196,8 +196,8 @@ def test_look_up_finds_the_row_of_each_case():
     table = pd.DataFrame(
         {"gpus": case["n"], "radix": case["r"], "cost_saving": case["n"] + case["r"]} for case in cases
     )
-    found = claims.table_values("railonly2025.table1", table[::-1])
-    assert found == {
+    values_here = claims.table_values("railonly2025.table1", table[::-1])
+    assert values_here == {
         f"railonly2025.table1.n{case['n']}.r{case['r']}.cost_saving": case["n"] + case["r"] for case in cases
     }
     with pytest.raises(KeyError):
@@ -252,17 +252,17 @@ def facts(monkeypatch, tmp_path):
     caches = (claims.claims, grounds.calibrations, grounds._evidence, grounds._moving)
 
     def write(name, *lines):
-        own[f"{name}.csv"] = tmp_path / f"own_{name.replace('/', '_')}.csv"
+        replaced[f"{name}.csv"] = tmp_path / f"own_{name.replace('/', '_')}.csv"
         content = lines[0] if isinstance(lines[0], bytes) else "\n".join(lines).encode()
-        own[f"{name}.csv"].write_bytes(content)
-        for each in caches:
-            each.cache_clear()
+        replaced[f"{name}.csv"].write_bytes(content)
+        for cached in caches:
+            cached.cache_clear()
 
-    own = {}
-    monkeypatch.setattr(files, "data", lambda name: own.get(name, files.DATA / name))
+    replaced = {}
+    monkeypatch.setattr(files, "data", lambda name: replaced.get(name, files.DATA / name))
     yield write
-    for each in caches:
-        each.cache_clear()
+    for cached in caches:
+        cached.cache_clear()
 
 
 @pytest.fixture
@@ -299,11 +299,11 @@ def test_an_assumed_input_that_decides_the_verdict_is_what_a_claim_rests_on(fact
     claims.record({BOUND: 0.95, COUNT: 2, SHARE: 0.75}, {}, {BOUND: "a, not b"})
     rows = written(tmp_path)
     assert (rows[BOUND]["basis"], rows[COUNT]["basis"], rows[SHARE]["basis"]) == ("assumed", "stated", "predicted")
-    assert [each.end for each in claims.decided_by_assumed(BOUND, "reproduced")] == ["high"]
-    assert [each.end for each in claims.decided_by_assumed(BOUND, "close")] == ["low"]
+    assert [moved.end for moved in claims.decided_by_assumed(BOUND, "reproduced")] == ["high"]
+    assert [moved.end for moved in claims.decided_by_assumed(BOUND, "close")] == ["low"]
     assert claims.decided_by_assumed(OTHER, "reproduced")[0].name == "all of these together"
     assert not claims.decided_by_assumed(SHARE, "reproduced") and not claims.decided_by_assumed(COUNT, "reproduced")
-    assert [each.value for each in grounds.moving_inputs(COUNT)] == [3]
+    assert [moved.value for moved in grounds.moving_inputs(COUNT)] == [3]
 
 
 def test_a_claim_is_shown_with_what_moves_it_first(facts, capsys):
@@ -419,11 +419,11 @@ def test_a_calibration_names_claims_that_exist(calibrations):
 
 
 def test_every_calibration_is_well_formed():
-    for each in grounds.calibrations():
-        assert each.free >= 1
-        assert each.used or each.runs
-        assert each.note
-        assert not set(each.used) & set(each.predicted)
+    for calibration in grounds.calibrations():
+        assert calibration.free >= 1
+        assert calibration.used or calibration.runs
+        assert calibration.note
+        assert not set(calibration.used) & set(calibration.predicted)
 
 
 def test_tables_as_text():
@@ -458,10 +458,10 @@ def test_published_ledger_holds_every_claim_as_the_data_have_it():
 
 
 def test_every_published_verdict_follows_from_value_relation_and_tolerance():
-    found = {}
+    rows_by_verdict = {}
     for row in reproduction():
         paper, tolerance = float(row["paper_value"]), float(row["tolerance"])
-        found.setdefault(row["verdict"], []).append(row)
+        rows_by_verdict.setdefault(row["verdict"], []).append(row)
         if row["value"]:
             value = float(row["value"])
             off = (value - paper) / abs(paper) if paper else value
@@ -472,13 +472,13 @@ def test_every_published_verdict_follows_from_value_relation_and_tolerance():
         else:
             assert row["verdict"] in ("missing", "unavailable")
             assert row["deviation"] == ""
-    assert set(found) <= set(claims.VERDICTS)
-    assert found["reproduced"]
-    for verdict, rows in found.items():
+    assert set(rows_by_verdict) <= set(claims.VERDICTS)
+    assert rows_by_verdict["reproduced"]
+    for verdict, rows in rows_by_verdict.items():
         if verdict not in ("reproduced", "missing"):
             assert [row["id"] for row in rows if not row["reason"].strip()] == []
-    assert all(row["id"].startswith("flops2024.table1.") for row in found.get("unavailable", []))
-    assert all(row["value"] == row["reason"] == "" for row in found.get("missing", []))
+    assert all(row["id"].startswith("flops2024.table1.") for row in rows_by_verdict.get("unavailable", []))
+    assert all(row["value"] == row["reason"] == "" for row in rows_by_verdict.get("missing", []))
 
 
 def test_every_published_basis_follows_from_the_calibrations_and_stands_in_the_reason():
@@ -528,9 +528,9 @@ def test_a_value_is_within_the_printed_digit_when_it_rounds_to_what_is_printed(o
 
 
 def test_claims_are_found_by_value_note_and_words():
-    found = {
+    ids = {
         text: [entry.id for entry in claims.matching_claims(text)] for text in ("70.5%", "0.705", "0.70", "61 of 80")
     }
-    assert "photonic2025.fig7.cost_saving_max" in found["70.5%"] and not found["0.70"]
-    assert found["0.705"] == ["photonic2025.fig7.cost_saving_max"]
-    assert found["61 of 80"] == ["photonic2025.fig4.windows_over_1ms"]
+    assert "photonic2025.fig7.cost_saving_max" in ids["70.5%"] and not ids["0.70"]
+    assert ids["0.705"] == ["photonic2025.fig7.cost_saving_max"]
+    assert ids["61 of 80"] == ["photonic2025.fig4.windows_over_1ms"]

@@ -32,9 +32,9 @@ def test_sequence_of_ranks_that_call_at_once_takes_the_overhead_and_the_switch(p
 @given(planes, st.lists(st.floats(0, 2), min_size=1, max_size=6))
 def test_no_message_leaves_before_its_cause(plane, asked):
     table = control_plane.reconfiguration_sequence(plane, 0.01, dict(enumerate(asked)))
-    own = table.dropna(subset="rank").groupby("rank")
-    assert len(own) == len(asked)
-    for _, steps in own:
+    by_rank = table.dropna(subset="rank").groupby("rank")
+    assert len(by_rank) == len(asked)
+    for _, steps in by_rank:
         early = steps[steps["number"] <= 5].sort_values("number")
         assert (early["start_s"].to_numpy()[1:] >= early["end_s"].to_numpy()[:-1]).all()
     served = table[table["number"] == 5].sort_values("start_s")

@@ -249,9 +249,9 @@ def test_a_mistake_is_refused_before_anything_runs(suite):
         "raise SystemExit"
     )
     _, printed = project.run(suite, patch=several)
-    *found, rest = re.split(r"status (\d)\n", printed)
-    assert not rest and found[1::2] == ["2"] * len(MISTAKES) and not project.ran(printed)
-    for said, (_, message) in zip(found[::2], MISTAKES, strict=True):
+    *parts, rest = re.split(r"status (\d)\n", printed)
+    assert not rest and parts[1::2] == ["2"] * len(MISTAKES) and not project.ran(printed)
+    for said, (_, message) in zip(parts[::2], MISTAKES, strict=True):
         assert message in said
 
 

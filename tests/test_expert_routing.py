@@ -174,9 +174,6 @@ def test_arrays_equal_the_loop_and_no_time_beats_its_links(routing, pipelined, i
 @pytest.mark.parametrize(
     ("call", "named"),
     [
-        (lambda: expert_all_to_all_time(1.0, 12, 8, HB, NIC), "ranks"),
-        (lambda: expert_all_to_all_time(1.0, 16, 8, HB, NIC, imbalance=17.0), "imbalance"),
-        (lambda: expert_all_to_all_time(1.0, 16, 8, HB, NIC, "direct", 0.5), "oversubscription"),
         (lambda: expert_load(8, 0.5), "imbalance"),
         (lambda: slowdown_readings(1, 4, HB, NIC), "hb_domain_size"),
     ],

@@ -9,6 +9,7 @@ import pytest
 from graph_faults import lost_on_the_wiring
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from rerouted import share_left
 from test_graph import fabrics
 
 from railcore.network.bill import bill_total
@@ -69,7 +70,7 @@ def routed_share(fabric, source, target):
     """Share of a NIC that flows of one byte get, routed one by one; None without flows between domains."""
     across = source // fabric.hb_domain_size != target // fabric.hb_domain_size
     flows = pd.DataFrame({"source": source[across], "target": target[across], "bytes": 1.0})
-    return routed_flows.nic_bandwidth_share(fabric, [flows]) if len(flows) else None
+    return routed_flows.nic_bandwidth_share(fabric, flows) if len(flows) else None
 
 
 def pairs(kind, ranks, K):
@@ -224,10 +225,9 @@ def test_a_failed_part_leaves_what_rerouted_flows_get(fabric, part):
     left = FailedPart(fabric, part)
     found = shares_of(left, strategy).by_kind["replica"]
     flows = routed_flows.domain_ring(fabric.gpus, K)
-    assert found == pytest.approx(routed_flows.nic_bandwidth_share(fabric, [flows], part), rel=1e-9)
+    assert found == pytest.approx(share_left(fabric, flows, part), rel=1e-9)
     one = FailedPart(fabric, part, "one other rail")
-    times = routed_flows.flow_times(fabric, flows, part, one_neighbour=True)
-    expected = routed_flows.share_of_nic(fabric, flows, times)
+    expected = share_left(fabric, flows, part, one_neighbour=True)
     assert shares_of(one, strategy).by_kind["replica"] == pytest.approx(expected, rel=1e-9)
 
 

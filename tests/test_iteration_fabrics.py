@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rerouted import moved_to_other_rails, share_left
 from test_graph import fabrics
 
 from railcore import catalog, planner
@@ -16,6 +17,7 @@ from railcore.network import reliability
 from railcore.network.topology import faults, routed_flows
 from railcore.network.topology.graph import route
 from railcore.network.topology.rails import RailFabric, rail_only, rail_optimized
+from railcore.network.topology.wiring import whole_wiring
 from railcore.training import machine
 from railcore.training.iteration import iteration_times
 from railcore.training.parallelism import Strategy
@@ -36,6 +38,10 @@ def table(*rows, size=4):
     flows = pd.DataFrame(rows, columns=["source", "target", "bytes"])
     places = {name: gpu for gpu, name in enumerate(routed_flows.gpu_names(range(512), size))}
     return flows.assign(source=flows["source"].map(places), target=flows["target"].map(places))
+
+
+def wiring_without(fault, fabric):
+    return faults.wiring_left(whole_wiring(fabric), fault)
 
 
 def flows_of(matrix):
@@ -75,9 +81,9 @@ def test_equal_ways_share_by_their_bandwidth():
     flows = table(("D1.GPU1", "D8.GPU1", 8.0))
     assert sorted(routed_flows.fabric_loads(fabric, flows)["bytes"]) == [4.0] * 4 + [8.0] * 2
     trunks = rail_optimized(32, 4, 16)  # a leaf for each rail, and four links to each of two spines
-    loads = routed_flows.fabric_loads(trunks, table(("D1.GPU1", "D1.GPU2", 7.0)), "HB switch")
+    loads = routed_flows.fabric_loads(wiring_without("HB switch", trunks), table(("D1.GPU1", "D1.GPU2", 7.0)))
     assert sorted(loads["bytes"]) == [3.5] * 4 + [7.0] * 2
-    loads = routed_flows.fabric_loads(trunks, table(("D2.GPU1", "D3.GPU2", 7.0)), "trunk link")
+    loads = routed_flows.fabric_loads(wiring_without("trunk link", trunks), table(("D2.GPU1", "D3.GPU2", 7.0)))
     assert sorted(loads["bytes"]) == [3.0] * 2 + [4.0] * 2 + [7.0] * 2
 
 
@@ -93,7 +99,7 @@ def test_a_ring_of_domains_loads_links_as_its_routes_one_by_one(build, gpus, siz
     slowest = max(flows * 5e9 / graph.edges[link]["bandwidth_Bps"] for link, flows in counted.items())
     loads = routed_flows.fabric_loads(fabric, ring.assign(bytes=5e9))
     assert loads["time_s"].max() == pytest.approx(slowest)
-    assert routed_flows.nic_bandwidth_share(fabric, [ring]) == pytest.approx(5e9 / fabric.nic_rate_Bps / slowest)
+    assert routed_flows.nic_bandwidth_share(fabric, ring) == pytest.approx(5e9 / fabric.nic_rate_Bps / slowest)
 
 
 @pytest.mark.parametrize(
@@ -116,18 +122,18 @@ def test_fabrics_carry_an_all_to_all_as_its_routing_counts(build, route, skew):
 def test_a_moved_flow_avoids_the_cut_nic_and_keeps_its_bytes():
     fabric = rail_only(16, 4, 4)
     flows = table(("D1.GPU1", "D2.GPU1", 6.0), ("D1.GPU2", "D2.GPU2", 6.0))
-    spread = routed_flows.moved_to_other_rails(fabric, flows, [0])
+    spread = moved_to_other_rails(fabric, flows, [0])
     across = spread[spread["source"] // 4 != spread["target"] // 4]
     assert across["bytes"].sum() == 12.0 and not across["source"].eq(0).any()
     assert across.groupby("source")["bytes"].sum().to_dict() == {1: 8.0, 2: 2.0, 3: 2.0}
     assert (across["source"] % 4 == across["target"] % 4).all()
     assert spread.groupby("flow")["bytes"].sum()[1] == 6.0
-    one = routed_flows.moved_to_other_rails(fabric, flows, [0, 1, 5], True)
+    one = moved_to_other_rails(fabric, flows, [0, 1, 5], True)
     loads = routed_flows.fabric_loads(fabric, one)
     assert loads[loads["kind"] == "host"].groupby("from")["bytes"].sum()["D1.GPU3"] == 12.0
-    next_one = routed_flows.moved_to_other_rails(fabric, table(("D1.GPU2", "D2.GPU2", 6.0)), [5], True)
+    next_one = moved_to_other_rails(fabric, table(("D1.GPU2", "D2.GPU2", 6.0)), [5], True)
     assert set(next_one["source"]) == {1, 2, 6}
-    last = routed_flows.moved_to_other_rails(fabric, table(("D1.GPU4", "D2.GPU4", 6.0)), [3], True)
+    last = moved_to_other_rails(fabric, table(("D1.GPU4", "D2.GPU4", 6.0)), [3], True)
     assert 0 in set(last["source"])
 
 
@@ -175,12 +181,13 @@ def assert_as_on_the_graph(fabric, flows, fault):
     graph = fabric.graph()
     if fault is None or any(faults.failed_part(graph, fault)):
         left = graph if fault is None else faults.fail(graph, fault)
+        works = fabric if fault is None else wiring_without(fault, fabric)
         expected = wired_loads(left, flows, fabric.hb_domain_size)
         if expected is None:
             with pytest.raises(ValueError, match="cut off from each other"):
-                routed_flows.fabric_loads(fabric, flows, fault)
+                routed_flows.fabric_loads(works, flows)
             return
-        loads = routed_flows.fabric_loads(fabric, flows, fault)
+        loads = routed_flows.fabric_loads(works, flows)
         ends = zip(loads["from"], loads["to"], strict=True)
         assert dict(zip(ends, loads["bytes"], strict=True)) == pytest.approx(dict(expected), rel=1e-9)
 
@@ -216,17 +223,15 @@ WIDE += [rail_optimized(128, 8, 64), rail_only(128, 8, 32, rails_per_switch=2)]
 def test_traffic_moved_to_all_rails_gets_what_is_left_of_the_domains_nics(fabric, fault):
     ring = routed_flows.domain_ring(fabric.gpus, 8)
     (effect,) = faults.fault_effects(fabric).query("fault == @fault").to_dict("records")
-    assert routed_flows.nic_bandwidth_share(fabric, [ring]) == pytest.approx(1.0)
-    assert routed_flows.nic_bandwidth_share(fabric, [ring], fault) == pytest.approx(effect["domain_nic_bandwidth"])
+    assert routed_flows.nic_bandwidth_share(fabric, ring) == pytest.approx(1.0)
+    assert share_left(fabric, ring, fault) == pytest.approx(effect["domain_nic_bandwidth"])
     cut = round(8 * (1 - effect["domain_nic_bandwidth"]))
-    times = routed_flows.flow_times(fabric, ring, fault, one_neighbour=True)
-    assert routed_flows.share_of_nic(fabric, ring, times) == pytest.approx(1 / (1 + cut))
+    assert share_left(fabric, ring, fault, one_neighbour=True) == pytest.approx(1 / (1 + cut))
 
 
 def test_what_a_nic_itself_limits_is_no_loss():
     into_one = table(*((f"D{d}.GPU1", "D1.GPU1", 1e9) for d in range(2, 9)), size=8)
-    assert routed_flows.nic_bandwidth_share(rail_only(64, 8, 16), [into_one]) == pytest.approx(1.0)
-    assert routed_flows.nic_bandwidth_share(rail_only(64, 8, 16), []) == 1.0
+    assert routed_flows.nic_bandwidth_share(rail_only(64, 8, 16), into_one) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(

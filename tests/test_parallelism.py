@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railcore.training.launch_lines import megatron_run, read_launch_line
+from railcore.training.launch_lines import megatron_run
 from railcore.training.parallelism import DIMENSIONS, GROUP_KINDS, Strategy, indivisible
 from railcore.training.transformer import catalog_model
 
@@ -214,13 +214,13 @@ def test_a_launch_line_like_deepseek_v3s_gives_the_model_of_the_catalog():
 def test_ends_that_count_as_layers():
     ends = "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split "
     line = SHORT.replace("12", "14") + "--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 2 "
-    fields, model, _ = read_launch_line(line + ends, 4)
-    assert fields["ends_as_layers"] is True and fields["interleave"] == 2 and model.layers == 14
-    assert fields["warnings"] == ()
-    one, _, _ = read_launch_line(SHORT + ends.split()[0], 4)
-    assert "ends_as_layers" not in one
-    assert one["warnings"] == ("--account-for-embedding-in-pipeline-split is not used without the other end's",)
-    assert "ends_as_layers" not in read_launch_line(SHORT, 4)[0]
+    run = megatron_run(line + "--global-batch-size 4 " + ends, 4)
+    assert run.strategy.ends_as_layers and run.strategy.interleave == 2 and run.model.layers == 14
+    assert run.strategy.warnings == ()
+    one = megatron_run(SHORT + ends.split()[0], 4).strategy
+    assert not one.ends_as_layers
+    assert one.warnings == ("--account-for-embedding-in-pipeline-split is not used without the other end's",)
+    assert not megatron_run(SHORT, 4).strategy.ends_as_layers
 
 
 FREQUENCY, WINDOW = "--moe-layer-freq ", "--window-size 15,0 "

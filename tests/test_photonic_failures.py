@@ -88,7 +88,7 @@ def test_failures_slow_a_job_and_more_ports_less_and_are_those_of_its_parts():
     times = table.set_index(["way", "ports", "failure"])["slowdown"]
     assert times["electrical rails", 4, "port"] < times["electrical rails", 2, "port"]
     assert times["circuits change", 4, "port"] < times["circuits change", 2, "port"]
-    for way, ports in {each[:2] for each in times.index}:
+    for way, ports in {failure[:2] for failure in times.index}:
         assert times[way, ports, "switch of a rail"] > 1
         assert times[way, ports, "none"] == 1
     broken = table["failure"] != "none"

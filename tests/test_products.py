@@ -10,13 +10,29 @@ from railcore.catalog import files
 from railcore.training.formats import BF16, FORMATS
 from railcore.training.machine import catalog_machine
 from railcore.training.machine_rows import product_share_row
-from railcore.training.products import product_passes, product_time, sustained_share
+from railcore.training.products import product_passes, product_time
 from railcore.training.runtime import MODERN
 
 BOXES = {"A100": "DGX A100", "H100": "DGX H100", "H200": "DGX H200", "B200": "DGX B200", "B300": "DGX B300"}
 BOXES |= {"GB200": "GB200 NVL72", "MI300X": "MI300X full mesh"}
 with files.data("measured/products.csv").open(encoding="utf-8") as text:
     MEASURED = list(csv.DictReader(text))
+
+
+def sustained_share(machine, sizes, rate_flops, form):
+    """Share of the dense peak with which `product_time` gives a measured rate of products [FLOP/s].
+
+    A published rate counts operands that pass HBM and the start of the kernel, which product_time adds to the time of
+    the processors; and part of its last wave is idle. The share is C / (sum 2 m n k / rate - rest), C the time of the
+    processors at the peak.
+    """
+    form = form if form is BF16 else form._replace(cast_bytes=0)
+    whole, half = (
+        sum(float(product_time(machine.changed(linear_fraction=f, bf16_fraction=f), *mnk, form=form)) for mnk in sizes)
+        for f in (1.0, 0.5)
+    )
+    at_peak = half - whole
+    return at_peak / (sum(2.0 * m * n * k for m, n, k in sizes) / rate_flops - (whole - at_peak))
 
 
 def sizes_of(row):

@@ -60,13 +60,13 @@ BROKEN = {  # change: fields that break
 def test_each_rule_names_its_field_and_says_why(rule):
     change, wanted = BROKEN[rule]
     profiles = changed(**change)
-    found = profile_breaks(profiles)
-    assert len(found) and (found["why"].str.len() > 10).all()
+    breaks = profile_breaks(profiles)
+    assert len(breaks) and (breaks["why"].str.len() > 10).all()
     if wanted:
-        assert list(found["field"]) == wanted
+        assert list(breaks["field"]) == wanted
     with pytest.raises(ValueError, match="profiles break") as refused:
         build_fabric(profiles)
-    assert all(field in str(refused.value) for field in found["field"])
+    assert all(field in str(refused.value) for field in breaks["field"])
 
 
 def test_profiles_that_fit_each_other_break_nothing():

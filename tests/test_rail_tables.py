@@ -67,8 +67,8 @@ def test_the_documents_count_hb_domains_of_their_own_size(table):
     """With it the switches are those printed, with a user's HB domains they are not."""
 
     def off(hb_domain_size):
-        found = claims.table_values(table, rail_networks.savings_table(table, hb_domain_size, *BOOKS_2025))
-        return sum(found[name] != claims.paper_value(name) for name in found if name.endswith("switches_rail_only"))
+        values = claims.table_values(table, rail_networks.savings_table(table, hb_domain_size, *BOOKS_2025))
+        return sum(values[name] != claims.paper_value(name) for name in values if name.endswith("switches_rail_only"))
 
     assert off(rail_networks.hb_domain_size()) == 0 < off(72)
 
@@ -173,7 +173,7 @@ def test_spare_switches(fabric, hosts):
     for spared in (dark, lit):
         assert list(spared.switches_by_tier - parts.switches_by_tier) == [4, *[0] * (fabric.tiers - 1)]
     assert list(dark.links_by_tier) == list(parts.links_by_tier)
-    assert list(lit.links_by_tier - parts.links_by_tier) == [4 * each for each in hosts]
+    assert list(lit.links_by_tier - parts.links_by_tier) == [4 * host for host in hosts]
     alone = rail_only(8, 8, 4)
     assert table2.parts_with_spares(alone, True) is alone.parts  # no network needs no spares
 

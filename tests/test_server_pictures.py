@@ -6,8 +6,8 @@ import matplotlib.pyplot as plt
 import pytest
 from collisions import text_collisions
 
-from railcore.catalog.colours import DIFFERS
 from railcore.deploy.server import catalog_server
+from suite.colours import DIFFERS
 from suite.drawing import servers
 from suite.nwktimes2025 import servers as document
 from suite.nwktimes2025.model_memory import model_memory_table

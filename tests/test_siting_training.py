@@ -98,7 +98,7 @@ def even(cases, places, delay, **site) -> pd.DataFrame:
 
 def test_over_datacenters_it_is_the_table_of_the_datacenter_model():
     tables = even(CASES, [1, 2, 3, 4], 30 * ms), training_case.share_by_datacenters(CASES, [1, 2, 3, 4])
-    ours, known = (table.sort_values(["datacenters", "model"], ignore_index=True) for table in tables)
+    ours, ordered = (table.sort_values(["datacenters", "model"], ignore_index=True) for table in tables)
     for mine, theirs in {
         "exposed_share": "exposed_share",
         "tokens": "tokens",
@@ -107,7 +107,7 @@ def test_over_datacenters_it_is_the_table_of_the_datacenter_model():
         "least_site_Bps": "needed_per_datacenter_Bps",
         "fibre_pairs": "fibre_pairs",
     }.items():
-        assert ours[mine].to_numpy() == pytest.approx(known[theirs].to_numpy(), rel=1e-12), mine
+        assert ours[mine].to_numpy() == pytest.approx(ordered[theirs].to_numpy(), rel=1e-12), mine
 
 
 def test_one_datacenter_has_no_wide_area():
@@ -186,8 +186,8 @@ def test_racks_that_hold_no_model_are_not_a_number():
 
 
 def test_models_of_ones_own_and_unknown_ones():
-    own = replace(catalog_model("GPT-3"), name="ours")
-    table = even(training_cases([own, "GPT-3"], replace(MACHINE, racks=2000)), 2, 5 * ms)
+    mine = replace(catalog_model("GPT-3"), name="ours")
+    table = even(training_cases([mine, "GPT-3"], replace(MACHINE, racks=2000)), 2, 5 * ms)
     assert list(table.model) == ["ours", "GPT-3"] and table.time_s[0] == table.time_s[1]
     with pytest.raises(UnknownName, match="GPT-33"):
         training_cases(["GPT-33"], MACHINE)
@@ -220,8 +220,8 @@ def tiny():
     members = csr_array(np.array([[1, 0, 0, 0, 0], [0, 1, 0, 0, 1], [0, 0, 1, 0, 0], [0, 0, 0, 1, 0.0]]))
     lat, lon = (plants[axis].to_numpy()[:4] for axis in ("latitude", "longitude"))
     power, none = np.array([9e9, 2e9, 3e9, 4e9]), np.zeros(4)
-    known = {"installed_w": power, "firm_w": power, "idle_w": power / 2, "interconnect_w": power}
-    offered = Supply(**{field.name: known.get(field.name, none) for field in fields(Supply)})
+    powers = {"installed_w": power, "firm_w": power, "idle_w": power / 2, "interconnect_w": power}
+    offered = Supply(**{field.name: powers.get(field.name, none) for field in fields(Supply)})
     return Candidates(mine, 1.0, True, lat, lon, plants["state"].to_numpy()[:4], members, offered), power
 
 
@@ -358,8 +358,8 @@ def test_latency_falls_with_places():
     near = table.population[delay <= 10 * ms].sum() / table.population.sum()
     assert one["people_within_10_ms"] == pytest.approx(near)
     several = [sitings.user_latency(PLACES.latitude[:n], PLACES.longitude[:n]) for n in (1, 2, 3, 4)]
-    assert (np.diff([each["mean_delay_s"] for each in several]) < 0).all()
-    assert (np.diff([each["people_within_10_ms"] for each in several]) >= 0).all()
+    assert (np.diff([latency["mean_delay_s"] for latency in several]) < 0).all()
+    assert (np.diff([latency["people_within_10_ms"] for latency in several]) >= 0).all()
 
 
 # The direct-current line

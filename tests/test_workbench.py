@@ -9,7 +9,7 @@ import pytest
 from matplotlib import pyplot as plt
 from matplotlib.collections import LineCollection, PathCollection
 
-from railcore.catalog import colours, files, tables
+from railcore.catalog import files, tables
 from railcore.catalog.tables import MarkdownText, markdown_table
 from railcore.network.topology.photonic import PhotonicRails
 from railcore.network.topology.rails import fat_tree, rail_optimized
@@ -152,7 +152,7 @@ def test_marks_of_the_document_are_hollow_and_red_where_ours_differs(figure):
     lines = ax.get_lines()[1:]
     assert [(line.get_markeredgecolor(), line.get_markerfacecolor()) for line in lines] == [
         ("#000000", "none"),
-        (colours.DIFFERS, "none"),
+        (plotting.DIFFERS, "none"),
         ("#000000", "none"),
     ]
     assert ax.get_legend_handles_labels()[1] == ["document", "document, where ours differs"]
@@ -451,10 +451,10 @@ def test_colours_of_one_group_are_told_apart(seen_with):
 
 def test_a_thing_has_one_colour_in_every_chart():
     assert sum(len(getattr(plotting, name)) for name in GROUPS) == len(plotting._THINGS)
-    found = plotting.colours_of(["a", "rail-only", "b", "NDP", "NDP, queues of 32"])
-    assert found["rail-only"] == plotting.NETWORKS["rail-only"] == plotting.colours_of(["rail-only"])["rail-only"]
-    assert found["NDP"] == found["NDP, queues of 32"] == plotting.TRANSPORTS["NDP"]
-    assert [found["a"], found["b"]] == [plotting.COLOURS[0], plotting.COLOURS[3]]  # of those that are free
+    colours = plotting.colours_of(["a", "rail-only", "b", "NDP", "NDP, queues of 32"])
+    assert colours["rail-only"] == plotting.NETWORKS["rail-only"]
+    assert colours["NDP"] == colours["NDP, queues of 32"] == plotting.TRANSPORTS["NDP"]
+    assert (colours["a"], colours["b"]) == (plotting.COLOURS[0], plotting.COLOURS[3])  # of those that are free
     data = pd.DataFrame({"x": [1.0, 2.0] * 2, "y": range(4), "network": ["own", "own", "rail-only", "rail-only"]})
     lines = plotting.plot_lines(data, "x", "y", "network", plt.subplots()[1]).get_lines()
     assert [line.get_color() for line in lines] == [plotting.COLOURS[0], plotting.NETWORKS["rail-only"]]
@@ -532,7 +532,7 @@ def test_shares_of_an_iteration_stand_under_it_with_the_documents_marks():
     assert [ax.get_title()[:3] for ax in (top, bottom)] == ["(a)", "(b)"]
     ours, mark = bottom.get_lines()
     assert ours.get_xydata().tolist() == [[8, 0.5], [16, 0.25]]  # one HB domain for all is the dashed line
-    assert mark.get_xydata().tolist() == [[16, 0.1]] and mark.get_markeredgecolor() == colours.DIFFERS
+    assert mark.get_xydata().tolist() == [[16, 0.1]] and mark.get_markeredgecolor() == plotting.DIFFERS
     assert [text.get_text() for text in bottom.texts] == ["10%"]
     named = [text.get_text() for text in figure.legends[0].get_texts()]
     assert named == ["64 GPUs", "ideal: one HB domain for all GPUs", "document, where ours differs"]

@@ -33,7 +33,7 @@ def markdown_words(text: str) -> str:
 
     Without it "a|b" would be two cells, "<b>" a tag, and what is between two $ a formula.
     """
-    shown = _MARKS.sub(lambda found: f"\\{found[0]}" if found[0] not in "<>&" else html.escape(found[0]), text)
+    shown = _MARKS.sub(lambda mark: f"\\{mark[0]}" if mark[0] not in "<>&" else html.escape(mark[0]), text)
     return " ".join(shown.replace("$", _DOLLAR).splitlines())
 
 
@@ -111,7 +111,7 @@ def _cell_text(cell: object) -> str:
 
 def _unbroken(text: str) -> str:
     """Text whose numbers do not part from their units."""
-    return _AMOUNT.sub(lambda found: found[0].replace(" ", "\u00a0") if _is_unit(found[2]) else found[0], text)
+    return _AMOUNT.sub(lambda amount: amount[0].replace(" ", "\u00a0") if _is_unit(amount[2]) else amount[0], text)
 
 
 def _is_unit(symbol: str) -> bool:

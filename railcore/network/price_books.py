@@ -1,5 +1,6 @@
 """Books of prices and powers: what the parts of a network cost or draw, by kind of part or by item of the catalog."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -82,9 +83,12 @@ class PriceBook:
                 object.__setattr__(self, name, si(name, value, "25 W" if self.unit == "W" else "600 USD"))
                 at_least(name, getattr(self, name))
         positive("ends_per_module", self.ends_per_module)
-        if self.rate_Bps is not None:
-            object.__setattr__(self, "rate_Bps", si("rate_Bps", self.rate_Bps, "400 Gbps"))
-            positive("rate_Bps", self.rate_Bps, "bytes/s")
+        for name in ("rate_Bps", "source_Bps", "copper_source_Bps"):
+            if (rate := getattr(self, name)) is not None:
+                object.__setattr__(self, name, si(name, rate, "400 Gbps"))
+                positive(name, getattr(self, name), "bytes/s")
+        if self.rate_exponent is not None:
+            at_least("rate_exponent", self.rate_exponent, -math.inf)
 
     @property
     def cable(self) -> float:

@@ -1,10 +1,10 @@
 """What every model says of one candidate: parts, price, power, strategy, time, failures, energy, cost of the training.
 
-Nothing is computed here that a model has: each number is what that model gives when it is asked alone.
+It has no formula of its own: each number is what its model gives when it is asked alone.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from railcore import catalog
 from railcore.catalog.units import day, year
 from railcore.datacenter.operation import run_of_time, training_time
 from railcore.datacenter.rack_network import CountedNetwork, PricedNetwork
@@ -24,8 +23,8 @@ from railcore.network.topology.rails import RailFabric
 from railcore.photonics.circuit_search import best_on_circuits
 from railcore.planner.candidates import AnyFabric, Candidate
 from railcore.planner.case import Case, Values
+from railcore.planner.fabrics import limiting_fabric, switching_time
 from railcore.planner.goodput import training_goodput
-from railcore.planner.job_comparison import limiting_fabric
 from railcore.planner.spec import OperationSpec
 from railcore.strategies.labels import strategy_label
 from railcore.strategies.parts import search
@@ -38,21 +37,17 @@ from railcore.training.strategy_columns import STRATEGY_COLUMNS, column_numbers
 from railcore.training.transformer import model_flops_utilization
 from railcore.training.unique_rows import Columns
 
-KEPT = 8  # designs of a candidate, which draws price again
+KEPT = 8  # designs of a candidate, which draws time again
 _TRIED = 2  # numbers of GPUs and batches that a network is searched with
-_CLEARLY = 0.98  # of the time: faster by so much is worth another batch
-_SEARCHED = 64  # strategies, of which these designs are the best
-_PARTS_ONLY: dict[str, Any] = {
-    "compute_share": 1.0,
-    "network_share": 0.0,
-    "other_power_share": 0.0,
-}  # of `Sizing`: no rule of thumb
-CIRCUIT_KEYS = ("nic_ports", "circuit_switch", "reconfiguration")  # of network: what strategies on circuits rest on
+_CLEARLY = 0.98  # times the time: as fast is worth another batch
+_SEARCHED = 64  # strategies, of which the best designs are kept
+_PARTS_ONLY: dict[str, Any] = {"compute_share": 1.0, "network_share": 0.0, "other_power_share": 0.0}  # no rule of thumb
+CIRCUIT_KEYS = ("nic_ports", "circuit_switch", "reconfiguration")  # of network: strategies on circuits depend on them
 _SWITCHES = ("tier-1 switch", "circuit switch")
 
 
 class EnergyPrices(NamedTuple):
-    """Of energy: price [USD/J] and carbon [kg/J]; None where they are not known."""
+    """Price [USD/J] and carbon [kg/J] of energy; None where unknown."""
 
     usd_per_J: float | None = None
     carbon_kg_per_J: float | None = None
@@ -62,11 +57,11 @@ class EnergyPrices(NamedTuple):
 class Design:
     """The best strategies of a job on a fabric.
 
-    result: of the search; its first strategies are kept.
+    result: of the search.
     rows: the kept strategies, the best first.
     machine: with the GPUs in use of each HB domain, and the fabric.
-    added_s: what circuits add to an iteration of the best [s].
-    warnings: what is odd about the search.
+    added_s: time that circuits add to an iteration of the best [s].
+    warnings: of the search on circuits.
     """
 
     result: SearchResult
@@ -78,14 +73,14 @@ class Design:
 
     @cached_property
     def offload(self) -> str | tuple[str, ...]:
-        """What the host's memory holds of the best."""
+        """What the best strategy keeps in the host's memory."""
         return self.result.parts[int(self.rows["part"][0])].offload or "none"
 
     @cached_property
     def strategy(self) -> dict[str, Any]:
         """The best strategy, by name, as `iteration_times` takes it."""
-        one = {name: values[:1] for name, values in self.rows.items()}
-        return self.result.table(one)[list(STRATEGY_COLUMNS)].to_dict("records")[0]
+        best = {name: values[:1] for name, values in self.rows.items()}
+        return self.result.table(best)[list(STRATEGY_COLUMNS)].to_dict("records")[0]
 
     @property
     def gpus(self) -> int:
@@ -101,8 +96,8 @@ class Design:
         """Seconds per sequence of the kept strategies on a changed machine; infinite where one does not fit."""
         key = tuple(sorted(changes.items()))
         if key not in self._times:  # draws of plans that share the design
-            found = self.result.estimates(self.rows, **changes)
-            self._times[key] = np.where(found.feasible, found.total_s / self.rows["global_batch"], np.inf)
+            times = self.result.estimates(self.rows, **changes)
+            self._times[key] = np.where(times.feasible, times.total_s / self.rows["global_batch"], np.inf)
         return self._times[key]
 
 
@@ -110,10 +105,10 @@ class Design:
 class Answer:
     """Everything about one candidate.
 
-    name: of the candidate. also: others with the same parts and times. why_same: why they are.
+    name: of the candidate. also: others with the same parts and times. why_same: why they have them.
     note: why there is no such network or no strategy; then the rest is missing.
-    fabric: of all GPUs that are bought.
-    racks: that are bought.
+    fabric: of all GPUs bought.
+    racks: bought.
     design: the best strategies; None where none fits.
     sizing: price and power of racks and network.
     goodput: table of `training_goodput`.
@@ -142,38 +137,45 @@ class Answer:
 
 
 class Designs:
-    """Best strategies of a case and what failures cost them, found once for fabrics that give the same times.
+    """Best strategies of a case and what failures cost them; searched once for fabrics that give the same times.
 
-    Cases that differ in sizes, prices, operation, site and goals alone may share them (`planning.Shared`).
+    Cases that differ only in sizes, prices, operation, site and goals may share them (`planning.Shared`).
     """
 
     def __init__(self, case: Case) -> None:
         self.case = case
-        self._found: dict[Any, Design | None] = {}
+        self._best: dict[Any, Design | None] = {}
         self._timed: dict[Any, tuple[pd.DataFrame, dict[str, float]]] = {}
         self._notes: dict[int, str] = {}
 
     def of(self, fabric: AnyFabric) -> Design | None:
         """The best strategies on a fabric; None where none fits."""
         if isinstance(fabric, PhotonicRails):
-            if (fabric.gpus, "circuits") not in self._found:
-                self._found[fabric.gpus, "circuits"] = self._on_circuits(fabric)
-            return self._found[fabric.gpus, "circuits"]
+            return self._once((fabric.gpus, "circuits"), lambda: self._on_circuits(fabric))
         limits = limiting_fabric(fabric, self.case.model)
-        if (fabric.gpus, limits) not in self._found:
-            self._found[fabric.gpus, limits] = self._on_packets(fabric, limits)
-        return self._found[fabric.gpus, limits]
+        return self._once((fabric.gpus, limits), lambda: self._on_packets(fabric.gpus, limits))
 
-    def timed(self, fabric: AnyFabric, design: Design, own: OperationSpec) -> tuple[pd.DataFrame, dict[str, float]]:
+    def _once(self, key: Any, best: Callable[[], Design | None]) -> Design | None:
+        if key not in self._best:
+            self._best[key] = best()
+        return self._best[key]
+
+    def timed(
+        self, fabric: AnyFabric, design: Design, operation: OperationSpec
+    ) -> tuple[pd.DataFrame, dict[str, float]]:
         """Table of `training_goodput` of a design on its fabric, and the numbers of time and failures."""
-        terms: dict[str, Any] = {"rates": own.failures, "checkpoint_time": own.checkpoint, "restart_time": own.restart}
-        key = (fabric, *terms.values())
+        options: dict[str, Any] = {
+            "rates": operation.failures,
+            "checkpoint_time": operation.checkpoint,
+            "restart_time": operation.restart,
+        }
+        key = (fabric, *options.values())
         if key not in self._timed:
-            self._timed[key] = _timed(self.case, fabric, design, terms)
+            self._timed[key] = _timed(self.case, fabric, design, options)
         return self._timed[key]
 
     def nothing_fits(self, gpus: int) -> str:
-        """Why no strategy is possible on so many GPUs, in the search's words."""
+        """Why no strategy is possible on this number of GPUs, in the search's words."""
         if gpus not in self._notes:
             self._notes[gpus] = _nothing_fits(self.case, gpus)
         return self._notes[gpus]
@@ -183,59 +185,58 @@ class Designs:
         job = self.case.spec.job
         return {"runtime": self.case.runtime, "offload": job.offload, **job.search}
 
-    def _on_packets(self, fabric: RailFabric, limits: RailFabric | None) -> Design | None:
+    def _on_packets(self, cluster: int, limits: RailFabric | None) -> Design | None:
         best = None
-        for machine, gpus, batch in self._tried(fabric.gpus):
+        for machine, gpus, batch in self._tried(cluster):
             options: dict[str, Any] = {"fabric": limits, "top": _SEARCHED, "only_best": True}
-            found = search(self.case.model, machine, gpus, batch, **options, **self._options)
-            if len(found.best):
-                best = _faster(best, Design(found, _kept(found), found.machine))
+            result = search(self.case.model, machine, gpus, batch, **options, **self._options)
+            if len(result.best):
+                best = _faster(best, Design(result, _kept(result), result.machine))
         return best
 
     def _on_circuits(self, fabric: PhotonicRails) -> Design | None:
         spec, best = self.case.spec.network, None
-        switch = catalog.item("circuit_switches", spec.circuit_switch)
-        delay = switch["reconfiguration_time"] if spec.reconfiguration is None else spec.reconfiguration
+        delay_s = switching_time(spec.circuit_switch, spec.reconfiguration)
         rings = ring_lengths(spec.nic_ports, fabric.planes, fabric.fibres_per_port)
-        own: dict[str, Any] = {"ports": spec.nic_ports, "rings": rings, **self._options}
+        options: dict[str, Any] = {"ports": spec.nic_ports, "rings": rings, **self._options}
         for machine, gpus, batch in self._tried(fabric.gpus):
-            table = best_on_circuits(self.case.model, machine, gpus, batch, delay, **own)
+            table = best_on_circuits(self.case.model, machine, gpus, batch, delay_s, **options)
             row = table.iloc[0]
             if math.isnan(row["iteration_s"]):
                 continue
             limits: dict[str, Any] = {name: row[name] for name in STRATEGY_COLUMNS if name != "global_batch"}
-            found = search(self.case.model, machine, gpus, batch, **{"top": KEPT, **self._options, **limits})
-            same = [np.equal(found.fastest[name], column_numbers(name, [row[name]])) for name in STRATEGY_COLUMNS]
-            rows = {name: values[np.all(same, axis=0)] for name, values in found.fastest.items()}
+            result = search(self.case.model, machine, gpus, batch, **{"top": KEPT, **self._options, **limits})
+            same = [np.equal(result.fastest[name], column_numbers(name, [row[name]])) for name in STRATEGY_COLUMNS]
+            rows = {name: values[np.all(same, axis=0)] for name, values in result.fastest.items()}
             added_s = float(row["iteration_s"] - row["electrical_s"])
-            best = _faster(best, Design(found, rows, found.machine, added_s, table.attrs["warnings"]))
+            best = _faster(best, Design(result, rows, result.machine, added_s, table.attrs["warnings"]))
         return best
 
     def _tried(self, gpus: int) -> Iterator[tuple[Machine, int, int]]:
-        """A machine with its GPUs in use of each HB domain, GPUs and batch: the rows of `Case.tried`."""
+        """Machine with its GPUs in use of each HB domain, GPUs and batch, by rows of `Case.tried`."""
         for row in self.case.tried(gpus).head(_TRIED).itertuples():
             used = min(int(row.hb_domain_size), int(row.gpus))
             yield self.case.machine.changed(hb_domain_size=used), int(row.gpus), int(row.global_batch)
 
 
 def _faster(one: Design | None, other: Design) -> Design:
-    """The design with less time for a sequence; the first unless the other is clearly faster, as its batch is off."""
+    """The other design where a sequence takes it clearly less time; else the first, whose batch is nearer."""
     if one is None:
         return other
-    each = [design.iteration_s / int(design.rows["global_batch"][0]) for design in (one, other)]
-    return other if each[1] < _CLEARLY * each[0] else one
+    sequence_s = [design.iteration_s / int(design.rows["global_batch"][0]) for design in (one, other)]
+    return other if sequence_s[1] < _CLEARLY * sequence_s[0] else one
 
 
-def _kept(found: SearchResult) -> Columns:
-    """The best designs of a search, and the one of all its designs that takes the least memory."""
-    leaders = found.leaders
+def _kept(result: SearchResult) -> Columns:
+    """The best designs of a search, and its design of least memory."""
+    leaders = result.leaders
     first = np.arange(min(KEPT, leaders["part"].size))
     places = np.unique([*first, int(np.argmin(leaders["memory_bytes"]))])
     return {name: values[places] for name, values in leaders.items()}
 
 
 def racks_of(case: Case, candidate: Candidate) -> int:
-    """Racks that are bought: as many as are asked for, or the most within budget and power, whole ones."""
+    """Whole racks that are bought: as many as asked for, or the most within budget and power."""
     asked = case.spec.cluster
     racks = asked.racks or (math.ceil(asked.gpus / case.rack_gpus) if asked.gpus else None)
     if asked.budget is None and asked.power is None:
@@ -243,10 +244,10 @@ def racks_of(case: Case, candidate: Candidate) -> int:
 
     def totals(count: int) -> tuple[float, float]:
         try:
-            found = candidate.cost(case, count * case.rack_gpus)
-        except ValueError:  # cannot be built of so many
+            cost = candidate.cost(case, count * case.rack_gpus)
+        except ValueError:  # there is no such network of so many
             return math.inf, math.inf
-        return found["cost_usd"], found["power_w"]
+        return cost["cost_usd"], cost["power_w"]
 
     limits: dict[str, Any] = {"budget_usd": asked.budget, "power_w": asked.power, "racks": racks}
     costs = _PARTS_ONLY | case.rack_costs({})
@@ -277,7 +278,7 @@ def sizing_of(case: Case, racks: int, network_usd: Any, network_w: Any, values: 
 
 
 def sized_answer(case: Case, candidate: Candidate, racks: int) -> Answer:
-    """Parts, price and power of a candidate; a note where it cannot be built. racks: that are bought."""
+    """Parts, price and power of a candidate with this number of racks; a note where it cannot be built."""
     try:
         fabric = candidate.build(racks * case.rack_gpus)
     except ValueError as error:
@@ -301,7 +302,7 @@ def sized_answer(case: Case, candidate: Candidate, racks: int) -> Answer:
 
 
 def answer_of(case: Case, candidate: Candidate, designs: Designs, racks: int) -> Answer:
-    """What is known of a candidate before its site is: all but energy's price and carbon.
+    """Everything about a candidate but what energy costs and emits, which `with_energy` adds.
 
     Parameters
     ----------
@@ -310,29 +311,29 @@ def answer_of(case: Case, candidate: Candidate, designs: Designs, racks: int) ->
     designs
         Best strategies, shared by candidates.
     racks
-        That are bought.
+        Bought.
 
     Returns
     -------
-    An `Answer`, with a note in place of what is not possible.
+    An `Answer`; a note says what is not possible.
     """
-    known = sized_answer(case, candidate, racks)
-    if known.fabric is None:
-        return known
-    design = designs.of(known.fabric)
+    answer = sized_answer(case, candidate, racks)
+    if answer.fabric is None:
+        return answer
+    design = designs.of(answer.fabric)
     if design is None:
-        return replace(known, note=designs.nothing_fits(known.fabric.gpus))
-    table, numbers = designs.timed(known.fabric, design, case.spec.operation)
-    numbers, warnings = {**known.numbers, **numbers}, (*known.warnings, *design.warnings)
-    return replace(known, design=design, goodput=table, numbers=numbers, warnings=warnings)
+        return replace(answer, note=designs.nothing_fits(answer.fabric.gpus))
+    table, numbers = designs.timed(answer.fabric, design, case.spec.operation)
+    numbers, warnings = {**answer.numbers, **numbers}, (*answer.warnings, *design.warnings)
+    return replace(answer, design=design, goodput=table, numbers=numbers, warnings=warnings)
 
 
 def _timed(
-    case: Case, fabric: AnyFabric, design: Design, terms: Mapping[str, Any]
+    case: Case, fabric: AnyFabric, design: Design, options: Mapping[str, Any]
 ) -> tuple[pd.DataFrame, dict[str, float]]:
     strategy, batch = design.strategy, int(design.strategy["global_batch"])
     job = (case.model, design.machine.changed(fabric=None), strategy, batch, case.rack.name)
-    table = training_goodput(fabric, *job, runtime=case.runtime, offload=design.offload, **terms)
+    table = training_goodput(fabric, *job, runtime=case.runtime, offload=design.offload, **options)
     flops = float(case.model.training_flops(batch))
     mfu = model_flops_utilization(flops, design.iteration_s, design.gpus, design.machine.rates.bf16_rate)
     parts, failed = table.iloc[:-1], table[table["part"].isin(_SWITCHES)]
@@ -372,36 +373,42 @@ def costed(
         Draws of catalog rows.
     site
         Price and carbon of energy.
-    iteration_s, batch, goodput
-        Of an iteration [s]; sequences of it; share of the time that advances the job.
+    iteration_s, batch
+        Time of an iteration [s]; its sequences.
+    goodput
+        Share of the time that advances the job.
 
     Returns
     -------
-    purchase_usd, power_w, days, energy_J, cost_usd, token_usd and, where the carbon of the power is known, carbon_kg;
-    infinite where the time is.
+    purchase_usd, power_w, days, energy_J, cost_usd, token_usd and, where the carbon of the power is known, carbon_kg.
+    Those of the run are infinite where the time is.
     """
     prices = case.operating_prices(values, site.usd_per_J)
-    found = {"purchase_usd": sizing.total_usd, "power_w": sizing.total_w}
     tokens = batch * case.model.sequence_length
     seconds = np.asarray(training_time(iteration_s, tokens, case.tokens, goodput, case.spec.operation.contingency))
     fits = np.isfinite(seconds)
     run = run_of_time(case.tokens, case.flops, np.where(fits, seconds, 1.0), sizing, prices)
     of_run = {"energy_J": run.energy_J, "cost_usd": run.total_usd, "token_usd": run.token_usd}
     of_run |= {} if site.carbon_kg_per_J is None else {"carbon_kg": run.carbon_kg(site.carbon_kg_per_J)}
-    return {**found, "days": seconds / day, **{name: np.where(fits, each, np.inf) for name, each in of_run.items()}}
+    return {
+        "purchase_usd": sizing.total_usd,
+        "power_w": sizing.total_w,
+        "days": seconds / day,
+        **{name: np.where(fits, values, np.inf) for name, values in of_run.items()},
+    }
 
 
-def with_energy(case: Case, known: Answer, site: EnergyPrices) -> Answer:
-    """The answer with what time and energy cost, once the price of energy is known."""
-    if known.sizing is None:
-        return known
-    prices, own = case.operating_prices({}, site.usd_per_J), dict[str, Any]()
+def with_energy(case: Case, answer: Answer, site: EnergyPrices) -> Answer:
+    """The answer with what time and energy cost at a site's prices."""
+    sizing, numbers = answer.sizing, dict(answer.numbers)
+    if sizing is None:
+        return answer
+    prices = case.operating_prices({}, site.usd_per_J)
     terms = (prices.useful_life / year, prices.electricity_price, 1.0, prices.mean_load)
-    own["ownership_usd"] = total_cost(known.sizing.total_usd, known.sizing.total_w, *terms)["total_usd"]
-    if known.design is not None:
-        job = (known.numbers["iteration_s"], int(known.numbers["batch"]), known.numbers["goodput"])
-        own |= costed(case, known.sizing, {}, site, *job)
-    return replace(known, numbers={**known.numbers, **{name: float(value) for name, value in own.items()}})
+    costs = {"ownership_usd": total_cost(sizing.total_usd, sizing.total_w, *terms)["total_usd"]}
+    if answer.design is not None:
+        costs |= costed(case, sizing, {}, site, numbers["iteration_s"], int(numbers["batch"]), numbers["goodput"])
+    return replace(answer, numbers=numbers | {name: float(cost) for name, cost in costs.items()})
 
 
 def _nothing_fits(case: Case, gpus: int) -> str:
@@ -419,13 +426,14 @@ def software_band(case: Case, design: Design) -> tuple[float, float]:
     """Least and greatest time of the best strategy under other software, over its own time."""
     job, offload = (case.model, design.machine, design.strategy), design.offload
     runtimes: list[Runtime | str] = [case.runtime, *dated_runtimes(design.machine)]
-    found = [iteration_times(*job, runtime, offload) for runtime in runtimes]
-    over = [(each.total_s.item() + design.added_s) / design.iteration_s for each in found if each.feasible.item()]
+    estimates = [iteration_times(*job, runtime, offload) for runtime in runtimes]
+    feasible_s = [estimate.total_s.item() for estimate in estimates if estimate.feasible.item()]
+    over = [(total_s + design.added_s) / design.iteration_s for total_s in feasible_s]
     return min(over, default=1.0), max(over, default=1.0)
 
 
-def parts_table(case: Case, known: Answer) -> pd.DataFrame:
-    """Bill of a candidate's network, line by line; ports of NICs that are split are of the slower rate."""
-    assert known.fabric is not None
-    prices, powers = (book.of_ports(known.fabric.nic_ports) for book in case.books({}))
-    return bill_table(known.fabric.parts.bill(), prices, powers).assign(network=known.name)
+def parts_table(case: Case, answer: Answer) -> pd.DataFrame:
+    """Bill of a candidate's network, line by line; ports of split NICs have their slower rate."""
+    assert answer.fabric is not None
+    prices, powers = (book.of_ports(answer.fabric.nic_ports) for book in case.books({}))
+    return bill_table(answer.fabric.parts.bill(), prices, powers).assign(network=answer.name)

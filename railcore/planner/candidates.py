@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from railcore import catalog
@@ -10,6 +11,7 @@ from railcore.network.cost import cluster_fabrics, fabric_cost
 from railcore.network.topology.photonic import PhotonicRails
 from railcore.network.topology.rails import RailFabric
 from railcore.planner.case import Case, Values
+from railcore.planner.fabrics import photonic_fabric
 
 PHOTONIC = "photonic rails"
 AnyFabric = RailFabric | PhotonicRails
@@ -24,17 +26,17 @@ class Candidate:
 
     def cost(self, case: Case, gpus: int, values: Values | None = None) -> dict[str, Any]:
         """cost_usd and power_w of its fabric of so many GPUs and of the networks of cluster.include."""
-        found = fabric_cost(self.build(gpus), *case.books(values or {}))
+        totals = fabric_cost(self.build(gpus), *case.books(values or {}))
         if case.spec.cluster.include:
             sides = case.side_networks(gpus)
-            found = {name: total + float(sides[name].sum()) for name, total in found.items()}
-        return found
+            totals = {name: total + float(sides[name].sum()) for name, total in totals.items()}
+        return totals
 
 
 def network_candidates(case: Case) -> list[Candidate]:
-    """Candidates of a case: the usual ones in one order, then its own by name, in whichever order the spec has them.
+    """Candidates of a case: the usual ones in their order, then the spec's own in the order of their names.
 
-    Of equal ones the first gives its name. Raises UnknownName for a name that is none.
+    Raises UnknownName for a network that is none of the usual ones.
     """
     spec, box = case.spec.network, case.machine
     links: dict[str, Any] = {"nic_Bps": box.nic_Bps, "hb_Bps": box.hb_Bps, "hb_switches": int(case.rack["hb_switches"])}
@@ -50,36 +52,33 @@ def network_candidates(case: Case) -> list[Candidate]:
 
     @lru_cache(maxsize=256)
     def photonic(gpus: int) -> PhotonicRails:
-        if gpus <= box.hb_domain_size:
-            raise ValueError("one HB domain holds all GPUs, which need no network")
-        ports = int(catalog.item("circuit_switches", spec.circuit_switch)["ports"])
-        sizes = (gpus, box.hb_domain_size, ports, spec.nic_ports)
-        return PhotonicRails(*sizes, planes=spec.nic_ports, rails_per_switch=None, **links)
+        return photonic_fabric(gpus, box.hb_domain_size, spec.circuit_switch, spec.nic_ports, **links)
 
     def named(name: str) -> Candidate:
         return Candidate(name, lambda gpus: rail_fabric(gpus, name))
 
-    found = [named(name) for name in usual(2 * box.hb_domain_size)] + [Candidate(PHOTONIC, photonic)]
+    candidates = [named(name) for name in usual(2 * box.hb_domain_size)] + [Candidate(PHOTONIC, photonic)]
     if spec.candidates != "all":
-        known = [each.name for each in found]
-        if stray := [name for name in spec.candidates if name not in known]:
-            raise catalog.UnknownName("network.candidates: network", stray[0], known)
-        found = [each for each in found if each.name in spec.candidates]
-    if taken := [own.name for own in spec.candidate if own.name in {each.name for each in found}]:
-        raise ValueError(f"network.candidate {taken[0]!r} has the name of another network: give it a name of its own")
-    for own in sorted(spec.candidate, key=lambda each: each.name):
-        if own.layout == PHOTONIC:
-            found.append(Candidate(own.name, photonic))
+        names = [candidate.name for candidate in candidates]
+        if stray := [name for name in spec.candidates if name not in names]:
+            raise catalog.UnknownName("network.candidates: network", stray[0], names)
+        candidates = [candidate for candidate in candidates if candidate.name in spec.candidates]
+    if taken := {network.name for network in spec.candidate} & {candidate.name for candidate in candidates}:
+        name = sorted(taken)[0]
+        raise ValueError(f"network.candidate {name!r} has the name of another network: give it a name of its own")
+    for network in sorted(spec.candidate, key=attrgetter("name")):
+        if network.layout == PHOTONIC:
+            candidates.append(Candidate(network.name, photonic))
             continue
         shapes: dict[str, dict[str, Any]] = {
-            "rail-optimized": {"oversubscription": own.oversubscription},
-            "Clos": {"rails": 1, "tier_oversubscription": (own.oversubscription,) * (own.oversubscription > 1)},
+            "rail-optimized": {"oversubscription": network.oversubscription},
+            "Clos": {"rails": 1, "tier_oversubscription": (network.oversubscription,) * (network.oversubscription > 1)},
             "rail-only": {},
         }
-        radix = own.radix or (case.radix_of_planes(own.planes) if own.planes > 1 else case.radix)
-        whole = {"rails_per_switch": None, "planes": own.planes, **links, **shapes[own.layout]}
+        radix = network.radix or (case.radix_of_planes(network.planes) if network.planes > 1 else case.radix)
+        shape = {"rails_per_switch": None, "planes": network.planes, **links, **shapes[network.layout]}
         build = lru_cache(maxsize=256)(
-            lambda gpus, radix=radix, whole=whole: RailFabric(gpus, box.hb_domain_size, radix, **whole)
+            lambda gpus, radix=radix, shape=shape: RailFabric(gpus, box.hb_domain_size, radix, **shape)
         )
-        found.append(Candidate(own.name, build))
-    return found
+        candidates.append(Candidate(network.name, build))
+    return candidates

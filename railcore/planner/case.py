@@ -4,14 +4,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from railcore import catalog
 from railcore.catalog.arguments import quantity
-from railcore.catalog.checks import whole
 from railcore.catalog.units import show, year
 from railcore.datacenter.operation import OperatingPrices
 from railcore.deploy.cluster import Cluster
@@ -26,8 +25,8 @@ from railcore.network.price_books import (
     rows_of_book,
 )
 from railcore.network.reliability import host_gpus
-from railcore.network.switches import SwitchModel, switch_model, usual_networks
-from railcore.planner.spec import PriceSpec, SiteSpec, Spec
+from railcore.network.switches import switch_model, usual_networks
+from railcore.planner.spec import PowerSpec, PriceSpec, SiteSpec, Spec
 from railcore.strategies.gpu_counts import gpu_counts, near_batches
 from railcore.strategies.splits import allowed_values
 from railcore.training.launch_lines import megatron_run
@@ -37,24 +36,27 @@ from railcore.training.runtime import Runtime
 from railcore.training.software import as_runtime
 from railcore.training.transformer import Transformer, as_model
 
+if TYPE_CHECKING:
+    from railcore.siting.areas import Area
+
 Values = Mapping[tuple[str, str, str], Any]  # draws of catalog rows by family, item and parameter
-_EVEN = 16  # powers of 2 that a batch is wished to have
-_WITHIN = 1.03  # times the fastest: a batch nearer to the asked one is taken
+_EVEN = 16  # the power of 2 that should divide a batch
+_WITHIN = 1.03  # times the least time: batches as fast are ordered by other terms
 
 
 @dataclass(frozen=True)
 class Case:
     """A spec with what the catalog says.
 
-    spec: as given.
+    spec: as read.
     model, machine, runtime: what is trained, on which GPU (on no fabric), with which software.
     tokens: of the training.
-    batch: sequences of an iteration that are asked for; a whole number where it is to be taken as it is.
+    batch: sequences of an iteration: an int is taken as it is, a float may be rounded.
     radix: ports of a switch at the NIC's rate.
     prices, powers: books for links of the NIC's rate.
     rack: the platform in the catalog.
     own_strategy: of job.mapping or job.launch, with its batch; None where the spec has neither.
-    warnings: what is odd about the launch line, and HB domains that are larger than the platform.
+    warnings: of the launch line, and of HB domains larger than the platform.
     """
 
     spec: Spec
@@ -75,30 +77,30 @@ class Case:
         """GPUs of a server or rack of the platform."""
         return int(self.rack["gpus"])
 
-    def number(self, key: tuple[str, str, str], values: Values, given: Any = None) -> Any:
-        """A number of the spec, or else of the catalog, or draws of that row."""
-        if given is not None:
-            return given
+    def number(self, key: tuple[str, str, str], values: Values, own: Any = None) -> Any:
+        """A number: the spec's own, else draws of a catalog row, else the row's value. key: of the row."""
+        if own is not None:
+            return own
         return values[key] if key in values else catalog.item(*key[:2])[key[2]]
 
     def rack_costs(self, values: Values) -> dict[str, Any]:
         """Price and power of a rack, and PUE, as fields of `Sizing`."""
-        own, name = self.spec.books, self.rack.name
+        books, name = self.spec.books, self.rack.name
         return {
-            "rack_usd": self.number(("platforms", name, "price"), values, own.server),
-            "rack_w": self.number(("platforms", name, "power"), values, own.server_power),
+            "rack_usd": self.number(("platforms", name, "price"), values, books.server),
+            "rack_w": self.number(("platforms", name, "power"), values, books.server_power),
             "pue": self.number(("prices", "energy", "pue"), values, self.spec.operation.pue),
         }
 
     def operating_prices(self, values: Values, site_usd_per_J: float | None = None) -> OperatingPrices:
         """Prices of time: electricity of the spec, else of the site's state, else of the catalog."""
-        own = self.spec.operation
-        price = site_usd_per_J if own.electricity is None else own.electricity
-        life = self.number(("operation", "machine", "useful_life"), values, own.years and own.years * year)
+        operation = self.spec.operation
+        price = site_usd_per_J if operation.electricity is None else operation.electricity
+        life = operation.years and operation.years * year
         return OperatingPrices(
             self.number(("prices", "energy", "electricity_price"), values, price),
-            life,
-            self.number(("operation", "machine", "mean_load"), values, own.load),
+            self.number(("operation", "machine", "useful_life"), values, life),
+            self.number(("operation", "machine", "mean_load"), values, operation.load),
         )
 
     def books(self, values: Values) -> tuple[PriceBook, PriceBook]:
@@ -109,8 +111,7 @@ class Case:
         """Ports of a switch at a plane's share of the NIC, over planes. Raises ValueError for a rate that it lacks."""
         if self.spec.network.radix is not None:
             return self.radix
-        switch = _switch(self.spec)
-        return switch.ports * switch.ports_of_interface(self.machine.nic_Bps / planes) // planes
+        return _switch_ports(self.spec, self.machine.nic_Bps / planes) // planes
 
     @property
     def flops(self) -> float:
@@ -124,33 +125,32 @@ class Case:
     def side_networks(self, gpus: int) -> pd.DataFrame:
         """Parts and cost of the networks of cluster.include, of servers that share a NIC on each; none by default.
 
-        Management links are of the catalog's own books for them.
+        Management links have the catalog's own books.
         """
-        asked = list(self.spec.cluster.include)
         if gpus not in self._sides:
             host = min(host_gpus(self.rack.name), self.rack_gpus)
             cluster = Cluster(nodes=math.ceil(gpus / host), gpus_per_node=int(host))
-            own = {"management": matching_books("management2025")}
-            self._sides[gpus] = cluster_network_parts(cluster, self.prices, self.powers, books=own)
+            books = {"management": matching_books("management2025")}
+            self._sides[gpus] = cluster_network_parts(cluster, self.prices, self.powers, books=books)
         table = self._sides[gpus]
-        return table[table["network"].isin(asked)]
+        return table[table["network"].isin(self.spec.cluster.include)]
 
     def tried(self, gpus: int) -> pd.DataFrame:
         """Rows of `counts` that are searched: the first, then others that may be better.
 
-        These are rows that are faster by the short search; and where few powers of 2 divide the first one's batch, the
-        others, for networks on which it leaves few strategies.
+        Others are those faster by the short search. Where 16 does not divide the first one's batch they are all, since
+        that batch leaves few strategies on some networks.
         """
-        found = self.counts(gpus)
-        if len(found) < 2:
-            return found
-        first, rest = found.iloc[:1], found.iloc[1:]
+        counts = self.counts(gpus)
+        if len(counts) < 2:
+            return counts
+        first, rest = counts.iloc[:1], counts.iloc[1:]
         even = math.gcd(int(first["global_batch"].iloc[0]), _EVEN) == _EVEN
         others = rest[rest["sequence_s"] < first["sequence_s"].iloc[0]] if even else rest
         return pd.concat([first, others])
 
     def batches(self, gpus: int) -> list[int]:
-        """Batches that are tried on so many GPUs, the nearest to the asked one first."""
+        """Batches that are tried on this number of GPUs, the nearest to the asked one first."""
         return [self.batch] if isinstance(self.batch, int) else near_batches(self.batch, gpus)
 
     @cached_property
@@ -158,21 +158,21 @@ class Case:
         return {}
 
     def counts(self, gpus: int) -> pd.DataFrame:
-        """Rows of `gpu_counts` of a cluster, the one to take first.
+        """Rows of `gpu_counts` of a cluster, the preferred one first.
 
-        Of batches within 3% of the fastest those come first that more powers of 2 divide, up to 16, as they leave every
-        network more strategies; of these the nearest to the asked one.
+        Rows within 3% of the least time come first. Of these, batches that a higher power of 2 divides, up to 16, since
+        they leave every network more strategies; then those nearer to the asked one.
         """
         if gpus not in self._counts:
-            given = {"runtime": self.runtime, "offload": self.spec.job.offload, **self.spec.job.search}
+            options = {"runtime": self.runtime, "offload": self.spec.job.offload, **self.spec.job.search}
             machine = self.machine.changed(hb_domain_size=min(self.machine.hb_domain_size, gpus))
             use_all = self.spec.cluster.use == "all"
-            found = gpu_counts(self.model, machine, gpus, self.batches(gpus), use_all=use_all, **given)
-            near = found["sequence_s"] <= _WITHIN * found["sequence_s"].min()
-            odd = -np.gcd(found["global_batch"].to_numpy(int), _EVEN)
-            off = (found["global_batch"] - self.batch).abs().astype(float)
-            order = np.lexsort([found["sequence_s"], off.where(near, np.inf), odd, ~near])
-            self._counts[gpus] = found.iloc[order].reset_index(drop=True)
+            counts = gpu_counts(self.model, machine, gpus, self.batches(gpus), use_all=use_all, **options)
+            near = counts["sequence_s"] <= _WITHIN * counts["sequence_s"].min()
+            odd = -np.gcd(counts["global_batch"].to_numpy(int), _EVEN)
+            off = (counts["global_batch"] - self.batch).abs().astype(float)
+            order = np.lexsort([counts["sequence_s"], off.where(near, np.inf), odd, ~near])
+            self._counts[gpus] = counts.iloc[order].reset_index(drop=True)
         return self._counts[gpus]
 
 
@@ -183,11 +183,12 @@ def _drawn(book: PriceBook, values: Values) -> PriceBook:
     rows = {part: row for part, row in rows_of_book(book).items() if (row.family, row.name, row.parameter) in values}
     drawn = {part: values[row.family, row.name, row.parameter] for part, row in rows.items()}
     exponent = drawn.pop("rate_exponent", None)
-    found = book.times({part: number / rows[part].value for part, number in drawn.items()}) if drawn else book
-    return found if exponent is None else found.with_exponent(exponent)
+    if drawn:
+        book = book.times({part: number / rows[part].value for part, number in drawn.items()})
+    return book if exponent is None else book.with_exponent(exponent)
 
 
-def checked_area(spec: SiteSpec) -> Any:
+def area_of(spec: SiteSpec) -> "Area":
     """Where places may be. Raises ValueError for a place that is not known."""
     from railcore.siting.areas import Area  # only where a site is asked for: it takes a third of a second
 
@@ -206,16 +207,15 @@ def case_of(spec: Spec) -> Case:
         if "global_batch" in spec.job.search:
             raise ValueError("global_batch is given: give job.batch in its place")
         allowed_values(1, dict(spec.job.search))
-    for name, given in (("price", spec.books.server), ("power", spec.books.server_power)):
-        if name not in rack and given is None:
-            key = "server" if name == "price" else "server_power"
+    for name, key in (("price", "server"), ("power", "server_power")):
+        if name not in rack and getattr(spec.books, key) is None:
             raise ValueError(f"cluster.platform: the catalog has no {name} of {rack.name}: give books.{key}")
-    known = catalog.item("models", model.name) if model.name in catalog.names("models") else {}
-    tokens = spec.job.tokens or known.get("training_tokens")
+    row = catalog.item("models", model.name) if model.name in catalog.names("models") else None
+    tokens = spec.job.tokens or (row and row.get("training_tokens"))
     if tokens is None:
         raise ValueError(f"job.tokens is missing, and the catalog has none of {model.name}: give it, such as 15e12")
     with _Blamed("network"):
-        radix = int(whole("radix", spec.network.radix or _switch_ports(spec, machine.nic_Bps), 2))
+        radix = spec.network.radix or _switch_ports(spec, machine.nic_Bps)
     with _Blamed("books"):
         prices, powers = _books(spec, machine.nic_Bps)
         for book in (prices, powers):
@@ -223,19 +223,19 @@ def case_of(spec: Spec) -> Case:
                 rates = [show(rate, "bps") for rate in (book.source_Bps, machine.nic_Bps)]
                 raise ValueError(f"{book.name} is of {rates[0]} links, NICs have {rates[1]}: give a nearer book")
     runtime = as_runtime(spec.job.runtime, machine)
-    batch = _batch(spec, model, known)
+    batch = _batch(spec, model, row)
     if spec.site is not None:
         with _Blamed("site"):
-            checked_area(spec.site)
-    own, odd = _own_strategy(spec, model, int(rack["gpus"]), batch)
+            area_of(spec.site)
+    strategy, warnings = _own_strategy(spec, model, int(rack["gpus"]), batch)
     if machine.hb_domain_size > int(rack["gpus"]):
         larger = f"HB domains of {machine.hb_domain_size:,} GPUs are larger than {rack.name}, of {int(rack['gpus'])}"
-        odd = (*odd, f"{larger}: the price and power of what joins its servers are not counted.")
-    return Case(spec, model, machine, runtime, float(tokens), batch, radix, prices, powers, rack, own, odd)
+        warnings = (*warnings, f"{larger}: the price and power of what joins its servers are not counted.")
+    return Case(spec, model, machine, runtime, float(tokens), batch, radix, prices, powers, rack, strategy, warnings)
 
 
 class _Blamed:
-    """Whose fault a ValueError is: the dotted key stands before the message."""
+    """Puts a dotted key before the message of a ValueError."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -249,10 +249,10 @@ class _Blamed:
 
 
 def _own_model(sizes: Mapping[str, Any]) -> Transformer:
-    known = [each.name for each in fields(Transformer)]
-    if stray := [name for name in sizes if name not in known]:
-        raise ValueError(f"{stray[0]} is no size: the nearest are {catalog.nearest_names(stray[0], known)}")
-    needed = [each.name for each in fields(Transformer) if each.default is MISSING and each.default_factory is MISSING]
+    names = [size.name for size in fields(Transformer)]
+    if stray := [name for name in sizes if name not in names]:
+        raise ValueError(f"{stray[0]} is no size: the nearest are {catalog.nearest_names(stray[0], names)}")
+    needed = [size.name for size in fields(Transformer) if size.default is MISSING and size.default_factory is MISSING]
     if missing := [name for name in needed if name not in ("name", *sizes)]:
         gated = " (3 for a gated feed-forward, SwiGLU, else 2)" if "ffn_matrices" in missing else ""
         raise ValueError(f"{', '.join(missing)} missing: give these sizes too{gated}")
@@ -262,11 +262,11 @@ def _own_model(sizes: Mapping[str, Any]) -> Transformer:
 def _own_strategy(
     spec: Spec, model: Transformer, rack_gpus: int, batch: float | int
 ) -> tuple[tuple[Strategy, int] | None, tuple[str, ...]]:
-    """The strategy of job.mapping or job.launch with its batch [sequences], and what is odd about the line."""
-    job, asked_of = spec.job, spec.cluster
-    racks = math.ceil(asked_of.gpus / rack_gpus) if asked_of.gpus else asked_of.racks
+    """The strategy of job.mapping or job.launch with its batch [sequences], and warnings of the line."""
+    job, cluster = spec.job, spec.cluster
+    racks = math.ceil(cluster.gpus / rack_gpus) if cluster.gpus else cluster.racks
     if job.launch is not None:
-        gpus = asked_of.gpus or (racks * rack_gpus if racks else None)
+        gpus = cluster.gpus or (racks * rack_gpus if racks else None)
         if gpus is None:
             raise ValueError("job.launch needs a number of GPUs: give cluster.gpus or cluster.racks")
         with _Blamed("job.launch"):
@@ -278,61 +278,62 @@ def _own_strategy(
     if job.mapping is None:
         return None, ()
     with _Blamed("job.mapping"):
-        own = dict(job.mapping)
-        given = "global_batch" in own
-        asked = own.pop("global_batch", batch)
-        strategy = Strategy(**own)
+        mapping = dict(job.mapping)
+        sequences = mapping.pop("global_batch", None)
+        strategy = Strategy(**mapping)
         if racks and strategy.gpus > racks * rack_gpus:
             raise ValueError(f"it takes {strategy.gpus:,} GPUs of {racks * rack_gpus:,}: give one of fewer")
-        each = strategy.data * strategy.micro_batch
-        if not given and not isinstance(batch, int):
-            asked = max(round(batch / each), 1) * each  # the nearest that it divides
-        strategy.microbatches(int(whole("global_batch", asked)))
-    return (strategy, int(asked)), ()
+        if sequences is None:
+            step = strategy.data * strategy.micro_batch
+            sequences = batch if isinstance(batch, int) else max(round(batch / step), 1) * step
+        strategy.microbatches(sequences)
+    return (strategy, int(sequences)), ()
 
 
-def _switch(spec: Spec) -> SwitchModel:
-    return switch_model(spec.network.switch or usual_networks()["scale-out"]["switch"])
-
-
-def _switch_ports(spec: Spec, nic_Bps: float) -> int:
-    switch = _switch(spec)
-    return switch.ports * switch.ports_of_interface(nic_Bps)
+def _switch_ports(spec: Spec, rate_Bps: float) -> int:
+    """Ports of the spec's switch at a rate."""
+    switch = switch_model(spec.network.switch or usual_networks()["scale-out"]["switch"])
+    return switch.ports * switch.ports_of_interface(rate_Bps)
 
 
 def _books(spec: Spec, nic_Bps: float) -> tuple[PriceBook, PriceBook]:
-    """Books for links of the NIC's rate. Numbers of one's own that leave something out have the default book's."""
-    given = spec.books.prices, spec.books.powers
-    names = [book if isinstance(book, str) else None for book in given]
-    listed = list(matching_books(names[0] or DEFAULT_BOOK, names[1], nic_Bps))
-    for place, (family, unit, book) in enumerate(zip(("prices", "powers"), ("USD", "W"), given, strict=True)):
-        if book is not None and not isinstance(book, str):
-            mine = PriceBook(
-                **{name: getattr(book, name) for name in ("port", "transceiver", "dac", "circuit_port")},
-                copper_name=listed[place].name if book.dac is None else "",
-                circuit_name=listed[place].name if book.circuit_port is None else "",
-                name=f"{book.name} (of the spec)",
-                rate_Bps=book.rate,
-                unit=unit,
-            )
-            listed[place] = book_of_links(family, mine, nic_Bps)
-    if isinstance(spec.books.prices, PriceSpec) and spec.books.powers is None:
-        listed[1] = book_of_links("powers", power_book(DEFAULT_BOOK), nic_Bps)
-    return listed[0], listed[1]
+    """Books for links of the NIC's rate. What the spec's own leave out is the default book's."""
+    prices, powers = spec.books.prices, spec.books.powers
+    names = [book if isinstance(book, str) else None for book in (prices, powers)]
+    of_price, of_power = matching_books(names[0] or DEFAULT_BOOK, names[1], nic_Bps)
+    if isinstance(prices, PriceSpec):
+        of_price = _own_book("prices", "USD", prices, of_price.name, nic_Bps)
+        if powers is None:
+            of_power = book_of_links("powers", power_book(DEFAULT_BOOK), nic_Bps)
+    if isinstance(powers, PowerSpec):
+        of_power = _own_book("powers", "W", powers, of_power.name, nic_Bps)
+    return of_price, of_power
 
 
-def _batch(spec: Spec, model: Transformer, known: Mapping[str, Any]) -> float | int:
-    """Sequences of an iteration that are asked for; a whole number where they are to be taken as they are."""
+def _own_book(family: str, unit: str, own: PriceSpec | PowerSpec, default: str, nic_Bps: float) -> PriceBook:
+    book = PriceBook(
+        **{name: getattr(own, name) for name in ("port", "transceiver", "dac", "circuit_port")},
+        copper_name=default if own.dac is None else "",
+        circuit_name=default if own.circuit_port is None else "",
+        name=f"{own.name} (of the spec)",
+        rate_Bps=own.rate,
+        unit=unit,
+    )
+    return book_of_links(family, book, nic_Bps)
+
+
+def _batch(spec: Spec, model: Transformer, row: catalog.Item | None) -> float | int:
+    """Sequences of an iteration: an int is taken as it is, a float may be rounded. row: the model in the catalog."""
     asked = spec.job.batch
     if isinstance(asked, int):
         return asked
     if asked is None:
-        if "batch" not in known:
+        if row is None or "batch" not in row:
             raise ValueError(f'job.batch is missing, and the catalog has none of {model.name}: give it, "4M tokens"')
-        row = known.row("batch")  # type: ignore[attr-defined]
-        if row.unit != "tokens":
-            return int(row.value)
-        tokens = row.value
+        usual = row.row("batch")
+        if usual.unit != "tokens":
+            return int(usual.value)
+        tokens = usual.value
     else:
         try:
             tokens = quantity(asked if "tokens" in asked else "", "16M tokens")

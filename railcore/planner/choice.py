@@ -18,7 +18,7 @@ _SAME = 1e-9
 
 
 def missed_limits(answer: Answer, goals: GoalsSpec) -> dict[str, float]:
-    """Goals that an answer misses, by key: how far it is off as a share of the goal; infinite where it is not known."""
+    """How far an answer is off each goal that it misses, as a share of the goal; infinite for unknown numbers."""
     missed = {}
     for key, name in GOALS.items():
         goal = getattr(goals, key)
@@ -32,32 +32,30 @@ def missed_limits(answer: Answer, goals: GoalsSpec) -> dict[str, float]:
 
 
 def missed_text(answer: Answer, goals: GoalsSpec, key: str) -> str:
-    """What an answer has where a goal asks for another number."""
+    """The number that an answer has, and the goal that it misses."""
     name, goal = GOALS[key], getattr(goals, key)
-    asked = f"{'at least' if key == 'goodput' else 'at most'} {shown(name, goal)}"
-    return (
-        f"{shown(name, answer.numbers[name])}, asked {asked}" if name in answer.numbers else f"unknown, asked {asked}"
-    )
+    value = shown(name, answer.numbers[name]) if name in answer.numbers else "unknown"
+    return f"{value}, asked {'at least' if key == 'goodput' else 'at most'} {shown(name, goal)}"
 
 
 def rank_number(spec: Spec) -> str:
-    """Number of which the least is best: what is looked for, else what wishes rank by."""
-    found = next((name for key, name in FOUND.items() if spec.find and getattr(spec.find, key)), None)
-    return found or RANKS[spec.wishes.rank]
+    """Number of which the least is best: that of `find`, else that of wishes.rank."""
+    of_find = next((name for key, name in FOUND.items() if spec.find and getattr(spec.find, key)), None)
+    return of_find or RANKS[spec.wishes.rank]
 
 
 def ranked(answers: Sequence[Answer], spec: Spec) -> list[Answer]:
-    """Answers in order: those that meet all limits, then more wishes, then by the least of `rank_number`.
+    """Answers in order: first those that meet all limits, then by fewest wishes missed, then by least `rank_number`.
 
-    Of those that miss limits, the one whose farthest miss is the least comes first. Those without a strategy are last.
-    Equal ones are in the order of cost, purchase and name.
+    Those that miss limits are ordered by their farthest miss. Those without a strategy are last. Equal ones are in the
+    order of cost and purchase, then as given.
     """
     limits, wishes, number = spec.limits, spec.wishes, rank_number(spec)
 
     def key(place: int) -> tuple:
         answer = answers[place]
         missed = missed_limits(answer, limits)
-        far = round(max(missed.values(), default=0.0), 3)  # nearly as far off is as far off
+        far = round(max(missed.values(), default=0.0), 3)  # nearly as far counts as equal
         return (
             answer.design is None,
             bool(missed),
@@ -71,17 +69,17 @@ def ranked(answers: Sequence[Answer], spec: Spec) -> list[Answer]:
 
 
 def merged(answers: Sequence[Answer]) -> list[Answer]:
-    """Answers of which those with equal parts and times are one, with all names and the reason."""
-    found: list[Answer] = []
+    """Answers with those of equal parts and times made one, which has all names and the reason."""
+    different: list[Answer] = []
     for answer in answers:
-        place = next((i for i, other in enumerate(found) if _equal(answer, other)), None)
+        place = next((i for i, other in enumerate(different) if _equal(answer, other)), None)
         if place is None:
-            found.append(answer)
+            different.append(answer)
         else:
-            first = found[place]
+            first = different[place]
             reasons = filter(None, (first.why_same, f"{answer.name}: {_why_equal(answer.fabric)}"))
-            found[place] = replace(first, also=(*first.also, answer.name), why_same=" ".join(reasons))
-    return found
+            different[place] = replace(first, also=(*first.also, answer.name), why_same=" ".join(reasons))
+    return different
 
 
 def _equal(one: Answer, other: Answer) -> bool:
@@ -92,7 +90,7 @@ def _equal(one: Answer, other: Answer) -> bool:
     return all(math.isclose(value, other.numbers[name], rel_tol=_SAME) for name, value in one.numbers.items())
 
 
-@lru_cache(maxsize=256)  # of a sweep, points that differ in prices have the same fabrics
+@lru_cache(maxsize=256)  # points of a sweep that differ in prices have the same fabrics
 def _why_equal(fabric: AnyFabric | None) -> str:
     why = collapse_warning(fabric) or rail_only_warning(fabric) if isinstance(fabric, RailFabric) else ""
     return why or "it takes the same parts and gives all traffic the same share of the NICs."

@@ -1,4 +1,4 @@
-"""Where a plan's numbers come from: the rows of the catalog behind each, its grade, and what is known of a pair."""
+"""Where a plan's numbers come from: the catalog rows behind each, its grade; and the evidence for a job's numbers."""
 
 from collections.abc import Sequence
 
@@ -14,19 +14,17 @@ from railcore.planner.case import Case
 from railcore.training.machine import FORMATS, Machine, catalog_machine
 from railcore.training.prediction_error import ExpectedError, expected_error, iteration_errors
 
-_BOOK_PARTS = {  # of a bill: fields of a book
-    **{"switch": "port", "circuit switch": "circuit_port", "transceiver": "transceiver", "copper cable": "dac"},
-}
-GRADES = ("measured", "datasheet", "paper", "derived", "assumed", "given")  # the surest first; what the user gives
+_BOOK_FIELDS = {"switch": "port", "circuit switch": "circuit_port", "transceiver": "transceiver", "copper cable": "dac"}
+GRADES = ("measured", "datasheet", "paper", "derived", "assumed", "given")  # the surest first; given by the user
 _TIMES = ("iteration_s", "mfu", "days", "circuits_s")
 _OF_TIME = ("days", "energy_J", "cost_usd", "token_usd", "carbon_kg")
 _COUNTS = ("gpus", "gpus_used", "batch", "switches", "link_ends", "modules", "failed_switch_gpus")
 
 
 def rows_behind(case: Case, answer: Answer, number: str, site_price: bool = False) -> list[catalog.Value]:
-    """Rows of the catalog that a number of an answer rests on; without those that are given in their place.
+    """Rows of the catalog that a number of an answer rests on, without those that the spec replaces.
 
-    Of efficiencies those of the GPU itself. Counts of parts rest on none: they follow from closed forms.
+    Of efficiencies these are the GPU's own. Counts of parts rest on no row: they follow from closed forms.
 
     Parameters
     ----------
@@ -39,48 +37,48 @@ def rows_behind(case: Case, answer: Answer, number: str, site_price: bool = Fals
     -------
     Rows, each once.
     """
-    own, box, rows = case.spec, case.rack, list[catalog.Value]()
+    spec, box, rows = case.spec, case.rack, list[catalog.Value]()
     bill = answer.fabric.parts.bill() if answer.fabric is not None else ()
-    priced = {_BOOK_PARTS[line.part] for line in bill}
+    priced = {_BOOK_FIELDS[line.part] for line in bill}
     scaled = answer.fabric is not None and answer.fabric.nic_ports > 1
     if number in ("network_usd", "purchase_usd", "ownership_usd", "cost_usd", "token_usd"):
         rows += _rows_used(case.prices, priced, scaled)
     if number in ("network_w", "power_w", "ownership_usd", "energy_J", "cost_usd", "token_usd", "carbon_kg"):
         rows += _rows_used(case.powers, priced, scaled)
-    if number in ("purchase_usd", "ownership_usd", "cost_usd", "token_usd") and own.books.server is None:
+    if number in ("purchase_usd", "ownership_usd", "cost_usd", "token_usd") and spec.books.server is None:
         rows.append(box.row("price"))
     if number in ("power_w", "ownership_usd", "energy_J", "cost_usd", "token_usd", "carbon_kg"):
-        rows += [box.row("power")] if own.books.server_power is None else []
-        rows += [catalog.item("prices", "energy").row("pue")] if own.operation.pue is None else []
+        rows += [box.row("power")] if spec.books.server_power is None else []
+        rows += [catalog.item("prices", "energy").row("pue")] if spec.operation.pue is None else []
     if number in ("ownership_usd", "cost_usd", "token_usd"):
-        rows += [catalog.item("operation", "machine").row("useful_life")] if own.operation.years is None else []
-        known = site_price or own.operation.electricity is not None
-        rows += [] if known else [catalog.item("prices", "energy").row("electricity_price")]
-    if number in ("ownership_usd", "energy_J", "cost_usd", "token_usd", "carbon_kg") and own.operation.load is None:
+        rows += [catalog.item("operation", "machine").row("useful_life")] if spec.operation.years is None else []
+        if not site_price and spec.operation.electricity is None:
+            rows.append(catalog.item("prices", "energy").row("electricity_price"))
+    if number in ("ownership_usd", "energy_J", "cost_usd", "token_usd", "carbon_kg") and spec.operation.load is None:
         rows.append(catalog.item("operation", "machine").row("mean_load"))
     if number in _TIMES + _OF_TIME:
-        rows += _machine_rows(case.machine, box, own.cluster.nic is not None)
+        rows += _machine_rows(case.machine, box, spec.cluster.nic is not None)
     if number in ("goodput", "stopped", "slowed", *_OF_TIME) and answer.goodput is not None:
-        rows += failure_rows(set(answer.goodput["kind"]) - {""}, own.operation.checkpoint, own.operation.restart)
+        rows += failure_rows(set(answer.goodput["kind"]) - {""}, spec.operation.checkpoint, spec.operation.restart)
     return list({(row.family, row.name, row.parameter): row for row in rows}.values())
 
 
 def _rows_used(book: PriceBook, priced: set[str], scaled: bool) -> list[catalog.Value]:
-    """Rows of a book that a bill's parts take, and of its scaling where links are of another rate."""
-    wanted = priced | ({"rate_exponent"} if scaled or book.source_Bps not in (None, book.rate_Bps) else set())
-    return [row for part, row in rows_of_book(book).items() if part in wanted]
+    """Rows of a book for the parts of a bill, and of its scaling where links have another rate."""
+    fields = priced | ({"rate_exponent"} if scaled or book.source_Bps not in (None, book.rate_Bps) else set())
+    return [row for field, row in rows_of_book(book).items() if field in fields]
 
 
-def _machine_rows(machine: Machine, box: catalog.Item, own_nic: bool) -> list[catalog.Value]:
+def _machine_rows(machine: Machine, box: catalog.Item, other_nic: bool) -> list[catalog.Value]:
     gpu, shares = catalog.item("gpus", machine.gpu), catalog.item("efficiencies", machine.gpu)
     names = [FORMATS[machine.precision].rate, "bf16_dense_rate", "memory", "memory_bandwidth"]
     rows = [gpu.row(name) for name in dict.fromkeys(names)] + [box.row("hb_bandwidth")]
-    rows += [] if own_nic else [box.row("nic_bandwidth")]
+    rows += [] if other_nic else [box.row("nic_bandwidth")]
     return rows + list(shares.rows)
 
 
 def grade_of(number: str, rows: Sequence[catalog.Value]) -> str:
-    """The weakest kind of the rows behind a number; counts are derived, and what rests on no row was given."""
+    """The weakest kind of the rows behind a number. Without rows, counts are derived and other numbers given."""
     kinds = [row.kind for row in rows]
     return max(kinds, key=GRADES.index) if kinds else "derived" if number in _COUNTS else "given"
 
@@ -94,7 +92,7 @@ def source_text(rows: Sequence[catalog.Value], most: int = 4) -> str:
 
 
 def error_of(case: Case) -> ExpectedError:
-    """Error that the case's iteration times have to expect: notebook 06's runs nearest to it."""
+    """Expected error of the case's iteration times: that of the nearest runs of notebook 06."""
     return expected_error(case.machine, mixture=bool(case.model.experts))
 
 
@@ -104,8 +102,8 @@ def support(platform: str, model: str, precision: str = "bf16") -> pd.DataFrame:
     platform, model: of the catalog. precision: of linear layers.
     Columns what, evidence, grade. Raises UnknownName for a name that the catalog lacks.
     """
-    machine, known = catalog_machine(platform, precision), catalog.item("models", model)
-    box, mixture = catalog.item("platforms", platform), "experts" in known
+    machine, sizes = catalog_machine(platform, precision), catalog.item("models", model)
+    box, mixture = catalog.item("platforms", platform), "experts" in sizes
     rows: list[tuple[str, str, str]] = []
     error = expected_error(machine, mixture=mixture)
     rows.append(("iteration time", f"expect {error}", "measured"))
@@ -123,16 +121,15 @@ def support(platform: str, model: str, precision: str = "bf16") -> pd.DataFrame:
         rows.append((f"{name} {item.name}", _kinds_text(item.rows), _weakest(item.rows)))
     shares = catalog.item("efficiencies", machine.gpu)
     rows.append((f"what a {machine.gpu} reaches", _kinds_text(shares.rows), _weakest(shares.rows)))
-    rows.append((f"sizes of {model}", _kinds_text(known.rows), _weakest(known.rows)))
-    for name, item in (("price", box), ("power", box)):
-        row = next((row for row in item.rows if row.parameter == name), None)
-        rows.append(
-            (f"{name} of {platform}", row.source if row else "none: give it in the spec", row.kind if row else "none")
-        )
-    tokens = known.get("training_tokens")
-    rows.append(
-        (f"tokens of {model}", f"{tokens:.4g}" if tokens else "none: give job.tokens", "paper" if tokens else "none")
-    )
+    rows.append((f"sizes of {model}", _kinds_text(sizes.rows), _weakest(sizes.rows)))
+    for name in ("price", "power"):
+        if name in box:
+            rows.append((f"{name} of {platform}", box.row(name).source, box.row(name).kind))
+        else:
+            rows.append((f"{name} of {platform}", "none: give it in the spec", "none"))
+    tokens = sizes.get("training_tokens")
+    evidence = (f"{tokens:.4g}", sizes.row("training_tokens").kind) if tokens else ("none: give job.tokens", "none")
+    rows.append((f"tokens of {model}", *evidence))
     return pd.DataFrame(rows, columns=["what", "evidence", "grade"])
 
 

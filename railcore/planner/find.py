@@ -1,8 +1,8 @@
-"""The inverse: the number of racks that meets limits with the least GPUs, cost or days.
+"""The inverse: the number of racks that meets limits with the fewest GPUs, the least cost or the fewest days.
 
-Days fall as racks are added while a job may leave GPUs idle; price and power rise. What a training costs has teeth:
-racks beyond those that the job fills only cost. Racks are therefore tried at which a number of GPUs that divides the
-job just fits (`useful_racks`), and the fewest that limits allow.
+Days fall as racks are added while a job may leave GPUs idle; price and power rise. The cost of a training is not
+monotonic: racks that the job cannot use only add to it. So the numbers of racks that are tried are those that a number
+of GPUs which divides the job just fills (`useful_racks`), and the fewest that limits allow.
 """
 
 import math
@@ -20,8 +20,8 @@ _MOST_RACKS = 2**17
 _GROWING = ("power", "purchase", "gpus")  # limits that more racks only break
 _WIDE = 16  # times the fewest racks, up to which the cheapest are looked for
 _LADDER = 1.3  # steps at which useful racks are asked for
-_TRIED, _QUICK = 16, 4  # of them, those that look cheapest, and quickest
-_AS_QUICK = 1.001  # times the days
+_TRIED, _QUICK = 16, 4  # useful racks that are tried: those that look cheapest, and quickest
+_AS_QUICK = 1.001  # times the fewest days, that count as equal
 
 Asked = Callable[[int], Answer]  # the answer for a number of racks
 
@@ -35,8 +35,10 @@ def racks_found(case: Case, ask: Asked, size: Asked, find: FindSpec, limits: Goa
         Of the plan.
     ask, size
         The answer for a number of racks; the same without a strategy, which is quick.
-    find, limits
-        What is looked for, and what must hold.
+    find
+        What is the least.
+    limits
+        What must hold.
 
     Returns
     -------
@@ -63,7 +65,7 @@ def racks_found(case: Case, ask: Asked, size: Asked, find: FindSpec, limits: Goa
 
 
 def useful_racks(case: Case, low: int, high: int) -> pd.DataFrame:
-    """Racks from `low` to `high` that a number of GPUs which divides the job just fills: columns racks, sequence_s."""
+    """Racks from `low` to `high` that a number of GPUs dividing the job just fills: columns racks, sequence_s."""
     steps, asked = {high}, float(low)
     while asked < high:
         steps.add(int(asked))
@@ -74,13 +76,13 @@ def useful_racks(case: Case, low: int, high: int) -> pd.DataFrame:
         domains = np.ceil(table["gpus"].to_numpy(float) / table["hb_domain_size"].to_numpy(float))
         filled = domains * min(case.machine.hb_domain_size, racks * of_rack)
         tables.append(table.assign(racks=np.maximum(np.ceil(filled / of_rack), low).astype(int)))
-    found = pd.concat([table for table in tables if len(table)] or tables)
-    found = found[found["racks"] <= high].sort_values("sequence_s", kind="stable").drop_duplicates("racks")
-    return found.sort_values("racks")[["racks", "sequence_s"]].reset_index(drop=True)
+    table = pd.concat([table for table in tables if len(table)] or tables)
+    fastest = table[table["racks"] <= high].sort_values("sequence_s", kind="stable").drop_duplicates("racks")
+    return fastest.sort_values("racks")[["racks", "sequence_s"]].reset_index(drop=True)
 
 
 def _largest(size: Asked, limits: GoalsSpec, growing: set[str]) -> int:
-    """The most racks within what only grows; raises ValueError where there are none."""
+    """The most racks within the limits that more racks only break. Raises ValueError where one rack breaks them."""
     if not growing:
         return _MOST_RACKS
 
@@ -89,7 +91,7 @@ def _largest(size: Asked, limits: GoalsSpec, growing: set[str]) -> int:
         return bool(answer.numbers) and not growing & set(missed_limits(answer, limits))
 
     low = 1
-    while not size(low).numbers and low < _MOST_RACKS:  # of photonic rails two HB domains are the least
+    while not size(low).numbers and low < _MOST_RACKS:  # photonic rails need two HB domains
         low *= 2
     if not fits(low):
         raise ValueError(_nearest(size(low), limits))
@@ -111,8 +113,8 @@ def _soon_enough(ask: Asked, limits: GoalsSpec, most: int) -> int:
 
     high = 1
     while not enough(high):
-        tried = [ask(racks) for racks in (2**i for i in range(high.bit_length())) if "days" in ask(racks).numbers]
         if high >= most or (high > 2 and not ask(high).numbers):
+            tried = [answer for i in range(high.bit_length()) if "days" in (answer := ask(2**i)).numbers]
             nearest = min(tried, key=lambda answer: answer.numbers["days"], default=ask(high))
             raise ValueError(_nearest(nearest, limits))
         high = min(2 * high, most)
@@ -156,8 +158,8 @@ def _quickest(case: Case, ask: Asked, meets: Callable[[int], bool], most: int, l
 
 def _nearest(answer: Answer, limits: GoalsSpec) -> str:
     """What the nearest number of racks misses."""
-    known = {key: off for key, off in missed_limits(answer, limits).items() if math.isfinite(off)}
-    if not known:
+    missed = [key for key, off in missed_limits(answer, limits).items() if math.isfinite(off)]
+    if not missed:
         return f"no number of GPUs within the limits will do: {answer.note}"
-    told = " and ".join(missed_text(answer, limits, key) for key in known)
+    told = " and ".join(missed_text(answer, limits, key) for key in missed)
     return f"no number of GPUs meets the limits: the nearest, {answer.numbers['gpus']:,.0f}, has {told}"

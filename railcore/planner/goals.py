@@ -1,6 +1,6 @@
-"""What limits and wishes are about, and what a plan is ranked by: keys of the spec, and numbers of an answer."""
+"""Numbers of an answer by keys of the spec: those of limits and wishes, of wishes.rank and of find."""
 
-GOALS = {  # keys of limits and wishes: the number that each is about
+GOALS = {  # of limits and wishes
     "days": "days",
     "power": "power_w",
     "purchase": "purchase_usd",
@@ -10,4 +10,4 @@ GOALS = {  # keys of limits and wishes: the number that each is about
     "gpus": "gpus",
 }
 RANKS = {"cost": "cost_usd", "days": "days", "purchase": "purchase_usd", "power": "power_w"}
-FOUND = {"gpus": "gpus", "cost": "cost_usd", "days": "days"}  # keys of [find]
+FOUND = {"gpus": "gpus", "cost": "cost_usd", "days": "days"}  # of find

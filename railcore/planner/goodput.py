@@ -1,4 +1,4 @@
-"""Goodput of a job on a fabric: the time that stops take and the time that it runs slower, apart."""
+"""Goodput of a job on a fabric: time lost to stops, and time lost while parts that only slow it are down."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -23,7 +23,7 @@ from railcore.training.parallelism import Strategy, as_strategy
 from railcore.training.runtime import Runtime
 from railcore.training.transformer import Transformer, as_model
 
-_FAILED = {  # parts of `reliability.parts_at_risk`: those of `FailedPart`
+_FAILED = {  # parts of `FailedPart`, by those of `reliability.parts_at_risk`
     **{"HB switch": "HB switch", "tier-1 switch": "rail switch", "circuit switch": "circuit switch"},
     **{"host link": "host link", "host transceiver": "host link", "upper switch": "spine"},
     **{"trunk link": "trunk link", "trunk transceiver": "trunk link"},
@@ -100,16 +100,16 @@ def training_goodput(
     ('all', True)
     """
     model, machine, strategy = as_model(model), as_machine(machine), as_strategy(strategy)
-    odd = checked_job(fabric, model, strategy, global_batch, whole=False)
+    warnings = checked_job(fabric, model, strategy, global_batch, whole=False)
     one_of("rates", rates, reliability.RATES)
     job = catalog.item("failure_rates", "job")
-    delta, restart = (
-        getattr(job.row(name), rates) if given is None else float(given)
-        for name, given in (("checkpoint_time", checkpoint_time), ("restart_time", restart_time))
+    checkpoint_s, restart_s = (
+        getattr(job.row(name), rates) if time_s is None else float(time_s)
+        for name, time_s in (("checkpoint_time", checkpoint_time), ("restart_time", restart_time))
     )
     parts = reliability.parts_at_risk(fabric, platform)
     stop = parts["gpus_stopped"] > 0
-    # Of parts that stop GPUs, those of GPUs and of HB domains that are not in use stop nothing.
+    # GPUs and HB domains that the job does not use stop nothing when they fail.
     of_job = strategy.gpus / fabric.gpus
     of_domains = min(-(-strategy.gpus // machine.hb_domain_size) / fabric.domains, 1.0)
     used = np.where(parts["part"] == "HB switch", of_domains, of_job)
@@ -127,39 +127,29 @@ def training_goodput(
 
     @cache
     def tokens_share(part: str) -> float:
-        if not has_part(fabric, part):  # of a network that one HB domain does not use
+        if not has_part(fabric, part):  # one HB domain uses no network
             return 1.0
-        return (
-            0.0
-            if lost_gpus(fabric, part).size
-            else (whole.total_s / iteration(FailedPart(fabric, part)).total_s).item()
-        )
+        if lost_gpus(fabric, part).size:
+            return 0.0
+        return (whole.total_s / iteration(FailedPart(fabric, part)).total_s).item()
 
     table["tokens_share"] = [
         0.0 if stops else tokens_share(_FAILED[part]) for part, stops in zip(table["part"], table["stops"], strict=True)
     ]
-    table["lost"] = lost_shares(table, delta, restart)
+    table["lost"] = lost_shares(table, checkpoint_s, restart_s)
     lost, stops = table["lost"].sum(), table.loc[table["stops"], "events_per_year"].sum()
     gone, down = table["gpus_stopped"].max(), table["parts_down"].sum()
     table.loc[len(table)] = ["all", "", table["count"].sum(), stops, down, True, gone, 1 - lost, lost]
-    table.attrs["warnings"] = (*odd, *feasibility_warnings(whole.limits.item()))
+    table.attrs["warnings"] = (*warnings, *feasibility_warnings(whole.limits.item()))
     return table
 
 
 def lost_shares(parts: pd.DataFrame, checkpoint_time: ArrayLike, restart_time: ArrayLike) -> np.ndarray:
-    """Shares of the time that failures take, by part: the equation of `training_goodput`.
+    """Shares of the time that failures take, by part, shape (parts, ...): the equation of `training_goodput`.
 
-    Parameters
-    ----------
-    parts
-        Columns stops, tokens_share, events_per_year and parts_down, as `training_goodput` has them. Cells of the last
-        two may be arrays of one shape, such as draws of the failure rates.
-    checkpoint_time, restart_time
-        [s]; of that shape or one number.
-
-    Returns
-    -------
-    Shares, shape (parts, ...); goodput is 1 less their sum.
+    parts: columns stops, tokens_share, events_per_year and parts_down of `training_goodput`; cells of the last two may
+    be arrays of one shape, such as draws of the failure rates. checkpoint_time, restart_time: of that shape or one
+    number [s]. Goodput is 1 less the sum of the shares.
     """
     events, down = (np.array(parts[name].tolist(), float) for name in ("events_per_year", "parts_down"))
     stops, share = parts["stops"].to_numpy(bool), parts["tokens_share"].to_numpy(float)
@@ -167,9 +157,9 @@ def lost_shares(parts: pd.DataFrame, checkpoint_time: ArrayLike, restart_time: A
     left = reliability.goodput(year / in_all, checkpoint_time, restart_time)
     lost = np.zeros(np.broadcast_shapes(events.shape, np.shape(left)))
     lost[stops] = (1 - left) * events[stops] / in_all
-    up = np.ones(np.shape(left))  # share of time in which no slower part is down
+    none_slower = np.ones(np.shape(left))  # share of the time in which no slower part is down
     for place in np.flatnonzero(~stops)[np.argsort(share[~stops], kind="stable")]:
-        out = -np.expm1(-down[place])
-        lost[place] = left * up * out * (1 - share[place])
-        up = up * (1 - out)
+        one_down = -np.expm1(-down[place])
+        lost[place] = left * none_slower * one_down * (1 - share[place])
+        none_slower = none_slower * (1 - one_down)
     return lost

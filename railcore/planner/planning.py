@@ -10,21 +10,21 @@ from railcore.planner.case import Case, case_of
 from railcore.planner.choice import merged, ranked
 from railcore.planner.page import page_html
 from railcore.planner.report import document, terminal_text
-from railcore.planner.result import Plan, Progress, Told, energy_prices, found_answer
+from railcore.planner.result import Plan, Progress, Writers, energy_prices, found_answer
 from railcore.planner.spec import FindSpec, SiteSpec, Spec
 from railcore.planner.spec_reading import read_spec
 
 if TYPE_CHECKING:
     from railcore.planner.power_places import PowerPlaces
 
-_TOLD = Told(document, terminal_text, page_html)
+_WRITERS = Writers(document, terminal_text, page_html)
 
 
 class Shared:
-    """What plans share whose specs differ in size, networks, books, operation, site, limits and wishes alone.
+    """What plans share whose specs differ only in size, networks, books, operation, site, limits and wishes.
 
-    Strategies and what failures cost them, by cluster and job; places, by site and demand. Each is computed once for
-    the plans of a process that are given the same object.
+    Strategies and what failures cost them, by cluster and job; places, by site and demand. Plans that are given the
+    same object compute each once.
     """
 
     def __init__(self) -> None:
@@ -34,29 +34,28 @@ class Shared:
 
     def candidates(self, case: Case) -> dict[str, Candidate]:
         """Candidates of a case by name."""
-        own = case.spec
-        key = _cluster_key(own), own.network.model_dump_json()
+        key = _cluster_key(case.spec), case.spec.network.model_dump_json()
         if key not in self._candidates:
             self._candidates[key] = {candidate.name: candidate for candidate in network_candidates(case)}
         return self._candidates[key]
 
     def designs(self, case: Case) -> Designs:
         """Their strategies."""
-        own = case.spec
-        key = _cluster_key(own), own.job.model_dump_json(), own.network.model_dump_json(include=set(CIRCUIT_KEYS))
+        circuits = case.spec.network.model_dump_json(include=set(CIRCUIT_KEYS))
+        key = _cluster_key(case.spec), case.spec.job.model_dump_json(), circuits
         if key not in self._designs:
             self._designs[key] = Designs(case)
         return self._designs[key]
 
-    def site(self, asked: SiteSpec, demand_w: float) -> "PowerPlaces":
+    def site(self, spec: SiteSpec, demand_w: float) -> "PowerPlaces":
         """Places for a demand."""
         from railcore.planner.power_places import (
             power_places_of,  # only where there is one: it takes a third of a second
         )
 
-        key = asked.model_dump_json(), demand_w
+        key = spec.model_dump_json(), demand_w
         if key not in self._sites:
-            self._sites[key] = power_places_of(asked, demand_w)
+            self._sites[key] = power_places_of(spec, demand_w)
         return self._sites[key]
 
 
@@ -98,29 +97,29 @@ def plan(
     """
     read = read_spec(spec)
     case = case_of(read)
-    common, answers = shared or Shared(), []
-    built, designs = common.candidates(case), common.designs(case)
-    say = progress or (lambda text: None)
-    for candidate in built.values():
+    shared = shared or Shared()
+    candidates, designs = shared.candidates(case), shared.designs(case)
+    say, unpriced = progress or (lambda text: None), []
+    for candidate in candidates.values():
         say(candidate.name)
-        answers.append(_answer(read, case, candidate, designs))
-    found, site = [with_energy(case, answer, energy_prices(read, None)) for answer in answers], None
-    first = ranked(found, read)[0]
+        unpriced.append(_answer(read, case, candidate, designs))
+    answers, site = [with_energy(case, answer, energy_prices(read, None)) for answer in unpriced], None
+    first = ranked(answers, read)[0]
     if read.site is not None and first.numbers:
         say("places for the power")
-        site = common.site(read.site, first.numbers["power_w"])
-        found = [with_energy(case, answer, energy_prices(read, site)) for answer in answers]
-    return Plan(read, case, tuple(ranked(merged(found), read)), site, built, _TOLD, progress)
+        site = shared.site(read.site, first.numbers["power_w"])
+        answers = [with_energy(case, answer, energy_prices(read, site)) for answer in unpriced]
+    return Plan(read, case, tuple(ranked(merged(answers), read)), site, candidates, _WRITERS, progress)
 
 
 def _answer(spec: Spec, case: Case, candidate: Candidate, designs: Designs) -> Answer:
-    """The answer of one candidate, of as many racks as are asked for or found."""
-    asked = spec.cluster
+    """The answer of one candidate, on the racks that are asked for or found; without what energy costs."""
+    cluster = spec.cluster
     if spec.find is not None:
         return found_answer(spec, spec.find, case, candidate, designs)
     try:
         most = racks_of(case, candidate)
-        if (asked.budget is None and asked.power is None) or asked.use == "all":
+        if (cluster.budget is None and cluster.power is None) or cluster.use == "all":
             return answer_of(case, candidate, designs, most)
     except ValueError as error:
         return Answer(candidate.name, note=str(error))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from railcore.catalog.units import kWh
-from railcore.planner.case import checked_area
+from railcore.planner.case import area_of
 from railcore.planner.spec import SiteSpec
 from railcore.siting.grid import load_grid
 from railcore.siting.sitings import carbon_and_cost
@@ -20,7 +20,7 @@ _KEYS = {"near_m": "within", "people_m": "people_within", "radius_m": "radius"} 
 class PowerPlaces:
     """Places for a demand. note: why there are none; then `places` is None.
 
-    usd_per_J, carbon_kg_per_J: of energy there; None where it is not known.
+    usd_per_J, carbon_kg_per_J: of energy there; None where unknown.
     """
 
     demand_w: float
@@ -31,22 +31,21 @@ class PowerPlaces:
 
     @property
     def table(self) -> pd.DataFrame:
-        """A row for each place, none where there is none."""
+        """A row for each place."""
         return pd.DataFrame() if self.places is None else self.places.places
 
 
 def power_places_of(spec: SiteSpec, demand_w: float) -> PowerPlaces:
     """The best places for a demand [W]; where there is none, a note says why."""
     try:
-        terms = (spec.radius, spec.rule or AFTER_LOAD, spec.places, checked_area(spec))
-        found = find_places(load_grid(), demand_w, *terms)
+        terms = (spec.radius, spec.rule or AFTER_LOAD, spec.places, area_of(spec))
+        places = find_places(load_grid(), demand_w, *terms)
     except ValueError as error:
-        told = re.sub("|".join(_KEYS), lambda found: _KEYS[found[0]], str(error))
-        return PowerPlaces(demand_w, note=f"site: {told}")
-    usable = found.split
-    power = pd.Series(0.0, index=range(len(found.candidates)))
-    power.iloc[usable.places.tolist()] = usable.usable_w
-    chosen = {"site": usable.places.tolist()}
-    year = carbon_and_cost(found.candidates, chosen, power.to_numpy(), demand_w).iloc[0]
-    known = [None if pd.isna(year[name]) else float(year[name]) / kWh for name in ("usd_per_kWh", "kg_per_kWh")]
-    return PowerPlaces(demand_w, found, "", *known)
+        text = re.sub("|".join(_KEYS), lambda argument: _KEYS[argument[0]], str(error))
+        return PowerPlaces(demand_w, note=f"site: {text}")
+    chosen = places.split.places.tolist()
+    power = pd.Series(0.0, index=range(len(places.candidates)))
+    power.iloc[chosen] = places.split.usable_w
+    year = carbon_and_cost(places.candidates, {"site": chosen}, power.to_numpy(), demand_w).iloc[0]
+    prices = [None if pd.isna(year[name]) else float(year[name]) / kWh for name in ("usd_per_kWh", "kg_per_kWh")]
+    return PowerPlaces(demand_w, places, "", *prices)

@@ -5,7 +5,7 @@ import pandas as pd
 from railcore.catalog import files
 from railcore.catalog.tables import read_csv
 
-MISS = 0.25  # error from which a check is told as a miss
+MISS = 0.25  # error from which a check is a miss
 
 
 def checks_table() -> pd.DataFrame:
@@ -21,7 +21,7 @@ def checks_table() -> pd.DataFrame:
         value = float(row["value"])
         low, high = (float(row[end]) if row[end] else value for end in ("low", "high"))
         error = ours / min(max(ours, low), high) - 1  # over the nearest published value
-        told = {column: row[column] for column in ("what", "subject", "unit", "source")}
-        found = {"published": value, "ours": ours, "error": error, "miss": abs(error) >= MISS}
-        rows.append({"id": check["id"], **told, **found, "remark": check["remark"]})
+        texts = {column: row[column] for column in ("what", "subject", "unit", "source")}
+        numbers = {"published": value, "ours": ours, "error": error, "miss": abs(error) >= MISS}
+        rows.append({"id": check["id"], **texts, **numbers, "remark": check["remark"]})
     return pd.DataFrame(rows)["id what subject published unit ours error miss remark source".split()]

@@ -1,4 +1,4 @@
-"""A plan: one cluster and job in, every model's answer out."""
+"""A plan: every model's answer for one cluster and job, as tables."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ from railcore.planner.case import Case
 from railcore.planner.choice import missed_limits, rank_number
 from railcore.planner.evidence import error_of, grade_of, rows_behind, source_text
 from railcore.planner.find import racks_found
-from railcore.planner.job_comparison import network_shares
+from railcore.planner.network_slowdowns import network_shares
 from railcore.planner.shown_numbers import NUMBERS
 from railcore.planner.spec import FindSpec, GoalsSpec, Spec
 from railcore.planner.uncertainty import TIE, Situation, Uncertainty, flips, uncertainty, win_shares
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 Progress = Callable[[str], object]
 
 
-class Told(NamedTuple):
-    """How a plan is told: as a document, as texts for a terminal, as a page."""
+class Writers(NamedTuple):
+    """What writes a plan as a document, as text for a terminal, as a page."""
 
     document: Callable[["Plan", bool], dict[str, Any]]
     terminal: Callable[["Plan"], str]
@@ -53,8 +53,8 @@ class Plan:
     """What every model says of a cluster and its job; tables are in SI units.
 
     spec: as read.
-    case: what it means.
-    answers: of all candidates, the best first; those that are not possible last.
+    case: the spec with what the catalog says.
+    answers: of all candidates, the best first; those without a strategy last.
     site: where the power is; None where the spec has no site.
     """
 
@@ -62,8 +62,8 @@ class Plan:
     case: Case
     answers: tuple[Answer, ...]
     site: "PowerPlaces | None"
-    _built: Mapping[str, Candidate] = field(repr=False)
-    _told: "Told" = field(repr=False)
+    _candidates: Mapping[str, Candidate] = field(repr=False)
+    _writers: Writers = field(repr=False)
     _progress: Progress | None = field(default=None, repr=False)
 
     @property
@@ -88,25 +88,25 @@ class Plan:
         return rank_number(self.spec)
 
     def place_of(self, name: str) -> int:
-        """Place of a candidate among all, whichever is best: it has the same colour in every scenario."""
-        return list(self._built).index(name)
+        """Place of a candidate among all in their usual order, so that its colour is the same in every scenario."""
+        return list(self._candidates).index(name)
 
     def answer(self, name: str) -> Answer:
         """The answer of a candidate, by any of its names. Raises UnknownName."""
-        found = {each: answer for answer in self.answers for each in (answer.name, *answer.also)}
-        if name not in found:
-            raise catalog.UnknownName("candidate", name, found)
-        return found[name]
+        by_name = {label: answer for answer in self.answers for label in (answer.name, *answer.also)}
+        if name not in by_name:
+            raise catalog.UnknownName("candidate", name, by_name)
+        return by_name[name]
 
     def fabric(self, name: str) -> AnyFabric:
-        """The fabric of a candidate, to go on with. Raises ValueError where there is none."""
+        """The fabric of a candidate. Raises ValueError where there is none."""
         answer = self.answer(name)
         if answer.fabric is None:
             raise ValueError(f"{name} is not there: {answer.note}")
         return answer.fabric
 
     def search(self, name: str, **options: Any) -> SearchResult:
-        """The search of a candidate's strategies on its fabric, whole; options as of `search`.
+        """The whole search of a candidate's strategies on its fabric; options as of `search`.
 
         Raises ValueError where nothing fits, and for photonic rails, which `best_on_circuits` searches.
         """
@@ -115,12 +115,14 @@ class Plan:
             raise ValueError(f"{name}: {answer.note or 'give best_on_circuits the job'}")
         design, case = answer.design, self.case
         job = (case.model, case.machine, design.gpus, int(answer.numbers["batch"]))
-        own = {
+        defaults = {
+            "runtime": case.runtime,
+            "fabric": fabric,
             "hb_domain_size": design.machine.hb_domain_size,
             "offload": design.offload,
             **self.spec.job.search,
         }
-        return search(*job, **{"runtime": case.runtime, "fabric": fabric, **own, **options})
+        return search(*job, **(defaults | options))
 
     @cached_property
     def candidates(self) -> pd.DataFrame:
@@ -140,7 +142,7 @@ class Plan:
 
     @cached_property
     def designs(self) -> pd.DataFrame:
-        """Strategies that draws price again, a row each: candidate, rank, the strategy, its time and memory."""
+        """Strategies that draws time again, a row each: candidate, rank, the strategy, its time and memory."""
         tables = []
         for answer in self.possible:
             table = answer.design.result.table(answer.design.rows)  # type: ignore[union-attr]
@@ -151,14 +153,14 @@ class Plan:
     def times(self) -> pd.DataFrame:
         """Time of an iteration by part, and shares of the NICs by kind of traffic, a row for each candidate.
 
-        Shares are of packet networks. software_low and software_high: of the time under other software, over this.
+        Only packet networks have shares. software_low and software_high: time under other software, over this time.
         """
-        rows, seen = [], {}
+        rows, bands = [], {}
         for answer in self.possible:
             design = answer.design
             assert design is not None
-            found = design.result.estimates({name: values[:1] for name, values in design.rows.items()})
-            row: dict[str, Any] = {name: value.item() for name, value in found.breakdown.items() if value.item() > 0}
+            best = design.result.estimates({name: values[:1] for name, values in design.rows.items()})
+            row: dict[str, Any] = {name: value.item() for name, value in best.breakdown.items() if value.item() > 0}
             row |= {"circuits_s": design.added_s} if design.added_s else {}
             if isinstance(answer.fabric, RailFabric):
                 box = design.machine.changed(fabric=None)
@@ -166,10 +168,10 @@ class Plan:
                 job = (self.case.model, box, design.strategy, int(answer.numbers["batch"]), self.case.runtime)
                 shares = network_shares(fabrics, *job).iloc[0]
                 row |= {name: float(shares[name]) for name in shares.index if name.endswith("_share")}
-            if id(design) not in seen:
-                seen[id(design)] = software_band(self.case, design)
-            row["software_low"], row["software_high"] = seen[id(design)]
-            busy = {"hb_utilization": found.hb_utilization.item(), "nic_utilization": found.nic_utilization.item()}
+            if id(design) not in bands:
+                bands[id(design)] = software_band(self.case, design)
+            row["software_low"], row["software_high"] = bands[id(design)]
+            busy = {"hb_utilization": best.hb_utilization.item(), "nic_utilization": best.nic_utilization.item()}
             rows.append({"candidate": answer.name, "iteration_s": design.iteration_s, **row, **busy})
         return pd.DataFrame(rows)
 
@@ -178,10 +180,9 @@ class Plan:
         """Memory of each pipeline stage of the best candidate's strategy."""
         if self.best is None or self.best.design is None:
             return pd.DataFrame()
-        design = self.best.design
-        terms: dict[str, Any] = {"global_batch": int(self.best.numbers["batch"]), "runtime": self.case.runtime}
-        terms["offload"] = design.offload
-        return stage_memory(self.case.model, design.machine, design.strategy, **terms)
+        design, batch = self.best.design, int(self.best.numbers["batch"])
+        options: dict[str, Any] = {"global_batch": batch, "runtime": self.case.runtime, "offload": design.offload}
+        return stage_memory(self.case.model, design.machine, design.strategy, **options)
 
     @cached_property
     def parts(self) -> pd.DataFrame:
@@ -197,11 +198,10 @@ class Plan:
 
     @cached_property
     def own_strategy(self) -> pd.DataFrame:
-        """The spec's own mapping on each candidate's fabric: time, over the best one's, and what rules it out."""
-        given = self.case.own_strategy
-        if given is None:
+        """The spec's own mapping on each candidate's fabric: time, time over the best's, and what rules it out."""
+        if self.case.own_strategy is None:
             return pd.DataFrame()
-        strategy, batch = given
+        strategy, batch = self.case.own_strategy
         rows = []
         for answer in self.possible:
             if isinstance(answer.fabric, RailFabric):
@@ -210,52 +210,51 @@ class Plan:
                     continue
                 box = self.case.machine.changed(hb_domain_size=answer.fabric.hb_domain_size)
                 options = (self.case.runtime, answer.design.offload, batch)  # type: ignore[union-attr]
-                found = iteration_times(self.case.model, box, strategy, *options, fabric=answer.fabric)
-                of_sequence = found.total_s.item() / batch * answer.numbers["batch"] / answer.numbers["iteration_s"]
-                rows.append((answer.name, found.total_s.item(), of_sequence, found.limits.item()))
+                times = iteration_times(self.case.model, box, strategy, *options, fabric=answer.fabric)
+                over_best = times.total_s.item() / batch * answer.numbers["batch"] / answer.numbers["iteration_s"]
+                rows.append((answer.name, times.total_s.item(), over_best, times.limits.item()))
         return pd.DataFrame(rows, columns=["candidate", "iteration_s", "over_best", "limit"])
 
     @cached_property
     def gpus_that_would_do(self) -> str:
-        """How many GPUs of the nearest candidate would meet limits that more GPUs can meet, in a sentence; else ""."""
-        best, asked = self.best, self.spec.cluster
-        if best is None or self.met or self.spec.find is not None or not (asked.gpus or asked.racks):
+        """How many GPUs of the nearest candidate would meet limits of days and cost, in a sentence; else ""."""
+        best, cluster = self.best, self.spec.cluster
+        if best is None or self.met or self.spec.find is not None or not (cluster.gpus or cluster.racks):
             return ""
         if not set(missed_limits(best, self.spec.limits)) & {"days", "cost"}:
             return ""
-        found = found_answer(self.spec, FindSpec(gpus="fewest"), self.case, self._built[best.name], Designs(self.case))
-        if found.note:
-            return f"{found.note[:1].upper()}{found.note[1:]}."
-        return f"{found.numbers['gpus']:,.0f} GPUs would do."
+        fewest, candidate = FindSpec(gpus="fewest"), self._candidates[best.name]
+        answer = found_answer(self.spec, fewest, self.case, candidate, Designs(self.case))
+        if answer.note:
+            return f"{answer.note[:1].upper()}{answer.note[1:]}."
+        return f"{answer.numbers['gpus']:,.0f} GPUs would do."
 
     @cached_property
     def rule_of_thumb(self) -> pd.DataFrame:
-        """What the catalog's shares of a budget or a power would buy, beside the sum of parts; none without either."""
-        asked = self.spec.cluster
-        if asked.budget is None and asked.power is None:
+        """What the catalog's shares of a budget or a power would buy, beside the sum of parts; empty without either."""
+        cluster = self.spec.cluster
+        if cluster.budget is None and cluster.power is None:
             return pd.DataFrame()
-        limits = {"budget_usd": asked.budget, "power_w": asked.power}
-        sized = datacenter_size(platform=self.case.rack.name, network="shares", **limits, **self.case.rack_costs({}))
-        rows = [
-            ("rule of thumb: shares of the catalog", float(sized.gpus), float(sized.racks_usd), float(sized.total_w))
-        ]
+        limits = {"budget_usd": cluster.budget, "power_w": cluster.power}
+        shares = datacenter_size(platform=self.case.rack.name, network="shares", **limits, **self.case.rack_costs({}))
+        accounts = {"rule of thumb: shares of the catalog": shares}
         if self.best is not None and self.best.sizing is not None:
-            own = self.best.sizing
-            rows.append((f"sum of parts, {self.best.name}", float(own.gpus), float(own.racks_usd), float(own.total_w)))
+            accounts[f"sum of parts, {self.best.name}"] = self.best.sizing
+        rows = [(name, *map(float, (size.gpus, size.racks_usd, size.total_w))) for name, size in accounts.items()]
         return pd.DataFrame(rows, columns=["account", "gpus", "servers_usd", "power_w"])
 
     @cached_property
     def situation(self) -> Situation:
         """What draws are of."""
-        return Situation(self.case, self._built, self.answers, energy_prices(self.spec, self.site))
+        return Situation(self.case, self._candidates, self.answers, energy_prices(self.spec, self.site))
 
     @cached_property
     def uncertainty(self) -> Uncertainty | None:
-        """Draws of what is assumed or varies; None where no network runs the job."""
+        """Draws of uncertain rows; None where no network runs the job."""
         if self.best is None:
             return None
-        own = self.spec.uncertainty
-        return uncertainty(self.situation, self.best.name, self.rank, own.draws, own.seed, self._progress)
+        draws, seed = self.spec.uncertainty.draws, self.spec.uncertainty.seed
+        return uncertainty(self.situation, self.best.name, self.rank, draws, seed, self._progress)
 
     @property
     def wins(self) -> dict[str, float]:
@@ -267,13 +266,13 @@ class Plan:
 
     def with_draws(self, table: pd.DataFrame) -> "Plan":
         """The plan with a stored table of draws (`Uncertainty.table`) in place of new ones."""
-        found = replace(self)
-        vars(found)["uncertainty"] = Uncertainty(table)  # where the cached property keeps it
-        return found
+        plan = replace(self)
+        vars(plan)["uncertainty"] = Uncertainty(table)  # where the cached property keeps it
+        return plan
 
     @cached_property
     def flips(self) -> pd.DataFrame:
-        """Rows of prices, powers, failures and time's cost that alone make another candidate the best."""
+        """Rows of prices, powers, failures and costs of time that alone make another candidate the best."""
         first = [answer.name for answer in self.possible if self._as_wished(answer)] if self.met else []
         return flips(self.situation, self.rank, first)
 
@@ -285,11 +284,11 @@ class Plan:
     @cached_property
     def ties(self) -> list[str]:
         """Candidates that are better than the best one within the limits in 5% of the draws or more."""
-        found = self.uncertainty
-        if found is None or not self.met:
+        draws = self.uncertainty
+        if draws is None or not self.met:
             return []
         allowed = [answer.name for answer in self.possible[1:] if self._as_wished(answer)]
-        return [name for name in allowed if found.better(name, self.rank) >= TIE]
+        return [name for name in allowed if draws.better(name, self.rank) >= TIE]
 
     @cached_property
     def defaults(self) -> pd.DataFrame:
@@ -304,8 +303,8 @@ class Plan:
         rows = []
         for number in self.best.numbers:
             for row in rows_behind(self.case, self.best, number, self.situation.site.usd_per_J is not None):
-                told = {name: getattr(row, name) for name in ("family", "name", "parameter", "value", "unit", "kind")}
-                rows.append({"number": number, **told, "low": row.low, "high": row.high, "source": row.source})
+                names = ("family", "name", "parameter", "value", "unit", "kind", "low", "high", "source")
+                rows.append({"number": number} | {name: getattr(row, name) for name in names})
         return pd.DataFrame(rows)
 
     @cached_property
@@ -328,7 +327,7 @@ class Plan:
 
     @cached_property
     def expected_error(self) -> Any:
-        """Error that iteration times have to expect."""
+        """Expected error of iteration times."""
         return error_of(self.case)
 
     @cached_property
@@ -336,34 +335,32 @@ class Plan:
         """What is odd but allowed."""
         texts = [text for answer in self.answers for text in answer.warnings]
         if self.best is not None and self.best.numbers["gpus_used"] == self.best.numbers["gpus"]:
-            down = f"{self.best.numbers['gpus_down']:.3g} GPUs are out of service on average"
-            texts.append(
-                f"The job uses all GPUs that are bought, and goodput takes a spare for each failed one: {down}."
-            )
+            spares = "The job uses all GPUs that are bought, and goodput takes a spare for each failed one"
+            texts.append(f"{spares}: {self.best.numbers['gpus_down']:.3g} GPUs are out of service on average.")
         texts += [*self.case.warnings, *self.case.prices.warnings, *self.case.powers.warnings]
         texts += [self.site.note] if self.site and self.site.note else []
         texts += list(self.site.places.warnings) if self.site and self.site.places else []
         return tuple(dict.fromkeys(texts))
 
     def document(self, draws: bool = True) -> dict[str, Any]:
-        """All of it as the page and JSON have it; draws: with intervals, which take seconds."""
-        return self._told.document(self, draws)
+        """The plan as the page and JSON have it. draws: with intervals, which take seconds."""
+        return self._writers.document(self, draws)
 
     def html(self) -> str:
         """One self-contained page."""
-        return self._told.page([self.document()])
+        return self._writers.page([self.document()])
 
     def __str__(self) -> str:
-        return self._told.terminal(self)
+        return self._writers.terminal(self)
 
     def __repr__(self) -> str:
         return str(self)
 
 
 def _stacked(tables: Sequence[pd.DataFrame], first: Sequence[str] = ("candidate",)) -> pd.DataFrame:
-    """Tables one below the other with the columns `first` in front; empty where there are none."""
-    whole = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(first))
-    return whole[[*first, *whole.columns.difference(first, sort=False)]]
+    """Tables one below the other, the columns `first` in front."""
+    stack = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(first))
+    return stack[[*first, *stack.columns.difference(first, sort=False)]]
 
 
 def found_answer(spec: Spec, find: FindSpec, case: Case, candidate: Candidate, designs: Designs) -> Answer:
@@ -371,8 +368,10 @@ def found_answer(spec: Spec, find: FindSpec, case: Case, candidate: Candidate, d
 
     Parameters
     ----------
-    spec, find
-        With limits; and what is looked for.
+    spec
+        With limits.
+    find
+        What is looked for.
     case, candidate, designs
         As for `answer_of`.
 
@@ -388,11 +387,10 @@ def found_answer(spec: Spec, find: FindSpec, case: Case, candidate: Candidate, d
     def size(racks: int) -> Answer:
         return sized_answer(case, candidate, racks)
 
-    asked = spec.cluster
-    limits = spec.limits
-    if asked.budget is not None or asked.power is not None:
-        gpus = asked.racks * case.rack_gpus if asked.racks else asked.gpus
-        limits = GoalsSpec.model_construct(purchase=asked.budget, power=asked.power, gpus=gpus)
+    cluster, limits = spec.cluster, spec.limits
+    if cluster.budget is not None or cluster.power is not None:
+        gpus = cluster.racks * case.rack_gpus if cluster.racks else cluster.gpus
+        limits = GoalsSpec.model_construct(purchase=cluster.budget, power=cluster.power, gpus=gpus)
     try:
         return ask(racks_found(designs.case, ask, size, find, limits))
     except ValueError as error:

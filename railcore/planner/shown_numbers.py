@@ -3,7 +3,6 @@
 import math
 from typing import NamedTuple
 
-from railcore.catalog import checks
 from railcore.catalog.units import kWh, number, show
 
 
@@ -52,7 +51,7 @@ _DIGITS = 4
 
 def shown(name: str, value: float, digits: int = _DIGITS) -> str:
     """A number of NUMBERS with its unit."""
-    unit = NUMBERS[checks.one_of("name", name, NUMBERS)].unit
+    unit = NUMBERS[name].unit
     if name == "token_usd":
         return f"{number(value * 1e9, digits)} USD"
     if unit == "%":
@@ -67,7 +66,7 @@ def shown(name: str, value: float, digits: int = _DIGITS) -> str:
 
 
 def interval(name: str, low: float, high: float) -> str:
-    """Two ends of a range, the unit once; "" for none, and one end where the other is not finite."""
+    """A range with its unit once; "" without a low end, and "from ..." without a high one."""
     if not math.isfinite(low):
         return ""
     if not math.isfinite(high):

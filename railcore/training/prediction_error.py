@@ -84,8 +84,8 @@ def expected_error(machine: Machine | str, precision: str = "", mixture: bool = 
     >>> error.same_gpu, 0 < error.error < error.largest
     (True, True)
     """
-    platform, own = (machine, "bf16") if isinstance(machine, str) else (machine.platform, machine.precision)
-    precision = one_of("precision", precision or own, PRECISIONS)
+    platform, default = (machine, "bf16") if isinstance(machine, str) else (machine.platform, machine.precision)
+    precision = one_of("precision", precision or default, PRECISIONS)
     # A machine that was given field by field is of no platform.
     gpu = catalog_machine(platform, precision).gpu if platform or isinstance(machine, str) else machine.gpu
     generation = gpu_generation(gpu)

@@ -16,9 +16,9 @@ from matplotlib.transforms import Bbox
 from numpy.typing import ArrayLike
 
 from railcore.catalog import units
-from railcore.catalog.colours import BORDER, LAND, NO_PLACE, PLACE_NAME, POWER_LINES
 from railcore.catalog.units import counted, number
 from railcore.network.globe import earth_radius_m, great_circle_way
+from suite.colours import BORDER, LAND, NO_PLACE, PLACE_NAME, POWER_LINES
 from suite.plotting import COLOURS, FUELS
 
 ORIGIN = (23.0, -96.0)  # latitude and longitude of x = y = 0

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
 
-from railcore.catalog.colours import BUSY
+from suite.colours import BUSY
 from suite.plotting import GREY, PASSES, TRAFFIC, ink_on, paler, panel_title, percent_axis
 
 _TRANSFERS = {  # series: colour

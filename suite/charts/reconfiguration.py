@@ -10,8 +10,8 @@ from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
 
 from railcore.catalog import units
-from railcore.catalog.colours import CIRCUIT_UP
 from suite import plotting
+from suite.colours import CIRCUIT_UP
 from suite.plotting import COLOURS, GREY, TRAFFIC, ink_on, legend_below, panel_title, percent
 
 _LANES = {"compute": plotting.PASSES["compute"], "circuits": CIRCUIT_UP, "change": "#333333"}

@@ -12,8 +12,8 @@ from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
 from railcore.catalog import units
-from railcore.catalog.colours import WAITS
 from railcore.catalog.units import number
+from suite.colours import WAITS
 from suite.plotting import COLOURS, LINKS, PASSES, TRAFFIC, model_name, paler, panel_title, text_beside
 
 _FILLS = PASSES | {"sync": TRAFFIC["data"]}

@@ -20,7 +20,7 @@ from matplotlib.collections import LineCollection, PatchCollection
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Patch
 
-from railcore.catalog.colours import DIFFERS, PARTS
+from suite.colours import DIFFERS, PARTS
 from suite.drawing.symbols import draw_marks, text_outline
 from suite.plotting import ink_on
 

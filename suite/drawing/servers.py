@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from railcore.catalog.colours import PARTS
 from railcore.catalog.units import GB, counted, number, show
+from suite.colours import PARTS
 from suite.drawing.diagram import ALERT, EDGE, FAINT, INK, KINDS, Box, Diagram
 from suite.drawing.layers import nodes_of_kind
 from suite.drawing.symbols import rail_colour

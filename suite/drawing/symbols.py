@@ -16,7 +16,7 @@ from matplotlib.patheffects import Normal, Stroke
 from matplotlib.textpath import TextPath
 from matplotlib.transforms import Affine2D
 
-from railcore.catalog.colours import ROUTES
+from suite.colours import ROUTES
 from suite.drawing import layers
 from suite.plotting import COLOURS, DIFFERS, LINKS, ink_on
 

@@ -132,7 +132,7 @@ def make_figures(
     suite = notebook_names()
     _refuse_renamed(suite)
     if only is not None:
-        only = catalog.known_name("notebook", only, suite)
+        only = catalog.full_name("notebook", only, suite)
     if run_name is not None and not _RUN_NAME.fullmatch(run_name):
         raise ValueError(f"NAME is {run_name!r}: write up to 100 letters, digits, - and _")
     if texts and only is None:

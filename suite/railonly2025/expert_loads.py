@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from railcore.catalog.checks import Floats
-from suite.railonly2025.expert_routing import BusiestLinks, checked_imbalance
+from suite.railonly2025.expert_routing import BusiestLinks
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,8 @@ def expert_load(experts: int, imbalance: float = 1.0, skew: str = "hot") -> Floa
     all others alike ("pairs" too, see `expert_demand`); "zipf", k^-z / sum(k^-z) with z solved for m.
     Raises ValueError for an imbalance out of range.
     """
-    checked_imbalance(imbalance, experts)
+    if not 1 <= imbalance <= experts:
+        raise ValueError(f"imbalance is {imbalance!r}: give 1 (uniform) to the number of experts, {experts!r}")
     if skew == "zipf":
         from scipy.optimize import elementwise
 
@@ -98,7 +99,7 @@ def link_loads(demand: ArrayLike, hb_domain_size: int, routing: str = "two-hop")
     """Bytes on every link for a demand matrix, counted pair by pair.
 
     demand: bytes from GPU i to GPU j [i, j], of whole HB domains; hb_domain_size: GPUs of an HB domain, K; routing: one
-    of `experts.ROUTINGS`.
+    of `expert_routing.ROUTINGS`.
     """
     matrix, size = np.asarray(demand, float), hb_domain_size
     domains = matrix.shape[0] // size
