@@ -163,7 +163,7 @@ def test_in_a_permutation_every_active_host_sends_and_receives_once(hosts, load,
 
 
 def test_senders_of_an_incast_are_different_and_not_the_receiver():
-    flows = incast(63, 5, "1 MB", 64, "10 us", seed=2)
+    flows = incast(63, 5, "1 MB", 64, 1e-5, seed=2)
     assert sorted([*flows.source, 5]) == list(range(64)) and set(flows.destination) == {5}
     assert flows.start_s.min() >= 0 and 8e-6 < flows.start_s.max() <= 10e-6
     assert np.array_equal(incast(3, 0, 1e6, 64).start_s, np.zeros(3))

@@ -29,7 +29,6 @@ from railcore.transport.flows import Hosts
 LATENCIES = ("link_latency_s", "switch_latency_s", "nic_latency_s")
 MOST_PORTS = 2**25  # of a fabric: a quarter of a gigabyte for their rates alone
 SKIPPED = -1  # a stage that a pair does not pass: both ends are under one switch or in one pod
-_Oversubscription = Annotated[float, Range(1)]
 
 
 @checked
@@ -295,7 +294,11 @@ class PathFabric:
 
 @checked
 def leaf_spine(
-    hosts: Hosts, hosts_per_leaf: Count, link_Bps: LinkRate, oversubscription: _Oversubscription = 1.0, **options: Any
+    hosts: Hosts,
+    hosts_per_leaf: Count,
+    link_Bps: LinkRate,
+    oversubscription: Annotated[float, Range(1)] = 1.0,
+    **options: Any,
 ) -> PathFabric:
     """A two-tier fabric: each leaf has hosts_per_leaf / oversubscription uplinks, one to each spine.
 
@@ -330,14 +333,7 @@ def leaf_spine(
     return PathFabric(leaf, round(uplinks) if hosts > hosts_per_leaf else 0, link_Bps, **options)
 
 
-@checked
-def three_tier(
-    hosts: Hosts,
-    radix: Annotated[int, Range(2)],
-    link_Bps: LinkRate,
-    oversubscription: _Oversubscription = 1.0,
-    **options: Any,
-) -> PathFabric:
+def three_tier(hosts: int, radix: int, link_Bps: float, oversubscription: float = 1.0, **options: Any) -> PathFabric:
     """A three-tier fat tree of switches with `radix` ports: pods of radix/2 leaves with radix/2 hosts each.
 
     Parameters
@@ -376,7 +372,6 @@ def three_tier(
     return PathFabric(leaf, half, link_Bps, pod=pod, cores=round(cores), **options)
 
 
-@checked
 def rail_paths(fabric: RailFabric, **options: Any) -> PathFabric:
     """The network of a `RailFabric` as paths: host i is GPU i, and a rail is a group of leaves.
 

@@ -4,15 +4,14 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from railcore.catalog.arguments import (
-    NonNegativeArray,
     NonNegativeInt,
     NonNegativeInts,
     Quantities,
     Quantity,
     Range,
-    Seconds,
     SecondsArray,
     checked,
 )
@@ -112,15 +111,7 @@ def split_flows(flows: Flows, parts: int) -> Flows:
     return Flows(source, destination, np.repeat(flows.size_bytes / parts, parts), np.repeat(flows.start_s, parts))
 
 
-@checked
-def incast(
-    senders: NonNegativeInt,
-    receiver: NonNegativeInt,
-    size_bytes: FlowBytes,
-    hosts: Hosts,
-    spread_s: Seconds = 0.0,
-    seed: NonNegativeInt = 0,
-) -> Flows:
+def incast(senders: int, receiver: int, size_bytes: float, hosts: int, spread_s: float = 0.0, seed: int = 0) -> Flows:
     """Hosts drawn at random send one flow each to one receiver.
 
     Parameters
@@ -144,11 +135,10 @@ def incast(
     whole("senders", senders, 1, hosts - 1)
     draw = np.random.default_rng(seed)
     source = draw.permutation(np.delete(np.arange(hosts), receiver))[:senders]
-    return Flows(source, np.full(senders, receiver), size_bytes, draw.uniform(0, float(spread_s), senders))
+    return Flows(source, np.full(senders, receiver), size_bytes, draw.uniform(0, spread_s, senders))
 
 
-@checked
-def all_to_all(groups: NonNegativeArray, size_bytes: FlowBytes) -> Flows:
+def all_to_all(groups: ArrayLike, size_bytes: float) -> Flows:
     """Every host of a group sends one flow to every other host of its group, all at once.
 
     groups: hosts, shape [groups, hosts of a group]. size_bytes: of each flow [bytes].
