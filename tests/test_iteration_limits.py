@@ -151,9 +151,6 @@ def test_ring_exchange_leaves_one_piece_and_never_more_than_the_links_time():
     assert hidden == pytest.approx(7 / 8 * apart.breakdown["linear_s"].item(), rel=1e-9)
 
 
-# Where ranks lie
-
-
 # Mixtures of experts
 
 
@@ -307,7 +304,7 @@ def test_micro_batches_that_fill_no_turn_take_their_own_time():
     assert held[0] <= held[1] <= held[2] <= held[3] and held[4] < held[3]  # a rest waits with the turn that it joins
 
 
-# Bad input
+# Links
 
 
 def test_switches_need_not_multicast():

@@ -180,11 +180,9 @@ def test_a_typo_in_any_key_names_the_key_that_is_near(place, section):
 @pytest.mark.parametrize(
     ("sections", "text"),
     [
-        ({"cluster": {"power": 4e7}}, r"cluster\.power.* is 40000000.0: give a text with its unit"),
         ({"cluster": {"power": "40"}}, r"cluster\.power.* is '40': give a text with its unit"),
         ({"cluster": {"power": "0 MW"}}, r"cluster\.power.* is '0 MW': give more than 0, such as '40 MW'"),
         ({"cluster": {"gpus": 0}}, r"cluster\.gpus.* is 0: give .*greater than 0"),
-        ({"cluster": {"gpus": 1.5}}, r"cluster\.gpus.* is 1.5: give .*(integer|whole number)"),
         ({"cluster": {"gpus": True}}, r"cluster\.gpus.* is True: give .*(integer|whole number)"),
         ({"cluster": {"include": ["storag"]}}, r"cluster\.include.* is 'storag': give 'storage'"),
         ({"job": {"tokens": float("inf")}}, r"job\.tokens.* is inf: give a finite number"),
@@ -195,14 +193,7 @@ def test_a_typo_in_any_key_names_the_key_that_is_near(place, section):
             r"network\.candidate\.0\.layout is \['Clos'\]: give 'Clos'",
         ),
         ({"network": {"circuit_switch": "Piezo"}}, r"network\.circuit_switch.* is .*'Piezo .Polatis.'"),
-        ({"network": {"oversubscriptions": [1.0]}}, r"network\.oversubscriptions.* is 1.0: give .*greater than 1"),
         ({"books": {"prices": "street2052"}}, r"books\.prices.* is 'street2052': give .*'street2025'"),
-        ({"books": {"powers": {"port": "20 W", "transceiver": "10 W"}}}, r"books\.powers.* is missing: give it"),
-        (
-            {"operation": {"electricity": "0.08 USD"}},
-            r"operation\.electricity.* is '0.08 USD': give a text with its unit, such as '0.08 USD/kWh'",
-        ),
-        ({"limits": {"goodput": 95}}, r"limits\.goodput.* is 95: give .*less than or equal to 1"),
         ({"cluster": {"racks": 8}}, r"cluster\.gpus is given beside cluster\.racks: give one of them"),
         ({"find": {"gpus": "fewest"}, **WITHIN}, r"cluster\.gpus is given beside find: give one of them"),
         ({"gpus": None, "cluster": MW, "find": {"gpus": "fewest"}, **WITHIN}, r"cluster\.power is given beside find"),
@@ -220,7 +211,6 @@ def test_a_typo_in_any_key_names_the_key_that_is_near(place, section):
             {"gpus": None, "find": {"gpus": "fewest"}, "limits": {"cost": "5 USD"}, "site": {"near": "Houston"}},
             r"limits\.cost beside find and site needs operation\.electricity",
         ),
-        ({"job": {"mapping": {}, "launch": ""}}, r"job\.mapping is given beside job\.launch: give one of them"),
         ({"candidates": []}, r"network\.candidates is \[\]: give names"),
         ({"network": {"candidate": [OWN, OWN]}}, r"network\.candidate 'mine' is given more than once"),
         (

@@ -254,7 +254,7 @@ def test_within_limits_a_flip_is_what_makes_the_best_one_miss_them():
     met = limited.uncertainty.met("photonic rails")
     draws = limited.uncertainty.samples["photonic rails"]["power_w"] <= watts * 0.99
     assert met == pytest.approx(np.mean(draws)) and 0.2 < met < 0.9
-    assert "meets the limits in" in limited._told.terminal(limited, True)
+    assert "meets the limits in" in limited._writers.terminal(limited, True)
     missed = plan(asked("GB200 NVL72", ["rail-only"], limits={"power": "1 W"}))
     assert missed.flips.empty and missed.uncertainty.met("rail-only") == 0
 

@@ -8,7 +8,6 @@ from railcore import catalog
 from railcore.network import cost, price_books
 from railcore.network.bill import bill_total
 from railcore.network.topology.rails import rail_only
-from suite.railonly2023 import rail_networks
 from suite.railonly2025 import table1
 
 CLUSTER = (4096, 16, 32)
@@ -70,13 +69,6 @@ def test_powers_of_another_link_rate_are_scaled_and_say_so(own_catalog):
     assert prices.label(copper=True) == f"ours, copper of {scaled}"
     assert powers.warnings == ("Powers of street2025 are of 400 Gbps links: they are scaled to 800 Gbps.",)
     assert prices.warnings == ()
-    rows = rail_networks.book_rows(prices, powers)
-    assert rows["port_power"].value == powers.port and rows["port_power"].low == 20
-    assert rows["port_price"].value == prices.port and rows["port_price"].low is None
-    assert {"transceiver_price", "transceiver_power", "electricity_price", "pue"} == set(rows) - {
-        "port_price",
-        "port_power",
-    }
 
 
 def test_powers_without_a_link_rate_are_at_that_of_the_prices(own_catalog):
@@ -168,8 +160,6 @@ def test_books_for_links_of_another_rate_follow_the_catalogs_rule(own_catalog):
     for table in TABLES_OF_A_CLUSTER[:3]:
         full, half = (table(*books).filter(like="cost_usd").to_numpy() for books in (dear, (prices, powers)))
         assert half == pytest.approx(full / 2**0.8)
-    rows = rail_networks.book_rows(prices, powers)
-    assert rows["port_price"].value == prices.port and rows["port_power"].value == powers.port
 
 
 def test_a_book_that_cannot_be_scaled_is_refused():

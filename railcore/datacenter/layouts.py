@@ -140,8 +140,8 @@ def model_layer(
     b = checks.positive("micro_batch", micro_batch)
     wider = width / model.hidden
     kinds, flops = model.parameters(), model.forward_flops(causal=False)  # all scores, as flops2024 counts
-    matrices = sum(kinds[kind] for kind in ("attention", "feed-forward", "experts", "shared experts"))
-    matrices = matrices / model.layers * wider**2
+    square = sum(kinds[kind] for kind in ("attention", "feed-forward", "experts", "shared experts"))
+    matrices = square / model.layers * wider**2
     edges = (kinds["embedding"] + kinds["positions"] + kinds["output"]) * wider
     vectors = (kinds["router"] + kinds["biases"] + kinds["norms"]) / model.layers * wider
     kept = model.layer_activation_bytes(sequence_parallel=True, recompute=1)

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from railcore import catalog
 from railcore.catalog import checks, variant_row
@@ -16,11 +15,9 @@ from railcore.catalog.arguments import (
     CountArray,
     DollarsArray,
     NonNegativeArray,
-    PositiveArray,
     Quantities,
     Range,
     SecondsArray,
-    ShareArray,
     WattsArray,
     checked,
 )
@@ -72,14 +69,14 @@ class Sizing:
     budget_usd: DollarsArray | None
     rack_usd: _Price
     rack_w: _Power
-    rack_gpus: PositiveArray
+    rack_gpus: Annotated[Quantities, Range(0, above_0=True)]
     gpu_dense_flops: _Rate
     gpu_memory_bytes: _Memory
     gpu_sparse_flops: Annotated[Any, Range(0, example="1 PFLOP/s")] = np.nan  # a NaN is read, too
-    compute_share: Annotated[ArrayLike, Range(0, 1, above_0=True)] = 1.0
-    network_share: ShareArray = 0.0
-    other_power_share: NonNegativeArray = 0.0
-    pue: Annotated[ArrayLike, Range(1)] = 1.0
+    compute_share: Annotated[Quantities, Range(0, 1, above_0=True)] = 1.0
+    network_share: Annotated[Quantities, Range(0, 1)] = 0.0
+    other_power_share: Annotated[Quantities, Range(0)] = 0.0
+    pue: Annotated[Quantities, Range(1)] = 1.0
     network: NetworkOfRacks | None = field(default=None, repr=False)
     power_w: WattsArray | None = None
     most_gpus: Any = None

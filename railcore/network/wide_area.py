@@ -15,7 +15,7 @@ def one_way_delay(distance: ArrayLike, route_factor: ArrayLike, fibre_delay: Arr
 
     distance D: great circle [m]; route_factor f: length of the fibre over it, at least 1; fibre_delay tau [s/m].
     """
-    return np.asarray(distance, float) * route_factor * fibre_delay
+    return np.asarray(distance, float) * np.asarray(route_factor, float) * np.asarray(fibre_delay, float)
 
 
 @dataclass(frozen=True)

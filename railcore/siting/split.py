@@ -31,7 +31,14 @@ from railcore.siting.cities import nearest_city
 from railcore.siting.distances import diameter_m, distance_to_place, index_pairs, pairwise_links
 from railcore.siting.grid import PowerGrid
 from railcore.siting.search import nearest_places, strongest_places
-from railcore.siting.split_problem import OBJECTIVES, SiteOptions, SplitTerms, site_options, undominated_sites
+from railcore.siting.split_problem import (
+    OBJECTIVES,
+    Objective,
+    SiteOptions,
+    SplitTerms,
+    site_options,
+    undominated_sites,
+)
 from railcore.siting.supply import AFTER_LOAD, IGNORED_BY_ALL, RULES, demand_warnings
 
 
@@ -70,7 +77,7 @@ class Split:
         return pd.DataFrame({"place": self.places, **columns, "power_w": self.power_w, "usable_w": self.usable_w})
 
 
-def best_split(options: SiteOptions, demand_w: float, k: int, objective: str = "shortest", **terms: Any) -> Split:
+def best_split(options: SiteOptions, demand_w: float, k: int, objective: Objective = "shortest", **terms: Any) -> Split:
     """The best k places that feed a demand together, as in the module's equations.
 
     Parameters

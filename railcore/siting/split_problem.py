@@ -132,6 +132,7 @@ def _shared(options: SiteOptions, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return count
 
 
+Objective = Literal["shortest", "spare"]
 OBJECTIVES = {"nearest": "shortest", "roomiest": "spare"}  # by the name that a siting gets
 MOST_PLACES = 10  # an exact search takes too long for more
 
@@ -186,7 +187,7 @@ class SplitTerms:
 
     demand_w: Annotated[Quantity, Range(0, above_0=True, example="1.2 GW")]
     k: Annotated[int, Range(1, MOST_PLACES)]
-    objective: Literal["shortest", "spare"] = "shortest"
+    objective: Objective = "shortest"
     least_separation_m: Metres = 0.0
     place_cap_w: Annotated[Quantity, Range(0, above_0=True, infinite=True, example="1.2 GW")] = np.inf
     authority_caps: Mapping[str, float] = field(default_factory=dict)

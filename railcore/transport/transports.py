@@ -223,8 +223,8 @@ class Transport:
         """The transport with other values of some fields, also of its control and queues. Raises UnknownName."""
         parts = {name: changes.pop(name, getattr(self, name)) for name in ("control", "queues")}
         if not isinstance(parts["control"], Control):
-            names = ", ".join(control.__name__ for control in CONTROLS.values())
-            raise ValueError(f"control is {parts['control']!r}: give numbers of a control, one of {names}")
+            controls = ", ".join(control.__name__ for control in CONTROLS.values())
+            raise ValueError(f"control is {parts['control']!r}: give numbers of a control, one of {controls}")
         names = {field.name for part in (self, *parts.values()) for field in fields(part)}
         for unknown in sorted(changes.keys() - names):
             raise catalog.UnknownName("field of a transport", unknown, names)

@@ -174,15 +174,15 @@ def single_draws(compared: pd.DataFrame) -> str:
     return f"{inside}. Not in it: {'; '.join(parts)} times the optimum." if parts else f"{inside}."
 
 
-def compare_with_uec() -> pd.DataFrame:
-    """Every published run of Ultra Ethernet's congestion controls beside our stored ones.
+def compare_with_uec(runs: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Every published run of Ultra Ethernet's congestion controls beside ours.
 
-    Columns of `uec_rows`, and: rule (of `UEC_RULES`, blank where none
+    runs: of `uec_cases`; by default what is stored. Columns of `uec_rows`, and: rule (of `UEC_RULES`, blank where none
     bounds the error), ours_first_s, ours_last_s, last_error, within, excess_error (of last_s - optimum_s), and the same
     error of two baselines, optimum_error (the optimum itself) and constant_error (one constant times the optimum, the
     best of all for the median of its own error); retransmitted_share and ours_retransmitted_share of the packets.
     """
-    rows, ours = uec_rows(), runs_of_cases(uec_cases())
+    rows, ours = uec_rows(), runs_of_cases(uec_cases(), runs)
     last, optimum = rows["last_s"], rows["optimum_s"]
     excess = (last - optimum).abs()
     constants = (last / optimum).to_numpy()

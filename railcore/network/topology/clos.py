@@ -283,9 +283,10 @@ def clos_layout(
     -------
     Layout with one number in each array.
     """
-    ratios, share = tier_oversubscription or (1.0,), rails_per_switch or 0
-    shape = [np.asarray(number, float) for number in (rail_size, rails, radix, oversubscription)]
-    return _layout(*shape, _pods(*shape, np.asarray(share, float), ratios), ratios)
+    numbers = rail_size, rails, radix, oversubscription, rails_per_switch or 0
+    size, count, k, s, share = (np.asarray(number, float) for number in numbers)
+    ratios = tier_oversubscription or (1.0,)
+    return _layout(size, count, k, s, _pods(size, count, k, s, share, ratios), ratios)
 
 
 def _layout_parts(layout: ClosLayout, endpoints: Numbers) -> tuple[Numbers, Numbers]:

@@ -8,7 +8,7 @@ unchanged, so no transceiver stands at its ports.
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -75,7 +75,7 @@ def rings_of_ports(ports: int, fibres_per_port: int = 1) -> int:
     return ports if fibres_per_port > 1 else ports // 2
 
 
-def ring_lengths(nic_ports: int, planes: int = 1, fibres_per_port: int = 1) -> str:
+def ring_lengths(nic_ports: int, planes: int = 1, fibres_per_port: int = 1) -> Literal["any", "even", "none"]:
     """Which rings circuits can close: of "any" number of GPUs, of an "even" number, or "none".
 
     With one fibre a port, a ring takes two ports of a GPU. With two ports, each on a switch of its own, a ring changes

@@ -256,11 +256,11 @@ def fabric_loads(fabric: RailFabric | Wiring, flows: pd.DataFrame) -> pd.DataFra
     network = _network(fabric)
     hb_flows, network_flows = _by_interconnect(network, flows)
     links = _joined([_over_domains(network, hb_flows), _over_network(network, network_flows)])
-    fabric, switches = network.wiring.fabric, network.wiring.switches
-    size = fabric.hb_switches
-    hb = [f"D{d}.HB{h}" for d in range(1, fabric.domains + 1) for h in range(1, size + 1)]
-    gpus = gpu_names(range(fabric.gpus), fabric.hb_domain_size)
-    tiers = np.array([*[0] * fabric.gpus, *[-1] * fabric.domains * size, *(switch.tier for switch in switches)])
+    whole, switches = network.wiring.fabric, network.wiring.switches
+    size = whole.hb_switches
+    hb = [f"D{d}.HB{h}" for d in range(1, whole.domains + 1) for h in range(1, size + 1)]
+    gpus = gpu_names(range(whole.gpus), whole.hb_domain_size)
+    tiers = np.array([*[0] * whole.gpus, *[-1] * whole.domains * size, *(switch.tier for switch in switches)])
     names = np.array([*gpus, *hb, *(switch.name for switch in switches)], object)
     ends = tiers[np.stack([links.tail, links.head])]
     tier = np.where((ends <= 0).all(axis=0), -1, ends.max(axis=0))
