@@ -70,11 +70,11 @@ def dispatch_bytes(
     ----------
     DeepSeek-AI 2024, arXiv:2412.19437, 3.2.2; GitHub deepseek-ai/DeepEP, normal kernels.
     """
-    e, x = np.asarray(ranks), np.asarray(ranks_in_domain)
+    e, x, size = np.asarray(ranks), np.asarray(ranks_in_domain), np.asarray(token_bytes, float)
     y = e // x
     domains_of_token, ranks_of_token = (copies_by_place(experts, top_k, n, groups, token_groups) for n in (y, e))
     nic, hb = domains_of_token * (1 - 1 / y), ranks_of_token * (1 - 1 / x)
-    return DispatchBytes(*np.broadcast_arrays(token_bytes * nic, token_bytes * hb))
+    return DispatchBytes(*np.broadcast_arrays(size * nic, size * hb))
 
 
 def copies_by_place(

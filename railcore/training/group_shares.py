@@ -208,7 +208,7 @@ def _gpus_before(fabric: RailFabric, endpoints: np.ndarray, hb_domain_size: int)
 
 def _ring_flows(first: Floats, last: Floats, senders: _Senders) -> Floats:
     """Flows of rings out of GPUs first..last: one of each group with some but not all of its members there."""
-    return _leaving_flows(first, last, senders, lambda c, n: 1.0 * ((c > 0) & (c < n)))
+    return _leaving_flows(first, last, senders, lambda c, n: ((c > 0) & (c < n)).astype(float))
 
 
 def _hop_flows(first: Floats, last: Floats, senders: _Senders) -> Floats:
@@ -222,7 +222,7 @@ def _hop_flows(first: Floats, last: Floats, senders: _Senders) -> Floats:
 
 def _all_to_all_flows(first: Floats, last: Floats, senders: _Senders) -> Floats:
     """Flows of all-to-alls out of GPUs first..last: c (n - c) / (n - 1) of a group with c of n members there."""
-    return _leaving_flows(first, last, senders, lambda c, n: c * (n - c) / np.maximum(n - 1, 1))
+    return _leaving_flows(first, last, senders, lambda c, n: c * (n - c) / np.maximum(n - 1.0, 1.0))
 
 
 def _direct_flows(first: Floats, last: Floats, senders: _Senders) -> Floats:
