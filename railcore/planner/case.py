@@ -211,7 +211,7 @@ def case_of(spec: Spec) -> Case:
         if name not in rack and getattr(spec.books, key) is None:
             raise ValueError(f"cluster.platform: the catalog has no {name} of {rack.name}: give books.{key}")
     row = catalog.item("models", model.name) if model.name in catalog.names("models") else None
-    tokens = spec.job.tokens or (row and row.get("training_tokens"))
+    tokens: Any = spec.job.tokens or (row and row.get("training_tokens"))
     if tokens is None:
         raise ValueError(f"job.tokens is missing, and the catalog has none of {model.name}: give it, such as 15e12")
     with _Blamed("network"):
