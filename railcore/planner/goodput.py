@@ -8,7 +8,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from railcore import catalog
-from railcore.catalog.arguments import NonNegativeInt, Seconds, checked
+from railcore.catalog.arguments import Count, Seconds, checked
 from railcore.catalog.checks import one_of
 from railcore.catalog.units import year
 from railcore.network import reliability
@@ -36,7 +36,7 @@ def training_goodput(
     model: Transformer | str,
     machine: Machine | str,
     strategy: Strategy | Mapping[str, object],
-    global_batch: NonNegativeInt,
+    global_batch: Count,
     platform: str = "",
     rates: str = "value",
     checkpoint_time: Seconds | None = None,

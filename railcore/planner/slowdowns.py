@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from railcore.catalog.arguments import NonNegativeInt, checked
+from railcore.catalog.arguments import Count, checked
 from railcore.network.topology.failed_part import MOVES, SLOWING_PARTS, STOPPING_PARTS, FailedPart, has_part, lost_gpus
 from railcore.network.topology.graph import fabric_name
 from railcore.network.topology.photonic import PhotonicRails
@@ -67,7 +67,7 @@ def failed_part_slowdowns(
     model: Transformer | str,
     machine: Machine | str,
     strategy: Strategy | Mapping[str, object],
-    global_batch: NonNegativeInt,
+    global_batch: Count,
     runtime: Runtime | str | None = None,
 ) -> pd.DataFrame:
     """Iteration time of a job with one failed part, a row for each kind of part and way to go on.

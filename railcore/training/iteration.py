@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from railcore.catalog.arguments import NonNegativeInt, checked
-from railcore.catalog.checks import whole
+from railcore.catalog.arguments import Count, checked
 from railcore.catalog.units import show
 from railcore.training.critical_path import LAYER_ROW, MEMORY, NETWORK, SETTING, CriticalPath, critical_path
 from railcore.training.expert_dispatch import splits_groups
@@ -166,7 +165,7 @@ def iteration_time(
     model: Transformer | str,
     machine: Machine | str,
     strategy: Strategy | Mapping[str, object],
-    global_batch: NonNegativeInt,
+    global_batch: Count,
     runtime: Runtime | str | None = None,
     offload: str | Sequence[str] = "none",
     fabric: Fabric | None = None,
@@ -213,11 +212,7 @@ def iteration_time(
     (8, ())
     """
     strategy = as_strategy(strategy)
-    return iteration_times(model, machine, strategy, runtime, offload, _whole_batch(global_batch), fabric).one()
-
-
-def _whole_batch(global_batch: int) -> int:
-    return int(whole("global_batch", global_batch))
+    return iteration_times(model, machine, strategy, runtime, offload, global_batch, fabric).one()
 
 
 @checked
@@ -227,7 +222,7 @@ def iteration_times(
     strategies: Strategy | Mapping[str, object] | Sequence[Strategy | Mapping[str, object]],
     runtime: Runtime | str | None = None,
     offload: str | Sequence[str] = "none",
-    global_batch: NonNegativeInt | None = None,
+    global_batch: Count | None = None,
     fabric: Fabric | None = None,
 ) -> IterationEstimate:
     """Iteration time of every strategy, its breakdown, how busy its links are, and memory.
@@ -460,7 +455,7 @@ def stage_memory(
     model: Transformer | str,
     machine: Machine | str,
     strategy: Strategy | Mapping[str, object],
-    global_batch: NonNegativeInt,
+    global_batch: Count,
     runtime: Runtime | str | None = None,
     offload: str | Sequence[str] = "none",
 ) -> pd.DataFrame:
@@ -506,7 +501,7 @@ def stage_memory(
     """
     model, machine, strategy = as_model(model), as_machine(machine), as_strategy(strategy)
     runtime, away = as_runtime(runtime, machine), checked_offload(offload)
-    columns, _ = strategy_columns(strategy, _whole_batch(global_batch))
+    columns, _ = strategy_columns(strategy, global_batch)
     costs = stage_costs(model, machine, runtime, away, {name: columns[name] for name in STAGE_COLUMNS})
     stage, p, v = costs.rows.view(np.recarray)[0], strategy.pipeline, strategy.interleave
     m = math.ceil(global_batch / (strategy.data * strategy.micro_batch))

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from railcore.catalog.arguments import Count, NonNegativeArray, NonNegativeInt, checked
+from railcore.catalog.arguments import Count, NonNegativeArray, checked
 from railcore.catalog.checks import one_of, whole
 from railcore.training.rank_order import DIMENSIONS, ORDERS, PLACEMENTS, GroupLevels, group_levels
 from railcore.training.transformer import LEVELS, Transformer
@@ -175,7 +175,7 @@ class Strategy:
         return global_batch // together
 
     @checked
-    def columns(self, global_batch: NonNegativeInt) -> dict[str, int]:
+    def columns(self, global_batch: Count) -> dict[str, int]:
         """The strategy and its batch as arrays take them: recompute, sharding and order by their place."""
         places = {name: levels.index(getattr(self, name)) for name, levels in LEVELS.items()}
         counts = {name: getattr(self, name) for name in _COUNTS} | {

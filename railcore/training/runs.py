@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from railcore.catalog import files, units
-from railcore.catalog.arguments import NonNegativeInt, Positive, checked
+from railcore.catalog.arguments import Count, Positive, checked
 from railcore.catalog.checks import one_of
 from railcore.training.iteration import TIME_PARTS, iteration_times
 from railcore.training.machine import Machine, as_machine, catalog_machine
@@ -234,7 +234,7 @@ def software_times(
     model: Transformer | str,
     machine: Machine | str,
     strategy: Strategy | Mapping[str, object],
-    global_batch: NonNegativeInt,
+    global_batch: Count,
     runtimes: Sequence[str] = (),
 ) -> pd.DataFrame:
     """Iteration time of one strategy under each runtime: the band that software alone makes.

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from railcore.catalog.arguments import NonNegativeInt, checked
+from railcore.catalog.arguments import Count, NonNegativeInt, checked
 from railcore.catalog.checks import Floats, one_of, whole
 from railcore.catalog.units import show
 from railcore.training.exchanges import TRAFFIC_KINDS
@@ -205,7 +205,7 @@ _Pattern = tuple[NDArray[np.int64], Floats]
 def iteration_traffic(
     model: Transformer | str,
     strategy: Strategy | Mapping[str, object],
-    global_batch: NonNegativeInt,
+    global_batch: Count,
     runtime: Runtime | str | None = None,
     algorithms: Mapping[str, str] | None = None,
     hb_domain_size: NonNegativeInt = 0,
