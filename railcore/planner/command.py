@@ -79,8 +79,8 @@ def run(specs: Sequence[str], written: Mapping[str, str | None], draws: int | No
     files.write_all(contents)
     if "-" not in (written["json"], written["markdown"]):
         print("\n\n".join(report.terminal_text(planned, drawn) for planned in plans))
-    for path in dict.fromkeys(written["csv"] if path.suffix == ".csv" else str(path) for path in contents):
-        print(f"{path}: written", file=sys.stderr)
+    for target in dict.fromkeys(written["csv"] if path.suffix == ".csv" else str(path) for path in contents):
+        print(f"{target}: written", file=sys.stderr)
     return 0 if all(planned.met for planned in plans) else NOT_MET
 
 

@@ -127,7 +127,7 @@ def splits_at_most(
     t, c, p = (grid.ravel() for grid in np.meshgrid(t, c, p, indexing="ij"))
     most = gpus // (t * c * p)
     of_batch = []
-    for batch in limits["global_batch"]:
+    for batch in limits["global_batch"] or ():
         d = _data_degrees(batch, limits)
         place = np.searchsorted(d, most, "right") - 1
         of_batch.append(np.column_stack([t, c, p, d[place]])[place >= 0] if d.size else np.zeros((0, 4), int))
@@ -151,7 +151,7 @@ def all_splits_at_most(model: Transformer, gpus: int, allowed: Allowed, domain: 
     limits = dict(allowed)
     t, c, places = _degrees_at_most(model, gpus, limits, domain, ragged)
     p = among(np.arange(1, min(places[-1], gpus) + 1), limits["pipeline"])
-    d = np.unique(np.concatenate([_data_degrees(batch, limits) for batch in limits["global_batch"]]))
+    d = np.unique(np.concatenate([_data_degrees(batch, limits) for batch in limits["global_batch"] or ()]))
     grids = np.meshgrid(t, c, p, d[d <= gpus], indexing="ij")
     splits = np.column_stack([grid.ravel() for grid in grids])
     splits = splits[np.prod(splits, axis=1) <= gpus]
