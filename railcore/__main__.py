@@ -20,8 +20,10 @@ def command_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     listing = commands.add_parser("list", help="what the catalog has: models, platforms, gpus, switches, books, ...")
     listing.add_argument("family", nargs="?", help="by default the families themselves")
-    own = commands.add_parser("catalog", help="rows of an item of your own to fill in")
-    adding = own.add_subparsers(dest="action", required=True).add_parser("template", help="print or write these rows")
+    catalog = commands.add_parser("catalog", help="rows of an item of your own to fill in")
+    adding = catalog.add_subparsers(dest="action", required=True).add_parser(
+        "template", help="print or write these rows"
+    )
     adding.add_argument("family", help="such as gpus, platforms, models, switches, transceivers, prices")
     adding.add_argument("name", help='of the new item, such as "B300"')
     adding.add_argument("--gpu", default="", help="the GPU of a new platform")
@@ -51,10 +53,10 @@ def command_parser() -> argparse.ArgumentParser:
     sweeping.add_argument("--scheduler", metavar="ADDRESS", help="of a Dask cluster, such as tcp://10.0.0.1:8786")
     sweeping.add_argument("--draws", type=int, default=0, help="of what is assumed, for how sure each point is")
     sweeping.add_argument("--init", action="store_true", help="print a spec with a table over to fill in, and stop")
-    known = commands.add_parser("support", help="what evidence there is for a platform and a model")
-    known.add_argument("platform", help='of the catalog, such as "GB200 NVL72"')
-    known.add_argument("model", help='of the catalog, such as "Llama-3 405B"')
-    known.add_argument("--precision", default="bf16", help="of the linear layers")
+    support = commands.add_parser("support", help="what evidence there is for a platform and a model")
+    support.add_argument("platform", help='of the catalog, such as "GB200 NVL72"')
+    support.add_argument("model", help='of the catalog, such as "Llama-3 405B"')
+    support.add_argument("--precision", default="bf16", help="of the linear layers")
     return parser
 
 

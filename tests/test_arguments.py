@@ -109,7 +109,7 @@ def test_places_are_found_for_quantities_as_text():
         (lambda: dc.datacenter_size(["1 G USD", [1e9, 2e9]]), r"budget_usd is \['1 G USD', \[1000"),
         (lambda: dc.datacenter_size(["1 G USD", None]), "budget_usd is"),
         (lambda: dc.datacenter_size(power_w="1 GB"), "power_w is '1 GB': give a number in W.*'1.2 GW'"),
-        (lambda: LAW.parameters_after("1 GW", 1e18), "time is '1 GW': give a number in s, or a text such as '5 ms'"),
+        (lambda: LAW.parameters_after("1 GW", 1e18), "time is '1 GW': give a number in s, or a text such as '30 days'"),
     ],
 )
 def test_another_dimension_or_no_quantity_is_refused_with_the_remedy(call, message):

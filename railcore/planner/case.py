@@ -211,7 +211,7 @@ def case_of(spec: Spec) -> Case:
         if name not in rack and getattr(spec.books, key) is None:
             raise ValueError(f"cluster.platform: the catalog has no {name} of {rack.name}: give books.{key}")
     row = catalog.item("models", model.name) if model.name in catalog.names("models") else None
-    tokens: Any = spec.job.tokens or (row and row.get("training_tokens"))
+    tokens = spec.job.tokens or (row.get("training_tokens") if row else None)
     if tokens is None:
         raise ValueError(f"job.tokens is missing, and the catalog has none of {model.name}: give it, such as 15e12")
     with _Blamed("network"):
@@ -310,13 +310,14 @@ def _books(spec: Spec, nic_Bps: float) -> tuple[PriceBook, PriceBook]:
     return of_price, of_power
 
 
-def _own_book(family: str, unit: str, own: PriceSpec | PowerSpec, default: str, nic_Bps: float) -> PriceBook:
+def _own_book(family: str, unit: str, spec: PriceSpec | PowerSpec, default: str, nic_Bps: float) -> PriceBook:
+    """A book with the spec's numbers. default: name of the book of what they leave out."""
     book = PriceBook(
-        **{name: getattr(own, name) for name in ("port", "transceiver", "dac", "circuit_port")},
-        copper_name=default if own.dac is None else "",
-        circuit_name=default if own.circuit_port is None else "",
-        name=f"{own.name} (of the spec)",
-        rate_Bps=own.rate,
+        **{name: getattr(spec, name) for name in ("port", "transceiver", "dac", "circuit_port")},
+        copper_name=default if spec.dac is None else "",
+        circuit_name=default if spec.circuit_port is None else "",
+        name=f"{spec.name} (of the spec)",
+        rate_Bps=spec.rate,
         unit=unit,
     )
     return book_of_links(family, book, nic_Bps)

@@ -28,7 +28,7 @@ TABLES = ("candidates", "designs", "times", "memory", "parts", "failures", "defa
 
 
 def run(specs: Sequence[str], written: Mapping[str, str | None], draws: int | None) -> int:
-    """Plan each spec, print or write it; gives the exit status: 3 where a hard limit of one is not met.
+    """Plan each spec and print or write it. Gives the exit status: 3 where a plan misses a limit.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def run(specs: Sequence[str], written: Mapping[str, str | None], draws: int | No
     written
         Where "html", "json", "markdown" and "csv" go, None for nowhere, "-" for the terminal.
     draws
-        Of what is assumed; None for the spec's on pages and in JSON, and for none elsewhere.
+        Of uncertain rows. None: the spec's on pages and in JSON, and none elsewhere.
 
     Returns
     -------
@@ -59,8 +59,8 @@ def run(specs: Sequence[str], written: Mapping[str, str | None], draws: int | No
             spec = spec.model_copy(update={"uncertainty": UncertaintySpec(draws=draws, seed=spec.uncertainty.seed)})
         plans.append(plan(spec, tell))
     drawn = draws != 0 and (draws is not None or any(written[name] for name in ("html", "json")))
-    asked = any(written[name] for name in ("html", "json", "markdown"))
-    documents = [each.document(drawn) for each in plans] if asked else []
+    with_document = any(written[name] for name in ("html", "json", "markdown"))
+    documents = [planned.document(drawn) for planned in plans] if with_document else []
     tell.done()
     contents: dict[Path, str] = {}
     if written["html"]:
@@ -78,14 +78,14 @@ def run(specs: Sequence[str], written: Mapping[str, str | None], draws: int | No
         contents |= _csv_files(plans, Path(written["csv"]))
     files.write_all(contents)
     if "-" not in (written["json"], written["markdown"]):
-        print("\n\n".join(report.terminal_text(each, drawn) for each in plans))
-    for told in dict.fromkeys(written["csv"] if path.suffix == ".csv" else str(path) for path in contents):
-        print(f"{told}: written", file=sys.stderr)
-    return 0 if all(each.met for each in plans) else NOT_MET
+        print("\n\n".join(report.terminal_text(planned, drawn) for planned in plans))
+    for target in dict.fromkeys(written["csv"] if path.suffix == ".csv" else str(path) for path in contents):
+        print(f"{target}: written", file=sys.stderr)
+    return 0 if all(planned.met for planned in plans) else NOT_MET
 
 
 def _check_targets(written: Mapping[str, str | None]) -> None:
-    """Refuse files that cannot be written, before anything is computed."""
+    """Raises ValueError for files that cannot be written, before anything is computed."""
     if written["html"] == "-" or written["csv"] == "-":
         raise ValueError("--html and --csv are files: give a name in place of -")
     if empty := [name for name, path in written.items() if path == ""]:
@@ -94,47 +94,47 @@ def _check_targets(written: Mapping[str, str | None]) -> None:
     for path in paths:
         if paths.count(path) > 1:
             raise ValueError(f"{path} is given twice: give each form a file of its own")
-        there = next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
-        if not os.access(there, os.W_OK) or (there != path.absolute() and not there.is_dir()):
+        place = next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
+        if not os.access(place, os.W_OK) or (place != path.absolute() and not place.is_dir()):
             raise ValueError(f"{path} cannot be written: give a place where you may write")
 
 
-def _whole(each: Plan, document: Mapping[str, Any]) -> dict[str, Any]:
+def _whole(planned: Plan, document: Mapping[str, Any]) -> dict[str, Any]:
     """A plan for JSON: what the page shows, and every table in SI units."""
-    tables = {name: getattr(each, name) for name in (*TABLES, "own_strategy", "rule_of_thumb")}
-    tables |= {} if each.site is None else {"places": each.site.table}
-    if "uncertainty" in vars(each) and each.uncertainty is not None:  # drawn already
-        tables["draws"] = each.uncertainty.table
+    tables = {name: getattr(planned, name) for name in (*TABLES, "own_strategy", "rule_of_thumb")}
+    tables |= {} if planned.site is None else {"places": planned.site.table}
+    if "uncertainty" in vars(planned) and planned.uncertainty is not None:  # drawn already
+        tables["draws"] = planned.uncertainty.table
     return {**document, "tables": {name: table.to_dict("records") for name, table in tables.items()}}
 
 
 def _csv_files(plans: Sequence[Plan], folder: Path) -> dict[Path, str]:
-    """Each table of each plan; those of several in a folder of each."""
-    found = {}
-    for place, each in enumerate(plans, start=1):
+    """Each table of each plan; of several plans, each has a folder of its own."""
+    contents = {}
+    for place, planned in enumerate(plans, start=1):
         into = folder if len(plans) == 1 else folder / f"scenario_{place}"
         for name in TABLES:
-            table: pd.DataFrame = getattr(each, name)
+            table: pd.DataFrame = getattr(planned, name)
             if len(table):
-                found[into / f"{name}.csv"] = frame_csv(table)
-    return found
+                contents[into / f"{name}.csv"] = frame_csv(table)
+    return contents
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it: no NumPy, no sections, and null for what is not finite."""
+    """A value for JSON: without NumPy and sections, and null for what is not finite."""
     if isinstance(value, BaseModel):
         value = value.model_dump(exclude_none=True)
     if isinstance(value, Mapping):
-        return {str(name): _plain(each) for name, each in value.items()}
+        return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     if isinstance(value, np.generic):
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class _Progress:
-    """Tells on a terminal what is being done, once it has taken a second."""
+    """Shows on a terminal what is being done, after the first second."""
 
     def __init__(self) -> None:
         self.began, self.shown = time.monotonic(), 0

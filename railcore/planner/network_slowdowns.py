@@ -109,11 +109,11 @@ def dense_slowdown(
     return table.assign(slowdown=table["iteration_s"] / table["iteration_s"].iloc[-1] - 1)
 
 
-def _flows_between_domains(job: tuple[Any, ...], options: Mapping[str, Any]) -> pd.DataFrame:
+def _flows_between_domains(job: tuple[Transformer, Strategy, int, Runtime], options: Mapping[str, Any]) -> pd.DataFrame:
     """All flows of an iteration between HB domains, with a ring on every rail where groups lie evenly in domains."""
     rings, size = dict.fromkeys(TRAFFIC_KINDS, "hierarchical"), options["hb_domain_size"]
     try:
-        flows = traffic.iteration_traffic(*(*job, rings), **options).entries()
+        flows = traffic.iteration_traffic(*job, algorithms=rings, **options).entries()
     except ValueError:  # uneven groups
         flows = traffic.iteration_traffic(*job, **options).entries()
     return flows[flows["source"] // size != flows["target"] // size]

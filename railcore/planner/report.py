@@ -1,4 +1,4 @@
-"""A plan as people read it: the document that the page and JSON have, and texts for a terminal and Markdown."""
+"""A plan as people read it: the document of the page and of JSON, and texts for a terminal and Markdown."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,9 +17,9 @@ from railcore.planner.spec import GoalsSpec
 
 _MARKERS = ("circle", "square", "triangle", "diamond", "triangle-down", "plus", "cross", "star")
 _SHOWN_FLIPS = 3
-_SURE = 0.95  # of the draws, within which a limit is told as met
-_CLOSE = 0.01  # of a number, below which two are told as nearly equal
-_LEAST_GAP = 5e-4  # of a number, below which two are told as equal
+_SURE = 0.95  # share of the draws from which a limit counts as met
+_CLOSE = 0.01  # relative difference below which two numbers are nearly equal
+_LEAST_GAP = 5e-4  # relative difference below which two numbers are equal
 
 
 def headline(plan: Plan) -> str:
@@ -36,10 +36,10 @@ def headline(plan: Plan) -> str:
         does += f" on {shown('gpus', numbers['gpus'])} GPUs"
     if not plan.met:
         missed = [missed_text(best, plan.spec.limits, key) for key in missed_limits(best, plan.spec.limits)]
-        if not missed and plan.site is not None:  # its note is among the verdicts too
+        if not missed and plan.site is not None:
             return f"Not reachable: {plan.site.note}. Without a site, {best.name} {does}."
-        told = f"Not reachable: no network meets {limits}. The nearest, {best.name}, {does}"
-        return f"{told}: {' and '.join(missed)}.{_enough(plan)}"
+        nearest = f"Not reachable: no network meets {limits}. The nearest, {best.name}, {does}"
+        return f"{nearest}: {' and '.join(missed)}. {plan.gpus_that_would_do}".rstrip()
     second = next((answer for answer in plan.possible[1:] if not missed_limits(answer, plan.spec.limits)), None)
     less = ""
     if second is not None:
@@ -55,17 +55,11 @@ def headline(plan: Plan) -> str:
 
 
 def model_text(plan: Plan) -> str:
-    """What the model's sizes come to, by which a wrong one is seen."""
+    """The model's parameters, which show a wrong size."""
     model = plan.case.model
-    each = f", {number(model.active_parameters / 1e9, 4)} B of a token" if model.experts else ""
-    count = f"{number(model.total_parameters / 1e9, 4)} B parameters{each}"
+    active = f", {number(model.active_parameters / 1e9, 4)} B of a token" if model.experts else ""
+    count = f"{number(model.total_parameters / 1e9, 4)} B parameters{active}"
     return f"{count} with {model.ffn_matrices} matrices in a feed-forward"
-
-
-def _enough(plan: Plan) -> str:
-    """How many GPUs would meet the limits, where more would."""
-    found = plan.gpus_that_would_do
-    return f" {found}" if found else ""
 
 
 def _flip_sentence(plan: Plan) -> str:
@@ -83,56 +77,58 @@ def _then(row: Any) -> str:
 
 
 def _goals_text(goals: GoalsSpec) -> str:
-    said = {"cost": " of training cost", "purchase": " of purchase", "goodput": " of goodput", "gpus": " GPUs"}
+    ends = {"cost": " of training cost", "purchase": " of purchase", "goodput": " of goodput", "gpus": " GPUs"}
     texts = []
     for key, name in GOALS.items():
         goal = getattr(goals, key)
         if goal is not None:
-            texts.append(f"{'at least ' * (key == 'goodput')}{shown(name, goal)}{said.get(key, '')}")
+            texts.append(f"{'at least ' * (key == 'goodput')}{shown(name, goal)}{ends.get(key, '')}")
     return " and ".join(texts)
 
 
 def verdicts(plan: Plan, draws: bool) -> list[dict[str, str]]:
-    """What blocks, ties and flips, and what differs from what was asked; a line each."""
-    found = []
-    for answer in plan.possible:
-        missed = missed_limits(answer, plan.spec.limits)
-        if missed:
-            told = "; ".join(f"{key} {missed_text(answer, plan.spec.limits, key)}" for key in missed)
-            found.append({"kind": "bad", "text": f"{capital(answer.name)} misses a limit: {told}."})
-    if plan.best is not None and (wished := missed_limits(plan.best, plan.spec.wishes)):
-        told = "; ".join(f"{key} {missed_text(plan.best, plan.spec.wishes, key)}" for key in wished)
-        found.append({"kind": "note", "text": f"{capital(plan.best.name)} misses a wish: {told}."})
+    """What misses a limit, ties or flips, and what the plan takes in place of what was asked; a line each."""
+    best, limits, wishes = plan.best, plan.spec.limits, plan.spec.wishes
+    bad = [
+        f"{capital(answer.name)} misses a limit: {_missed_texts(answer, limits)}."
+        for answer in plan.possible
+        if missed_limits(answer, limits)
+    ]
+    lines = [{"kind": "bad", "text": text} for text in bad]
+    if best is not None and missed_limits(best, wishes):
+        lines.append({"kind": "note", "text": f"{capital(best.name)} misses a wish: {_missed_texts(best, wishes)}."})
     if plan.site is not None and plan.site.note:
-        found.append({"kind": "bad", "text": f"{capital(plan.site.note)}."})
+        lines.append({"kind": "bad", "text": f"{capital(plan.site.note)}."})
+    notes = []
     if draws and plan.ties:
-        tied = " and ".join(plan.ties)
-        found.append({"kind": "note", "text": f"{capital(tied)} may be better within what is not known: a tie."})
-    if draws and plan.best is not None and plan.met and plan.uncertainty is not None:
-        held = plan.uncertainty.met(plan.best.name)
-        if held < _SURE:
-            text = f"{capital(plan.best.name)} meets the limits in {number(100 * held, 2)}% of the draws."
-            found.append({"kind": "note", "text": text})
-    found += [{"kind": "note", "text": text} for text in _adjusted(plan)]
+        notes.append(f"{capital(' and '.join(plan.ties))} may be better within what is not known: a tie.")
+    if draws and best is not None and plan.met and plan.uncertainty is not None:
+        met = plan.uncertainty.met(best.name)
+        if met < _SURE:
+            notes.append(f"{capital(best.name)} meets the limits in {number(100 * met, 2)}% of the draws.")
+    notes += _adjusted(plan)
     for _, row in plan.flips.iloc[1:_SHOWN_FLIPS].iterrows():
-        text = f"With {row_words(row)} of {row_value(row, 'at')}, {_then(row)}."
-        found.append({"kind": "note", "text": text})
-    return found
+        notes.append(f"With {row_words(row)} of {row_value(row, 'at')}, {_then(row)}.")
+    return lines + [{"kind": "note", "text": text} for text in notes]
+
+
+def _missed_texts(answer: Answer, goals: GoalsSpec) -> str:
+    return "; ".join(f"{key} {missed_text(answer, goals, key)}" for key in missed_limits(answer, goals))
 
 
 def _adjusted(plan: Plan) -> list[str]:
     """What the plan takes in place of what was asked."""
-    best, asked = plan.best, plan.spec.cluster
+    best, gpus = plan.best, plan.spec.cluster.gpus
     if best is None:
         return []
     texts, numbers = [], best.numbers
-    if asked.gpus and numbers["gpus"] != asked.gpus:
-        texts.append(f"{asked.gpus:,} GPUs are {shown('gpus', numbers['gpus'])} in whole racks of the platform.")
+    if gpus and numbers["gpus"] != gpus:
+        texts.append(f"{gpus:,} GPUs are {shown('gpus', numbers['gpus'])} in whole racks of the platform.")
     if numbers["gpus_used"] < numbers["gpus"]:
         used = f"{shown('gpus', numbers['gpus_used'])} of {shown('gpus', numbers['gpus'])} GPUs"
         domain = best.design.machine.hb_domain_size if best.design else 0
-        of_each = f", {domain} of each {plan.case.machine.hb_domain_size} in an HB domain"
-        used += of_each if domain < plan.case.machine.hb_domain_size else ""
+        if domain < plan.case.machine.hb_domain_size:
+            used += f", {domain} of each {plan.case.machine.hb_domain_size} in an HB domain"
         texts.append(f"The job uses {used}: this is faster than with all, which divide it worse.")
     if numbers["batch"] != plan.case.batch:
         tokens = number(numbers["batch"] * plan.case.model.sequence_length / 1e6, 4)
@@ -142,17 +138,17 @@ def _adjusted(plan: Plan) -> list[str]:
 
 
 def document(plan: Plan, draws: bool) -> dict[str, Any]:
-    """What the page shows, in texts; `page.page_html` has its form. draws: whether intervals are computed."""
+    """What the page shows, as texts and numbers. draws: whether intervals are computed."""
     best, spec, case = plan.best, plan.spec, plan.case
-    said = [f"{number(case.tokens / 1e12, 4)} T tokens", model_text(plan), case.machine.precision]
-    said.append(f"software {case.runtime.name}")
+    job = [f"{number(case.tokens / 1e12, 4)} T tokens"]
     if best:
-        said.insert(1, f"batches of {number(best.numbers['batch'], 9)} x {case.model.sequence_length:,} tokens")
+        job.append(f"batches of {number(best.numbers['batch'], 9)} x {case.model.sequence_length:,} tokens")
+    job += [model_text(plan), case.machine.precision, f"software {case.runtime.name}"]
     gpus = f"{shown('gpus', best.numbers['gpus'])} GPUs, " if best else ""
     limits, wishes = spec.limits, spec.wishes
     return {
         "title": spec.title or f"{gpus}{case.rack.name}, for {case.model.name}",
-        "subtitle": ", ".join(said),
+        "subtitle": ", ".join(job),
         "headline": headline(plan),
         "verdicts": verdicts(plan, draws),
         "columns": [{"key": name, **NUMBERS[name]._asdict()} for name in first_numbers(plan)],
@@ -167,10 +163,10 @@ def document(plan: Plan, draws: bool) -> dict[str, Any]:
 
 
 def first_numbers(plan: Plan) -> list[str]:
-    """Numbers of the first screen, at most seven; GPUs are one where networks may have different numbers of them."""
-    asked = plan.spec.cluster
-    sized = plan.spec.find is not None or asked.budget is not None or asked.power is not None
-    return ["gpus", *FIRST[:-1]] if sized else list(FIRST)
+    """The seven numbers of the first screen. GPUs are among them where networks may have different numbers of GPUs."""
+    cluster = plan.spec.cluster
+    differ = plan.spec.find is not None or cluster.budget is not None or cluster.power is not None
+    return ["gpus", *FIRST[:-1]] if differ else list(FIRST)
 
 
 def _axis(key: str, label: str, limit: float | None, wish: float | None) -> dict[str, Any]:
@@ -186,7 +182,9 @@ def _candidate(plan: Plan, answer: Answer, draws: bool) -> dict[str, Any]:
     elif draws and answer.name in plan.ties:
         state = "tie"
     return {
-        **{name: getattr(answer, name) for name in ("name", "why_same", "note")},
+        "name": answer.name,
+        "why_same": answer.why_same,
+        "note": answer.note,
         "also": list(answer.also),
         "state": state,
         "misses": missed,
@@ -204,8 +202,12 @@ def _number(plan: Plan, answer: Answer, name: str, draws: bool) -> dict[str, Any
     low, high = (end if math.isfinite(end) else None for end in ends)
     grade, source = plan.grade_and_source(answer, name)
     return {
-        **{"value": value, "low": low, "high": high, "text": shown(name, value)},
-        **{"interval": interval(name, *ends), "grade": grade},
+        "value": value,
+        "low": low,
+        "high": high,
+        "text": shown(name, value),
+        "interval": interval(name, *ends),
+        "grade": grade,
         "source": f"{capital(NUMBERS[name].meaning)}. {source}".strip(),
     }
 
@@ -217,8 +219,8 @@ def summary_rows(plan: Plan) -> list[dict[str, str]]:
         names = " = ".join((answer.name, *answer.also))
         row = {"network": f"{names} *" if answer is plan.best and plan.met else names}
         for name in first_numbers(plan):
-            there = answer.design is not None and name in answer.numbers
-            row[NUMBERS[name].label] = shown(name, answer.numbers[name]) if there else "-"
+            has_number = answer.design is not None and name in answer.numbers
+            row[NUMBERS[name].label] = shown(name, answer.numbers[name]) if has_number else "-"
         missed = ", ".join(missed_limits(answer, plan.spec.limits)) if answer.design else "not there"
         rows.append(row | {"misses": missed or "-"})
     return rows
@@ -228,26 +230,26 @@ def terminal_text(plan: Plan, draws: bool = False) -> str:
     """The plan for a terminal: the answer, the table, what blocks and flips, and why some networks are not there."""
     texts = [plan.spec.title] if plan.spec.title else []
     texts += [headline(plan), "", aligned_table(summary_rows(plan)).rstrip(), ""]
-    texts += [f"- {each['text']}" for each in verdicts(plan, draws)]
+    texts += [f"- {verdict['text']}" for verdict in verdicts(plan, draws)]
     texts += [f"- {capital(answer.name)} is not there: {answer.note}." for answer in plan.answers if answer.note]
     texts += [f"- {answer.why_same}" for answer in plan.answers if answer.also]
     if plan.best is not None:
         texts.append(f"- Best strategy: {plan.best.label}.")
         texts.append(f"- Times are off by {plan.expected_error}.")
         for row in plan.own_strategy.head(1).itertuples():
-            took = f"{show(row.iteration_s, 's', 4)}, {number(row.over_best, 3)} times the best for each sequence"
-            texts.append(f"- Your own mapping on {row.candidate}: {took} ({row.limit}).")
+            times = f"{show(row.iteration_s, 's', 4)}, {number(row.over_best, 3)} times the best for each sequence"
+            texts.append(f"- Your own mapping on {row.candidate}: {times} ({row.limit}).")
     return "\n".join([*texts, f"- {plan.case.model.name} has {model_text(plan)}.", f"- {boundary(plan)}"])
 
 
 def markdown_text(plans: Sequence[Plan], documents: Sequence[Mapping[str, Any]]) -> str:
     """Plans and their documents as Markdown: the answer and table of each, then its sections' tables."""
     texts = []
-    for plan, told in zip(plans, documents, strict=True):
-        title, head = markdown_words(told["title"]), markdown_words(told["headline"])
-        texts += [f"# {title}\n", f"{head}\n", markdown_table(summary_rows(plan))]
-        texts += [*(f"- {markdown_words(each['text'])}" for each in told["verdicts"]), ""]
-        for section in told["sections"]:
+    for plan, content in zip(plans, documents, strict=True):
+        title, answer = markdown_words(content["title"]), markdown_words(content["headline"])
+        texts += [f"# {title}\n", f"{answer}\n", markdown_table(summary_rows(plan))]
+        texts += [*(f"- {markdown_words(verdict['text'])}" for verdict in content["verdicts"]), ""]
+        for section in content["sections"]:
             texts += [f"## {markdown_words(section['title'])}\n", f"{markdown_words(section['lead'])}\n"]
             for table in section["tables"]:
                 cells = [[cell["text"] if isinstance(cell, dict) else cell for cell in row] for row in table["rows"]]

@@ -10,10 +10,12 @@ from pydantic import BaseModel
 from railcore import catalog
 from railcore.catalog.colours import TIMES
 from railcore.catalog.units import convert, hour, number, show, words, year
+from railcore.planner.answer import Answer
 from railcore.planner.published import MISS, checks_table
 from railcore.planner.result import Plan
 from railcore.planner.shown_numbers import NUMBERS, interval, shown
 from railcore.planner.spec import SIDE_NETWORKS
+from railcore.planner.uncertainty import Uncertainty
 
 _SHOWN_SOURCES = 60
 _MOST_STAGES = 32  # of a pipeline, whose memory is listed
@@ -32,20 +34,20 @@ def sections(plan: Plan, draws: bool) -> list[Section]:
     """All sections that the plan has something for. draws: whether uncertainty is one of them."""
     if plan.best is None:
         return [_parts(plan), _assumptions(plan)]
-    found = [_strategy(plan), _failures(plan), _parts(plan), _energy(plan)]
-    found += [_uncertainty(plan)] if draws else []
-    return [*found, _assumptions(plan), _published(), _sources(plan)]
+    of_best = [_strategy(plan, plan.best), _failures(plan, plan.best), _parts(plan), _energy(plan)]
+    if draws and plan.uncertainty is not None:
+        of_best.append(_uncertainty(plan, plan.best, plan.uncertainty))
+    return [*of_best, _assumptions(plan), _published(), _sources(plan)]
 
 
 def boundary(plan: Plan) -> str:
     """What is counted and what is not."""
-    inside = plan.spec.cluster.include
+    included = plan.spec.cluster.include
     counted = ["servers with their NICs", "switches", "optics and cables at both ends"]
-    counted += [f"the {name} network" for name in inside]
-    left = [f"the {name} network" for name in SIDE_NETWORKS if name not in inside]
-    return (
-        f"Counted: {', '.join(counted)}. Not counted: {', '.join([*left, 'storage machines', 'buildings', 'people'])}."
-    )
+    counted += [f"the {name} network" for name in included]
+    left_out = [f"the {name} network" for name in SIDE_NETWORKS if name not in included]
+    left_out += ["storage machines", "buildings", "people"]
+    return f"Counted: {', '.join(counted)}. Not counted: {', '.join(left_out)}."
 
 
 def capital(text: str) -> str:
@@ -68,9 +70,15 @@ def row_value(row: Mapping[str, Any], column: str) -> str:
 
 
 def _section(name: str, title: str, lead: str, tables: Iterable[Section], notes: Iterable[str] = ()) -> Section:
-    kept = [table for table in tables if table["rows"]]
-    own = {"id": name, "title": title, "lead": lead, "tables": kept, "notes": list(notes)}
-    return own | {"bars": None, "places": None}
+    return {
+        "id": name,
+        "title": title,
+        "lead": lead,
+        "tables": [table for table in tables if table["rows"]],
+        "notes": list(notes),
+        "bars": None,
+        "places": None,
+    }
 
 
 def _table(columns: Mapping[str, Sequence[str]] | pd.DataFrame, caption: str = "", align: str = "") -> Section:
@@ -83,6 +91,14 @@ def _table(columns: Mapping[str, Sequence[str]] | pd.DataFrame, caption: str = "
         "align": align or "l" + "r" * (table.shape[1] - 1),
         "rows": rows,
     }
+
+
+def _quantities(values: Iterable[float], unit: str) -> list[str]:
+    return [show(value, unit, 4) for value in values]
+
+
+def _counts(values: Iterable[float]) -> list[str]:
+    return [number(value, 9) for value in values]
 
 
 def _percent(value: float, digits: int = 3) -> str:
@@ -99,14 +115,13 @@ def _numbers_table(plan: Plan, names: Sequence[str], caption: str) -> Section:
     """A row for each possible network with numbers of NUMBERS."""
     rows = []
     for answer in plan.possible:
-        told = {NUMBERS[name].label: shown(name, answer.numbers[name]) for name in names if name in answer.numbers}
-        rows.append({"network": answer.name} | told)
+        texts = {NUMBERS[name].label: shown(name, answer.numbers[name]) for name in names if name in answer.numbers}
+        rows.append({"network": answer.name} | texts)
     return _table(pd.DataFrame(rows), caption)
 
 
-def _strategy(plan: Plan) -> Section:
-    best, times = plan.best, plan.times.set_index("candidate")
-    assert best is not None
+def _strategy(plan: Plan, best: Answer) -> Section:
+    times = plan.times.set_index("candidate")
     shares = [name for name in times if name.endswith("_share")]
     shares = [name for name in shares if plan.case.model.experts or not name.startswith(("expert", "direct"))]
     parts = [name for name in times if name.endswith("_s") and name != "iteration_s"]
@@ -122,11 +137,11 @@ def _strategy(plan: Plan) -> Section:
             for low, high in zip(times["software_low"], times["software_high"], strict=True)
         ],
     }
-    here = [name for name in parts if times[name][best.name] > 0]
+    of_best = {name: float(times[name][best.name]) for name in parts if times[name][best.name] > 0}
     breakdown = {
-        "part of the iteration": [_part(name) for name in here],
-        "time": [show(times[name][best.name], "s", 4) for name in here],
-        "share": [_percent(times[name][best.name] / best.numbers["iteration_s"]) for name in here],
+        "part of the iteration": [_part(name) for name in of_best],
+        "time": _quantities(of_best.values(), "s"),
+        "share": [_percent(value / best.numbers["iteration_s"]) for value in of_best.values()],
     }
     of_nic = {"network": names} | {
         _TRAFFIC.get(name, words(name.removesuffix("_share"))): [_percent(value) for value in times[name]]
@@ -146,27 +161,29 @@ def _strategy(plan: Plan) -> Section:
 def _bars(times: pd.DataFrame, parts: Sequence[str]) -> list[Section]:
     rows = []
     for name, row in times.iterrows():
-        told = [
+        pieces = [
             {
-                **{"label": _part(part), "value": float(row[part])},
-                **{"text": show(row[part], "s", 3), "colour": TIMES.get(part.removesuffix("_s"), TIMES["other"])},
+                "label": _part(part),
+                "value": float(row[part]),
+                "text": show(row[part], "s", 3),
+                "colour": TIMES.get(part.removesuffix("_s"), TIMES["other"]),
             }
             for part in parts
             if row[part] > 0
         ]
-        rows.append({"label": str(name), "parts": told})
+        rows.append({"label": str(name), "parts": pieces})
     return rows
 
 
 def _own_strategy(plan: Plan) -> Section:
-    own = plan.own_strategy
-    if own.empty:
+    times = plan.own_strategy
+    if times.empty:
         return _table({})
     columns = {
-        "network": own["candidate"],
-        "iteration": [show(value, "s", 4) for value in own["iteration_s"]],
-        "time of a sequence, over the best": [f"{number(value, 4)} times" for value in own["over_best"]],
-        "limit": own["limit"],
+        "network": times["candidate"],
+        "iteration": _quantities(times["iteration_s"], "s"),
+        "time of a sequence, over the best": [f"{number(value, 4)} times" for value in times["over_best"]],
+        "limit": times["limit"],
     }
     return _table(columns, "Your own mapping", "lrrl")
 
@@ -184,15 +201,12 @@ def _memory(plan: Plan) -> Section:
     return _table(columns, "Memory of a GPU of each pipeline stage", "r" * len(columns))
 
 
-def _failures(plan: Plan) -> Section:
-    best = plan.best
-    assert best is not None and best.goodput is not None  # noqa: PT018
-    rows = []
+def _failures(plan: Plan, best: Answer) -> Section:
+    rows, by_candidate = [], {name: table for name, table in plan.failures.groupby("candidate")}
     for answer in plan.possible:
         numbers, gone = answer.numbers, answer.numbers["failed_switch_gpus"]
         slower = f"{shown('failed_switch_tokens_share', numbers['failed_switch_tokens_share'])} of the speed"
-        assert answer.goodput is not None
-        events = float(answer.goodput["events_per_year"].iloc[-1])
+        events = float(by_candidate[answer.name]["events_per_year"].iloc[-1])
         rows.append(
             {
                 "network": answer.name,
@@ -204,7 +218,7 @@ def _failures(plan: Plan) -> Section:
                 "one failed leaf": f"stops about {number(round(gone))} GPUs" if gone else slower,
             }
         )
-    table = best.goodput.iloc[:-1]
+    table = by_candidate[best.name].iloc[:-1]
     speed = table["tokens_share"].where(~table["stops"].astype(bool))
     parts = {
         "part": table["part"],
@@ -229,27 +243,31 @@ def _parts(plan: Plan) -> Section:
     if plan.best is not None:
         bill = plan.parts[plan.parts["candidate"] == plan.best.name]
         columns = {
-            **{"part": bill["part"], "scope": bill["scope"], "tier": bill["tier"].astype(str)},
-            "pieces": [number(value, 9) for value in bill["count"]],
-            "ports or ends": [number(value, 9) for value in bill["units"]],
-            "price": [show(value, "USD", 4) for value in bill["cost_usd"]],
-            "power": [show(value, "W", 4) for value in bill["power_w"]],
+            "part": bill["part"],
+            "scope": bill["scope"],
+            "tier": bill["tier"].astype(str),
+            "pieces": _counts(bill["count"]),
+            "ports or ends": _counts(bill["units"]),
+            "price": _quantities(bill["cost_usd"], "USD"),
+            "power": _quantities(bill["power_w"], "W"),
         }
         tables.append(_table(columns, f"Bill: {plan.best.name}", "llrrrrr"))
         sides = plan.case.side_networks(int(plan.best.numbers["gpus"]))
         columns = {
-            **{"network": sides["network"], "switch": sides["switch"]},
+            "network": sides["network"],
+            "switch": sides["switch"],
             "switches": [number(value) for value in sides["switches"]],
-            "price": [show(value, "USD", 4) for value in sides["cost_usd"]],
-            "power": [show(value, "W", 4) for value in sides["power_w"]],
+            "price": _quantities(sides["cost_usd"], "USD"),
+            "power": _quantities(sides["power_w"], "W"),
         }
         tables += [_table(columns, "Other networks that are counted", "llrrr")] if len(sides) else []
     thumb = plan.rule_of_thumb
     if len(thumb):
         columns = {
-            **{"account": thumb["account"], "GPUs": [number(value, 9) for value in thumb["gpus"]]},
-            "servers": [show(value, "USD", 4) for value in thumb["servers_usd"]],
-            "facility power": [show(value, "W", 4) for value in thumb["power_w"]],
+            "account": thumb["account"],
+            "GPUs": _counts(thumb["gpus"]),
+            "servers": _quantities(thumb["servers_usd"], "USD"),
+            "facility power": _quantities(thumb["power_w"], "W"),
         }
         tables.append(_table(columns, "What a rule of thumb would buy, and the sum of parts"))
     notes = [answer.why_same for answer in plan.answers if answer.also]
@@ -262,11 +280,12 @@ def _energy(plan: Plan) -> Section:
     tables, notes, places = [_numbers_table(plan, names, "Power, energy and what it costs")], [], None
     site = plan.site
     if site is not None and site.places is not None:
-        found = site.table
+        table = site.table
         columns = {
-            **{"place": found["name"], "authority": found["authority"]},
-            "carries": [show(value, "W", 4) for value in found["power_w"]],
-            "has by the rule": [show(value, "W", 4) for value in found["usable_w"]],
+            "place": table["name"],
+            "authority": table["authority"],
+            "carries": _quantities(table["power_w"], "W"),
+            "has by the rule": _quantities(table["usable_w"], "W"),
         }
         tables.append(_table(columns, f"Places for {show(site.demand_w, 'W', 4)}", "llrr"))
         notes.append(f"Searched: {', '.join(site.places.area.words) or 'the whole country'}.")
@@ -275,7 +294,7 @@ def _energy(plan: Plan) -> Section:
         points = [
             {"label": str(row["name"]), **{axis: float(row[axis]) for axis in ("latitude", "longitude")}}
             | {"text": show(row["power_w"], "W", 4)}
-            for _, row in found.iterrows()
+            for _, row in table.iterrows()
         ]
         places = {"caption": "Where the power is", "points": points} if len(points) > 1 else None
     if not any("carbon_kg" in answer.numbers for answer in plan.possible):
@@ -284,16 +303,14 @@ def _energy(plan: Plan) -> Section:
     return _section("energy", "Energy and site", lead, tables, notes) | {"places": places}
 
 
-def _uncertainty(plan: Plan) -> Section:
-    found, own, best = plan.uncertainty, plan.spec.uncertainty, plan.best
-    assert found is not None and best is not None  # noqa: PT018
+def _uncertainty(plan: Plan, best: Answer, draws: Uncertainty) -> Section:
     rows = []
     for answer in plan.possible:
         row = {"network": answer.name}
         for name in ("days", "cost_usd", "purchase_usd", "power_w", "goodput"):
-            row[NUMBERS[name].label] = interval(name, *found.interval(answer.name, name))
-        row |= {f"better than {best.name}": f"in {_percent(found.better(answer.name, plan.rank))} of draws"}
-        rows.append(row | {"meets the limits": f"in {_percent(found.met(answer.name))}"})
+            row[NUMBERS[name].label] = interval(name, *draws.interval(answer.name, name))
+        row |= {f"better than {best.name}": f"in {_percent(draws.better(answer.name, plan.rank))} of draws"}
+        rows.append(row | {"meets the limits": f"in {_percent(draws.met(answer.name))}"})
     flips = [row for _, row in plan.flips.iterrows()]
     columns = {
         "row of the catalog": [row_words(row) for row in flips],
@@ -302,22 +319,23 @@ def _uncertainty(plan: Plan) -> Section:
         "then best": [row["best"].replace("none", "none meets the limits") for row in flips],
     }
     lead = (
-        f"5 to 95% of {own.draws:,} draws of the rows that are assumed or vary, whose median is the value. All "
-        "networks see the same draws, and the kept strategies of each are timed again."
+        f"5 to 95% of {plan.spec.uncertainty.draws:,} draws of the rows that are assumed or vary, whose median is the "
+        "value. All networks see the same draws, and the kept strategies of each are timed again."
     )
     notes = ["What circuits add to an iteration, and a site, stay as they are. The model's own error comes on top."]
     notes += ["Networks beside the scale-out one are not drawn."] if plan.spec.cluster.include else []
-    notes += found.notes
+    notes += draws.notes
     tables = [_table(pd.DataFrame(rows), "5 to 95%"), _table(columns, "What alone flips the answer", "lrrl")]
     return _section("uncertainty", "Uncertainty", lead, tables, notes)
 
 
 def _assumptions(plan: Plan) -> Section:
-    case, told = plan.case, plan.defaults
+    case = plan.case
     rows = [
-        [row.key, _value_text(row.key, row.value), "given" if row.given else "default"] for row in told.itertuples()
+        [row.key, _value_text(row.key, row.value), "given" if row.given else "default"]
+        for row in plan.defaults.itertuples()
     ]
-    known = {row[0] for row in rows}
+    of_spec = {row[0] for row in rows}
     resolved = {
         "job.tokens": f"{number(case.tokens / 1e12, 4)} T",
         "job.batch": f"{number(case.batch, 6)} sequences",
@@ -327,7 +345,7 @@ def _assumptions(plan: Plan) -> Section:
         "cluster.hb_domain_size": f"{case.machine.hb_domain_size} GPUs",
         "books": f"{case.prices.label(rate=True)}; powers {case.powers.label(rate=True)}",
     }
-    rows += [[key, value, "of the catalog"] for key, value in resolved.items() if key not in known]
+    rows += [[key, value, "of the catalog"] for key, value in resolved.items() if key not in of_spec]
     table = {"caption": "Your spec and its defaults", "head": ["key", "value", "from"], "align": "lll", "rows": rows}
     return _section("assumptions", "Assumptions and boundary", boundary(plan), [table], plan.warnings)
 
@@ -358,7 +376,7 @@ def _value_text(key: str, value: Any) -> str:
 
 def _text(value: Any) -> str:
     if isinstance(value, BaseModel):
-        return ", ".join(f"{name} {_text(each)}" for name, each in value.model_dump(exclude_none=True).items())
+        return ", ".join(f"{name} {_text(part)}" for name, part in value.model_dump(exclude_none=True).items())
     if isinstance(value, float):
         return number(value, 6)
     return ", ".join(map(_text, value)) if isinstance(value, list | tuple) else str(value)

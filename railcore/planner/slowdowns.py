@@ -56,7 +56,7 @@ def checked_job(
 
 
 def places_between_domains(machine: Machine, strategy: Strategy) -> dict[str, GroupPlace]:
-    """Where groups lie, by kind of traffic, of those in more than one HB domain."""
+    """By kind of traffic, where its groups lie, for groups in more than one HB domain."""
     places = machine.places(strategy.group_levels(), strategy.gpus)
     return {kind: place for kind, place in places.items() if place.domains > 1}
 

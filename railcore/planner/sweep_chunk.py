@@ -20,9 +20,9 @@ _DRAWN = ("low", "high", "met", "wins")
 
 
 class Planned(NamedTuple):
-    """rows: of all candidates of the points that could be planned. failed: a reason for each of the others, by point.
+    """rows: of all candidates of the points that could be planned. failed: why the other points could not, by point.
 
-    inputs: hash of the code and the data that they rest on.
+    inputs: hash of the code and the data that the plans rest on.
     """
 
     rows: pd.DataFrame
@@ -40,39 +40,38 @@ def planned_chunk(base: Mapping[str, Any], points: Mapping[int, Mapping[str, Any
     points
         By number, the values that each puts into the spec.
     draws
-        Of what is assumed, for the columns of `_DRAWN`; 0 for none.
+        Of uncertain rows, for the columns of `_DRAWN`; 0 for none.
 
     Returns
     -------
-    `Planned`. Rows have the columns point, rank (1 is the best candidate), those of `Plan.candidates`, site, and of the
-    number that decides, where draws are asked for: low and high (5 and 95%), met (the share of draws in which the
-    candidate meets the limits) and wins (in which it is the best).
+    `Planned`. Rows have the columns point, rank (1 is the best candidate), those of `Plan.candidates`, site; and with
+    draws: low and high (5 and 95% of the number that decides), met and wins (shares of the draws in which the candidate
+    meets the limits, and is the best).
     """
     shared, rows, failed = Shared(), list[pd.DataFrame](), dict[int, str]()
     for point, values in points.items():
         try:
             spec = read_spec(with_values(base, values))
             if draws:
-                own = spec.uncertainty.model_copy(update={"draws": draws})
-                spec = spec.model_copy(update={"uncertainty": own})
+                uncertainty = spec.uncertainty.model_copy(update={"draws": draws})
+                spec = spec.model_copy(update={"uncertainty": uncertainty})
             rows.append(_rows(plan(spec, shared=shared), draws).assign(point=point))
-        except Exception as error:  # the other points go on; the reason is told
-            known = isinstance(error, ValueError)
-            failed[point] = str(error) if known else f"{type(error).__name__}: {error}"
+        except Exception as error:  # the other points go on
+            failed[point] = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
     return Planned(_typed(rows, draws), failed, inputs_hash())
 
 
-def _rows(found: Plan, draws: int) -> pd.DataFrame:
+def _rows(planned: Plan, draws: int) -> pd.DataFrame:
     site = ""
-    if found.site is not None:
-        site = found.site.note or "; ".join(found.site.table["name"])
-    table = found.candidates.assign(rank=range(1, len(found.answers) + 1), site=site)
-    if draws and found.uncertainty is not None:
-        ends = [found.uncertainty.interval(name, found.rank) for name in table["candidate"]]
-        won = found.wins
+    if planned.site is not None:
+        site = planned.site.note or "; ".join(planned.site.table["name"])
+    table = planned.candidates.assign(rank=range(1, len(planned.answers) + 1), site=site)
+    if draws and planned.uncertainty is not None:
+        ends = [planned.uncertainty.interval(name, planned.rank) for name in table["candidate"]]
+        wins = planned.wins
         table["low"], table["high"] = zip(*ends, strict=True)
-        table["met"] = [found.uncertainty.met(name) for name in table["candidate"]]
-        table["wins"] = [won.get(name, 0.0) for name in table["candidate"]]
+        table["met"] = [planned.uncertainty.met(name) for name in table["candidate"]]
+        table["wins"] = [wins.get(name, 0.0) for name in table["candidate"]]
     return table
 
 
@@ -80,22 +79,22 @@ def _typed(tables: Sequence[pd.DataFrame], draws: int) -> pd.DataFrame:
     """Tables one below the other, with the same columns of the same types whatever they hold."""
     numbers = ["parameters", *NUMBERS, *(_DRAWN if draws else ())]
     columns = ["point", "rank", *_TEXTS[:3], *numbers, *_TEXTS[3:]]
-    whole = pd.concat(tables or [pd.DataFrame()], ignore_index=True).reindex(columns=columns)
+    table = pd.concat(tables or [pd.DataFrame()], ignore_index=True).reindex(columns=columns)
     types = {"point": "int64", "rank": "int64", **dict.fromkeys(numbers, "float64"), **dict.fromkeys(_TEXTS, "str")}
-    return whole.astype(types)
+    return table.astype(types)
 
 
 def inputs_hash() -> str:
     """Hash of what a plan rests on: the models' code, the data, and the catalog of RAILCORE_CATALOG."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     paths = sorted(files.PACKAGE.rglob("*.py"))
     paths += [
         path
         for name in ("catalog", "grid", "measured", "rules")
         for path in sorted((files.DATA / name).rglob("*.csv*"))
     ]
-    if own := os.environ.get("RAILCORE_CATALOG"):
-        paths += sorted(Path(own).glob("*.csv"))
+    if folder := os.environ.get("RAILCORE_CATALOG"):
+        paths += sorted(Path(folder).glob("*.csv"))
     for path in paths:
-        found.update(path.name.encode() + b"\0" + path.read_bytes())
-    return found.hexdigest()
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()

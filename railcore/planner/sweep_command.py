@@ -1,4 +1,4 @@
-"""What `railcore sweep` does: reads a spec with its values, sweeps, tells how far it is and what came out."""
+"""What `railcore sweep` does: sweeps a spec, shows how far it is, and prints the result."""
 
 import sys
 import time
@@ -26,7 +26,7 @@ books.prices.transceiver = {from = "200 USD", to = "1000 USD", steps = 5}  # spa
 
 
 def run_sweep(spec: str | None, out: str | None, workers: int, scheduler: str | None, draws: int) -> int:
-    """Sweep, and tell; gives the exit status: 3 where some points failed.
+    """Sweep and print the result. Gives the exit status: 3 where some points failed.
 
     Parameters
     ----------
@@ -50,26 +50,26 @@ def run_sweep(spec: str | None, out: str | None, workers: int, scheduler: str | 
         raise ValueError("sweep needs a spec and --out FOLDER; `railcore sweep --init` prints a spec to fill in")
     tell = _Progress()
     try:
-        found = sweep(spec, None, out, workers, scheduler, draws, tell)
+        table = sweep(spec, None, out, workers, scheduler, draws, tell)
     except KeyboardInterrupt:
         tell.done()
         print(f"railcore: stopped; what is done is in {out}, and the same command goes on", file=sys.stderr)
         return 130
     tell.done()
-    failed = found.attrs["failed"]
-    first = found[found["rank"] == 1]
+    failed = table.attrs["failed"]
+    first = table[table["rank"] == 1]
     for name, count in first.loc[first["strategy"] != "", "candidate"].value_counts().items():
         print(f"{name} is the best of {counted(count, 'points')}")
     if none := int((first["strategy"] == "").sum()):
         print(f"no network runs the job in {counted(none, 'points')}")
-    print(f"{counted(len(found), 'rows')} of {counted(found.attrs['points'] - len(failed), 'points')}: {out}/plans")
+    print(f"{counted(len(table), 'rows')} of {counted(table.attrs['points'] - len(failed), 'points')}: {out}/plans")
     if failed:
         print(f"{counted(len(failed), 'points')} failed: {out}/failed.csv says why", file=sys.stderr)
     return SOME_FAILED if failed else 0
 
 
 class _Progress:
-    """Tells on a terminal in one line, elsewhere in a line from time to time."""
+    """Shows progress: in one line on a terminal, elsewhere in a line from time to time."""
 
     def __init__(self) -> None:
         self.shown, self.last = 0, time.monotonic()

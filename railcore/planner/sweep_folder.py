@@ -53,11 +53,11 @@ class SweepFolder:
         files.write_all(contents | {self._part(number): stream.getvalue()})
 
     def lost(self, number: int, failed: dict[int, str]) -> None:
-        """Tell of a chunk that no process could plan: its points are not kept, and are tried again next time."""
+        """Log a chunk that no process could plan. The next call tries its points again."""
         files.write_whole(self.folder / _FAILED, self._log(number, failed))
 
     def _log(self, number: int, failed: dict[int, str]) -> str:
-        """The log of what failed, by point, with that of one more chunk."""
+        """The log of failed points with those of one more chunk."""
         rows = self._points.rows
         self._failed += [{"chunk": number, "point": point, **rows[point], "reason": failed[point]} for point in failed]
         return self._log_text()
@@ -73,7 +73,7 @@ class SweepFolder:
 
 @contextmanager
 def opened(folder: Path, points: Points, chunks: list[Chunk], draws: int) -> Iterator[SweepFolder]:
-    """A folder for a sweep: a new one, or one that holds parts of the same sweep, which then goes on.
+    """A folder for a sweep: a new one, or one with parts of the same sweep, which then goes on.
 
     Parameters
     ----------
@@ -110,15 +110,14 @@ def opened(folder: Path, points: Points, chunks: list[Chunk], draws: int) -> Ite
         "keys": points.keys,
         "spec": points.base,
     }
-    own = json.dumps(about, indent=1, default=str, ensure_ascii=False) + "\n"
-    there = folder / _ABOUT
-    if not there.exists() and (stray := sorted(path.name for path in folder.iterdir() if path.name != ".lock")):
+    about_path = folder / _ABOUT
+    if not about_path.exists() and (stray := sorted(path.name for path in folder.iterdir() if path.name != ".lock")):
         raise ValueError(f"{folder} holds other files, such as {stray[0]}: give a new folder")
     with files.locked(folder / ".lock", f"another sweep is running in {folder}"):
-        if there.exists():
-            _check_same(folder, json.loads(there.read_text(encoding="utf-8")), about)
+        if about_path.exists():
+            _check_same(folder, json.loads(about_path.read_text(encoding="utf-8")), about)
         else:
-            files.write_whole(there, own)
+            files.write_whole(about_path, json.dumps(about, indent=1, default=str, ensure_ascii=False) + "\n")
         for left in (folder / _PARTS).glob(".*.tmp"):  # of a sweep that was killed while it wrote
             left.unlink()
         yield SweepFolder(folder, points, chunks)
@@ -142,7 +141,7 @@ def _hash(value: Any) -> str:
 def stored_sweep(folder: str | Path) -> pd.DataFrame:
     """Rows of a stored sweep, also of one that has not ended, in the order of points.
 
-    folder: that `sweep` was given. attrs["points"]: how many points the sweep has. attrs["failed"]: reasons by point.
+    folder: of `sweep`. attrs["points"]: how many points the sweep has. attrs["failed"]: reasons by point.
     Raises ValueError for a folder without a sweep.
     """
     folder = Path(folder)
@@ -154,10 +153,10 @@ def stored_sweep(folder: str | Path) -> pd.DataFrame:
 def _stored_rows(folder: Path) -> pd.DataFrame:
     about = json.loads((folder / _ABOUT).read_text(encoding="utf-8"))
     paths = sorted((folder / _PARTS).glob("part-*.parquet"))
-    found = pd.concat(map(pd.read_parquet, paths), ignore_index=True) if paths else pd.DataFrame({"point": []})
-    found = found.sort_values("point", kind="stable", ignore_index=True)
-    found.attrs |= {
+    table = pd.concat(map(pd.read_parquet, paths), ignore_index=True) if paths else pd.DataFrame({"point": []})
+    table = table.sort_values("point", kind="stable", ignore_index=True)
+    table.attrs |= {
         "points": about["points"],
         "failed": {int(row["point"]): row["reason"] for row in read_csv(folder / _FAILED)},
     }
-    return found
+    return table

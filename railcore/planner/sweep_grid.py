@@ -21,14 +21,14 @@ MOST_POINTS = 1_000_000
 _RANGE = {"from", "to", "steps", "spacing"}
 _SPACINGS = ("even", "log")
 _SHARED = ("cluster.", "job.", *(f"network.{key}" for key in CIRCUIT_KEYS))  # keys that all strategies depend on
-# Seconds, roughly: only how points are divided rests on them.
+# Rough seconds, which only decide how points are divided.
 _SEARCHES_S, _MIXTURE_S, _FOUND_S, _PLAN_S = 1.5, 10.0, 20.0, 0.02
 _CHUNK_S = 10.0
 _DRAW_S = 0.004
 
 
 class Chunk(NamedTuple):
-    """Points that one process plans. number: from 0. points: numbers of them. cost_s: roughly its time."""
+    """Points that one process plans. number: of the chunk, from 0. points: their numbers. cost_s: rough time."""
 
     number: int
     points: tuple[int, ...]
@@ -57,41 +57,38 @@ class Points:
         return pd.DataFrame({key: _column(key, [row.get(key) for row in self.rows]) for key in self.keys})
 
     def chunks(self, draws: int = 0) -> list[Chunk]:
-        """Points in chunks of about ten seconds; those that share strategies side by side.
+        """Points in chunks of about ten seconds. Points that share strategies stand side by side.
 
-        A group of points that share strategies is cut where its plans take more than its searches and a chunk do.
+        Such a group is cut only where its plans take longer than its searches, and than a chunk.
         """
         groups: dict[str, list[int]] = {}
         for point, row in enumerate(self.rows):
             shared = {key: value for key, value in row.items() if key.startswith(_SHARED)}
             groups.setdefault(json.dumps(shared, sort_keys=True, default=str), []).append(point)
-        found: list[Chunk] = []
+        chunks: list[Chunk] = []
         points: list[int] = []
         cost_s = 0.0
 
         def close() -> None:
             nonlocal points, cost_s
             if points:
-                found.append(Chunk(len(found), tuple(points), cost_s))
+                chunks.append(Chunk(len(chunks), tuple(points), cost_s))
             points, cost_s = [], 0.0
 
-        each_s = _PLAN_S + _DRAW_S * draws
+        plan_s = _PLAN_S + _DRAW_S * draws
+        network_keys = [key for key in self.keys if key.startswith("network.")]
         for group in groups.values():
-            networks = {str([self.rows[point].get(key) for key in self._network_keys]) for point in group}
+            networks = {str([self.rows[point].get(key) for key in network_keys]) for point in group}
             search_s = self._searches_s(group[0]) * len(networks)
-            most = max(int(max(_CHUNK_S, search_s) / each_s), 1)
+            most = max(int(max(_CHUNK_S, search_s) / plan_s), 1)
             for first in range(0, len(group), most):
                 piece = group[first : first + most]
-                piece_s = search_s + each_s * len(piece)
+                piece_s = search_s + plan_s * len(piece)
                 if cost_s + piece_s > _CHUNK_S:
                     close()
                 points, cost_s = points + piece, cost_s + piece_s
         close()
-        return found
-
-    @property
-    def _network_keys(self) -> list[str]:
-        return [key for key in self.keys if key.startswith("network.")]
+        return chunks
 
     def _searches_s(self, point: int) -> float:
         values = self.spec(point)
@@ -102,7 +99,7 @@ class Points:
 
 
 def with_values(base: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
-    """A spec with other values. base: the spec. row: values by dotted key."""
+    """The spec `base` with other values. row: values by dotted key."""
     values = copy.deepcopy(dict(base))
     for key, value in row.items():
         *sections, last = key.split(".")
@@ -137,26 +134,20 @@ def sweep_points(spec: Mapping[str, Any] | str | Path, over: Any = None) -> Poin
         For no points, too many, and keys that a spec does not have.
     """
     base, folder = spec_values(spec)
-    own = base.pop("over", None)
-    given = own if over is None else over
-    if own is not None and over is not None:
+    of_spec = base.pop("over", None)
+    if over is None:
+        over = folder / of_spec if isinstance(of_spec, str) else of_spec
+    elif of_spec is not None:
         raise ValueError("over is given twice, in the spec and beside it: give one of them")
-    if isinstance(given, str | Path):
-        given = _csv_rows(folder / given if over is None else Path(given))
-    if isinstance(given, pd.DataFrame):
-        given = given.astype(object).where(given.notna(), None).to_dict("records")
-    if isinstance(given, Mapping):
-        lists = {key: _values(key, values) for key, values in _flat(given)}
-        count = math.prod(map(len, lists.values())) if lists else 0
-        if count > MOST_POINTS:
-            raise ValueError(f"over has {count:,} points: give at most {MOST_POINTS:,}")
-        rows: Any = (
-            [dict(zip(lists, each, strict=True)) for each in itertools.product(*lists.values())] if lists else []
-        )
-    elif isinstance(given, Sequence):
-        rows = [
-            {key: _plain(value) for key, value in _flat(row) if value is not None} for row in map(_checked_row, given)
-        ]
+    if isinstance(over, str | Path):
+        over = _csv_rows(Path(over))
+    if isinstance(over, pd.DataFrame):
+        over = over.astype(object).where(over.notna(), None).to_dict("records")
+    rows: Sequence[dict[str, Any]]
+    if isinstance(over, Mapping):
+        rows = _combinations(over)
+    elif isinstance(over, Sequence):
+        rows = [{key: _plain(value) for key, value in _flat(_checked_row(row)) if value is not None} for row in over]
     else:
         raise ValueError("over is missing: give keys of the spec with lists of values, such as cluster.gpus")
     keys = tuple(dict.fromkeys(key for row in rows for key in row))
@@ -170,15 +161,24 @@ def sweep_points(spec: Mapping[str, Any] | str | Path, over: Any = None) -> Poin
     return Points(base, keys, rows)
 
 
+def _combinations(over: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Every combination of the values of a grid."""
+    lists = {key: _values(key, values) for key, values in _flat(over)}
+    count = math.prod(map(len, lists.values()))
+    if count > MOST_POINTS:
+        raise ValueError(f"over has {count:,} points: give at most {MOST_POINTS:,}")
+    return [dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values())]
+
+
 def _checked_row(row: Any) -> Mapping[str, Any]:
     if not isinstance(row, Mapping):
         raise ValueError(f"a point of over is {row!r}: give a table of keys and values for each")
     return row
 
 
-def _flat(given: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
     """Dotted keys and values of nested tables."""
-    for name, value in given.items():
+    for name, value in table.items():
         key = f"{before}{name}"
         if isinstance(value, Mapping) and not ({"from", "to"} <= value.keys()):
             yield from _flat(value, f"{key}.")
@@ -186,40 +186,41 @@ def _flat(given: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any
             yield key, value
 
 
-def _values(key: str, given: Any) -> list[Any]:
+def _values(key: str, values: Any) -> list[Any]:
     """The values of a key of a grid."""
-    if isinstance(given, Mapping):
-        return _range(key, given)
-    if isinstance(given, str | bytes) or not isinstance(given, Sequence | np.ndarray | pd.Series | range):
-        raise ValueError(f"over.{key} is {given!r}: give a list of values")
-    found = [_plain(value) for value in given]
-    if not found:
+    if isinstance(values, Mapping):
+        return _range(key, values)
+    if isinstance(values, str | bytes) or not isinstance(values, Sequence | np.ndarray | pd.Series | range):
+        raise ValueError(f"over.{key} is {values!r}: give a list of values")
+    plain = [_plain(value) for value in values]
+    if not plain:
         raise ValueError(f"over.{key} is an empty list: give values")
-    if len({json.dumps(value, sort_keys=True, default=str) for value in found}) < len(found):
+    if len({json.dumps(value, sort_keys=True, default=str) for value in plain}) < len(plain):
         raise ValueError(f"over.{key} has a value twice: give each once")
-    return found
+    return plain
 
 
-def _range(key: str, given: Mapping[str, Any]) -> list[Any]:
+def _range(key: str, table: Mapping[str, Any]) -> list[Any]:
     """Evenly spaced values from one end to the other; whole numbers where both ends are, each once."""
     what = f"over.{key}"
-    spacing, steps = given.get("spacing", _SPACINGS[0]), given.get("steps")
-    if stray := sorted(given.keys() - _RANGE):
+    spacing, steps = table.get("spacing", _SPACINGS[0]), table.get("steps")
+    if stray := sorted(table.keys() - _RANGE):
         raise ValueError(f"{what}.{stray[0]} is unknown: give from, to, steps and spacing")
     if spacing not in _SPACINGS:
         raise ValueError(f"{what}.spacing is {spacing!r}: give {' or '.join(map(repr, _SPACINGS))}")
     if not isinstance(steps, int) or isinstance(steps, bool) or not 2 <= steps <= MOST_POINTS:
         raise ValueError(f"{what}.steps is {steps!r}: give a whole number of at least 2")
-    texts = [given["from"], given["to"]]
+    texts = [table["from"], table["to"]]
     parts = [str(text).partition(" ") for text in texts]
+    told = f"{what} goes from {texts[0]!r} to {texts[1]!r}"
     try:
         ends = [float(part[0]) for part in parts]
     except ValueError:
-        raise ValueError(f"{what} goes from {texts[0]!r} to {texts[1]!r}: give numbers, or both with a unit") from None
+        raise ValueError(f"{told}: give numbers, or both with a unit") from None
     if parts[0][2] != parts[1][2]:
-        raise ValueError(f"{what} goes from {texts[0]!r} to {texts[1]!r}: give both in one unit")
+        raise ValueError(f"{told}: give both in one unit")
     if not all(map(math.isfinite, ends)) or (spacing == "log" and min(ends) <= 0):
-        raise ValueError(f"{what} goes from {texts[0]!r} to {texts[1]!r}: give finite numbers, above 0 for spacing log")
+        raise ValueError(f"{told}: give finite numbers, above 0 for spacing log")
     spaced = (np.geomspace if spacing == "log" else np.linspace)(ends[0], ends[1], steps)
     numbers = [float(f"{value:.9g}") for value in spaced]  # the last bits of another machine change nothing
     if all(isinstance(text, int) for text in texts):
@@ -246,14 +247,14 @@ def _csv_rows(path: Path) -> list[dict[str, Any]]:
 
 def _cell(text: str) -> Any:
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except ValueError:
         return text.strip()
-    return found if isinstance(found, bool | int | float | list) else text.strip()
+    return value if isinstance(value, bool | int | float | list) else text.strip()
 
 
 def _check_place(base: Mapping[str, Any], key: str, keys: Sequence[str]) -> None:
-    """Refuse a key whose section is a value, in the base or among the other keys."""
+    """Raises ValueError for a key whose section is a value, in the base or among the other keys."""
     *sections, _ = key.split(".")
     place: Any = base
     for depth, name in enumerate(sections):
@@ -272,17 +273,17 @@ def _is_mixture(model: Any) -> bool:
 
 
 def _column(key: str, values: list[Any]) -> pd.Series:
-    """Values of a key as a column: numbers, or texts where one of them is none."""
-    known: dict[str, Any] = {}
+    """Values of a key as a column: of numbers, or of texts where one of them is no number."""
+    read_once: dict[str, Any] = {}
     read = []
     for value in values:
         text = json.dumps(value, sort_keys=True, default=str)
-        if text not in known:
-            known[text] = None if value is None else read_value(key, value)
-        read.append(known[text])
-    distinct = [value for value in known.values() if value is not None]
+        if text not in read_once:
+            read_once[text] = None if value is None else read_value(key, value)
+        read.append(read_once[text])
+    distinct = [value for value in read_once.values() if value is not None]
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in distinct):
         whole = all(isinstance(value, int) for value in distinct) and None not in read
         return pd.Series(read, dtype="int64" if whole else "float64")
-    texts = [None if given is None else given if isinstance(given, str) else json.dumps(given) for given in values]
+    texts = [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]
     return pd.Series(texts, dtype="str")

@@ -20,7 +20,7 @@ from railcore.planner.sweep_folder import opened
 from railcore.planner.sweep_grid import Chunk, Points, sweep_points
 
 Progress = Callable[[str], object]
-Done = tuple[Chunk, Planned | str]  # a reason in place of rows where no process could plan a chunk
+Done = tuple[Chunk, Planned | str]  # rows, or why no process could plan the chunk
 Planning = Generator[Done, None, None]
 Planner = Callable[[Points, Sequence[Chunk], int], Planning]
 _MOST_WORKERS = 1024
@@ -118,7 +118,7 @@ def sweep(
 
 
 def check_numbers(workers: int, scheduler: str | None, draws: int) -> None:
-    """Refuse numbers of workers and draws that mean nothing, and both kinds of workers. Raises ValueError."""
+    """Raises ValueError for numbers of workers and draws out of range, and for workers beside a scheduler."""
     for name, value in (("workers", workers), ("draws", draws)):
         if not isinstance(value, int) or isinstance(value, bool):
             raise ValueError(f"{name} is {value!r}: give a whole number, 0 or more")
@@ -131,7 +131,10 @@ def check_numbers(workers: int, scheduler: str | None, draws: int) -> None:
 
 @contextmanager
 def _planner(workers: int, scheduler: str | None) -> Iterator[Planner]:
-    """What plans chunks and gives each when it is done. Raises ValueError for a scheduler that does not answer."""
+    """A function that plans chunks and yields each when it is done.
+
+    Raises ValueError for a scheduler that does not answer.
+    """
     count = workers or len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1))
     if scheduler is None and count == 1:
         yield _here
@@ -151,7 +154,7 @@ def _planner(workers: int, scheduler: str | None) -> Iterator[Planner]:
 
 
 def _check_answers(scheduler: str) -> None:
-    """Raises ValueError where no scheduler answers at an address; a client would wait for another server's answer."""
+    """Raises ValueError where no scheduler answers at an address. A client would wait forever for another server."""
     from distributed.comm import connect
 
     async def knock() -> None:
@@ -174,23 +177,23 @@ def _here(points: Points, chunks: Sequence[Chunk], draws: int) -> Planning:
 
 
 def _on_workers(count: int, points: Points, chunks: Sequence[Chunk], draws: int) -> Planning:
-    """On so many processes of this machine."""
+    """On `count` processes of this machine."""
     import dask
     import distributed
 
     if not chunks:
         return
-    own: dict[str, Any] = {
+    options: dict[str, Any] = {
         "n_workers": count,
         "threads_per_worker": 1,
         "processes": True,
         "dashboard_address": "127.0.0.1:0",
     }
-    # Dask lets workers give memory back at once, which costs a third of a search's time; they live for one sweep.
+    # By default Dask's workers return memory at once, which costs a third of a search's time.
     keep = {f"distributed.nanny.pre-spawn-environ.MALLOC_{name}_THRESHOLD_": 2**30 for name in ("TRIM", "MMAP")}
     with (
         dask.config.set(keep),
-        distributed.LocalCluster(silence_logs=logging.CRITICAL, **own) as cluster,
+        distributed.LocalCluster(silence_logs=logging.CRITICAL, **options) as cluster,
         distributed.Client(cluster) as client,
     ):
         yield from _on_dask(client, points, chunks, draws)

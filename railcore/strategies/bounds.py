@@ -21,8 +21,8 @@ def by_least_time(part: Any, splits: np.ndarray, done: np.ndarray) -> tuple[np.n
     part: a `SearchPart`. splits, done: rows of t, c, p, d.
     """
     both = dict(zip("tcpd", np.concatenate([done, splits]).T, strict=True))
-    known = unique_places(both, "tcpd")[1][len(done) :]
-    splits = splits[known >= len(done)]
+    numbers = unique_places(both, "tcpd")[1][len(done) :]
+    splits = splits[numbers >= len(done)]
     least_s = least_sequence_s(part, splits)
     order = np.argsort(least_s, kind="stable")
     return splits[order], least_s[order]

@@ -175,7 +175,7 @@ class Strategy:
         return global_batch // together
 
     @checked
-    def columns(self, global_batch: Count) -> dict[str, int]:
+    def columns(self, global_batch: NonNegativeInt) -> dict[str, int]:
         """The strategy and its batch as arrays take them: recompute, sharding and order by their place."""
         places = {name: levels.index(getattr(self, name)) for name, levels in LEVELS.items()}
         counts = {name: getattr(self, name) for name in _COUNTS} | {
