@@ -135,9 +135,9 @@ def test_a_book_of_ones_own_takes_the_documents_place(budget):
         shares == datacenter.datacenter_size(budget, price_book="flops2024")
         and shares.rack_w == datacenter.datacenter_size(budget).rack_w
     )
-    own = specification.book_of_document("flops2024")
+    own = specification.book_of_document("flops2024", None)
     assert own == specification.book_of_document("flops2024", "flops2024") == ("flops2024", "flops2024")
-    assert specification.book_of_document("") == ("", "street2025")
+    assert specification.book_of_document("", None) == ("", "street2025")
     assert document_size(budget).price_book == "flops2024" and np.shape(document_size(budget).pue) == (2,)
 
 
