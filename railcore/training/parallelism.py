@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from railcore.catalog.arguments import Count, NonNegativeArray, checked
+from railcore.catalog.arguments import Count, NonNegativeArray, NonNegativeInt, checked
 from railcore.catalog.checks import one_of, whole
 from railcore.training.rank_order import DIMENSIONS, ORDERS, PLACEMENTS, GroupLevels, group_levels
 from railcore.training.transformer import LEVELS, Transformer
